@@ -1,0 +1,384 @@
+//! What a caller wishes for. Nothing here is checked; [`Plan`](crate::plan::Plan) turns wishes into facts.
+//!
+//! Every type reads from and writes to JSON (or any other `serde` format), so that a program with a settings page
+//! can pass the whole configuration through.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::Dtype;
+
+/// The configuration of one acquisition: what arrives, how it is stored, with which means.
+///
+/// ```
+/// use shardwright::{Config, Dim, Dtype};
+///
+/// let config = Config {
+///     dtype: Dtype::U16,
+///     dims: vec![
+///         Dim::time(None).chunk(16).shard(64),
+///         Dim::y(2048).chunk(256).shard(2048).scale(0.325, "micrometer"),
+///         Dim::x(2048).chunk(256).shard(2048).scale(0.325, "micrometer"),
+///     ],
+///     ..Config::default()
+/// };
+/// # let _ = config;
+/// ```
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The type of a pixel.
+    pub dtype: Dtype,
+    /// The dimensions in storage order, slowest first. The last two are the rows and columns of a frame.
+    pub dims: Vec<Dim>,
+    /// The order in which the outer dimensions arrive, slowest first, by name. Empty: as they are stored.
+    ///
+    /// A stage that visits all `z` for each `c` at each `t` acquires `["t", "c", "z"]`, whatever is stored.
+    pub acquisition_order: Vec<String>,
+    /// How chunks are encoded.
+    pub codec: Codec,
+    /// Where a chunk's bytes go in its shard.
+    pub placement: Placement,
+    /// Where a shard's index stands.
+    pub index_location: IndexLocation,
+    /// How bytes reach the file.
+    pub storage: StorageKind,
+    /// The value of pixels that were never acquired. Converted to `dtype`.
+    pub fill_value: f64,
+    /// Leave out chunks that hold only the fill value. Readers see the fill value there.
+    pub skip_empty_chunks: bool,
+    /// Bytes for the frame buffers of the ring.
+    pub ring_bytes: usize,
+    /// How frames lie in ring buffers that the camera fills in place. `None`: rows follow each other without a gap.
+    pub frame_layout: Option<FrameLayout>,
+    /// What `acquire` and `append` do when no frame buffer is free.
+    pub ring_full: RingFull,
+    /// Worker threads that encode. `0`: one for each core that the process may use.
+    pub workers: usize,
+    /// Cores to pin the workers to, in turn. Empty: not pinned.
+    pub affinity: Vec<usize>,
+    /// Wait until shards and documents have reached the device before they are called done.
+    pub sync: bool,
+    /// How often documents and per-frame records on disk catch up with the run, so that readers can follow it.
+    pub progress_every: Duration,
+    /// Per-frame record fields beyond the frame number and the two timestamps.
+    pub record_fields: Vec<RecordField>,
+    /// The channels' names and display settings, for viewers. Empty, or as many as the channel dimension is long.
+    pub channels: Vec<Channel>,
+    /// The image's name, for viewers.
+    pub name: Option<String>,
+    /// Replace a dataset that is in the way.
+    pub overwrite: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            dtype: Dtype::U16,
+            dims: Vec::new(),
+            acquisition_order: Vec::new(),
+            codec: Codec::default(),
+            placement: Placement::Fixed,
+            index_location: IndexLocation::End,
+            storage: StorageKind::Auto,
+            fill_value: 0.0,
+            skip_empty_chunks: true,
+            ring_bytes: 1 << 30,
+            frame_layout: None,
+            ring_full: RingFull::Block { timeout: None },
+            workers: 0,
+            affinity: Vec::new(),
+            sync: true,
+            progress_every: Duration::from_secs(1),
+            record_fields: Vec::new(),
+            channels: Vec::new(),
+            name: None,
+            overwrite: false,
+        }
+    }
+}
+
+/// One dimension of the array.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dim {
+    /// The name, unique in the array; it becomes Zarr's `dimension_names` entry and OME-Zarr's axis name.
+    pub name: String,
+    /// What the dimension means.
+    #[serde(default)]
+    pub kind: DimKind,
+    /// The number of elements. `None` (the first dimension only): as many as arrive.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// Elements a chunk. `0`: 1 for outer dimensions; for rows and columns, such that a chunk is about 512 KiB.
+    #[serde(default)]
+    pub chunk: u64,
+    /// Elements a shard, a multiple of `chunk`. `0`: the whole frame in rows and columns; outer dimensions such that a
+    /// shard is about 512 MiB.
+    #[serde(default)]
+    pub shard: u64,
+    /// The distance between neighbours, in `unit`.
+    #[serde(default = "one")]
+    pub scale: f64,
+    /// A unit as UDUNITS-2 spells it: `micrometer`, `second`, …
+    #[serde(default)]
+    pub unit: Option<String>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// What a dimension means; OME-Zarr's axis type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DimKind {
+    /// Time.
+    Time,
+    /// Channel, wavelength, polarisation.
+    Channel,
+    /// A direction in space.
+    Space,
+    /// Anything else: stage position, angle, well.
+    #[default]
+    Other,
+}
+
+impl Dim {
+    /// A dimension of any name and meaning.
+    pub fn new(name: &str, kind: DimKind, size: impl Into<Option<u64>>) -> Self {
+        Self { name: name.to_owned(), kind, size: size.into(), chunk: 0, shard: 0, scale: 1.0, unit: None }
+    }
+
+    /// Time, `t`. `None`: as many frames as arrive.
+    pub fn time(size: impl Into<Option<u64>>) -> Self {
+        Self::new("t", DimKind::Time, size)
+    }
+
+    /// Channel, `c`.
+    pub fn channel(size: u64) -> Self {
+        Self::new("c", DimKind::Channel, size)
+    }
+
+    /// Depth, `z`.
+    pub fn z(size: impl Into<Option<u64>>) -> Self {
+        Self::new("z", DimKind::Space, size)
+    }
+
+    /// The frame's rows, `y`.
+    pub fn y(size: u64) -> Self {
+        Self::new("y", DimKind::Space, size)
+    }
+
+    /// The frame's columns, `x`.
+    pub fn x(size: u64) -> Self {
+        Self::new("x", DimKind::Space, size)
+    }
+
+    /// Sets the elements a chunk.
+    pub fn chunk(self, chunk: u64) -> Self {
+        Self { chunk, ..self }
+    }
+
+    /// Sets the elements a shard.
+    pub fn shard(self, shard: u64) -> Self {
+        Self { shard, ..self }
+    }
+
+    /// Sets the distance between neighbours and its unit.
+    pub fn scale(self, scale: f64, unit: &str) -> Self {
+        Self { scale, unit: Some(unit.to_owned()), ..self }
+    }
+}
+
+/// How chunks are encoded: one compressor, then a checksum.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Codec {
+    /// The compressor.
+    pub compressor: Compressor,
+    /// Append a CRC-32C to every chunk, so that readers notice flipped bits. 4 bytes a chunk.
+    pub checksum: bool,
+}
+
+impl Default for Codec {
+    fn default() -> Self {
+        Self::from(Compressor::default())
+    }
+}
+
+impl From<Compressor> for Codec {
+    fn from(compressor: Compressor) -> Self {
+        Self { compressor, checksum: true }
+    }
+}
+
+/// What makes a chunk smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "name", deny_unknown_fields)]
+pub enum Compressor {
+    /// Nothing: raw pixels.
+    None,
+    /// Blosc 1 frames. Read by every Zarr library.
+    Blosc {
+        /// The compressor inside.
+        cname: BloscCname,
+        /// 0 (store) to 9 (smallest).
+        level: u8,
+        /// What reorders bytes or bits before compression; camera frames want `Bit`.
+        shuffle: Shuffle,
+        /// Bytes a block; 0 chooses one that suits the cache.
+        #[serde(default)]
+        block_bytes: usize,
+    },
+    /// A plain Zstandard frame.
+    Zstd {
+        /// -131072 (fastest) to 22 (smallest).
+        level: i32,
+    },
+    /// A gzip stream.
+    Gzip {
+        /// 0 (store) to 9 (smallest).
+        level: u8,
+    },
+    /// `numcodecs.lz4`: a 4-byte length and an LZ4 block. Only zarr-python reads it.
+    Lz4,
+}
+
+impl Default for Compressor {
+    fn default() -> Self {
+        Self::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 }
+    }
+}
+
+/// The compressors that Blosc 1 knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum BloscCname {
+    Lz4,
+    Lz4hc,
+    Zstd,
+    Zlib,
+    Blosclz,
+}
+
+impl BloscCname {
+    /// The name in a Zarr document.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lz4 => "lz4",
+            Self::Lz4hc => "lz4hc",
+            Self::Zstd => "zstd",
+            Self::Zlib => "zlib",
+            Self::Blosclz => "blosclz",
+        }
+    }
+}
+
+/// What reorders a block before it is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shuffle {
+    /// Nothing.
+    None,
+    /// All first bytes, then all second bytes, …
+    Byte,
+    /// All lowest bits, then all second bits, …
+    #[default]
+    Bit,
+}
+
+/// Where a chunk's bytes go in its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Each chunk has a slot of its own, large enough for the worst case: no worker ever waits for another. Unused space
+    /// is given back to the file system when the shard closes.
+    #[default]
+    Fixed,
+    /// Chunks follow each other without gaps: one atomic addition a chunk.
+    Packed,
+}
+
+/// Where a shard's index stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexLocation {
+    /// After the chunks.
+    #[default]
+    End,
+    /// Before the chunks.
+    Start,
+}
+
+/// How bytes reach the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StorageKind {
+    /// `Mapped` where a memory map is safe, else `Buffered`.
+    #[default]
+    Auto,
+    /// Workers encode straight into a memory map of the preallocated shard.
+    Mapped,
+    /// Positioned writes through the page cache.
+    Buffered,
+}
+
+/// How a frame lies in a ring buffer that the camera fills in place, when the camera delivers more than the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrameLayout {
+    /// Bytes of one buffer, all that the camera writes.
+    pub buffer_bytes: usize,
+    /// Where the first row's first pixel stands, in bytes.
+    pub offset: usize,
+    /// Bytes from one row's start to the next.
+    pub row_stride: usize,
+}
+
+/// What `acquire` and `append` do when no frame buffer is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RingFull {
+    /// Wait for one, at most so long. `None`: for ever. Past the timeout, the call returns
+    /// [`Error::RingFull`](crate::Error::RingFull) and may be repeated.
+    Block {
+        /// How long to wait.
+        timeout: Option<Duration>,
+    },
+    /// Let the newest frame go: `append` counts its number as missing and returns; `acquire` returns
+    /// [`Error::RingFull`](crate::Error::RingFull), and the number that is never committed is recorded as missing.
+    DropNewest,
+    /// Return [`Error::RingFull`](crate::Error::RingFull) at once. The frame is still the caller's, who may try again.
+    Error,
+}
+
+/// A per-frame record field of the caller's own, stored as an array beside the image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordField {
+    /// The array's name: letters, digits, `_` and `-`.
+    pub name: String,
+    /// Its element type.
+    pub dtype: Dtype,
+}
+
+/// One channel, as OME-Zarr's `omero` block describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Channel {
+    /// The name that viewers show.
+    pub label: String,
+    /// Red, green and blue as six hexadecimal digits.
+    #[serde(default = "white")]
+    pub color: String,
+    /// The pixel values that viewers show as black and as full colour. `None`: the whole range of the type.
+    #[serde(default)]
+    pub window: Option<(f64, f64)>,
+}
+
+fn white() -> String {
+    "FFFFFF".to_owned()
+}

@@ -1,0 +1,178 @@
+//! One error type for the whole crate.
+//!
+//! Every error carries its evidence: what was given, what would have been right, and where. Errors are cheap to
+//! clone, because the first error of a run is latched and handed to every later caller.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The result type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, with the evidence.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A configuration value that can't work. Nothing was written.
+    #[error("{field} = {value}: {reason}")]
+    Config {
+        /// The configuration field, spelled as in [`Config`](crate::Config).
+        field: &'static str,
+        /// The value that was given.
+        value: String,
+        /// Why it can't work and what would.
+        reason: String,
+    },
+    /// The operating system refused something.
+    #[error("can't {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done, as a verb: "create", "sync", …
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<std::io::Error>,
+    },
+    /// No free frame buffer: the workers or the disk are slower than the camera.
+    #[error("the ring is full: all {frames} frame buffers are taken{}", WaitedFor(*waited))]
+    RingFull {
+        /// The number of buffers in the ring.
+        frames: usize,
+        /// How long the call waited for one.
+        waited: Duration,
+    },
+    /// Pixels that are not a whole frame.
+    #[error("{got} bytes are not a whole number of frames of {expected} bytes")]
+    FrameSize {
+        /// Bytes given.
+        got: usize,
+        /// Bytes that one frame needs.
+        expected: usize,
+    },
+    /// A frame number that can't be accepted.
+    #[error("frame number {number} {why}")]
+    FrameNumber {
+        /// The number that was given.
+        number: u64,
+        /// Why it was refused.
+        why: RefusedNumber,
+    },
+    /// A record field that doesn't exist or has another type.
+    #[error("record field {field}: {reason}")]
+    Record {
+        /// The field as given.
+        field: String,
+        /// What would have been right.
+        reason: String,
+    },
+    /// The output exists and `overwrite` is off.
+    #[error("{} already exists; choose another path, or allow overwriting", path.display())]
+    Exists {
+        /// The path in the way.
+        path: PathBuf,
+    },
+    /// Another writer holds the dataset's lock.
+    #[error("{} is being written by another process (its lock file is held)", path.display())]
+    Locked {
+        /// The dataset.
+        path: PathBuf,
+    },
+    /// A codec failed to encode or decode.
+    #[error("{codec}: {reason}")]
+    Codec {
+        /// Which codec.
+        codec: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// A file or document that does not hold what it should.
+    #[error("{}: {reason}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what was expected.
+        reason: String,
+    },
+    /// A worker thread panicked; the chunk that it worked on is missing.
+    #[error("a worker thread panicked: {message}")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+    },
+    /// The acquisition was finished or aborted; no more frames are taken.
+    #[error("the acquisition has ended; no more frames are taken")]
+    Ended,
+}
+
+/// Why a frame number was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusedNumber {
+    /// A frame with this number was committed before.
+    Duplicate,
+    /// Frames so much newer were committed that this one was already recorded as missing.
+    TooLate {
+        /// The oldest number that would still be taken.
+        oldest: u64,
+    },
+    /// Further ahead of the newest frame than the writer is ready to leap.
+    TooFar {
+        /// The largest number that would be taken now.
+        limit: u64,
+    },
+    /// Beyond the array's planned size.
+    PastEnd {
+        /// The number of frames that the array holds.
+        frames: u64,
+    },
+}
+
+impl fmt::Display for RefusedNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duplicate => f.write_str("was committed before; frame numbers are unique"),
+            Self::TooLate { oldest } => {
+                write!(f, "comes too late: everything below {oldest} is settled and it was recorded as missing")
+            }
+            Self::TooFar { limit } => {
+                write!(f, "is too far ahead of the newest frame: at most {limit} is possible now")
+            }
+            Self::PastEnd { frames } => {
+                write!(f, "is past the end: the array holds {frames} frames, 0 to {}", frames.saturating_sub(1))
+            }
+        }
+    }
+}
+
+struct WaitedFor(Duration);
+
+impl fmt::Display for WaitedFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_zero() { Ok(()) } else { write!(f, ", for {:.3} s", self.0.as_secs_f64()) }
+    }
+}
+
+impl Error {
+    /// Whether the call may be repeated later: the ring was full, nothing is broken.
+    pub fn is_ring_full(&self) -> bool {
+        matches!(self, Self::RingFull { .. })
+    }
+
+    pub(crate) fn config(field: &'static str, value: impl fmt::Display, reason: impl Into<String>) -> Self {
+        Self::Config { field, value: value.to_string(), reason: reason.into() }
+    }
+
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, source: impl Into<std::io::Error>) -> Self {
+        Self::Io { action, path: path.as_ref().to_path_buf(), source: Arc::new(source.into()) }
+    }
+
+    pub(crate) fn format(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
+        Self::Format { path: path.as_ref().to_path_buf(), reason: reason.into() }
+    }
+
+    pub(crate) fn codec(codec: &'static str, reason: impl fmt::Display) -> Self {
+        Self::Codec { codec, reason: reason.to_string() }
+    }
+}

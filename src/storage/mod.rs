@@ -1,0 +1,51 @@
+//! How bytes reach a file: one small seam, so that a disk, a memory map, a test and a caller's own device look alike.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+
+/// A place that holds a dataset's files, by key: `zarr.json`, `0/c/0/0/0`, …
+///
+/// Everything that the engine does to the outside world goes through these calls. All of them come from threads that are
+/// no workers, except [`Blob::write_at`].
+pub trait Storage: fmt::Debug + Send + Sync {
+    /// The storage's name for summaries: `mapped`, `buffered`, …
+    fn name(&self) -> &'static str;
+
+    /// Creates `key` with `len` bytes reserved and reading as zeros. It must not appear under its key before
+    /// [`Blob::publish`].
+    fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>>;
+
+    /// Replaces `key` as a whole: a reader sees the old bytes or the new ones.
+    fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// Removes `key`, if it is there.
+    fn remove(&self, key: &str) -> io::Result<()>;
+}
+
+/// A file under construction.
+///
+/// Ranges written by different threads never overlap; the engine sees to that.
+pub trait Blob: Send + Sync {
+    /// The reserved bytes in memory, where the storage is a memory map: workers then encode in place and never call
+    /// [`write_at`](Self::write_at). The pointer stays valid until the blob is dropped.
+    fn map(&self) -> Option<NonNull<u8>>;
+
+    /// Writes `bytes` at `offset`, within the reserved length.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Says that nobody will touch the mapped range again soon, so that it need not count as this process's memory.
+    fn done_with(&self, offset: u64, len: u64);
+
+    /// Makes the file appear under its key.
+    fn publish(&self) -> io::Result<()>;
+
+    /// Returns when everything written so far has reached the device.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Gives back the disk blocks that lie wholly within the range. Only a wish.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Cuts the file off at `len` bytes.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+}

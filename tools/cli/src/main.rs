@@ -1,0 +1,3 @@
+//! The shardwright command.
+
+fn main() {}
