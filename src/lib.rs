@@ -5,6 +5,9 @@ pub mod codec;
 mod config;
 mod dtype;
 mod error;
+// The acquisition writes these documents.
+#[allow(dead_code)]
+mod ome;
 mod stats;
 mod storage;
 
