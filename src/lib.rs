@@ -5,6 +5,7 @@ pub mod codec;
 mod config;
 mod dtype;
 mod error;
+pub mod offline;
 // The acquisition writes these documents.
 #[allow(dead_code)]
 mod ome;
