@@ -17,7 +17,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Value>> {
         // Opening a pipe would wait for ever.
         Ok(metadata) if !metadata.is_file() => return Err(Error::format(path, "is not a regular file")),
         Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(error) => return Err(Error::io("look at", path, error)),
     };
     let too_long = |len| Error::format(path, format!("{len} bytes; a document has at most {DOCUMENT_BYTES_MAX}"));

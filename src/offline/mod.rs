@@ -17,3 +17,6 @@ mod zarr3;
 
 pub use describe::{ArrayDescription, Description, describe};
 pub use reader::Array;
+
+#[cfg(test)]
+mod tests;
