@@ -1,6 +1,6 @@
 //! Codec chains in documents: the byte order, and what [`Codec`] says about the rest.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::document::named;
 use crate::config::Codec;
@@ -37,11 +37,8 @@ impl Chain {
             Some((name, _)) => return refused(name, "is not read here; a chain starts with the codec `bytes`"),
             None => return refused(&first.to_string(), "a codec has a name"),
         };
-        // The byte order is settled above, so the rest of the chain may as well see the usual one.
-        let mut plain = vec![json!({"name": "bytes", "configuration": {"endian": "little"}})];
-        plain.extend_from_slice(rest);
         // MERGE: replace `stand_in::from_zarr3` by `crate::codec::from_zarr3` and delete the module `stand_in`.
-        let codec = stand_in::from_zarr3(&plain)?;
+        let codec = stand_in::from_zarr3(rest)?;
         Ok(Self { codec, big_endian, names: codecs.iter().map(describe).collect() })
     }
 }
@@ -73,7 +70,6 @@ mod stand_in {
             let (name, configuration) = named(value).unwrap_or(("", None));
             let setting = |key: &str| configuration.and_then(|configuration| configuration.get(key));
             match name {
-                "bytes" => {}
                 _ if codec.checksum => return refused(name, "nothing may follow crc32c"),
                 "crc32c" => codec.checksum = true,
                 _ if codec.compressor != Compressor::None => return refused(name, "only one compressor is read"),
