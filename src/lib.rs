@@ -9,6 +9,8 @@ mod dtype;
 mod engine;
 mod error;
 mod geometry;
+pub mod offline;
+mod ome;
 mod plan;
 mod ring;
 mod shard;
