@@ -23,8 +23,10 @@ pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
                 "blocksize": block_bytes,
             },
         })),
-        // `checksum` would be false, which is what its absence means; not every reader knows the key.
-        Compressor::Zstd { level } => Some(json!({ "name": "zstd", "configuration": { "level": level } })),
+        // zarrs refuses a document without `checksum`; nobody refuses one that says false.
+        Compressor::Zstd { level } => {
+            Some(json!({ "name": "zstd", "configuration": { "level": level, "checksum": false } }))
+        }
         Compressor::Gzip { level } => Some(json!({ "name": "gzip", "configuration": { "level": level } })),
         Compressor::Lz4 => Some(json!({ "name": "numcodecs.lz4", "configuration": {} })),
     };
@@ -141,7 +143,10 @@ mod tests {
                 json!([{ "name": "blosc", "configuration":
                     { "cname": "lz4", "clevel": 1, "shuffle": "bitshuffle", "typesize": 2, "blocksize": 0 } }]),
             ),
-            (Compressor::Zstd { level: -3 }, json!([{ "name": "zstd", "configuration": { "level": -3 } }])),
+            (
+                Compressor::Zstd { level: -3 },
+                json!([{ "name": "zstd", "configuration": { "level": -3, "checksum": false } }]),
+            ),
             (Compressor::Gzip { level: 6 }, json!([{ "name": "gzip", "configuration": { "level": 6 } }])),
             (Compressor::Lz4, json!([{ "name": "numcodecs.lz4", "configuration": {} }])),
         ];
