@@ -248,9 +248,9 @@ fn block_bytes(settings: &Settings, element_bytes: usize, raw_bytes: usize) -> u
 /// the sizes are those of c-blosc or twice that.
 fn default_block_bytes(cname: BloscCname, level: u8, element_bytes: usize) -> usize {
     let kib = match (cname, level) {
-        (BloscCname::Lz4, 0..=2) => 16 * element_bytes,
+        (BloscCname::Lz4, 0..=2) => (16 * element_bytes).max(32),
         (BloscCname::Lz4, _) => 128 * element_bytes,
-        (BloscCname::Lz4hc, level) => (16 << level.min(4)) * element_bytes,
+        (BloscCname::Lz4hc, level) => ((16 << level.min(4)) * element_bytes).max(64),
         (_, 0..=2) => 64,
         (_, 3) => 128,
         (_, 4..=5) => 256,
