@@ -101,8 +101,6 @@ pub(crate) struct ShardPlan {
 #[derive(Debug)]
 pub(crate) struct RingPlan {
     pub(crate) frames: usize,
-    /// From one buffer's start to the next.
-    pub(crate) frame_stride: usize,
     /// How many numbers behind the newest one a missing frame is still waited for.
     pub(crate) window: u64,
     pub(crate) layer_slots: usize,
@@ -323,7 +321,6 @@ impl RingPlan {
         let layer_slots = blocks * layers.cells_a_block + waiting;
         Ok(Self {
             frames,
-            frame_stride,
             window,
             layer_slots: layer_slots as usize,
             shard_blocks,
@@ -469,11 +466,9 @@ fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, V
         chunk[halve] = chunk[halve].div_ceil(2);
     }
     // Small frames: several of them make one chunk, along the dimension that arrives fastest.
-    if let Some(&fastest) = acquired.last() {
-        if chunk[fastest] == 0 {
-            let fit = AUTO_CHUNK_BYTES / bytes(&chunk).max(1);
-            chunk[fastest] = if fit >= 8 { fit.min(size(fastest)) } else { 1 };
-        }
+    if let Some(&fastest) = acquired.last().filter(|&&dim| chunk[dim] == 0) {
+        let fit = AUTO_CHUNK_BYTES / bytes(&chunk).max(1);
+        chunk[fastest] = if fit >= 8 { fit.min(size(fastest)) } else { 1 };
     }
     chunk.iter_mut().for_each(|n| *n = (*n).max(1));
 

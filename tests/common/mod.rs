@@ -1,5 +1,5 @@
 //! What several test files need: frames with known pixels, and a dull model of what must come out.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use shardwright::{Config, Dtype};
 

@@ -102,7 +102,6 @@ fn what_was_never_written_is_the_fill_value() {
 }
 
 #[test]
-#[ignore = "waits for the decoders of compressed chunks"]
 fn compressed_chunks() {
     for codec in [
         json!({"name": "zstd", "configuration": {"level": 1, "checksum": false}}),
