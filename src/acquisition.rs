@@ -1,37 +1,78 @@
 //! The lifecycle of one acquisition: create, acquire, commit, finish, abort.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::config::Config;
+use crate::config::{Config, RingFull};
+use crate::dataset::{Ending, Image, Root};
+use crate::dtype::Dtype;
+use crate::engine::finalizer::{self, Closing, LiveCells, Preparing};
+use crate::engine::layer::Layers;
+use crate::engine::numbers::Numbers;
+use crate::engine::records::Records;
+use crate::engine::sequencer::Sequencer;
+use crate::engine::worker::Worker;
+use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes};
 use crate::error::{Error, Result};
-use crate::stats::{Stats, Summary};
+use crate::ome;
+use crate::plan::{FIXED_FIELDS, Plan, RECORD_FIELDS_MAX};
+use crate::ring::{Loan, Ring};
+use crate::stats::{Stage, Stats, Summary, report};
+use crate::storage::Storage;
+use crate::sync::{Doorbell, Gate, Mutex, Sender, bounded};
 
-/// A dataset on disk that acquisitions write into: one image at its root, or several named ones.
-pub struct Dataset {}
+// How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
 
-impl Dataset {
-    /// Creates a dataset for several images.
-    pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self> {
-        let _ = (path, overwrite);
-        Err(Error::Ended)
-    }
-
-    /// Starts the acquisition of the image `name`.
-    pub fn acquisition(&self, name: &str, config: Config) -> Result<Acquisition> {
-        let _ = (name, config);
-        Err(Error::Ended)
-    }
+/// One running acquisition of one image.
+///
+/// All methods may be called from several threads. Dropping it ends the run as [`finish`](Self::finish) does, except that
+/// nobody hears about errors.
+///
+/// ```no_run
+/// use shardwright::{Acquisition, Config, Dim, Record};
+/// # fn camera_reads_into(_: &mut [u8]) {}
+///
+/// let dims = vec![Dim::time(None), Dim::y(2048), Dim::x(2048)];
+/// let acquisition = Acquisition::create("run.ome.zarr", Config { dims, ..Config::default() })?;
+/// for number in 0..1000 {
+///     let mut frame = acquisition.acquire()?;
+///     camera_reads_into(&mut frame);
+///     frame.commit(number, Record::default())?;
+/// }
+/// let summary = acquisition.finish()?;
+/// assert_eq!(summary.frames_missing, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Acquisition {
+    engine: Arc<Engine>,
+    image: Arc<Image>,
+    ring_full: RingFull,
+    record_dtypes: Arc<[Dtype]>,
+    started: Arc<OnceLock<Instant>>,
+    threads: Option<Threads>,
+    notes: Vec<String>,
 }
 
-/// One running acquisition.
-pub struct Acquisition {}
+/// The threads of a run and the ends of their queues.
+struct Threads {
+    workers: Vec<JoinHandle<()>>,
+    preparer: JoinHandle<()>,
+    closer: JoinHandle<()>,
+    requests: Sender<Preparing>,
+    live: Arc<LiveCells>,
+}
 
-/// What an `append` did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What an [`append`](Acquisition::append) did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Appended {
-    /// Frames taken.
+    /// Frames taken. Fewer than given, if the ring became full on the way: repeat the call with the rest.
     pub frames: u64,
-    /// Frames let go because the ring was full.
+    /// Frames let go, because the ring was full and its policy is to drop the newest.
     pub dropped: u64,
 }
 
@@ -40,84 +81,567 @@ pub struct Appended {
 pub struct Record {
     /// The device's own time stamp, in whatever unit the device counts.
     pub device_timestamp: Option<u64>,
+    /// The host's time of the frame in nanoseconds since 1970. `None`: the moment of the commit.
+    pub host_timestamp: Option<i64>,
+    fields: [Option<FieldValue>; RECORD_FIELDS_MAX],
+}
+
+/// The value of a record field; stored as the field's own type.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FieldValue {
+    /// A whole number.
+    Int(i64),
+    /// A whole number that may pass `i64`.
+    Uint(u64),
+    /// A floating-point number.
+    Float(f64),
+}
+
+impl From<i64> for FieldValue {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u64> for FieldValue {
+    fn from(value: u64) -> Self {
+        Self::Uint(value)
+    }
+}
+
+impl From<f64> for FieldValue {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
 }
 
 impl Record {
-    /// Sets the value of a record field by its place in [`Config::record_fields`].
-    pub fn set(&mut self, field: usize, value: f64) {
-        let _ = (field, value);
+    /// Sets the value of a record field by its place in [`Config::record_fields`]. Places beyond the configured fields
+    /// are refused when the frame is committed; those beyond the most that are possible, 16, at once.
+    pub fn set(&mut self, field: usize, value: impl Into<FieldValue>) -> &mut Self {
+        assert!(field < RECORD_FIELDS_MAX, "record field {field}: at most {RECORD_FIELDS_MAX} are possible");
+        self.fields[field] = Some(value.into());
+        self
     }
 }
 
-/// A frame buffer on loan. Dropping it gives it back unused.
-pub struct FrameMut {}
+/// A frame buffer on loan: fill it, then commit it. Dropping it gives it back unused.
+///
+/// It may be filled and committed on any thread. The buffer keeps what an earlier frame left in it.
+pub struct FrameMut {
+    loan: Loan,
+    engine: Arc<Engine>,
+    record_dtypes: Arc<[Dtype]>,
+    started: Arc<OnceLock<Instant>>,
+    image: Arc<Image>,
+}
+
+impl std::ops::Deref for FrameMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.loan.pixels()
+    }
+}
+
+impl std::ops::DerefMut for FrameMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.loan.pixels_mut()
+    }
+}
 
 impl FrameMut {
-    /// The bytes to fill.
+    /// The bytes to fill: rows without gaps, or as [`Config::frame_layout`] says. The buffer starts on a page.
     pub fn bytes(&mut self) -> &mut [u8] {
-        &mut []
+        self.loan.pixels_mut()
     }
 
-    /// Hands the frame to the workers.
-    pub fn commit(self, number: u64, record: Record) -> Result<()> {
-        let _ = (number, record);
-        Err(Error::Ended)
+    /// Hands the frame to the workers under its number, counted from 0 in acquisition order.
+    ///
+    /// Numbers may come out of order and from several threads, as long as none is more than
+    /// [`reorder_window`](Acquisition::reorder_window) behind the newest.
+    ///
+    /// # Errors
+    ///
+    /// A number that came before, comes too late, or lies beyond the array: [`Error::FrameNumber`]. A record field that
+    /// was not configured: [`Error::Record`]. After the end: [`Error::Ended`]. The first error of the run, if any.
+    /// In all cases the buffer goes back to the ring.
+    pub fn commit(mut self, number: u64, record: Record) -> Result<()> {
+        let start = Instant::now();
+        let engine = &self.engine;
+        engine.first_error.check()?;
+        let _inside = engine.gate.enter().ok_or(Error::Ended)?;
+        write_record(self.loan.record_mut(), number, &record, &self.record_dtypes)?;
+        engine.numbers.claim(number)?;
+        if self.started.get().is_none() {
+            self.image.root().keep();
+            let _ = self.started.set(start);
+        }
+        let arrival = Arrival { number, frame: self.loan.commit() };
+        engine.counters.frames_accepted.fetch_add(1, Relaxed);
+        let sent = engine.arrivals.0.try_send(arrival);
+        debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
+        engine.pump();
+        engine.caller_times().of(Stage::Commit).since(start);
+        Ok(())
     }
 
     /// Gives the buffer back unused.
     pub fn discard(self) {}
 }
 
+impl std::fmt::Debug for FrameMut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameMut").field("bytes", &self.len()).finish_non_exhaustive()
+    }
+}
+
 impl Acquisition {
     /// Creates the dataset `path` with one image and starts its acquisition.
+    ///
+    /// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
+    /// disk. If anything fails, nothing is left behind.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the field and the value that can't work; [`Error::Exists`], [`Error::Locked`] or
+    /// [`Error::Io`] where the path can't be used.
     pub fn create(path: impl AsRef<Path>, config: Config) -> Result<Self> {
-        let _ = (path, config);
-        Err(Error::Ended)
+        // Before anything is touched: what can't work shall leave no trace.
+        Plan::new(&config)?;
+        let root = Root::create(path.as_ref(), config.overwrite, false)?;
+        Self::start(Arc::new(root), None, config)
     }
 
-    /// Loans a free frame buffer.
+    /// Creates a dataset with one image in a storage of the caller's own.
+    pub fn create_in(storage: Arc<dyn Storage>, config: Config) -> Result<Self> {
+        Plan::new(&config)?;
+        Self::start(Arc::new(Root::in_storage(storage, false)?), None, config)
+    }
+
+    pub(crate) fn start(root: Arc<Root>, name: Option<&str>, config: Config) -> Result<Self> {
+        let plan = Arc::new(Plan::new(&config)?);
+        let notes = ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}"));
+        let dataset_uuid = root.uuid;
+        let image = Arc::new(Image::create(root, name, config.clone(), &plan)?);
+        let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
+
+        let blocks = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
+        let cells = plan.shards.cells_a_block;
+        let (requests, requested) = bounded(2 * blocks);
+        let (deliver, prepared) = bounded(2 * blocks);
+        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize);
+        let (records, written_records) = Records::new(&plan.record, plan.ring.window);
+        let (closings, to_close) = bounded(blocks * cells as usize + 64);
+        let sequencer = Sequencer::new(plan.clone(), records, tickets, requests.clone(), prepared);
+
+        let engine = Arc::new(Engine {
+            codec: config.codec.clone(),
+            skip_empty_chunks: config.skip_empty_chunks,
+            dataset_uuid,
+            numbers: Numbers::new(plan.ring.window as usize + plan.ring.frames, plan.frames_total),
+            gate: Gate::new(),
+            arrivals: bounded(plan.ring.frames),
+            layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
+            closings,
+            counters: Counters::default(),
+            first_error: FirstError::default(),
+            aborting: AtomicBool::new(false),
+            doorbell: Doorbell::new(),
+            sequencer: Mutex::new(sequencer),
+            times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
+            ring,
+            plan: plan.clone(),
+        });
+
+        // The first shards are made here, so that a full disk or a read-only folder is an error of `create`.
+        let first = requested.recv().ok();
+        if let Some(Preparing::Block(number)) = first {
+            let block = finalizer::create_block(&engine, &image, number)?;
+            let sent = deliver.try_send(block);
+            debug_assert!(sent.is_ok(), "the queue is empty");
+        }
+        let live = Arc::new(LiveCells::new(blocks as u64 * cells));
+        let spawn = |name: String, run: Box<dyn FnOnce() + Send>| {
+            let builder = std::thread::Builder::new().name(name);
+            builder.spawn(run).map_err(|e| Error::io("start a thread for", image_path(&image), e))
+        };
+        let mut workers = Vec::with_capacity(plan.workers);
+        for index in 0..plan.workers {
+            let worker = Worker::new(engine.clone(), index)?;
+            let (tickets, affinity) = (take_tickets.clone(), config.affinity.clone());
+            let run = move || {
+                if let Some(&id) = affinity.get(index % affinity.len().max(1)) {
+                    core_affinity::set_for_current(core_affinity::CoreId { id });
+                }
+                worker.run(&tickets);
+            };
+            workers.push(spawn(format!("sw-worker-{index}"), Box::new(run))?);
+        }
+        let preparer = {
+            let (engine, image, live) = (engine.clone(), image.clone(), live.clone());
+            spawn(
+                "sw-prepare".into(),
+                Box::new(move || finalizer::prepare(&engine, &image, &live, &requested, &deliver)),
+            )?
+        };
+        let closer = {
+            let (engine, image, live, every) = (engine.clone(), image.clone(), live.clone(), config.progress_every);
+            let run = move || finalizer::close(&engine, &image, &live, &to_close, &written_records, every);
+            spawn("sw-close".into(), Box::new(run))?
+        };
+        Ok(Self {
+            ring_full: config.ring_full,
+            record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
+            started: Arc::new(OnceLock::new()),
+            threads: Some(Threads { workers, preparer, closer, requests, live }),
+            notes: notes.into_iter().collect(),
+            engine,
+            image,
+        })
+    }
+
+    /// Loans a free frame buffer, for the camera to fill in place.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RingFull`] when none is free and the policy does not wait, or has waited long enough; the call may be
+    /// repeated. Under [`RingFull::DropNewest`] it means that the frame should be let go: its number, never committed,
+    /// will be recorded as missing. Otherwise the first error of the run, or [`Error::Ended`].
     pub fn acquire(&self) -> Result<FrameMut> {
-        Err(Error::Ended)
+        let start = Instant::now();
+        let loan = self.loan(start);
+        if matches!(&loan, Err(error) if error.is_ring_full()) && self.ring_full == RingFull::DropNewest {
+            self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
+        }
+        let loan = loan?;
+        self.engine.caller_times().of(Stage::Acquire).since(start);
+        Ok(FrameMut {
+            loan,
+            engine: self.engine.clone(),
+            record_dtypes: self.record_dtypes.clone(),
+            started: self.started.clone(),
+            image: self.image.clone(),
+        })
     }
 
-    /// Copies one or several whole frames, which follow each other without gaps, and commits them with the next numbers.
+    fn loan(&self, start: Instant) -> Result<Loan> {
+        let ring = &self.engine.ring;
+        self.check()?;
+        if let Some(loan) = ring.try_loan() {
+            return Ok(loan);
+        }
+        let RingFull::Block { timeout } = self.ring_full else {
+            return Err(Error::RingFull { frames: ring.frames(), waited: Duration::ZERO });
+        };
+        loop {
+            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            match ring.loan_within(left.unwrap_or(LOOK_UP_EVERY).min(LOOK_UP_EVERY)) {
+                Ok(loan) => return Ok(loan),
+                Err(_) if left == Some(Duration::ZERO) => {
+                    return Err(Error::RingFull { frames: ring.frames(), waited: start.elapsed() });
+                }
+                Err(_) => self.check()?,
+            }
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.engine.first_error.check()?;
+        if self.engine.gate.is_closed() { Err(Error::Ended) } else { Ok(()) }
+    }
+
+    /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire) and [`FrameMut::commit`]. If the ring becomes full after the first frame, the call
+    /// returns how many were taken instead.
     pub fn append(&self, pixels: &[u8]) -> Result<Appended> {
-        let _ = pixels;
-        Err(Error::Ended)
+        self.append_with(pixels, self.engine.plan.frame.row_bytes, Record::default())
     }
 
-    /// Sets a user attribute of the image; it is in the dataset after the next progress or at finish.
+    /// As [`append`](Self::append), for frames that are cut out of a larger buffer: rows start `row_stride` bytes apart,
+    /// and the last row may end with the buffer. Every frame gets the same record.
+    pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
+        let frame = &self.engine.plan.frame;
+        let frame_stride = frame.rows * row_stride;
+        // The last row needs no padding behind it.
+        let padded = pixels.len() + row_stride.saturating_sub(frame.row_bytes);
+        let frames = padded / frame_stride.max(1);
+        let whole = frames > 0 && (pixels.len() == frames * frame_stride || padded == frames * frame_stride);
+        if row_stride < frame.row_bytes || !whole {
+            return Err(Error::FrameSize { got: pixels.len(), expected: frame_stride.max(frame.bytes) });
+        }
+        let mut done = Appended::default();
+        for at in 0..frames {
+            let source = &pixels[at * frame_stride..];
+            match self.acquire() {
+                Ok(mut slot) => {
+                    copy_frame(&mut slot, source, row_stride, frame);
+                    slot.commit(self.engine.numbers.next(), record)?;
+                    done.frames += 1;
+                }
+                Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
+                    self.engine.numbers.skip(self.engine.numbers.next())?;
+                    done.dropped += 1;
+                }
+                Err(error) if error.is_ring_full() && done.frames > 0 => return Ok(done),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Sets a user attribute of the image, at any time before [`finish`](Self::finish). It is in the dataset after the
+    /// next progress, at the latest at finish.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for `ome` and `shardwright`, which the writer itself sets.
     pub fn set_attribute(&self, key: &str, value: serde_json::Value) -> Result<()> {
-        let _ = (key, value);
-        Err(Error::Ended)
+        self.check()?;
+        self.image.set_attribute(key, value)
     }
 
-    /// Bytes of one frame.
+    /// Bytes of one frame without gaps between its rows, as [`append`](Self::append) takes it.
     pub fn frame_bytes(&self) -> usize {
-        0
+        self.engine.plan.frame.bytes
+    }
+
+    /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    pub fn reorder_window(&self) -> u64 {
+        self.engine.plan.ring.window
+    }
+
+    /// The shape of a chunk, with the automatic sizes filled in.
+    pub fn chunk_shape(&self) -> &[u64] {
+        &self.engine.plan.chunk_shape
+    }
+
+    /// The shape of a shard, with the automatic sizes filled in.
+    pub fn shard_shape(&self) -> &[u64] {
+        &self.engine.plan.shard_shape
     }
 
     /// Counters of this moment.
     pub fn stats(&self) -> Stats {
-        Stats::default()
+        self.engine.stats()
     }
 
-    /// Waits for all frames, closes the shards, completes the documents.
-    pub fn finish(self) -> Result<Summary, Box<Unfinished>> {
-        Err(Box::new(Unfinished { summary: None, error: Error::Ended }))
+    /// Ends the acquisition: waits until all committed frames are in their shards, closes these, completes the documents.
+    ///
+    /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
+    /// missing; chunks that lack frames are written with the fill value in their place.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfinished`] with the first error of the run, and with the summary of what was saved all the same.
+    pub fn finish(mut self) -> Result<Summary, Unfinished> {
+        self.end()
     }
 
-    /// Stops at once: frames still in the ring are lost, what is in its slots is closed properly and stays readable.
-    pub fn abort(self) {}
+    /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
+    /// If no frame was committed, the dataset disappears.
+    pub fn abort(mut self) {
+        self.engine.aborting.store(true, Relaxed);
+        let _ = self.end();
+    }
+
+    fn end(&mut self) -> Result<Summary, Unfinished> {
+        self.engine.gate.close();
+        if let Some(threads) = self.threads.take() {
+            self.drain();
+            threads.join(&self.engine);
+        }
+        let mut summary = self.summary();
+        let ending = Ending {
+            frames_missing: summary.frames_missing,
+            missing: &summary.missing,
+            error: self.engine.first_error.get(),
+        };
+        let aborted_empty = self.engine.aborting.load(Relaxed) && summary.frames_accepted == 0;
+        if !aborted_empty {
+            self.image.root().keep();
+            let frames = self.engine.counters.newest_end.load(Relaxed);
+            match self.image.finish(&self.engine.plan, frames, &ending) {
+                Ok(shape) => summary.shape = shape,
+                Err(error) => self.engine.first_error.set(error),
+            }
+        }
+        summary.elapsed = self.started.get().map(Instant::elapsed).unwrap_or_default();
+        summary.error = self.engine.first_error.get().cloned();
+        match summary.error.clone() {
+            None => Ok(summary),
+            Some(error) => Err(Unfinished { summary: Box::new(summary), error }),
+        }
+    }
+
+    /// Returns when every frame is with the workers, and every layer that will not be complete as well.
+    fn drain(&self) {
+        let engine = &self.engine;
+        loop {
+            engine.pump();
+            let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+            if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
+                sequencer.tickets = None;
+                return;
+            }
+            drop(sequencer);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let engine = &self.engine;
+        let stats = engine.stats();
+        let stage = |stage| report(stage, engine.times.iter().map(|times| times.of(stage)));
+        let missing = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
+        Summary {
+            frames_accepted: stats.frames_accepted,
+            frames_written: stats.frames_written,
+            frames_missing: engine.counters.newest_end.load(Relaxed).max(engine.numbers.next()) - stats.frames_written,
+            missing,
+            bytes_in: stats.bytes_in,
+            bytes_out: stats.bytes_out,
+            chunks_written: engine.counters.chunks_written.load(Relaxed),
+            chunks_empty: engine.counters.chunks_empty.load(Relaxed),
+            shards: stats.shards_closed,
+            elapsed: Duration::ZERO,
+            shape: Vec::new(),
+            storage: self.image.storage_choice.clone(),
+            stages: Stage::ALL.into_iter().map(stage).collect(),
+            notes: self.notes.clone(),
+            error: None,
+        }
+    }
+}
+
+impl Drop for Acquisition {
+    fn drop(&mut self) {
+        if self.threads.is_some() {
+            // With nothing acquired there is nothing to keep.
+            let nothing = self.engine.counters.frames_accepted.load(Relaxed) == 0;
+            self.engine.aborting.store(nothing, Relaxed);
+            if let Err(error) = self.end() {
+                tracing::error!(%error, "an acquisition was dropped unfinished");
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Acquisition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Acquisition").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Threads {
+    /// Ends all threads in the order in which they feed each other.
+    fn join(self, engine: &Engine) {
+        // The sequencer has dropped its end of the ticket queue; the workers end when it is empty.
+        for worker in self.workers {
+            if worker.join().is_err() {
+                engine.first_error.set(Error::Panicked { message: "outside a tile".into() });
+            }
+        }
+        self.live.open_up();
+        let _ = self.requests.send(Preparing::End);
+        let _ = self.preparer.join();
+        let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks();
+        for cell in blocks.into_iter().flat_map(|block| block.cells) {
+            // Those with no layer left were handed over by the last one.
+            if cell.layers_left.load(std::sync::atomic::Ordering::Acquire) > 0 {
+                let _ = engine.closings.send(Closing::Cell(cell));
+            }
+        }
+        let _ = engine.closings.send(Closing::End);
+        if self.closer.join().is_err() {
+            engine.first_error.set(Error::Panicked { message: "while closing a shard".into() });
+        }
+    }
 }
 
 /// A run that ended with an error: what was saved, and what went wrong first.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{error}")]
+#[error("{error} ({} of {} accepted frames are in the dataset)", summary.frames_written, summary.frames_accepted)]
 pub struct Unfinished {
     /// What the run did all the same.
-    pub summary: Option<Summary>,
+    pub summary: Box<Summary>,
     /// The first error.
     #[source]
     pub error: Error,
+}
+
+fn image_path(image: &Image) -> String {
+    image.storage_choice.clone()
+}
+
+fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &crate::plan::FramePlan) {
+    let layout = frame.layout;
+    if row_stride == frame.row_bytes && layout.row_stride == frame.row_bytes {
+        slot[layout.offset..][..frame.bytes].copy_from_slice(&source[..frame.bytes]);
+        return;
+    }
+    for row in 0..frame.rows {
+        let to = layout.offset + row * layout.row_stride;
+        slot[to..to + frame.row_bytes].copy_from_slice(&source[row * row_stride..][..frame.row_bytes]);
+    }
+}
+
+/// Lays a record out as the plan's columns expect it.
+fn write_record(bytes: &mut [u8], number: u64, record: &Record, dtypes: &[Dtype]) -> Result<()> {
+    let host = record.host_timestamp.unwrap_or_else(|| {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+    });
+    bytes[0..8].copy_from_slice(&(number as i64).to_ne_bytes());
+    bytes[8..16].copy_from_slice(&record.device_timestamp.unwrap_or(0).to_ne_bytes());
+    bytes[16..24].copy_from_slice(&host.to_ne_bytes());
+    let mut at = FIXED_FIELDS.iter().map(|(_, dtype)| dtype.size()).sum();
+    for (field, value) in record.fields.iter().enumerate() {
+        let Some(&dtype) = dtypes.get(field) else {
+            if value.is_some() {
+                let reason = format!("the configuration has {} record fields, 0 to {}", dtypes.len(), dtypes.len().max(1) - 1);
+                return Err(Error::Record { field: field.to_string(), reason });
+            }
+            continue;
+        };
+        let place: &mut [u8] = &mut bytes[at..at + dtype.size()];
+        write_element(place, dtype, value.unwrap_or(FieldValue::Int(0)));
+        at += dtype.size();
+    }
+    Ok(())
+}
+
+/// Stores a value as an element of `dtype`; what does not fit becomes the nearest value that does.
+fn write_element(place: &mut [u8], dtype: Dtype, value: FieldValue) {
+    macro_rules! element {
+        ($int:ty) => {
+            place.copy_from_slice(
+                &match value {
+                    FieldValue::Int(value) => value.clamp(<$int>::MIN as i64, i64::try_from(<$int>::MAX).unwrap_or(i64::MAX)) as $int,
+                    FieldValue::Uint(value) => value.min(<$int>::MAX as u64) as $int,
+                    FieldValue::Float(value) => value as $int,
+                }
+                .to_ne_bytes(),
+            )
+        };
+    }
+    let float = match value {
+        FieldValue::Int(value) => value as f64,
+        FieldValue::Uint(value) => value as f64,
+        FieldValue::Float(value) => value,
+    };
+    match dtype {
+        Dtype::U8 => element!(u8),
+        Dtype::I8 => element!(i8),
+        Dtype::U16 => element!(u16),
+        Dtype::I16 => element!(i16),
+        Dtype::U32 => element!(u32),
+        Dtype::I32 => element!(i32),
+        Dtype::U64 => element!(u64),
+        Dtype::I64 => element!(i64),
+        Dtype::F32 => place.copy_from_slice(&(float as f32).to_ne_bytes()),
+        Dtype::F64 => place.copy_from_slice(&float.to_ne_bytes()),
+    }
 }

@@ -1,63 +1,206 @@
 //! What turns a tile into bytes and back.
 //!
 //! An [`Encoder`] belongs to one worker for its life: its contexts and scratch are made once and reused, so that
-//! encoding allocates nothing. The checksum is the last codec of the chain.
+//! encoding allocates nothing. The one exception is BloscLZ, which c-blosc alone has and takes memory for. The checksum
+//! is the last codec of the chain.
+
+mod blosc;
+mod gzip;
+mod lz4;
+mod shuffle;
+mod zarr3;
+mod zstd;
+
+pub use zarr3::{from_zarr3, zarr3_codecs};
 
 use crate::config::{Codec, Compressor};
 use crate::error::{Error, Result};
 
+/// Bytes of a CRC-32C.
+const CHECKSUM_BYTES: usize = 4;
+
 /// Encodes tiles of one size.
 pub struct Encoder {
+    means: EncoderMeans,
     checksum: bool,
     raw_bytes: usize,
+    bound: usize,
+}
+
+enum EncoderMeans {
+    Copy,
+    Blosc(blosc::Encoder),
+    Zstd(zstd::Compressor),
+    Gzip(libdeflater::Compressor),
+    Lz4(lz4::NumcodecsEncoder),
 }
 
 impl Encoder {
-    /// An encoder for tiles of `raw_bytes` bytes of elements of `element_bytes` bytes.
+    /// An encoder for tiles of `raw_bytes` bytes of elements of `element_bytes` bytes: 1, 2, 4 or 8.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when a level or a size is out of the compressor's range.
     pub fn new(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
-        let _ = (element_bytes, Compressor::None);
-        Ok(Self { checksum: codec.checksum, raw_bytes })
+        if !matches!(element_bytes, 1 | 2 | 4 | 8) {
+            return Err(Error::codec("bytes", format!("elements of {element_bytes} bytes; possible are 1, 2, 4 and 8")));
+        }
+        let means = EncoderMeans::new(codec.compressor, element_bytes, raw_bytes)?;
+        let mut encoder = Self { means, checksum: codec.checksum, raw_bytes, bound: 0 };
+        encoder.bound = encoder.means.bound(raw_bytes) + if codec.checksum { CHECKSUM_BYTES } else { 0 };
+        Ok(encoder)
     }
 
     /// The most bytes that a tile can become, checksum included.
     pub fn bound(&self) -> usize {
-        self.raw_bytes + if self.checksum { 4 } else { 0 }
+        self.bound
+    }
+
+    /// Whether tiles become chunks as they are, byte for byte, so that a tile that lies in one piece may be written from
+    /// where it stands.
+    pub fn is_identity(&self) -> bool {
+        matches!(self.means, EncoderMeans::Copy) && !self.checksum
     }
 
     /// Encodes `raw` into the start of `room` and returns the bytes used.
     ///
     /// `room` must hold [`bound`](Self::bound) bytes. Bytes of `room` past the result may be changed.
+    ///
+    /// # Errors
+    /// [`Error::Codec`] when `raw` is not a whole tile, `room` is too small, or the compressor fails.
     pub fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
-        room[..raw.len()].copy_from_slice(raw);
-        let mut length = raw.len();
-        if self.checksum {
-            let crc = crc32c::crc32c(&room[..length]);
-            room[length..length + 4].copy_from_slice(&crc.to_le_bytes());
-            length += 4;
+        expect_length("tile", raw.len(), self.raw_bytes)?;
+        if room.len() < self.bound {
+            return Err(Error::codec("tile", format!("room for {} bytes, expected {}", room.len(), self.bound)));
         }
-        Ok(length)
+        let length = self.means.encode(raw, room)?;
+        if !self.checksum {
+            return Ok(length);
+        }
+        let crc = crc32c::crc32c(&room[..length]);
+        room[length..length + CHECKSUM_BYTES].copy_from_slice(&crc.to_le_bytes());
+        Ok(length + CHECKSUM_BYTES)
+    }
+}
+
+impl EncoderMeans {
+    fn new(compressor: Compressor, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
+        Ok(match compressor {
+            Compressor::None => Self::Copy,
+            Compressor::Blosc { cname, level, shuffle, block_bytes } => {
+                let settings = blosc::Settings { cname, level, shuffle, block_bytes };
+                Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
+            }
+            Compressor::Zstd { level } => {
+                let levels = zstd::Compressor::levels();
+                if !levels.contains(&level) {
+                    let (least, most) = levels.into_inner();
+                    let reason = format!("Zstandard has levels {least} (fastest) to {most} (smallest)");
+                    return Err(Error::config("codec.compressor.level", level, reason));
+                }
+                Self::Zstd(zstd::Compressor::new(level, raw_bytes)?)
+            }
+            Compressor::Gzip { level } if level > 9 => {
+                return Err(Error::config("codec.compressor.level", level, "gzip has levels 0 (store) to 9 (smallest)"));
+            }
+            Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
+            Compressor::Lz4 => Self::Lz4(lz4::NumcodecsEncoder::new(raw_bytes)?),
+        })
+    }
+
+    fn bound(&mut self, raw_bytes: usize) -> usize {
+        match self {
+            Self::Copy => raw_bytes,
+            Self::Blosc(_) => blosc::Encoder::bound(raw_bytes),
+            Self::Zstd(_) => zstd::Compressor::bound(raw_bytes),
+            Self::Gzip(compressor) => gzip::bound(compressor, raw_bytes),
+            Self::Lz4(_) => lz4::NumcodecsEncoder::bound(raw_bytes),
+        }
+    }
+
+    fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
+        match self {
+            Self::Copy => {
+                room[..raw.len()].copy_from_slice(raw);
+                Ok(raw.len())
+            }
+            Self::Blosc(encoder) => encoder.encode(raw, room),
+            Self::Zstd(compressor) => compressor.compress(raw, room),
+            Self::Gzip(compressor) => gzip::encode(compressor, raw, room),
+            Self::Lz4(encoder) => encoder.encode(raw, room),
+        }
     }
 }
 
 /// Decodes chunks of one size.
+///
+/// It reads what any writer wrote with the same codecs, not only what [`Encoder`] did. A damaged or hostile chunk gives
+/// an error: nothing outside the given slices is touched, and memory is taken for at most a few tiles.
 pub struct Decoder {
+    means: DecoderMeans,
     checksum: bool,
+    raw_bytes: usize,
+}
+
+enum DecoderMeans {
+    Copy,
+    Blosc,
+    Zstd(zstd::Decompressor),
+    Gzip(libdeflater::Decompressor),
+    Lz4,
 }
 
 impl Decoder {
     /// A decoder for chunks that decode to `raw_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Codec`] when there is no memory for the decompressor.
     pub fn new(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
-        let _ = (element_bytes, raw_bytes);
-        Ok(Self { checksum: codec.checksum })
+        // Blosc frames name the element size that they were shuffled with, which need not be the array's.
+        let _ = element_bytes;
+        let means = match codec.compressor {
+            Compressor::None => DecoderMeans::Copy,
+            Compressor::Blosc { .. } => DecoderMeans::Blosc,
+            Compressor::Zstd { .. } => DecoderMeans::Zstd(zstd::Decompressor::new()?),
+            Compressor::Gzip { .. } => DecoderMeans::Gzip(libdeflater::Decompressor::new()),
+            Compressor::Lz4 => DecoderMeans::Lz4,
+        };
+        Ok(Self { means, checksum: codec.checksum, raw_bytes })
     }
 
     /// Decodes `encoded` into `raw`, which must be exactly the decoded size. Nothing in `encoded` is trusted.
+    ///
+    /// # Errors
+    /// [`Error::Codec`] when the checksum does not match, or `encoded` does not decode to exactly so many bytes. What
+    /// `raw` holds is then undefined.
     pub fn decode(&mut self, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
-        let data = if self.checksum { &encoded[..encoded.len().saturating_sub(4)] } else { encoded };
-        if data.len() != raw.len() {
-            return Err(Error::codec("bytes", format!("{} bytes, expected {}", data.len(), raw.len())));
+        expect_length("tile", raw.len(), self.raw_bytes)?;
+        let data = if self.checksum { check_checksum(encoded)? } else { encoded };
+        match &mut self.means {
+            DecoderMeans::Copy => {
+                expect_length("bytes", data.len(), raw.len())?;
+                raw.copy_from_slice(data);
+                Ok(())
+            }
+            DecoderMeans::Blosc => blosc::decode(data, raw),
+            DecoderMeans::Zstd(decompressor) => decompressor.decompress(data, raw),
+            DecoderMeans::Gzip(decompressor) => gzip::decode(decompressor, data, raw),
+            DecoderMeans::Lz4 => lz4::decode_numcodecs(data, raw),
         }
-        raw.copy_from_slice(data);
-        Ok(())
     }
+}
+
+/// The bytes before the checksum, if it is theirs.
+fn check_checksum(encoded: &[u8]) -> Result<&[u8]> {
+    let Some((data, stored)) = encoded.split_last_chunk::<CHECKSUM_BYTES>() else {
+        return Err(Error::codec("crc32c", format!("{} bytes are too few for a checksum", encoded.len())));
+    };
+    let (stored, computed) = (u32::from_le_bytes(*stored), crc32c::crc32c(data));
+    if stored == computed {
+        return Ok(data);
+    }
+    Err(Error::codec("crc32c", format!("stored {stored:#010x}, computed {computed:#010x}: the bytes were changed")))
+}
+
+fn expect_length(codec: &'static str, got: usize, expected: usize) -> Result<()> {
+    if got == expected { Ok(()) } else { Err(Error::codec(codec, format!("{got} bytes, expected {expected}"))) }
 }

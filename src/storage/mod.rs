@@ -1,8 +1,14 @@
 //! How bytes reach a file: one small seam, so that a disk, a memory map, a test and a caller's own device look alike.
 
+mod directory;
+mod memory;
+
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
+
+pub(crate) use directory::Directory;
+pub use memory::Memory;
 
 /// A place that holds a dataset's files, by key: `zarr.json`, `0/c/0/0/0`, …
 ///

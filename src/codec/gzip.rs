@@ -1,0 +1,27 @@
+//! Gzip members (RFC 1952) and zlib streams (RFC 1950), by libdeflate with kept state.
+
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
+
+use crate::error::{Error, Result};
+
+const NAME: &str = "gzip";
+
+/// A compressor of libdeflate. Levels are those of gzip and zlib; libdeflate's own 10 to 12 are out of their range and
+/// far too slow for live data.
+pub(super) fn compressor(level: u8) -> Result<Compressor> {
+    let level = CompressionLvl::new(i32::from(level)).map_err(|error| Error::codec(NAME, format!("{error:?}")))?;
+    Ok(Compressor::new(level))
+}
+
+pub(super) fn bound(compressor: &mut Compressor, raw_bytes: usize) -> usize {
+    compressor.gzip_compress_bound(raw_bytes)
+}
+
+pub(super) fn encode(compressor: &mut Compressor, raw: &[u8], room: &mut [u8]) -> Result<usize> {
+    compressor.gzip_compress(raw, room).map_err(|error| Error::codec(NAME, error))
+}
+
+pub(super) fn decode(decompressor: &mut Decompressor, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
+    let written = decompressor.gzip_decompress(encoded, raw).map_err(|error| Error::codec(NAME, error))?;
+    super::expect_length(NAME, written, raw.len())
+}

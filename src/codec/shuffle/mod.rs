@@ -1,0 +1,191 @@
+//! Byte shuffle and bit shuffle of one block, as Blosc 1 lays them out.
+//!
+//! With `n` elements of `s` bytes, a byte-shuffled block is an `s` × `n` matrix of bytes: row `j` holds byte `j` of every
+//! element. A bit-shuffled block is an `8s` × `n/8` matrix of bytes: row `8j + b` holds bit `b` of byte `j` of every
+//! element, the first element in the lowest bit of the first byte. Bytes beyond the last whole element follow as they
+//! are, and so does a whole block whose number of elements is not a multiple of 8 under the bit shuffle.
+//!
+//! The scalar functions are the definition; the vector ones are chosen at run time, because a build for every x86-64
+//! machine may assume no more than SSE2 while the machine that records nearly always has more.
+
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::config::Shuffle;
+
+/// Transposes the whole elements of the first slice into the second, which is just as long. The bit shuffles get a
+/// multiple of 8 elements.
+type Transpose = fn(&[u8], &mut [u8]);
+
+/// One shuffle for one element size, with the fastest code that this machine runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Shuffler {
+    transpose: Option<Transpose>,
+    element_bytes: usize,
+    multiple: usize,
+}
+
+impl Shuffler {
+    /// The shuffle that a reader will undo for this element size. Single bytes are never byte-shuffled.
+    pub(crate) fn new(shuffle: Shuffle, element_bytes: usize) -> Self {
+        Self::with(shuffle, element_bytes, Instructions::detect())
+    }
+
+    fn with(shuffle: Shuffle, element_bytes: usize, instructions: Instructions) -> Self {
+        let transpose = match shuffle {
+            Shuffle::None => None,
+            Shuffle::Byte if element_bytes == 1 => None,
+            Shuffle::Byte => byte_transpose(element_bytes, instructions),
+            Shuffle::Bit => bit_transpose(element_bytes, instructions),
+        };
+        Self { transpose, element_bytes, multiple: if shuffle == Shuffle::Bit { 8 } else { 1 } }
+    }
+
+    /// Whether blocks stay as they are, so that the copy through [`run`](Self::run) can be spared.
+    pub(crate) fn is_identity(&self) -> bool {
+        self.transpose.is_none()
+    }
+
+    /// Shuffles `block` into `out`, which is just as long.
+    pub(crate) fn run(&self, block: &[u8], out: &mut [u8]) {
+        assert_eq!(block.len(), out.len(), "a shuffled block is as long as the block");
+        let elements = block.len() / self.element_bytes;
+        let Some(transpose) = self.transpose.filter(|_| elements.is_multiple_of(self.multiple)) else {
+            out.copy_from_slice(block);
+            return;
+        };
+        let whole = elements * self.element_bytes;
+        transpose(&block[..whole], &mut out[..whole]);
+        out[whole..].copy_from_slice(&block[whole..]);
+    }
+}
+
+/// What the processor offers, from dull to fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Instructions {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Sse2,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+}
+
+impl Instructions {
+    #[cfg(target_arch = "x86_64")]
+    fn detect() -> Self {
+        if is_x86_feature_detected!("avx2") { Self::Avx2 } else { Self::Sse2 }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn detect() -> Self {
+        Self::Scalar
+    }
+}
+
+fn byte_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(found) = x86::byte_transpose(element_bytes, instructions) {
+        return Some(found);
+    }
+    let _ = instructions;
+    match element_bytes {
+        2 => Some(scalar::bytes::<2>),
+        4 => Some(scalar::bytes::<4>),
+        8 => Some(scalar::bytes::<8>),
+        _ => None,
+    }
+}
+
+fn bit_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(found) = x86::bit_transpose(element_bytes, instructions) {
+        return Some(found);
+    }
+    let _ = instructions;
+    match element_bytes {
+        1 => Some(scalar::bits::<1>),
+        2 => Some(scalar::bits::<2>),
+        4 => Some(scalar::bits::<4>),
+        8 => Some(scalar::bits::<8>),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bit by bit from the definition at the top of this file.
+    fn definition(shuffle: Shuffle, element_bytes: usize, block: &[u8]) -> Vec<u8> {
+        let elements = block.len() / element_bytes;
+        let mut out = block.to_vec();
+        match shuffle {
+            Shuffle::Byte => {
+                for (i, byte) in block[..elements * element_bytes].iter().enumerate() {
+                    out[i % element_bytes * elements + i / element_bytes] = *byte;
+                }
+            }
+            Shuffle::Bit if elements.is_multiple_of(8) => {
+                out[..elements * element_bytes].fill(0);
+                for (i, byte) in block[..elements * element_bytes].iter().enumerate() {
+                    let element = i / element_bytes;
+                    for bit in 0..8 {
+                        let row = 8 * (i % element_bytes) + bit;
+                        out[row * (elements / 8) + element / 8] |= (byte >> bit & 1) << (element % 8);
+                    }
+                }
+            }
+            _ => {}
+        }
+        out
+    }
+
+    fn all_instructions() -> Vec<Instructions> {
+        let mut all = vec![Instructions::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        {
+            all.push(Instructions::Sse2);
+            if is_x86_feature_detected!("avx2") {
+                all.push(Instructions::Avx2);
+            }
+        }
+        all
+    }
+
+    fn check(shuffle: Shuffle, element_bytes: usize, block: &[u8]) {
+        let expected = definition(shuffle, element_bytes, block);
+        for instructions in all_instructions() {
+            let mut out = vec![0xAA; block.len()];
+            Shuffler::with(shuffle, element_bytes, instructions).run(block, &mut out);
+            assert!(out == expected, "{shuffle:?} of {} bytes in {element_bytes}s by {instructions:?}", block.len());
+        }
+    }
+
+    #[test]
+    fn every_length_near_a_vector_is_shuffled_as_defined() {
+        let bytes: Vec<u8> = (0..2100_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for shuffle in [Shuffle::None, Shuffle::Byte, Shuffle::Bit] {
+            for element_bytes in [1, 2, 4, 8] {
+                for elements in (0..70).chain([127, 128, 136, 192, 200, 256]) {
+                    for rest in [0, element_bytes - 1] {
+                        check(shuffle, element_bytes, &bytes[..elements * element_bytes + rest]);
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_block_is_shuffled_as_defined(
+            element_bytes in prop::sample::select(vec![1_usize, 2, 4, 8]),
+            bit in any::<bool>(),
+            block in prop::collection::vec(any::<u8>(), 0..3000),
+        ) {
+            check(if bit { Shuffle::Bit } else { Shuffle::Byte }, element_bytes, &block);
+        }
+    }
+}

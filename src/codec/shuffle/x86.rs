@@ -1,0 +1,211 @@
+//! The shuffles with the vectors of x86-64.
+//!
+//! Both begin the same way: the bytes of as many elements as a vector has bytes are sorted into one vector for each byte
+//! of an element. The byte shuffle stores these; the bit shuffle stores the top bits of all bytes, shifts them up by
+//! one, and repeats until the lowest bit has been at the top.
+//!
+//! With AVX2, each 128-bit lane works on 16 elements of its own, since unpack instructions do not cross lanes: the low
+//! lanes are loaded from the first 16 elements and the high lanes from the next 16.
+
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use super::{Instructions, Transpose, scalar};
+
+/// A safe function pointer to one with AVX2.
+macro_rules! avx2 {
+    ($function:expr) => {
+        // SAFETY: only reached where `Instructions::Avx2` says that the processor was found to have AVX2.
+        Some(|block, out| unsafe { $function(block, out) })
+    };
+}
+
+/// The byte shuffle for elements of this size, if these instructions have one.
+pub(super) fn byte_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
+    match (instructions, element_bytes) {
+        (Instructions::Avx2, 2) => avx2!(bytes_avx2::<2>),
+        (Instructions::Avx2, 4) => avx2!(bytes_avx2::<4>),
+        (Instructions::Avx2, 8) => avx2!(bytes_avx2::<8>),
+        (Instructions::Sse2, 2) => Some(bytes_sse2::<2>),
+        (Instructions::Sse2, 4) => Some(bytes_sse2::<4>),
+        (Instructions::Sse2, 8) => Some(bytes_sse2::<8>),
+        _ => None,
+    }
+}
+
+/// The bit shuffle for elements of this size, if these instructions have one.
+pub(super) fn bit_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
+    match (instructions, element_bytes) {
+        (Instructions::Avx2, 1) => avx2!(bits_avx2::<1>),
+        (Instructions::Avx2, 2) => avx2!(bits_avx2::<2>),
+        (Instructions::Avx2, 4) => avx2!(bits_avx2::<4>),
+        (Instructions::Avx2, 8) => avx2!(bits_avx2::<8>),
+        (Instructions::Sse2, 1) => Some(bits_sse2::<1>),
+        (Instructions::Sse2, 2) => Some(bits_sse2::<2>),
+        (Instructions::Sse2, 4) => Some(bits_sse2::<4>),
+        (Instructions::Sse2, 8) => Some(bits_sse2::<8>),
+        _ => None,
+    }
+}
+
+fn bytes_sse2<const S: usize>(block: &[u8], out: &mut [u8]) {
+    let elements = block.len() / S;
+    let vectors = elements / 16;
+    for i in 0..vectors {
+        let rows = sort_sse2::<S>(&block[i * 16 * S..(i + 1) * 16 * S]);
+        for (j, row) in rows.into_iter().enumerate() {
+            let place = &mut out[j * elements + i * 16..][..16];
+            // SAFETY: `place` has 16 bytes; SSE2 is part of x86-64.
+            unsafe { _mm_storeu_si128(place.as_mut_ptr().cast(), row) };
+        }
+    }
+    scalar::bytes_from::<S>(block, out, vectors * 16);
+}
+
+fn bits_sse2<const S: usize>(block: &[u8], out: &mut [u8]) {
+    let row_bytes = block.len() / S / 8;
+    let vectors = row_bytes / 2;
+    for i in 0..vectors {
+        let rows = sort_sse2::<S>(&block[i * 16 * S..(i + 1) * 16 * S]);
+        for (j, mut row) in rows.into_iter().enumerate() {
+            for bit in (0..8).rev() {
+                // SAFETY: SSE2 is part of x86-64.
+                let top_bits = unsafe { _mm_movemask_epi8(row) } as u16;
+                out[(8 * j + bit) * row_bytes + 2 * i..][..2].copy_from_slice(&top_bits.to_le_bytes());
+                // SAFETY: as above.
+                row = unsafe { _mm_add_epi8(row, row) };
+            }
+        }
+    }
+    scalar::bits_from::<S>(block, out, vectors * 16);
+}
+
+/// Vector `j` of the result holds byte `j` of 16 elements.
+///
+/// To interleave the first half of the bytes with the second half rotates the bits of each byte's position left by one.
+/// Four times does it: what was the element's number is the place in a vector, what was the byte's the vector's number.
+#[inline(always)]
+fn sort_sse2<const S: usize>(elements: &[u8]) -> [__m128i; S] {
+    assert_eq!(elements.len(), 16 * S);
+    // SAFETY: 16 * S bytes are there; SSE2 is part of x86-64.
+    unsafe {
+        let mut rows: [__m128i; S] = std::array::from_fn(|i| _mm_loadu_si128(elements.as_ptr().add(16 * i).cast()));
+        if S == 1 {
+            return rows;
+        }
+        for _ in 0..4 {
+            let from = rows;
+            for i in 0..S / 2 {
+                rows[2 * i] = _mm_unpacklo_epi8(from[i], from[i + S / 2]);
+                rows[2 * i + 1] = _mm_unpackhi_epi8(from[i], from[i + S / 2]);
+            }
+        }
+        rows
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn bytes_avx2<const S: usize>(block: &[u8], out: &mut [u8]) {
+    let elements = block.len() / S;
+    let vectors = elements / 32;
+    assert!(out.len() >= elements * S);
+    for i in 0..vectors {
+        let rows = sort_avx2::<S>(&block[i * 32 * S..(i + 1) * 32 * S]);
+        for (j, row) in rows.into_iter().enumerate() {
+            // SAFETY: row j has `elements` bytes, of which 32 are left from 32 * i on, since i < elements / 32.
+            unsafe { _mm256_storeu_si256(out.as_mut_ptr().add(j * elements + 32 * i).cast(), row) };
+        }
+    }
+    scalar::bytes_from::<S>(block, out, vectors * 32);
+}
+
+/// Bytes of a row that are collected before they go to their place: a cache line.
+const LINE: usize = 64;
+
+#[target_feature(enable = "avx2")]
+fn bits_avx2<const S: usize>(block: &[u8], out: &mut [u8]) {
+    let row_bytes = block.len() / S / 8;
+    let (lines, vectors) = (row_bytes / LINE, row_bytes / 4);
+    assert!(out.len() >= 8 * S * row_bytes);
+    // Rows of large blocks lie a multiple of 4096 bytes apart, where all of them compete for the same few places in the
+    // first cache. Four bytes at a time they would evict each other; by whole lines they do not come back.
+    let mut collected = Collected([[[0; LINE]; 8]; S]);
+    for (line, elements) in block.chunks_exact(8 * LINE * S).enumerate() {
+        for i in 0..LINE / 4 {
+            let rows = sort_avx2::<S>(&elements[i * 32 * S..(i + 1) * 32 * S]);
+            // SAFETY: 8 * S rows of `LINE` bytes are there, and 4 * i + 4 is at most `LINE`.
+            unsafe { store_bits::<S>(rows, collected.0.as_mut_ptr().cast::<u8>().add(4 * i), LINE) };
+        }
+        for (row, bytes) in collected.0.as_flattened().iter().enumerate() {
+            out[row * row_bytes + line * LINE..][..LINE].copy_from_slice(bytes);
+        }
+    }
+    for i in lines * LINE / 4..vectors {
+        let rows = sort_avx2::<S>(&block[i * 32 * S..(i + 1) * 32 * S]);
+        // SAFETY: 8 * S rows of `row_bytes` bytes are there, and 4 * i + 4 is at most `row_bytes`.
+        unsafe { store_bits::<S>(rows, out.as_mut_ptr().add(4 * i), row_bytes) };
+    }
+    scalar::bits_from::<S>(block, out, vectors * 32);
+}
+
+#[repr(align(64))]
+struct Collected<const S: usize>([[[u8; LINE]; 8]; S]);
+
+/// Stores the bits of 32 elements: 4 bytes in each of `8 * S` rows, which begin `row_bytes` bytes apart.
+///
+/// # Safety
+/// `place` and the `8 * S - 1` places at multiples of `row_bytes` after it must have 4 bytes each.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn store_bits<const S: usize>(rows: [__m256i; S], place: *mut u8, row_bytes: usize) {
+    for (j, mut row) in rows.into_iter().enumerate() {
+        for bit in (0..8).rev() {
+            let top_bits = _mm256_movemask_epi8(row).to_le_bytes();
+            // SAFETY: the caller promises the place.
+            unsafe { place.add((8 * j + bit) * row_bytes).cast::<[u8; 4]>().write(top_bits) };
+            row = _mm256_add_epi8(row, row);
+        }
+    }
+}
+
+/// Vector `j` of the result holds byte `j` of 32 elements.
+///
+/// Sorts the bytes within each 16 first, so that of the four interleavings of [`sort_sse2`] only the base-2 logarithm of
+/// `S` remain, with cells of `16 / S` bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn sort_avx2<const S: usize>(elements: &[u8]) -> [__m256i; S] {
+    assert_eq!(elements.len(), 32 * S);
+    let mut rows: [__m256i; S] = [_mm256_setzero_si256(); S];
+    for (i, row) in rows.iter_mut().enumerate() {
+        // SAFETY: 32 * S bytes are there: 16 from 16 * i on, and 16 from 16 * (S + i) on, for i < S.
+        *row = unsafe {
+            let low = elements.as_ptr().add(16 * i);
+            _mm256_loadu2_m128i(low.add(16 * S).cast(), low.cast())
+        };
+    }
+    if S == 1 {
+        return rows;
+    }
+    let within_16 = _mm256_broadcastsi128_si256(match S {
+        2 => _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15),
+        4 => _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+        _ => _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15),
+    });
+    for row in &mut rows {
+        *row = _mm256_shuffle_epi8(*row, within_16);
+    }
+    for _ in 0..S.ilog2() {
+        let from = rows;
+        for i in 0..S / 2 {
+            let (first, second) = (from[i], from[i + S / 2]);
+            (rows[2 * i], rows[2 * i + 1]) = match S {
+                2 => (_mm256_unpacklo_epi64(first, second), _mm256_unpackhi_epi64(first, second)),
+                4 => (_mm256_unpacklo_epi32(first, second), _mm256_unpackhi_epi32(first, second)),
+                _ => (_mm256_unpacklo_epi16(first, second), _mm256_unpackhi_epi16(first, second)),
+            };
+        }
+    }
+    rows
+}

@@ -1,0 +1,74 @@
+//! Zstandard frames (RFC 8878): one frame a chunk, its content size in the header, no checksum of its own.
+
+use zstd_safe::{CCtx, CompressionLevel, DCtx};
+
+use crate::error::{Error, Result};
+
+const NAME: &str = "zstd";
+
+/// The bytes that every frame of today's format begins with; libzstd may also have been built with decoders for the
+/// formats before version 0.8, which no chunk was ever written in.
+const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
+/// A compressor whose tables are kept from call to call.
+pub(super) struct Compressor {
+    context: CCtx<'static>,
+    level: CompressionLevel,
+}
+
+impl Compressor {
+    /// A compressor that has already made the tables that pieces of `source_bytes` bytes need.
+    pub(super) fn new(level: CompressionLevel, source_bytes: usize) -> Result<Self> {
+        let context = CCtx::try_create().ok_or_else(|| Error::codec(NAME, "no memory for a compression context"))?;
+        let mut made = Self { context, level };
+        let mut room = vec![0; Self::bound(source_bytes)];
+        made.compress(&vec![0; source_bytes], &mut room)?;
+        Ok(made)
+    }
+
+    /// The range of levels that libzstd takes.
+    pub(super) fn levels() -> std::ops::RangeInclusive<CompressionLevel> {
+        zstd_safe::min_c_level()..=zstd_safe::max_c_level()
+    }
+
+    /// As Blosc maps its levels 1 to 9.
+    pub(super) fn blosc_level(level: u8) -> CompressionLevel {
+        if level < 9 { CompressionLevel::from(level) * 2 - 1 } else { zstd_safe::max_c_level() }
+    }
+
+    pub(super) fn bound(source_bytes: usize) -> usize {
+        zstd_safe::compress_bound(source_bytes)
+    }
+
+    /// Fails when the frame is larger than `target`.
+    pub(super) fn compress(&mut self, source: &[u8], target: &mut [u8]) -> Result<usize> {
+        self.context.compress(target, source, self.level).map_err(failed)
+    }
+}
+
+/// A decompressor whose tables are kept from call to call.
+pub(super) struct Decompressor {
+    context: DCtx<'static>,
+}
+
+impl Decompressor {
+    pub(super) fn new() -> Result<Self> {
+        let context = DCtx::try_create().ok_or_else(|| Error::codec(NAME, "no memory for a decompression context"))?;
+        Ok(Self { context })
+    }
+
+    /// Decodes all frames of `encoded`, which must fill `raw`.
+    pub(super) fn decompress(&mut self, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
+        if !encoded.starts_with(&MAGIC) {
+            let start = &encoded[..encoded.len().min(4)];
+            return Err(Error::codec(NAME, format!("begins with {start:02x?}, expected {MAGIC:02x?}")));
+        }
+        let expected = raw.len();
+        let written = self.context.decompress(raw, encoded).map_err(failed)?;
+        super::expect_length(NAME, written, expected)
+    }
+}
+
+fn failed(code: zstd_safe::ErrorCode) -> Error {
+    Error::codec(NAME, zstd_safe::get_error_name(code))
+}

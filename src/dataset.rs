@@ -1,0 +1,436 @@
+//! The tree that a reader opens: documents, lock, records, and the names of shards.
+//!
+//! One image at the root:              Several:
+//! ```text
+//! zarr.json          image group      zarr.json, OME/      collection
+//! 0/zarr.json        array            left/zarr.json       image group
+//! 0/c/0/0/0          shards           left/0/…
+//! records/…          per-frame        left/records/…
+//! ```
+//!
+//! Documents are written before the first frame, so that a reader can open the dataset from the first second, and replaced
+//! as a whole whenever they change.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Map, Value, json};
+
+use crate::config::Config;
+use crate::dialect::zarr3;
+use crate::engine::records::RecordBlock;
+use crate::error::{Error, Result};
+use crate::geometry::MAX_OUTER;
+use crate::ome;
+use crate::plan::Plan;
+use crate::storage::{Directory, Storage};
+
+const LOCK_FILE: &str = ".shardwright.lock";
+
+/// Documents by which a folder is known to be a dataset, and may be replaced when the caller allows it.
+const DATASET_MARKS: [&str; 5] = ["zarr.json", ".zgroup", ".zarray", "info", LOCK_FILE];
+
+/// A dataset of several images that are acquired at the same time: two cameras, several positions.
+///
+/// Each image is a group of its own with its own [`Acquisition`](crate::Acquisition); the root lists them as OME-Zarr's
+/// `bioformats2raw` layout describes it. For one image, [`Acquisition::create`](crate::Acquisition::create) suffices.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    root: Arc<Root>,
+}
+
+/// What all images of a dataset share. It lives as long as the last of them.
+#[derive(Debug)]
+pub(crate) struct Root {
+    place: Place,
+    pub(crate) uuid: [u8; 16],
+    /// Something was acquired or finished: the files stay.
+    keep: AtomicBool,
+    /// Of several images, what the collection's documents say of each: name, configuration, shape.
+    collection: Option<Mutex<Vec<(String, Config, Vec<u64>)>>>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Folder(Folder),
+    Storage(Arc<dyn Storage>),
+}
+
+/// A folder that this process made and locked.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    lock: File,
+    /// The folder itself was there before, empty.
+    existed: bool,
+    /// Where the dataset stands that is being replaced.
+    replaced: Option<PathBuf>,
+}
+
+impl Dataset {
+    /// Creates the dataset `path`. With `overwrite`, a dataset that is in the way is replaced; anything else never is.
+    pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self> {
+        Ok(Self { root: Arc::new(Root::create(path.as_ref(), overwrite, true)?) })
+    }
+
+    /// Creates a dataset in a storage of the caller's own.
+    pub fn create_in(storage: Arc<dyn Storage>) -> Result<Self> {
+        Ok(Self { root: Arc::new(Root::in_storage(storage, true)?) })
+    }
+
+    /// Starts the acquisition of the image `name`: letters, digits, `_`, `-` and `.`.
+    pub fn acquisition(&self, name: &str, config: Config) -> Result<crate::Acquisition> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if name.is_empty() || name.starts_with('.') || name.eq_ignore_ascii_case("ome") || !name.chars().all(plain) {
+            let reason = "letters, digits, _, - and . are possible, not starting with a dot, and not OME";
+            return Err(Error::config("name", format_args!("{name:?}"), reason));
+        }
+        crate::Acquisition::start(self.root.clone(), Some(name), config)
+    }
+}
+
+impl Root {
+    pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
+        let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
+        let folder = Folder::create(path, overwrite, uuid)?;
+        Ok(Self::new(Place::Folder(folder), uuid, several))
+    }
+
+    pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
+        let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.name(), e))?;
+        Ok(Self::new(Place::Storage(storage), uuid, several))
+    }
+
+    fn new(place: Place, uuid: [u8; 16], several: bool) -> Self {
+        Self { place, uuid, keep: AtomicBool::new(false), collection: several.then(Mutex::default) }
+    }
+
+    /// From now on the files stay, whatever happens.
+    pub(crate) fn keep(&self) {
+        self.keep.store(true, Relaxed);
+    }
+
+    fn storage(&self, config: &Config) -> Result<(Arc<dyn Storage>, String)> {
+        match &self.place {
+            Place::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
+            Place::Folder(folder) => {
+                let directory = Directory::open(&folder.path, config.storage, config.sync);
+                let directory = directory.map_err(|e| Error::io("look at the file system of", &folder.path, e))?;
+                let choice = format!("{} ({})", directory.name(), directory.reason());
+                Ok((Arc::new(directory), choice))
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match &self.place {
+            Place::Folder(folder) => &folder.path,
+            Place::Storage(storage) => Path::new(storage.name()),
+        }
+    }
+
+    /// Lists an image in the collection's documents, or brings its shape there up to date.
+    fn list_image(&self, storage: &dyn Storage, name: &str, config: &Config, shape: &[u64]) -> Result<()> {
+        let Some(collection) = &self.collection else { return Ok(()) };
+        let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
+        match images.iter_mut().find(|(known, ..)| known == name) {
+            Some((.., known)) => known.clone_from(&shape.to_vec()),
+            None => images.push((name.to_owned(), config.clone(), shape.to_vec())),
+        }
+        let names: Vec<_> = images.iter().map(|(name, ..)| name.clone()).collect();
+        let described: Vec<_> = images.iter().map(|(name, config, shape)| (name.clone(), config, &shape[..])).collect();
+        put_json(storage, "zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
+        put_json(storage, "OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
+        let xml = ome::metadata_xml(&described);
+        let key = "OME/METADATA.ome.xml";
+        storage.put(key, xml.as_bytes()).map_err(|e| Error::io("write", key, e))
+    }
+
+    fn has_image(&self, name: &str) -> bool {
+        self.collection.as_ref().is_some_and(|collection| {
+            collection.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(known, ..)| known == name)
+        })
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        if let Place::Folder(folder) = &self.place {
+            folder.leave(self.keep.load(Relaxed));
+        }
+    }
+}
+
+impl Folder {
+    fn create(path: &Path, overwrite: bool, uuid: [u8; 16]) -> Result<Self> {
+        let occupied = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Error::format(path, "is a file; a dataset is a folder, choose another path"));
+            }
+            Err(error) => return Err(Error::io("look into", path, error)),
+        };
+        let replaced = if occupied { Some(move_aside(path, overwrite, uuid)?) } else { None };
+        let existed = path.is_dir();
+        let made = fs::create_dir_all(path).map_err(|e| Error::io("create", path, e)).and_then(|()| lock(path));
+        match made {
+            Ok(lock) => Ok(Self { path: path.to_path_buf(), lock, existed, replaced }),
+            Err(error) => {
+                if let Some(replaced) = replaced {
+                    let _ = fs::remove_dir(path);
+                    let _ = fs::rename(replaced, path);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the work on the folder. What nobody filled disappears, and what it was to replace comes back.
+    fn leave(&self, keep: bool) {
+        let _ = fs::remove_file(self.path.join(LOCK_FILE));
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+        if keep {
+            if let Some(replaced) = &self.replaced {
+                let _ = fs::remove_dir_all(replaced);
+            }
+            return;
+        }
+        // Everything in here was made by this process: the folder was new or empty, and locked since.
+        let _ = fs::remove_dir_all(&self.path);
+        match &self.replaced {
+            Some(replaced) => drop(fs::rename(replaced, &self.path)),
+            None if self.existed => drop(fs::create_dir(&self.path)),
+            None => {}
+        }
+    }
+}
+
+/// Moves a dataset that may be overwritten out of the way, and returns where to.
+fn move_aside(path: &Path, overwrite: bool, uuid: [u8; 16]) -> Result<PathBuf> {
+    if let Ok(file) = File::open(path.join(LOCK_FILE))
+        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+    {
+        return Err(Error::Locked { path: path.to_path_buf() });
+    }
+    if !overwrite {
+        return Err(Error::Exists { path: path.to_path_buf() });
+    }
+    if !DATASET_MARKS.iter().any(|mark| path.join(mark).exists()) {
+        let reason = "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
+        return Err(Error::format(path, reason));
+    }
+    // `.` and `..` have no name of their own to rename.
+    let real = path.canonicalize().map_err(|e| Error::io("find", path, e))?;
+    let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let aside = real.with_file_name(format!(".{name}.replaced-{}", &hex(&uuid)[..8]));
+    fs::rename(&real, &aside).map_err(|e| Error::io("move aside", path, e))?;
+    Ok(aside)
+}
+
+fn lock(path: &Path) -> Result<File> {
+    let file = path.join(LOCK_FILE);
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&file);
+    let lock = lock.map_err(|e| Error::io("create", &file, e))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::Locked { path: path.to_path_buf() })?;
+    Ok(lock)
+}
+
+/// One image of a dataset: its group, its array, its records.
+pub(crate) struct Image {
+    root: Arc<Root>,
+    storage: Arc<dyn Storage>,
+    pub(crate) storage_choice: String,
+    /// Empty at the root, else `name/`.
+    prefix: String,
+    name: Option<String>,
+    config: Config,
+    state: Mutex<ImageState>,
+}
+
+/// What the documents on disk say, and what they should.
+#[derive(Default)]
+struct ImageState {
+    attributes: Map<String, Value>,
+    attributes_changed: bool,
+    shape: Vec<u64>,
+    frames: u64,
+}
+
+/// How a run ended, for the documents.
+pub(crate) struct Ending<'a> {
+    pub(crate) frames_missing: u64,
+    pub(crate) missing: &'a [std::ops::Range<u64>],
+    pub(crate) error: Option<&'a Error>,
+}
+
+impl Image {
+    /// Writes the documents with which a reader can open the image.
+    pub(crate) fn create(root: Arc<Root>, name: Option<&str>, config: Config, plan: &Plan) -> Result<Self> {
+        if let Some(name) = name.filter(|name| root.has_image(name)) {
+            return Err(Error::Exists { path: root.path().join(name) });
+        }
+        let (storage, storage_choice) = root.storage(&config)?;
+        let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
+        let image = Self {
+            root,
+            storage,
+            storage_choice,
+            prefix,
+            name: name.map(str::to_owned),
+            config,
+            state: Mutex::new(ImageState { shape: plan.shape.clone(), ..ImageState::default() }),
+        };
+        image.write_documents(plan)?;
+        Ok(image)
+    }
+
+    fn write_documents(&self, plan: &Plan) -> Result<()> {
+        if let Some(name) = &self.name {
+            self.root.list_image(&*self.storage, name, &self.config, &plan.shape)?;
+        }
+        self.put("records/zarr.json", &zarr3::group(json!({})))?;
+        self.put_record_documents(plan, plan.frames_total.unwrap_or(0))?;
+        self.put("0/zarr.json", &zarr3::image(&self.config, plan, &plan.shape))?;
+        self.put("zarr.json", &self.group(&Map::new(), None))
+    }
+
+    fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {
+        for (at, field) in plan.record.fields.iter().enumerate() {
+            let fill = if at == 0 { json!(-1) } else { json!(0) };
+            let document = zarr3::record(field.dtype, frames, plan.record.block_frames, fill);
+            self.put(&format!("records/{}/zarr.json", field.name), &document)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// The key of the `across`-th shard beside each other at a place in the outer grid of shards.
+    pub(crate) fn shard_key(&self, plan: &Plan, grid: &[u64; MAX_OUTER], across: usize) -> String {
+        let outer = plan.order.outer_dims();
+        let columns = plan.shape[outer + 1].div_ceil(plan.shard_shape[outer + 1]);
+        let mut place = grid[..outer].to_vec();
+        place.extend([across as u64 / columns, across as u64 % columns]);
+        format!("{}0/{}", self.prefix, zarr3::shard_key(&place))
+    }
+
+    /// Sets a user attribute; the document follows at the next progress.
+    pub(crate) fn set_attribute(&self, key: &str, value: Value) -> Result<()> {
+        if key.is_empty() || key == "ome" || key == "shardwright" {
+            let reason = "this name is taken by the writer; choose another";
+            return Err(Error::config("attribute", format_args!("{key:?}"), reason));
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.attributes.insert(key.to_owned(), value);
+        state.attributes_changed = true;
+        Ok(())
+    }
+
+    pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
+        for (field, column) in plan.record.fields.iter().zip(&block.columns) {
+            let key = format!("{}records/{}/c/{}", self.prefix, field.name, block.number);
+            self.storage.put(&key, column).map_err(|e| Error::io("write", &key, e))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.
+    pub(crate) fn advance(&self, plan: &Plan, frames: u64, last: bool) -> Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shape = state.shape.clone();
+        if let Some(extent) = plan.order.first_dim_extent(frames).filter(|_| last || plan.frames_total.is_none()) {
+            shape[0] = extent;
+        }
+        if shape != state.shape {
+            self.put("0/zarr.json", &zarr3::image(&self.config, plan, &shape))?;
+            state.shape = shape;
+        }
+        if frames != state.frames && (last || plan.frames_total.is_none()) {
+            self.put_record_documents(plan, frames)?;
+            state.frames = frames;
+        }
+        if std::mem::take(&mut state.attributes_changed) {
+            self.put("zarr.json", &self.group(&state.attributes, None))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the documents for the last time and returns the array's shape.
+    pub(crate) fn finish(&self, plan: &Plan, frames: u64, ending: &Ending) -> Result<Vec<u64>> {
+        self.advance(plan, frames, true)?;
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put("zarr.json", &self.group(&state.attributes, Some((frames, ending))))?;
+        if let Some(name) = &self.name {
+            self.root.list_image(&*self.storage, name, &self.config, &state.shape)?;
+        }
+        Ok(state.shape.clone())
+    }
+
+    fn group(&self, user: &Map<String, Value>, ending: Option<(u64, &Ending)>) -> Value {
+        let mut attributes = user.clone();
+        if ome::why_not(&self.config.dims).is_none() {
+            attributes.insert("ome".into(), ome::image_attributes(&self.config, "0"));
+        }
+        let mut own = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "writer": hex(&self.root.uuid),
+            "complete": false,
+            "acquisition_order": self.acquisition_order(),
+        });
+        if let Some((frames, ending)) = ending {
+            own["complete"] = json!(ending.error.is_none());
+            own["frames"] = json!(frames);
+            own["frames_missing"] = json!(ending.frames_missing);
+            own["missing"] = ending.missing.iter().map(|range| json!([range.start, range.end])).collect();
+            if let Some(error) = ending.error {
+                own["error"] = json!(error.to_string());
+            }
+        }
+        attributes.insert("shardwright".into(), own);
+        zarr3::group(Value::Object(attributes))
+    }
+
+    fn acquisition_order(&self) -> Vec<&str> {
+        let outer = &self.config.dims[..self.config.dims.len() - 2];
+        match &self.config.acquisition_order[..] {
+            [] => outer.iter().map(|dim| dim.name.as_str()).collect(),
+            order => order.iter().map(String::as_str).collect(),
+        }
+    }
+
+    fn put(&self, key: &str, document: &Value) -> Result<()> {
+        put_json(&*self.storage, &format!("{}{key}", self.prefix), document)
+    }
+}
+
+fn put_json(storage: &dyn Storage, key: &str, document: &Value) -> Result<()> {
+    let bytes = serde_json::to_vec_pretty(document).map_err(|e| Error::format(key, e.to_string()))?;
+    storage.put(key, &bytes).map_err(|e| Error::io("write", key, e))
+}
+
+/// A random (version 4) UUID.
+fn random_uuid() -> io::Result<[u8; 16]> {
+    let mut uuid = [0; 16];
+    let mut filled = 0;
+    while filled < uuid.len() {
+        filled += rustix::rand::getrandom(&mut uuid[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(uuid)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

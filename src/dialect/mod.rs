@@ -1,0 +1,3 @@
+//! Which on-disk format: the names of shards and the documents beside them.
+
+pub(crate) mod zarr3;

@@ -1,0 +1,162 @@
+//! The two threads beside the workers: one creates shards ahead of need, one closes full ones and keeps the documents up
+//! to date. Both may be slow; neither is waited for by a frame, as long as it keeps up on average.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::records::RecordBlock;
+use super::{Engine, ShardBlock, ShardCell};
+use crate::dataset::Image;
+use crate::error::Result;
+use crate::shard::Shard;
+use crate::stats::Stage;
+use crate::sync::{Receiver, Sender};
+
+/// Work for the thread that prepares.
+#[derive(Debug)]
+pub(crate) enum Preparing {
+    /// The shards of this block will be needed.
+    Block(u64),
+    /// No more will be needed.
+    End,
+}
+
+/// Work for the thread that closes.
+#[derive(Debug)]
+pub(crate) enum Closing {
+    /// All layers of these shards are done.
+    Cell(Arc<ShardCell>),
+    /// These records are complete.
+    Records(RecordBlock),
+    /// Nothing more comes.
+    End,
+}
+
+/// How many cells of shards exist, so that those waiting to be closed don't pile up.
+pub(crate) struct LiveCells {
+    count: StdMutex<u64>,
+    fewer: Condvar,
+    max: u64,
+}
+
+impl LiveCells {
+    pub(crate) fn new(max: u64) -> Self {
+        Self { count: StdMutex::new(0), fewer: Condvar::new(), max }
+    }
+
+    /// Waits until `cells` more may exist. Only the preparer's thread waits here.
+    fn add(&self, cells: u64) {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let allowed = |count: &mut u64| *count > 0 && *count + cells > self.max;
+        let mut count = self.fewer.wait_while(count, allowed).unwrap_or_else(PoisonError::into_inner);
+        *count += cells;
+    }
+
+    fn remove(&self, cells: u64) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *count = count.saturating_sub(cells);
+        self.fewer.notify_one();
+    }
+
+    /// From now on nobody waits.
+    pub(crate) fn open_up(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        self.fewer.notify_one();
+    }
+}
+
+/// Creates blocks of shards as they are asked for.
+pub(crate) fn prepare(
+    engine: &Engine,
+    image: &Image,
+    live: &LiveCells,
+    requests: &Receiver<Preparing>,
+    prepared: &Sender<ShardBlock>,
+) {
+    while let Ok(Preparing::Block(number)) = requests.recv() {
+        live.add(engine.plan.shards.cells_a_block);
+        match create_block(engine, image, number) {
+            Ok(block) => drop(prepared.send(block)),
+            Err(error) => engine.first_error.set(error),
+        }
+        engine.pump();
+    }
+}
+
+/// Creates the shards of one block.
+pub(crate) fn create_block(engine: &Engine, image: &Image, number: u64) -> Result<ShardBlock> {
+    let plan = &engine.plan;
+    let mut cells = Vec::new();
+    for cell in 0..plan.shards.cells_a_block {
+        let grid = plan.shards.grid_position(number, cell);
+        let mut shards = Vec::new();
+        for across in 0..plan.shard.across_frame {
+            let start = Instant::now();
+            let key = image.shard_key(plan, &grid, across);
+            shards.push(Shard::create(image.storage(), key, plan.clone())?);
+            engine.finalizer_times().of(Stage::PrepareShard).since(start);
+        }
+        let first_number = (number * plan.shards.cells_a_block + cell) * plan.shard.across_frame as u64;
+        let layers_left = AtomicU64::new(plan.layers_of_shard(&grid));
+        cells.push(Arc::new(ShardCell { shards, first_number, layers_left }));
+    }
+    Ok(ShardBlock { number, cells })
+}
+
+/// Closes shards, writes records, and between whiles brings the documents up to date.
+pub(crate) fn close(
+    engine: &Engine,
+    image: &Image,
+    live: &LiveCells,
+    closings: &Receiver<Closing>,
+    written_records: &Sender<RecordBlock>,
+    progress_every: Duration,
+) {
+    let mut next_progress = Instant::now() + progress_every;
+    loop {
+        let closing = closings.recv_timeout(next_progress.saturating_duration_since(Instant::now()));
+        match closing {
+            Ok(Closing::Cell(cell)) => {
+                close_cell(engine, image, &cell);
+                live.remove(1);
+            }
+            Ok(Closing::Records(block)) => {
+                if let Err(error) = image.write_records(&engine.plan, &block) {
+                    engine.first_error.set(error);
+                }
+                let _ = written_records.send(block);
+                engine.pump();
+            }
+            Ok(Closing::End) => return,
+            Err(error) if error.is_disconnected() => return,
+            Err(_) => {}
+        }
+        if Instant::now() >= next_progress {
+            next_progress = Instant::now() + progress_every;
+            if let Err(error) = image.advance(&engine.plan, engine.newest_end(), false) {
+                engine.first_error.set(error);
+            }
+        }
+    }
+}
+
+fn close_cell(engine: &Engine, image: &Image, cell: &ShardCell) {
+    for shard in &cell.shards {
+        let start = Instant::now();
+        match shard.close(image.storage()) {
+            Ok(closed) if closed.chunks > 0 => {
+                engine.counters.shards_closed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            Ok(_) => {}
+            Err(error) => engine.first_error.set(error),
+        }
+        engine.finalizer_times().of(Stage::CloseShard).since(start);
+    }
+}
+
+impl Engine {
+    fn newest_end(&self) -> u64 {
+        self.counters.newest_end.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}

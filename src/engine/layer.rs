@@ -1,0 +1,119 @@
+//! The frames that one row of chunks needs, while they gather and while workers encode them.
+
+use std::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use super::ShardCell;
+use crate::ring::Frame;
+use crate::sync::{Receiver, RwLock, Sender, bounded};
+
+/// A fixed number of layers, reused for the whole run.
+pub(crate) struct Layers {
+    slots: Box<[LayerSlot]>,
+    pub(crate) free: Receiver<u32>,
+    freed: Sender<u32>,
+}
+
+/// One layer and the counters with which workers share it out.
+///
+/// The lock never makes anyone wait: the sequencer writes before the first ticket is given out, workers read while they
+/// hold tickets, and the one that returns the last ticket writes.
+pub(crate) struct LayerSlot {
+    pub(crate) layer: RwLock<Layer>,
+    /// The next tile that nobody has taken.
+    pub(crate) next_tile: AtomicU32,
+    tickets_left: AtomicU32,
+    /// A tile of it could not be stored.
+    pub(crate) failed: AtomicBool,
+}
+
+pub(crate) struct Layer {
+    /// The frames that came, by their place in the chunk.
+    pub(crate) frames: Box<[Option<Frame>]>,
+    pub(crate) present: u32,
+    /// Frames that are neither present nor known to be missing.
+    pub(crate) unsettled: u64,
+    pub(crate) first_frame: u64,
+    pub(crate) last_frame: u64,
+    pub(crate) cell: Option<Arc<ShardCell>>,
+    /// Its first chunk in each shard of the cell.
+    pub(crate) first_chunk: usize,
+    pub(crate) ready_at: Instant,
+}
+
+impl Layers {
+    /// `slots` layers of up to `depth` frames.
+    pub(crate) fn new(slots: usize, depth: usize) -> Self {
+        let (freed, free) = bounded(slots);
+        for slot in 0..slots as u32 {
+            let sent = freed.try_send(slot);
+            debug_assert!(sent.is_ok(), "the queue holds all layers");
+        }
+        let slot = |_| LayerSlot {
+            layer: RwLock::new(Layer::new(depth)),
+            next_tile: AtomicU32::new(0),
+            tickets_left: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+        };
+        Self { slots: (0..slots).map(slot).collect(), free, freed }
+    }
+
+    pub(crate) fn slot(&self, slot: u32) -> &LayerSlot {
+        &self.slots[slot as usize]
+    }
+
+    /// The layer may be used for other frames.
+    pub(crate) fn free(&self, slot: u32) {
+        let sent = self.freed.try_send(slot);
+        debug_assert!(sent.is_ok(), "the queue holds all layers");
+    }
+}
+
+impl LayerSlot {
+    /// Makes the layer ready for `tickets` workers. The queue that carries the tickets publishes all of it.
+    pub(crate) fn open_to_workers(&self, tickets: u32) {
+        self.next_tile.store(0, Ordering::Relaxed);
+        self.failed.store(false, Ordering::Relaxed);
+        self.tickets_left.store(tickets, Ordering::Relaxed);
+    }
+
+    /// Gives a ticket back; true for the last one.
+    ///
+    /// AcqRel: every worker's reads of the frames happen before the last one releases them.
+    pub(crate) fn return_ticket(&self) -> bool {
+        self.tickets_left.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+impl Layer {
+    fn new(depth: usize) -> Self {
+        Self {
+            frames: (0..depth).map(|_| None).collect(),
+            present: 0,
+            unsettled: 0,
+            first_frame: u64::MAX,
+            last_frame: 0,
+            cell: None,
+            first_chunk: 0,
+            ready_at: Instant::now(),
+        }
+    }
+
+    /// Starts to gather frames of another place.
+    pub(crate) fn begin(&mut self, cell: Arc<ShardCell>, first_chunk: usize, unsettled: u64) {
+        debug_assert!(self.frames.iter().all(Option::is_none));
+        (self.present, self.unsettled) = (0, unsettled);
+        (self.first_frame, self.last_frame) = (u64::MAX, 0);
+        (self.cell, self.first_chunk) = (Some(cell), first_chunk);
+    }
+
+    pub(crate) fn put(&mut self, place: usize, number: u64, frame: Frame) {
+        debug_assert!(self.frames[place].is_none());
+        self.frames[place] = Some(frame);
+        self.present += 1;
+        self.unsettled -= 1;
+        self.first_frame = self.first_frame.min(number);
+        self.last_frame = self.last_frame.max(number);
+    }
+}

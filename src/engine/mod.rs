@@ -1,0 +1,177 @@
+//! The flow of frames: from a committed buffer to a closed shard.
+//!
+//! ```text
+//! caller's thread            workers                     preparer          closer
+//! commit ─ Numbers::claim
+//!        └ arrivals ─ Sequencer: layer complete?
+//!                         └ tickets ─ gather, encode, store
+//!                                      └ last ticket: frames back to the ring
+//!                                         └ last layer of a shard ──────── close, documents
+//!                         └ a new block of shards begins ─ create the next
+//! ```
+//!
+//! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time, and
+//! nobody waits for it (see [`Doorbell`]).
+
+pub(crate) mod finalizer;
+pub(crate) mod layer;
+pub(crate) mod numbers;
+pub(crate) mod records;
+pub(crate) mod sequencer;
+pub(crate) mod worker;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use crate::config::Codec;
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::ring::{Frame, Ring};
+use crate::shard::Shard;
+use crate::stats::{Latencies, Stage, Stats};
+use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender};
+use finalizer::Closing;
+use layer::Layers;
+use numbers::Numbers;
+use sequencer::Sequencer;
+
+/// A committed frame on its way to its layer.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) number: u64,
+    pub(crate) frame: Frame,
+}
+
+/// Everything that the threads of one acquisition share.
+pub(crate) struct Engine {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) codec: Codec,
+    pub(crate) skip_empty_chunks: bool,
+    pub(crate) dataset_uuid: [u8; 16],
+    pub(crate) ring: Arc<Ring>,
+    pub(crate) numbers: Numbers,
+    /// Closed when no more frames are taken.
+    pub(crate) gate: Gate,
+    pub(crate) arrivals: (Sender<Arrival>, Receiver<Arrival>),
+    pub(crate) layers: Layers,
+    pub(crate) closings: Sender<Closing>,
+    pub(crate) counters: Counters,
+    pub(crate) first_error: FirstError,
+    /// What is still in the ring shall not be encoded any more.
+    pub(crate) aborting: AtomicBool,
+    pub(crate) doorbell: Doorbell,
+    pub(crate) sequencer: Mutex<Sequencer>,
+    /// One for the callers, one for the finalizer's threads, one for each worker.
+    pub(crate) times: Vec<StageTimes>,
+}
+
+impl Engine {
+    /// Brings forward whatever can go forward now.
+    pub(crate) fn pump(&self) {
+        // The doorbell lets one thread in at a time; the lock is never waited for but at the very end.
+        self.doorbell.ring(|| self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self));
+    }
+
+    pub(crate) fn caller_times(&self) -> &StageTimes {
+        &self.times[0]
+    }
+
+    pub(crate) fn finalizer_times(&self) -> &StageTimes {
+        &self.times[1]
+    }
+
+    pub(crate) fn worker_times(&self, worker: usize) -> &StageTimes {
+        &self.times[2 + worker]
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        Stats {
+            frames_accepted: counters.frames_accepted.load(Relaxed),
+            frames_written: counters.frames_written.load(Relaxed),
+            frames_missing: counters.frames_missing.load(Relaxed),
+            frames_dropped: counters.frames_dropped.load(Relaxed),
+            bytes_in: counters.frames_accepted.load(Relaxed) * self.plan.frame.bytes as u64,
+            bytes_out: counters.bytes_out.load(Relaxed),
+            ring_free: self.ring.free_frames(),
+            ring_frames: self.ring.frames(),
+            shards_closed: counters.shards_closed.load(Relaxed),
+        }
+    }
+}
+
+/// What is counted while the engine runs. Relaxed throughout: readers want a recent value, not an order.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) frames_accepted: AtomicU64,
+    pub(crate) frames_written: AtomicU64,
+    /// Settled without a frame.
+    pub(crate) frames_missing: AtomicU64,
+    /// Accepted, then lost to an error.
+    pub(crate) frames_lost: AtomicU64,
+    pub(crate) frames_dropped: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) chunks_written: AtomicU64,
+    pub(crate) chunks_empty: AtomicU64,
+    pub(crate) shards_closed: AtomicU64,
+    /// One past the newest frame that has come.
+    pub(crate) newest_end: AtomicU64,
+}
+
+/// The first error of the run, kept for every later call.
+#[derive(Debug, Default)]
+pub(crate) struct FirstError(OnceLock<Error>);
+
+impl FirstError {
+    pub(crate) fn set(&self, error: Error) {
+        tracing::error!(%error, "the acquisition failed");
+        let _ = self.0.set(error);
+    }
+
+    pub(crate) fn get(&self) -> Option<&Error> {
+        self.0.get()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+}
+
+/// The latencies of all stages, as one thread or a few see them.
+pub(crate) struct StageTimes([Latencies; Stage::ALL.len()]);
+
+impl StageTimes {
+    pub(crate) fn new() -> Self {
+        Self(std::array::from_fn(|_| Latencies::new()))
+    }
+
+    pub(crate) fn of(&self, stage: Stage) -> &Latencies {
+        &self.0[stage as usize]
+    }
+}
+
+/// The shards that cover the same frames: one, or several side by side.
+#[derive(Debug)]
+pub(crate) struct ShardCell {
+    pub(crate) shards: Vec<Shard>,
+    /// The first one's place among all shards.
+    pub(crate) first_number: u64,
+    /// Layers that are yet to be encoded or given up.
+    pub(crate) layers_left: AtomicU64,
+}
+
+impl ShardCell {
+    /// Counts one layer as done; true for the last.
+    ///
+    /// AcqRel: each layer's entries are released here and acquired by the one that hands the cell to the closer.
+    pub(crate) fn layer_done(&self) -> bool {
+        self.layers_left.fetch_sub(1, std::sync::atomic::Ordering::AcqRel) == 1
+    }
+}
+
+/// Cells that are open at the same time.
+#[derive(Debug)]
+pub(crate) struct ShardBlock {
+    pub(crate) number: u64,
+    pub(crate) cells: Vec<Arc<ShardCell>>,
+}

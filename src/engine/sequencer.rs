@@ -1,0 +1,399 @@
+//! Puts frames into layers, settles the numbers that never come, and gives complete layers to the workers.
+//!
+//! One thread at a time runs it, so it is plain sequential code. Whatever it lacks (a free layer, the next shard, a record
+//! block) makes it stop where it is; whoever provides the thing runs it again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::finalizer::{Closing, Preparing};
+use super::layer::Layer;
+use super::records::Records;
+use super::{Arrival, Engine, ShardBlock, ShardCell};
+use crate::geometry::CellOf;
+use crate::plan::Plan;
+use crate::sync::{Receiver, Sender};
+
+/// How many ranges of missing frames are remembered; the count goes on beyond.
+const MISSING_RANGES_MAX: usize = 10_000;
+
+pub(crate) struct Sequencer {
+    plan: Arc<Plan>,
+    /// A frame that could not go on yet.
+    waiting: Option<Arrival>,
+    /// All numbers below are settled: their frame came, or counts as missing.
+    settled_end: u64,
+    /// One past the newest number that came.
+    newest_end: u64,
+    /// Which numbers in the window from `settled_end` on are settled.
+    settled: Window,
+    /// The layers that gather frames, by block and cell.
+    open: HashMap<(u64, u64), u32>,
+    blocks: Blocks,
+    pub(crate) records: Records,
+    pub(crate) missing: Vec<std::ops::Range<u64>>,
+    /// `None` once the workers were told to end.
+    pub(crate) tickets: Option<Sender<u32>>,
+}
+
+/// Why a frame can't go on.
+enum Hold {
+    /// Something is on its way; try again later.
+    Wait,
+    /// What it needs will never come.
+    Never,
+}
+
+impl Sequencer {
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        records: Records,
+        tickets: Sender<u32>,
+        requests: Sender<Preparing>,
+        prepared: Receiver<ShardBlock>,
+    ) -> Self {
+        let window = plan.ring.window;
+        Self {
+            waiting: None,
+            settled_end: 0,
+            newest_end: 0,
+            settled: Window::new(window + 1),
+            open: HashMap::with_capacity(2 * plan.ring.layer_slots),
+            blocks: Blocks::new(&plan, requests, prepared),
+            records,
+            missing: Vec::with_capacity(MISSING_RANGES_MAX),
+            tickets: Some(tickets),
+            plan,
+        }
+    }
+
+    /// Handles arrivals until there is none, or one has to wait.
+    pub(crate) fn run(&mut self, engine: &Engine) {
+        self.blocks.take_prepared();
+        while let Some(arrival) = self.waiting.take().or_else(|| engine.arrivals.1.try_recv().ok()) {
+            if engine.aborting.load(Relaxed) {
+                self.lose(arrival, engine);
+                continue;
+            }
+            self.newest_end = self.newest_end.max(arrival.number + 1);
+            engine.counters.newest_end.store(self.newest_end, Relaxed);
+            match self.admit(&arrival, engine) {
+                Ok(Some(slot)) => self.put(arrival, slot, engine),
+                Ok(None) => self.too_late(arrival, engine),
+                Err(Hold::Never) => self.lose(arrival, engine),
+                Err(Hold::Wait) => {
+                    self.waiting = Some(arrival);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_none()
+    }
+
+    /// Makes room for a frame: settles what falls out of the window, opens its layer. `None` if it was settled before.
+    fn admit(&mut self, arrival: &Arrival, engine: &Engine) -> Result<Option<u32>, Hold> {
+        self.settle_missing(self.newest_end.saturating_sub(self.plan.ring.window), engine)?;
+        if arrival.number < self.settled_end {
+            return Ok(None);
+        }
+        if !self.records.ready(arrival.number) {
+            return Err(Hold::Wait);
+        }
+        self.open_layer(arrival.number, engine).map(Some)
+    }
+
+    fn put(&mut self, arrival: Arrival, slot: u32, engine: &Engine) {
+        let at = self.plan.layers.locate(arrival.number);
+        self.records.put(arrival.number, engine.ring.record(&arrival.frame));
+        let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+        layer.put(at.place as usize, arrival.number, arrival.frame);
+        let complete = layer.unsettled == 0;
+        if complete {
+            self.hand_on(slot, &at, &mut layer, engine);
+        }
+        drop(layer);
+        self.settle(arrival.number, engine);
+    }
+
+    /// Marks one number as settled, and moves the window on if it was the oldest one.
+    fn settle(&mut self, number: u64, engine: &Engine) {
+        self.settled.set(number);
+        let before = self.settled_end;
+        while self.settled.take(self.settled_end) {
+            self.settled_end += 1;
+        }
+        if self.settled_end != before {
+            self.window_moved(engine);
+        }
+    }
+
+    fn window_moved(&mut self, engine: &Engine) {
+        engine.numbers.settle(self.settled_end);
+        self.records.settle(self.settled_end, engine);
+        self.blocks.forget_before(self.settled_end);
+    }
+
+    /// Counts every unsettled number below `end` as missing.
+    fn settle_missing(&mut self, end: u64, engine: &Engine) -> Result<(), Hold> {
+        while self.settled_end < end {
+            let number = self.settled_end;
+            let block = self.plan.shards.locate(number).block;
+            let frames = self.plan.shards.block_frames(block);
+            if number == frames.start && frames.end <= end && !self.blocks.is_touched(block) {
+                // Nothing of these shards came, and nothing will.
+                self.blocks.skip(block, engine);
+                self.note_missing(number, frames.end, engine);
+                self.settled_end = frames.end;
+                self.window_moved(engine);
+                continue;
+            }
+            match self.open_layer(number, engine) {
+                Ok(slot) => {
+                    let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+                    layer.unsettled -= 1;
+                    if layer.unsettled == 0 {
+                        let at = self.plan.layers.locate(number);
+                        self.hand_on(slot, &at, &mut layer, engine);
+                    }
+                }
+                // Its shard can't be had; then nobody waits for it either.
+                Err(Hold::Never) => {}
+                Err(Hold::Wait) => return Err(Hold::Wait),
+            }
+            self.note_missing(number, number + 1, engine);
+            self.settle(number, engine);
+        }
+        Ok(())
+    }
+
+    fn note_missing(&mut self, from: u64, to: u64, engine: &Engine) {
+        engine.counters.frames_missing.fetch_add(to - from, Relaxed);
+        note_range(&mut self.missing, from..to);
+    }
+
+    /// The layer that gathers the frames around `number`.
+    fn open_layer(&mut self, number: u64, engine: &Engine) -> Result<u32, Hold> {
+        let at = self.plan.layers.locate(number);
+        if let Some(&slot) = self.open.get(&(at.block, at.cell)) {
+            return Ok(slot);
+        }
+        let cell = self.blocks.cell_of(number, engine)?;
+        let slot = engine.layers.free.try_recv().map_err(|_| Hold::Wait)?;
+        let grid = self.plan.layers.grid_position(at.block, at.cell);
+        let frames = self.plan.layers.extent(&grid).iter().product();
+        let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+        layer.begin(cell, self.plan.first_chunk(&grid), frames);
+        self.open.insert((at.block, at.cell), slot);
+        Ok(slot)
+    }
+
+    /// Gives a layer, of which nothing more will come, to the workers.
+    fn hand_on(&mut self, slot: u32, at: &CellOf, layer: &mut Layer, engine: &Engine) {
+        self.open.remove(&(at.block, at.cell));
+        if layer.present == 0 {
+            if let Some(cell) = layer.cell.take() {
+                engine.layer_done(cell);
+            }
+            engine.layers.free(slot);
+            return;
+        }
+        layer.ready_at = Instant::now();
+        let tickets = self.plan.ring.tickets_a_layer;
+        engine.layers.slot(slot).open_to_workers(tickets);
+        if let Some(queue) = &self.tickets {
+            for _ in 0..tickets {
+                let sent = queue.try_send(slot);
+                debug_assert!(sent.is_ok(), "the queue holds the tickets of all layers");
+            }
+        }
+    }
+
+    /// Its number was recorded as missing in the moment in which it was committed.
+    fn too_late(&mut self, arrival: Arrival, engine: &Engine) {
+        tracing::warn!(number = arrival.number, "a frame came after its number was recorded as missing");
+        engine.ring.release(arrival.frame);
+        engine.counters.frames_lost.fetch_add(1, Relaxed);
+    }
+
+    fn lose(&mut self, arrival: Arrival, engine: &Engine) {
+        engine.ring.release(arrival.frame);
+        engine.counters.frames_lost.fetch_add(1, Relaxed);
+        self.newest_end = self.newest_end.max(arrival.number + 1);
+        engine.counters.newest_end.store(self.newest_end, Relaxed);
+    }
+
+    /// Nothing more will come: settles every number and hands on every layer. False if something has to be waited for.
+    pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
+        self.blocks.take_prepared();
+        if self.settle_missing(self.newest_end, engine).is_err() {
+            return false;
+        }
+        let open: Vec<_> = self.open.iter().map(|(&at, &slot)| (at, slot)).collect();
+        for ((block, cell), slot) in open {
+            let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+            self.hand_on(slot, &CellOf { block, cell, place: 0 }, &mut layer, engine);
+        }
+        self.records.finish(engine);
+        true
+    }
+
+    /// The shards that are still open, for the closer.
+    pub(crate) fn take_blocks(&mut self) -> Vec<ShardBlock> {
+        self.blocks.take_prepared();
+        self.blocks.blocks.drain(..).map(|(_, block)| block).collect()
+    }
+}
+
+/// Adds `range` to sorted ranges, which it follows or touches.
+fn note_range(ranges: &mut Vec<std::ops::Range<u64>>, range: std::ops::Range<u64>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ if ranges.len() < MISSING_RANGES_MAX => ranges.push(range),
+        _ => {}
+    }
+}
+
+/// One bit a number, for a window that moves.
+struct Window {
+    bits: Box<[u64]>,
+}
+
+impl Window {
+    fn new(numbers: u64) -> Self {
+        Self { bits: vec![0; numbers.next_power_of_two().max(64) as usize / 64].into() }
+    }
+
+    fn place(&self, number: u64) -> (usize, u64) {
+        ((number / 64) as usize & (self.bits.len() - 1), 1 << (number % 64))
+    }
+
+    fn set(&mut self, number: u64) {
+        let (word, bit) = self.place(number);
+        self.bits[word] |= bit;
+    }
+
+    /// Whether the number's bit was set; it is clear afterwards.
+    fn take(&mut self, number: u64) -> bool {
+        let (word, bit) = self.place(number);
+        let was = self.bits[word] & bit != 0;
+        self.bits[word] &= !bit;
+        was
+    }
+}
+
+/// The blocks of shards that are open or prepared, in the order of their numbers.
+struct Blocks {
+    plan: Arc<Plan>,
+    /// With each block, whether a layer of it was opened.
+    blocks: VecDeque<(bool, ShardBlock)>,
+    requests: Sender<Preparing>,
+    prepared: Receiver<ShardBlock>,
+    /// All blocks below were requested, or will never be needed.
+    requested_end: u64,
+    /// One past the last block of the array.
+    blocks_end: u64,
+}
+
+impl Blocks {
+    fn new(plan: &Arc<Plan>, requests: Sender<Preparing>, prepared: Receiver<ShardBlock>) -> Self {
+        let blocks_end =
+            plan.frames_total.map_or(u64::MAX, |frames| plan.shards.locate(frames.saturating_sub(1)).block + 1);
+        let capacity = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
+        let mut blocks = Self {
+            plan: plan.clone(),
+            blocks: VecDeque::with_capacity(capacity),
+            requests,
+            prepared,
+            requested_end: 0,
+            blocks_end,
+        };
+        blocks.request_up_to(plan.ring.shard_blocks_ahead);
+        blocks
+    }
+
+    fn request_up_to(&mut self, block: u64) {
+        let end = (block + 1).min(self.blocks_end);
+        for block in self.requested_end..end {
+            let sent = self.requests.try_send(Preparing::Block(block));
+            debug_assert!(sent.is_ok(), "the queue holds all blocks that may be open");
+        }
+        self.requested_end = self.requested_end.max(end);
+    }
+
+    fn take_prepared(&mut self) {
+        while let Ok(block) = self.prepared.try_recv() {
+            self.blocks.push_back((false, block));
+        }
+    }
+
+    fn is_touched(&self, number: u64) -> bool {
+        self.blocks.iter().any(|(touched, block)| *touched && block.number == number)
+    }
+
+    /// The shards of the frame `number`.
+    fn cell_of(&mut self, number: u64, engine: &Engine) -> Result<Arc<ShardCell>, Hold> {
+        let at = self.plan.shards.locate(number);
+        if let Some((touched, block)) = self.blocks.iter_mut().find(|(_, block)| block.number == at.block) {
+            *touched = true;
+            let cell = block.cells[at.cell as usize].clone();
+            self.request_up_to(at.block + self.plan.ring.shard_blocks_ahead);
+            return Ok(cell);
+        }
+        if engine.first_error.get().is_some() {
+            return Err(Hold::Never);
+        }
+        self.request_up_to(at.block);
+        Err(Hold::Wait)
+    }
+
+    /// A block of which no frame came and none will.
+    fn skip(&mut self, number: u64, engine: &Engine) {
+        self.requested_end = self.requested_end.max(number + 1);
+        if let Some(at) = self.blocks.iter().position(|(_, block)| block.number == number) {
+            if let Some((_, block)) = self.blocks.remove(at) {
+                block.cells.into_iter().for_each(|cell| engine.close(Closing::Cell(cell)));
+            }
+        }
+    }
+
+    /// Lets go of blocks whose frames are all settled; their layers hold what they still need.
+    fn forget_before(&mut self, settled_end: u64) {
+        let plan = &self.plan;
+        while let Some((true, block)) = self.blocks.front()
+            && plan.shards.block_frames(block.number).end <= settled_end
+        {
+            self.blocks.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_forgets_what_was_taken() {
+        let mut window = Window::new(100);
+        window.set(130);
+        assert!(!window.take(2));
+        assert!(window.take(130));
+        assert!(!window.take(130));
+        window.set(130 + 128);
+        assert!(window.take(258));
+    }
+
+    #[test]
+    fn neighbouring_missing_frames_are_one_range() {
+        let mut ranges = vec![];
+        for range in [3..4, 4..9, 11..12] {
+            note_range(&mut ranges, range);
+        }
+        assert_eq!(ranges, [3..9, 11..12]);
+    }
+}

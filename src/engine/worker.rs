@@ -1,0 +1,251 @@
+//! A worker thread: takes tiles of complete layers, gathers, encodes and stores them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::finalizer::Closing;
+use super::layer::{Layer, LayerSlot};
+use super::{Engine, ShardCell, StageTimes};
+use crate::codec::Encoder;
+use crate::error::{Error, Result};
+use crate::geometry::Tile;
+use crate::plan::Plan;
+use crate::ring::Ring;
+use crate::shard::Claim;
+use crate::shard::slot::{HEADER_BYTES, Origin};
+use crate::stats::Stage;
+use crate::sync::Receiver;
+
+// A slot this long is handed back to the system as soon as it is full; shorter ones, a layer's together.
+const LARGE_SLOT_BYTES: usize = 256 << 10;
+
+/// One worker's own things, made once.
+pub(crate) struct Worker {
+    engine: Arc<Engine>,
+    index: usize,
+    encoder: Encoder,
+    /// The tile as gathered.
+    raw: Box<[u8]>,
+    /// Header and encoded tile, where they can't be made in place.
+    scratch: Box<[u8]>,
+}
+
+/// What became of one tile.
+enum Stored {
+    Bytes(usize),
+    Empty,
+}
+
+impl Worker {
+    pub(crate) fn new(engine: Arc<Engine>, index: usize) -> Result<Self> {
+        let (plan, codec) = (&engine.plan, &engine.codec);
+        let encoder = Encoder::new(codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
+        let raw = vec![0; plan.shard.chunk_bytes].into();
+        let scratch = vec![0; HEADER_BYTES + plan.shard.encoded_bytes_max].into();
+        Ok(Self { index, encoder, raw, scratch, engine })
+    }
+
+    /// Works until no more tickets come.
+    pub(crate) fn run(mut self, tickets: &Receiver<u32>) {
+        while let Ok(slot) = tickets.recv() {
+            let engine = self.engine.clone();
+            let layer_slot = engine.layers.slot(slot);
+            self.share_in(layer_slot);
+            if layer_slot.return_ticket() {
+                finish_layer(&engine, slot, layer_slot);
+            }
+        }
+    }
+
+    /// Takes tiles of a layer until none is left.
+    fn share_in(&mut self, slot: &LayerSlot) {
+        let engine = self.engine.clone();
+        let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(cell) = &layer.cell else { return };
+        let mut now = Instant::now();
+        loop {
+            let tile = slot.next_tile.fetch_add(1, Relaxed) as usize;
+            let Some(tile) = engine.plan.tiles.get(tile) else { return };
+            if tile.chunk == 0 && tile.shard == 0 {
+                engine.worker_times(self.index).of(Stage::Queue).record(now.duration_since(layer.ready_at).as_nanos() as u64);
+            }
+            if engine.aborting.load(Relaxed) {
+                slot.failed.store(true, Relaxed);
+                continue;
+            }
+            // A panic must not take the other tiles with it; this one stays missing.
+            let stored = catch_unwind(AssertUnwindSafe(|| self.store(&layer, cell, tile, &mut now)));
+            let stored = stored.unwrap_or_else(|panic| Err(self.recover_from(&*panic)));
+            match stored {
+                Ok(Stored::Bytes(bytes)) => {
+                    engine.counters.bytes_out.fetch_add(bytes as u64, Relaxed);
+                    engine.counters.chunks_written.fetch_add(1, Relaxed);
+                }
+                Ok(Stored::Empty) => {
+                    engine.counters.chunks_empty.fetch_add(1, Relaxed);
+                }
+                Err(error) => {
+                    slot.failed.store(true, Relaxed);
+                    engine.first_error.set(error);
+                }
+            }
+        }
+    }
+
+    fn store(&mut self, layer: &Layer, cell: &ShardCell, tile: &Tile, now: &mut Instant) -> Result<Stored> {
+        let engine = &self.engine;
+        let times: &StageTimes = engine.worker_times(self.index);
+        gather(layer, &engine.ring, &engine.plan, tile, &mut self.raw);
+        let empty = engine.skip_empty_chunks && is_fill(&self.raw, &engine.plan.frame.fill);
+        *now = times.of(Stage::Gather).since(*now);
+        if empty {
+            return Ok(Stored::Empty);
+        }
+        let shard = &cell.shards[tile.shard];
+        let chunk = layer.first_chunk + tile.chunk;
+        let claim = shard.claim(chunk).expect("a chunk belongs to one tile of one layer");
+        let origin = Origin {
+            dataset: engine.dataset_uuid,
+            shard: cell.first_number + tile.shard as u64,
+            chunk: chunk as u32,
+            first_frame: layer.first_frame,
+            frames: (layer.last_frame - layer.first_frame).min(u64::from(u32::MAX)) as u32,
+            checksum_in_payload: engine.plan.shard.checksum,
+        };
+        let bytes = match claim {
+            Claim::InPlace(mut slot) => {
+                let bytes = self.encoder.encode(&self.raw, slot.room())?;
+                *now = times.of(Stage::Encode).since(*now);
+                slot.commit(bytes, &origin);
+                if engine.plan.shard.slot_bytes >= LARGE_SLOT_BYTES {
+                    shard.done_with(chunk..chunk + 1);
+                }
+                bytes
+            }
+            Claim::Elsewhere(place) => {
+                let bytes = self.encoder.encode(&self.raw, &mut self.scratch[HEADER_BYTES..])?;
+                *now = times.of(Stage::Encode).since(*now);
+                place
+                    .commit(&mut self.scratch[..HEADER_BYTES + bytes], &origin)
+                    .map_err(|error| Error::io("write a chunk to shard", shard.key(), error))?;
+                bytes
+            }
+        };
+        *now = times.of(Stage::Store).since(*now);
+        Ok(Stored::Bytes(bytes))
+    }
+
+    /// The encoder may be half-way through something: it starts anew.
+    fn recover_from(&mut self, panic: &(dyn std::any::Any + Send)) -> Error {
+        let plan = &self.engine.plan;
+        if let Ok(encoder) = Encoder::new(&self.engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes) {
+            self.encoder = encoder;
+        }
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+        Error::Panicked { message }
+    }
+}
+
+/// The layer's last ticket is back: its frames are free, and perhaps its shards are full.
+fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
+    let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
+    for frame in layer.frames.iter_mut().filter_map(Option::take) {
+        engine.ring.release(frame);
+    }
+    let present = u64::from(layer.present);
+    if layer_slot.failed.load(Relaxed) {
+        engine.counters.frames_lost.fetch_add(present, Relaxed);
+    } else {
+        engine.counters.frames_written.fetch_add(present, Relaxed);
+    }
+    let first_chunk = layer.first_chunk;
+    let cell = layer.cell.take();
+    drop(layer);
+    if let Some(cell) = cell {
+        if engine.plan.shard.slot_bytes < LARGE_SLOT_BYTES {
+            for shard in &cell.shards {
+                shard.done_with(first_chunk..first_chunk + engine.plan.shard.layer_chunks);
+            }
+        }
+        engine.layer_done(cell);
+    }
+    engine.layers.free(slot);
+    engine.pump();
+}
+
+impl Engine {
+    /// Counts a layer of a cell as done and closes the cell after its last one.
+    pub(crate) fn layer_done(&self, cell: Arc<ShardCell>) {
+        if cell.layer_done() {
+            self.close(Closing::Cell(cell));
+        }
+    }
+
+    pub(crate) fn close(&self, closing: Closing) {
+        // The queue holds everything that can be open at once; should that ever be wrong, waiting loses nothing.
+        if let Err(error) = self.closings.try_send(closing) {
+            let _ = self.closings.send(error.into_inner());
+        }
+    }
+}
+
+/// Copies a tile together from its frames: first frame first, each row by row.
+///
+/// What no frame covers, because it never came or because the chunk reaches over the array's edge, is the fill value.
+fn gather(layer: &Layer, ring: &Ring, plan: &Plan, tile: &Tile, raw: &mut [u8]) {
+    let frame = &plan.frame;
+    let element = frame.dtype.size();
+    let [.., chunk_columns] = plan.chunk_shape[..] else { return };
+    let chunk_row_bytes = chunk_columns as usize * element;
+    let tile_row_bytes = tile.columns * element;
+    let plane_bytes = raw.len() / layer.frames.len();
+    for (source, plane) in layer.frames.iter().zip(raw.chunks_exact_mut(plane_bytes)) {
+        let Some(source) = source else {
+            fill(plane, &frame.fill);
+            continue;
+        };
+        let pixels = ring.pixels(source);
+        let (rows, below) = plane.split_at_mut(tile.rows * chunk_row_bytes);
+        let mut at = frame.layout.offset + tile.y * frame.layout.row_stride + tile.x * element;
+        if frame.layout.row_stride == chunk_row_bytes && tile_row_bytes == chunk_row_bytes {
+            rows.copy_from_slice(&pixels[at..at + rows.len()]);
+        } else {
+            for row in rows.chunks_exact_mut(chunk_row_bytes) {
+                let (inside, beyond) = row.split_at_mut(tile_row_bytes);
+                inside.copy_from_slice(&pixels[at..at + tile_row_bytes]);
+                fill(beyond, &frame.fill);
+                at += frame.layout.row_stride;
+            }
+        }
+        fill(below, &frame.fill);
+    }
+}
+
+fn fill(bytes: &mut [u8], element: &[u8]) {
+    bytes.chunks_exact_mut(element.len()).for_each(|place| place.copy_from_slice(element));
+}
+
+/// Whether a tile holds nothing but the fill value.
+fn is_fill(raw: &[u8], element: &[u8]) -> bool {
+    // If it starts with the element and equals itself one element on, it is that element throughout. On real frames the
+    // comparison ends within the first bytes.
+    raw.starts_with(element) && raw[element.len()..] == raw[..raw.len() - element.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_fill_value_throughout_is_empty() {
+        assert!(is_fill(&[0; 9], &[0]));
+        assert!(is_fill(&[1, 0, 1, 0, 1, 0], &[1, 0]));
+        assert!(!is_fill(&[1, 0, 1, 0, 1, 1], &[1, 0]));
+        assert!(!is_fill(&[0, 0, 0, 0, 0, 1], &[0, 0]));
+        assert!(!is_fill(&[5, 5], &[0]));
+    }
+}

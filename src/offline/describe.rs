@@ -1,0 +1,286 @@
+//! What a dataset holds and what it weighs, without decoding anything.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::document;
+use super::metadata;
+use super::reader::Array;
+use super::shard_file::{Range, ShardFile};
+use crate::config::IndexLocation;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+const DEPTH_MAX: usize = 32;
+const NODES_MAX: usize = 1 << 16;
+const DAMAGED_MAX: usize = 100;
+
+/// A dataset, or one array.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Description {
+    /// The arrays, in the order of their paths.
+    pub arrays: Vec<ArrayDescription>,
+    /// The attributes of the root group or array.
+    pub attributes: Value,
+    /// Whether there is OME-Zarr metadata at the root.
+    pub ome: bool,
+    /// Whether the writer finished the dataset; `None` when the attributes don't say.
+    pub complete: Option<bool>,
+}
+
+/// One array and its files.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ArrayDescription {
+    /// The path below the root; empty for the root itself.
+    pub path: String,
+    /// Elements in each dimension.
+    pub shape: Vec<u64>,
+    /// The type of an element.
+    pub dtype: Dtype,
+    /// The names of the dimensions.
+    pub dimension_names: Option<Vec<String>>,
+    /// Elements of a chunk in each dimension.
+    pub chunk_shape: Vec<u64>,
+    /// Elements of a shard in each dimension; `None` when each chunk is a file.
+    pub shard_shape: Option<Vec<u64>>,
+    /// The codecs of a chunk, for people.
+    pub codecs: Vec<String>,
+    /// `start` or `end`; `None` without shards.
+    pub index_location: Option<String>,
+    /// Files that hold chunks.
+    pub shard_files: u64,
+    /// Chunks within the array's shape that were written.
+    pub chunks_present: u64,
+    /// Chunks within the array's shape that read as the fill value.
+    pub chunks_empty: u64,
+    /// Bytes of the whole array, uncompressed.
+    pub bytes_logical: u64,
+    /// Bytes of all encoded chunks.
+    pub bytes_payload: u64,
+    /// Bytes of all files, as their lengths say.
+    pub bytes_files: u64,
+    /// Bytes that the file system has given to these files; less than `bytes_files` where they have holes.
+    pub bytes_on_disk: u64,
+    /// Bytes of the files that belong neither to a chunk nor to an index.
+    pub gap_bytes: u64,
+    /// What is wrong with shards and index entries, as sentences; at most 100.
+    pub damaged: Vec<String>,
+}
+
+/// Describes the dataset or the array at `path`.
+///
+/// # Errors
+///
+/// When there is neither, or a document or directory can't be read. A damaged shard is no error: see
+/// [`ArrayDescription::damaged`].
+pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
+    let root = path.as_ref();
+    let mut walk = Walk { visited: HashSet::new(), nodes: 0, arrays: Vec::new() };
+    walk.node(root, "", 0)?;
+    let attributes = root_attributes(root)?;
+    let mut arrays =
+        walk.arrays.par_iter().map(|(name, array)| describe_array(name, array)).collect::<Result<Vec<_>>>()?;
+    arrays.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(Description {
+        arrays,
+        ome: attributes.get("ome").is_some() || attributes.get("multiscales").is_some(),
+        complete: attributes.pointer("/shardwright/complete").and_then(Value::as_bool),
+        attributes,
+    })
+}
+
+fn root_attributes(root: &Path) -> Result<Value> {
+    let attributes = match document::read(&root.join("zarr.json"))? {
+        Some(document) => document.get("attributes").cloned().unwrap_or_default(),
+        None => document::read(&root.join(".zattrs"))?.unwrap_or_default(),
+    };
+    Ok(if attributes.is_null() { Value::Object(Default::default()) } else { attributes })
+}
+
+struct Walk {
+    /// Device and inode of directories seen, since a symbolic link may lead back up.
+    visited: HashSet<(u64, u64)>,
+    nodes: usize,
+    arrays: Vec<(String, Array)>,
+}
+
+impl Walk {
+    fn node(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
+        let metadata = fs::metadata(path).map_err(|error| Error::io("look at", path, error))?;
+        if !self.visited.insert((metadata.dev(), metadata.ino())) {
+            return Ok(());
+        }
+        self.nodes += 1;
+        if depth > DEPTH_MAX || self.nodes > NODES_MAX {
+            let reason = format!("the tree is deeper than {DEPTH_MAX} or has more than {NODES_MAX} nodes");
+            return Err(Error::format(path, reason));
+        }
+        if let Some(array) = Array::open_exactly(path)? {
+            self.arrays.push((name.to_owned(), array));
+            return Ok(());
+        }
+        for child in directory(path)? {
+            let is_node = ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| child.join(name).is_file());
+            if let (true, Some(last)) = (is_node, child.file_name()) {
+                let last = last.to_string_lossy();
+                let name = if name.is_empty() { last.into_owned() } else { format!("{name}/{last}") };
+                self.node(&child, &name, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn directory(path: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| Error::io("list", path, error);
+    let entries = fs::read_dir(path).map_err(failed)?;
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
+}
+
+/// What the files of an array add up to.
+#[derive(Default)]
+struct Sums {
+    files: u64,
+    present: u64,
+    payload: u64,
+    length: u64,
+    disk: u64,
+    gaps: u64,
+    damaged: Vec<String>,
+}
+
+impl Sums {
+    fn plus(mut self, mut other: Self) -> Self {
+        self.files += other.files;
+        self.present += other.present;
+        self.payload = self.payload.saturating_add(other.payload);
+        self.length = self.length.saturating_add(other.length);
+        self.disk = self.disk.saturating_add(other.disk);
+        self.gaps = self.gaps.saturating_add(other.gaps);
+        self.damaged.append(&mut other.damaged);
+        self.damaged.truncate(DAMAGED_MAX);
+        self
+    }
+}
+
+fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
+    // Files are listed rather than computed from the shape: a shape may promise more files than there are atoms.
+    let mut files = Vec::new();
+    list_files(array, array.path(), "", 0, &mut files)?;
+    let sums = files.par_iter().map(|(path, position)| weigh(array, path, position));
+    let sums = sums.try_reduce(Sums::default, |a, b| Ok(a.plus(b)))?;
+    let grid: Vec<_> = array.shape().iter().zip(array.chunk_shape()).map(|(a, b)| a.div_ceil(*b)).collect();
+    let location = array.metadata().sharding.map(|sharding| match sharding.location {
+        IndexLocation::Start => "start".to_owned(),
+        IndexLocation::End => "end".to_owned(),
+    });
+    Ok(ArrayDescription {
+        path: name.to_owned(),
+        shape: array.shape().to_vec(),
+        dtype: array.dtype(),
+        dimension_names: array.dimension_names().map(<[String]>::to_vec),
+        chunk_shape: array.chunk_shape().to_vec(),
+        shard_shape: array.shard_shape().map(<[u64]>::to_vec),
+        codecs: array.codecs().to_vec(),
+        index_location: location,
+        shard_files: sums.files,
+        chunks_present: sums.present,
+        chunks_empty: metadata::product(&grid).unwrap_or(u64::MAX).saturating_sub(sums.present),
+        bytes_logical: metadata::bytes(array.shape(), array.dtype()).unwrap_or(u64::MAX),
+        bytes_payload: sums.payload,
+        bytes_files: sums.length,
+        bytes_on_disk: sums.disk,
+        gap_bytes: sums.gaps,
+        damaged: sums.damaged,
+    })
+}
+
+/// All files below `directory_path` whose names are positions in the array's grid.
+fn list_files(
+    array: &Array,
+    directory_path: &Path,
+    key: &str,
+    depth: usize,
+    files: &mut Vec<(PathBuf, Vec<u64>)>,
+) -> Result<()> {
+    for path in directory(directory_path)? {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
+        if path.is_file() {
+            files.extend(array.file_position(&key).map(|position| (path, position)));
+        } else if depth <= array.shape().len() && path.is_dir() {
+            list_files(array, &path, &key, depth + 1, files)?;
+        }
+    }
+    Ok(())
+}
+
+fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
+    // The file may have gone since the directory was listed.
+    let Some(file) = ShardFile::open(path.to_path_buf())? else { return Ok(Sums::default()) };
+    let mut sums = Sums { files: 1, length: file.len(), disk: file.disk_bytes(), ..Sums::default() };
+    let Some(layout) = array.index_layout() else {
+        (sums.present, sums.payload) = (1, file.len());
+        return Ok(sums);
+    };
+    let index = match file.index(layout) {
+        Ok(index) => index,
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => {
+            sums.damaged.push(error.to_string());
+            return Ok(sums);
+        }
+    };
+    let mut ranges = Vec::new();
+    for chunk in 0..index.len() {
+        match index.entry(chunk) {
+            Ok(None) => {}
+            Ok(Some(range)) => {
+                sums.payload = sums.payload.saturating_add(range.nbytes);
+                sums.present += u64::from(inside(array, position, chunk as u64));
+                ranges.push(range);
+            }
+            Err(reason) if sums.damaged.len() < DAMAGED_MAX => {
+                sums.damaged.push(format!("{}: chunk {chunk} of the shard: {reason}", path.display()));
+            }
+            Err(_) => {}
+        }
+    }
+    // A damaged entry's bytes are unknown, and count as a gap.
+    sums.gaps = file.len() - layout.bytes() - covered(ranges);
+    Ok(sums)
+}
+
+/// Whether a chunk of a file lies in the array's shape; those beyond the edge only pad the shard.
+fn inside(array: &Array, position: &[u64], chunk: u64) -> bool {
+    let metadata = array.metadata();
+    let per_file = metadata.chunks_per_file();
+    let mut rest = chunk;
+    (0..per_file.len()).rev().all(|dim| {
+        let inner = rest % per_file[dim];
+        rest /= per_file[dim];
+        let start = position[dim] * metadata.file_shape[dim];
+        start.saturating_add(inner * metadata.chunk_shape[dim]) < metadata.shape[dim]
+    })
+}
+
+/// Bytes in the union of ranges, which may overlap and stand in any order.
+fn covered(mut ranges: Vec<Range>) -> u64 {
+    ranges.sort_by_key(|range| range.offset);
+    let mut covered = 0;
+    let mut reached = 0;
+    for Range { offset, nbytes } in ranges {
+        let end = offset + nbytes;
+        covered += end.saturating_sub(offset.max(reached));
+        reached = reached.max(end);
+    }
+    covered
+}

@@ -1,0 +1,46 @@
+//! JSON documents from disk, with bounds.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+/// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
+const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// The document at `path`, or `None` when there is no such file.
+pub(super) fn read(path: &Path) -> Result<Option<Value>> {
+    let len = match fs::metadata(path) {
+        // Opening a pipe would wait for ever.
+        Ok(metadata) if !metadata.is_file() => return Err(Error::format(path, "is not a regular file")),
+        Ok(metadata) => metadata.len(),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) => return Err(Error::io("look at", path, error)),
+    };
+    let too_long = |len| Error::format(path, format!("{len} bytes; a document has at most {DOCUMENT_BYTES_MAX}"));
+    if len > DOCUMENT_BYTES_MAX {
+        return Err(too_long(len));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+    file.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
+        return Err(too_long(bytes.len() as u64));
+    }
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {error}")))
+}
+
+/// The name and configuration of an extension: `{"name": …, "configuration": {…}}`, or the bare name.
+pub(super) fn named(value: &Value) -> Option<(&str, Option<&Map<String, Value>>)> {
+    match value {
+        Value::String(name) => Some((name, None)),
+        Value::Object(object) => {
+            let name = object.get("name")?.as_str()?;
+            Some((name, object.get("configuration").and_then(Value::as_object)))
+        }
+        _ => None,
+    }
+}

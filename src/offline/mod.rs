@@ -1,0 +1,22 @@
+//! Everything after the run: reading and looking at datasets. Knows nothing of the engine that writes them, so that a
+//! mistake there can't hide behind the same mistake here.
+//!
+//! Nothing that is read is trusted: documents have a bounded size, sums are checked, index entries must lie inside
+//! their file, and every allocation follows from a size that was checked before.
+
+mod chain;
+mod describe;
+mod document;
+mod fill;
+mod metadata;
+mod reader;
+mod region;
+mod shard_file;
+mod zarr2;
+mod zarr3;
+
+pub use describe::{ArrayDescription, Description, describe};
+pub use reader::Array;
+
+#[cfg(test)]
+mod tests;

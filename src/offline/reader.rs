@@ -1,0 +1,425 @@
+//! Reads regions of Zarr arrays, with or without shards.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use rayon::prelude::*;
+use serde_json::Value;
+
+use super::document;
+use super::fill;
+use super::metadata::{self, Metadata};
+use super::region::{Area, Rows, for_each_position, linear};
+use super::shard_file::{Index, IndexLayout, Range, ShardFile};
+use super::{zarr2, zarr3};
+use crate::codec::Decoder;
+use crate::config::Codec;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// Children that an error message names.
+const CHILDREN_MAX: usize = 20;
+
+/// An array on disk, opened for reading.
+///
+/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`, and Zarr v2 arrays.
+///
+/// ```no_run
+/// use shardwright::offline::Array;
+///
+/// let array = Array::open("run.ome.zarr")?;
+/// let mut frame = vec![0; 2048 * 2048 * array.dtype().size()];
+/// array.read_region(&[17, 0, 0], &[1, 2048, 2048], &mut frame)?;
+/// # Ok::<(), shardwright::Error>(())
+/// ```
+pub struct Array {
+    path: PathBuf,
+    metadata: Metadata,
+    index: Option<IndexLayout>,
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Array").field("path", &self.path).field("metadata", &self.metadata).finish_non_exhaustive()
+    }
+}
+
+/// What decodes chunks on one thread: never shared, so never locked.
+struct Worker {
+    decoder: Decoder,
+    encoded: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl Array {
+    /// Opens the array at `path`, or the first and finest array of the OME-Zarr image at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] says what is at `path` instead, or what in its document can't be read here.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if let Some(array) = Self::open_exactly(path)? {
+            return Ok(array);
+        }
+        let dataset = Self::first_dataset(path)?;
+        let inner = path.join(&dataset);
+        Self::open_exactly(&inner)?.ok_or_else(|| {
+            Error::format(path, format!("is an image whose first dataset {dataset:?} is a group, not an array"))
+        })
+    }
+
+    /// The array at exactly this path; `None` when there is a group.
+    pub(super) fn open_exactly(path: &Path) -> Result<Option<Self>> {
+        let file = path.join("zarr.json");
+        let metadata = if let Some(document) = document::read(&file)? {
+            match zarr3::node(&file, &document)? {
+                zarr3::Node::Group => return Ok(None),
+                zarr3::Node::Array => zarr3::parse(&file, document)?,
+            }
+        } else {
+            let file = path.join(".zarray");
+            let Some(document) = document::read(&file)? else { return Self::no_array(path) };
+            let attributes =
+                document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
+            zarr2::parse(&file, document, attributes)?
+        };
+        let index = metadata.index_layout(path)?;
+        Ok(Some(Self { path: path.to_path_buf(), metadata, index }))
+    }
+
+    fn no_array(path: &Path) -> Result<Option<Self>> {
+        if document::read(&path.join(".zgroup"))?.is_some() {
+            return Ok(None);
+        }
+        let what = match std::fs::metadata(path) {
+            Err(error) => return Err(Error::io("open", path, error)),
+            Ok(metadata) if !metadata.is_dir() => "is a file; expected the directory of an array or an image",
+            Ok(_) => "holds neither zarr.json nor .zarray; expected the directory of an array or an image",
+        };
+        Err(Error::format(path, what))
+    }
+
+    /// The path of the first dataset of the image group at `path`.
+    fn first_dataset(path: &Path) -> Result<String> {
+        let attributes = match document::read(&path.join("zarr.json"))? {
+            Some(document) => document.pointer("/attributes/ome").cloned().unwrap_or_default(),
+            None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
+        };
+        let dataset = &attributes["multiscales"][0]["datasets"][0]["path"];
+        let Some(dataset) = dataset.as_str() else {
+            return Err(Error::format(path, format!("is a group; {}", children(path))));
+        };
+        // A document must not lead out of its dataset.
+        if Path::new(dataset).components().all(|part| matches!(part, Component::Normal(_))) && !dataset.is_empty() {
+            Ok(dataset.to_owned())
+        } else {
+            Err(Error::format(path, format!("names a dataset {dataset:?} that is not below it")))
+        }
+    }
+
+    /// The directory of the array.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Elements in each dimension.
+    pub fn shape(&self) -> &[u64] {
+        &self.metadata.shape
+    }
+
+    /// The type of an element.
+    pub fn dtype(&self) -> Dtype {
+        self.metadata.dtype
+    }
+
+    /// The names of the dimensions, if the document has any. A dimension without a name has an empty one.
+    pub fn dimension_names(&self) -> Option<&[String]> {
+        self.metadata.names.as_deref()
+    }
+
+    /// Elements of a chunk in each dimension: the least that can be read at once.
+    pub fn chunk_shape(&self) -> &[u64] {
+        &self.metadata.chunk_shape
+    }
+
+    /// Elements of a shard in each dimension; `None` when each chunk is a file.
+    pub fn shard_shape(&self) -> Option<&[u64]> {
+        self.metadata.sharding.map(|_| self.metadata.file_shape.as_slice())
+    }
+
+    /// How chunks are encoded. Settings that only a writer needs, such as levels, need not be the original ones.
+    pub fn codec(&self) -> &Codec {
+        &self.metadata.chain.codec
+    }
+
+    /// The codecs of a chunk as the document has them, for people: `blosc(cname=lz4, clevel=1, …)`.
+    pub fn codecs(&self) -> &[String] {
+        &self.metadata.chain.names
+    }
+
+    /// The user's attributes: a JSON object.
+    pub fn attributes(&self) -> &Value {
+        &self.metadata.attributes
+    }
+
+    /// Reads the whole array in C order, elements in little-endian byte order.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_region`](Self::read_region); also when the array does not fit into memory.
+    pub fn read_all(&self) -> Result<Vec<u8>> {
+        let bytes = metadata::bytes(self.shape(), self.dtype()).and_then(|bytes| usize::try_from(bytes).ok());
+        let mut out = Vec::new();
+        let reserved = bytes.filter(|&bytes| out.try_reserve_exact(bytes).is_ok());
+        let Some(bytes) = reserved else {
+            return Err(Error::format(&self.path, format!("an array of {:?} does not fit into memory", self.shape())));
+        };
+        out.resize(bytes, 0);
+        self.read_region(&vec![0; self.shape().len()], self.shape(), &mut out)?;
+        Ok(out)
+    }
+
+    /// Reads the box of `shape` elements from `start` into `out`, in C order, elements in little-endian byte order.
+    ///
+    /// Chunks are decoded in parallel, on rayon's current pool. A chunk that was never written reads as the fill value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when the box is not within the array or `out` is not exactly its size; [`Error::Format`] or
+    /// [`Error::Io`] with the file and the chunk when something can't be read or decoded. What `out` holds then is
+    /// unspecified.
+    pub fn read_region(&self, start: &[u64], shape: &[u64], out: &mut [u8]) -> Result<()> {
+        self.check_region(start, shape, out.len())?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        if shape.is_empty() {
+            // One element is a box of one dimension, too; only its file's name knows the difference.
+            return Geometry { array: self, file: &[1], chunk: &[1] }.read(&[0], &[1], out);
+        }
+        let Metadata { file_shape, chunk_shape, .. } = &self.metadata;
+        Geometry { array: self, file: file_shape, chunk: chunk_shape }.read(start, shape, out)
+    }
+
+    fn check_region(&self, start: &[u64], shape: &[u64], out_bytes: usize) -> Result<()> {
+        let array = self.shape();
+        let ends = start.iter().zip(shape).map(|(start, length)| start.checked_add(*length));
+        let inside = start.len() == array.len()
+            && shape.len() == array.len()
+            && ends.zip(array).all(|(end, length)| end.is_some_and(|end| end <= *length));
+        if !inside {
+            let value = format_args!("{shape:?} from {start:?}").to_string();
+            return Err(Error::config("region", value, format!("the array's shape is {array:?}")));
+        }
+        let expected = metadata::bytes(shape, self.dtype());
+        if expected != Some(out_bytes as u64) {
+            let reason = match expected {
+                Some(expected) => format!("a region of {shape:?} has {expected} bytes"),
+                None => format!("a region of {shape:?} has more than 2^64 bytes"),
+            };
+            return Err(Error::config("out", format_args!("{out_bytes} bytes"), reason));
+        }
+        Ok(())
+    }
+
+    /// The path of the file at a position of the grid of files.
+    fn file_path(&self, position: &[u64]) -> PathBuf {
+        let position = if self.shape().is_empty() { &[] } else { position };
+        self.path.join(self.metadata.keys.key(position))
+    }
+
+    /// The position of the file with this path below the array, if it is one of the array's.
+    pub(super) fn file_position(&self, key: &str) -> Option<Vec<u64>> {
+        let position = self.metadata.keys.position(key, self.shape().len())?;
+        let grid = self.shape().iter().zip(&self.metadata.file_shape);
+        let inside = position.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file));
+        inside.then_some(position)
+    }
+
+    pub(super) fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    pub(super) fn index_layout(&self) -> Option<IndexLayout> {
+        self.index
+    }
+
+    fn worker(&self) -> Result<Worker> {
+        let raw_bytes = self.metadata.chunk_bytes();
+        let decoder = Decoder::new(self.codec(), self.dtype().size(), raw_bytes)?;
+        Ok(Worker { decoder, encoded: Vec::new(), raw: Vec::new() })
+    }
+
+    fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
+        let raw_bytes = self.metadata.chunk_bytes();
+        // No encoder doubles a chunk; without this bound, a sparse file could ask for all of the memory.
+        let limit = (raw_bytes as u64).saturating_mul(2).saturating_add(1 << 20);
+        if range.nbytes > limit {
+            let reason = format!("{} encoded bytes for a chunk of {raw_bytes} bytes", range.nbytes);
+            return Err(Error::format(file.path(), reason));
+        }
+        if worker.raw.is_empty() {
+            let reserved = worker.raw.try_reserve_exact(raw_bytes);
+            reserved.map_err(|_| Error::format(file.path(), format!("no memory for a chunk of {raw_bytes} bytes")))?;
+            worker.raw.resize(raw_bytes, 0);
+        }
+        file.read(range, &mut worker.encoded)?;
+        worker.decoder.decode(&worker.encoded, &mut worker.raw)?;
+        if self.metadata.chain.big_endian {
+            worker.raw.chunks_exact_mut(self.dtype().size()).for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+}
+
+/// The array with at least one dimension.
+#[derive(Clone, Copy)]
+struct Geometry<'a> {
+    array: &'a Array,
+    file: &'a [u64],
+    chunk: &'a [u64],
+}
+
+/// The chunks of one file that a region needs.
+struct Wanted<'out> {
+    position: Vec<u64>,
+    chunks: Vec<Rows<'out>>,
+}
+
+impl Geometry<'_> {
+    /// Splits the region where the files end along the first dimension: such bands follow each other in memory.
+    fn read(self, start: &[u64], shape: &[u64], out: &mut [u8]) -> Result<()> {
+        let row_bytes = out.len() / shape[0] as usize;
+        let (mut at, end) = (start[0], start[0] + shape[0]);
+        let mut rest = out;
+        let mut bands = Vec::new();
+        while at < end {
+            let next = (at / self.file[0] + 1).saturating_mul(self.file[0]).min(end);
+            let (band, tail) = rest.split_at_mut((next - at) as usize * row_bytes);
+            bands.push((at, next - at, band));
+            (at, rest) = (next, tail);
+        }
+        bands.into_par_iter().try_for_each(|(at, length, band)| {
+            let (mut start, mut shape) = (start.to_vec(), shape.to_vec());
+            (start[0], shape[0]) = (at, length);
+            self.read_band(&start, &shape, band)
+        })
+    }
+
+    fn read_band(self, start: &[u64], shape: &[u64], out: &mut [u8]) -> Result<()> {
+        let element_bytes = self.array.dtype().size();
+        let area = Area { origin: start, extent: shape, chunk: self.chunk, element_bytes };
+        let files = self.by_file(start, shape, area.deal(out));
+        files.into_par_iter().try_for_each_init(
+            || None,
+            |worker, mut wanted| {
+                let Some(file) = ShardFile::open(self.array.file_path(&wanted.position))? else {
+                    wanted.chunks.iter_mut().for_each(|chunk| self.fill(chunk));
+                    return Ok(());
+                };
+                match self.array.index {
+                    Some(layout) => {
+                        let index = file.index(layout)?;
+                        wanted.chunks.into_par_iter().try_for_each_init(
+                            || None,
+                            |worker, mut chunk| self.read_sharded(&area, worker, &file, &index, &mut chunk),
+                        )
+                    }
+                    // Without shards, the file is the chunk.
+                    None => wanted.chunks.iter_mut().try_for_each(|chunk| {
+                        self.read_chunk(&area, worker, &file, file.whole(), chunk)
+                            .map_err(|error| at_chunk(error, &file, &chunk.chunk))
+                    }),
+                }
+            },
+        )
+    }
+
+    fn by_file<'out>(self, start: &[u64], shape: &[u64], chunks: Vec<Rows<'out>>) -> Vec<Wanted<'out>> {
+        let dims = 0..shape.len();
+        let first: Vec<u64> = dims.clone().map(|dim| start[dim] / self.file[dim]).collect();
+        let last = |dim: usize| (start[dim] + (shape[dim] - 1)) / self.file[dim];
+        let counts: Vec<u64> = dims.clone().map(|dim| last(dim) - first[dim] + 1).collect();
+        let mut files = Vec::new();
+        for_each_position(&first, &counts, |position| {
+            files.push(Wanted { position: position.to_vec(), chunks: Vec::new() });
+        });
+        for chunk in chunks {
+            let file = |dim: usize| chunk.chunk[dim] / (self.file[dim] / self.chunk[dim]) - first[dim];
+            let position: Vec<u64> = dims.clone().map(file).collect();
+            files[linear(&position, &counts) as usize].chunks.push(chunk);
+        }
+        files
+    }
+
+    fn read_sharded(
+        self,
+        area: &Area<'_>,
+        worker: &mut Option<Worker>,
+        file: &ShardFile,
+        index: &Index,
+        chunk: &mut Rows<'_>,
+    ) -> Result<()> {
+        let per_file: Vec<u64> = self.file.iter().zip(self.chunk).map(|(file, chunk)| file / chunk).collect();
+        let inner: Vec<u64> = chunk.chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
+        let entry = index.entry(linear(&inner, &per_file) as usize);
+        match entry.map_err(|reason| Error::format(file.path(), reason)) {
+            Ok(None) => {
+                self.fill(chunk);
+                Ok(())
+            }
+            Ok(Some(range)) => self.read_chunk(area, worker, file, range, chunk),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| at_chunk(error, file, &chunk.chunk))
+    }
+
+    fn read_chunk(
+        self,
+        area: &Area<'_>,
+        worker: &mut Option<Worker>,
+        file: &ShardFile,
+        range: Range,
+        chunk: &mut Rows<'_>,
+    ) -> Result<()> {
+        let worker = match worker {
+            Some(worker) => worker,
+            None => worker.insert(self.array.worker()?),
+        };
+        self.array.decode(worker, file, range)?;
+        area.copy(chunk, &worker.raw);
+        Ok(())
+    }
+
+    fn fill(self, chunk: &mut Rows<'_>) {
+        chunk.rows.iter_mut().for_each(|row| fill::row(row, &self.array.metadata.fill));
+    }
+}
+
+/// Adds to an error the file and the chunk that it is about.
+fn at_chunk(error: Error, file: &ShardFile, chunk: &[u64]) -> Error {
+    match error {
+        Error::Format { path, reason } => Error::Format { path, reason: format!("chunk {chunk:?}: {reason}") },
+        Error::Codec { codec, reason } => Error::format(file.path(), format!("chunk {chunk:?}: {codec}: {reason}")),
+        other => other,
+    }
+}
+
+/// The nodes below a group, for an error message.
+fn children(path: &Path) -> String {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .filter(|entry| ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| entry.path().join(name).is_file()))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .take(CHILDREN_MAX)
+        .collect();
+    names.sort();
+    let (arrays, groups): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| matches!(Array::open_exactly(&path.join(name)), Ok(Some(_))));
+    match (arrays.is_empty(), groups.is_empty()) {
+        (false, _) => format!("arrays in it: {}", arrays.join(", ")),
+        (true, false) => format!("it holds no array, but these: {}", groups.join(", ")),
+        (true, true) => "there is nothing in it".to_owned(),
+    }
+}

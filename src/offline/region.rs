@@ -1,0 +1,123 @@
+//! A region of an array as rows of memory: which rows belong to which chunk.
+//!
+//! Rows are handed out as disjoint `&mut` slices, so that many threads fill one buffer without any unsafe code.
+
+/// The part of a region that lies in one row of files: a box of elements in C order.
+#[derive(Debug)]
+pub(super) struct Area<'a> {
+    pub(super) origin: &'a [u64],
+    pub(super) extent: &'a [u64],
+    pub(super) chunk: &'a [u64],
+    pub(super) element_bytes: usize,
+}
+
+/// One chunk of an area and the memory that its pixels belong to, row after row.
+pub(super) struct Rows<'out> {
+    /// The chunk's position in the array's grid of chunks.
+    pub(super) chunk: Vec<u64>,
+    pub(super) rows: Vec<&'out mut [u8]>,
+}
+
+impl Area<'_> {
+    /// The dimension along which rows run. Dimensions after it belong to the row, because the area spans one whole
+    /// chunk there and nothing else: longer rows mean fewer and larger copies.
+    fn split(&self) -> usize {
+        let whole =
+            |dim: usize| self.extent[dim] == self.chunk[dim] && self.origin[dim].is_multiple_of(self.chunk[dim]);
+        let last = self.extent.len() - 1;
+        last - (1..=last).rev().take_while(|&dim| whole(dim)).count()
+    }
+
+    /// The first and last chunk in each dimension. The extent is not empty.
+    fn chunk_span(&self) -> (Vec<u64>, Vec<u64>) {
+        let dims = 0..self.extent.len();
+        let first = dims.clone().map(|dim| self.origin[dim] / self.chunk[dim]).collect();
+        let last = dims.map(|dim| (self.origin[dim] + (self.extent[dim] - 1)) / self.chunk[dim]).collect();
+        (first, last)
+    }
+
+    /// Bytes of one step along the split dimension.
+    fn unit_bytes(&self, split: usize) -> usize {
+        self.extent[split + 1..].iter().product::<u64>() as usize * self.element_bytes
+    }
+
+    /// Deals the memory of the area out to its chunks, in C order of the chunks.
+    pub(super) fn deal<'out>(&self, mut out: &'out mut [u8]) -> Vec<Rows<'out>> {
+        let split = self.split();
+        let unit = self.unit_bytes(split);
+        let (first, last) = self.chunk_span();
+        let counts: Vec<u64> = first.iter().zip(&last).map(|(first, last)| last - first + 1).collect();
+        let mut chunks = Vec::new();
+        for_each_position(&first, &counts, |chunk| {
+            chunks.push(Rows { chunk: chunk.to_vec(), rows: Vec::new() });
+        });
+        // Chunks along the dimensions after `split` are single, so these don't count.
+        let strides = strides(&counts[..=split]);
+        for_each_position(&self.origin[..split], &self.extent[..split], |row| {
+            let lead: u64 = (0..split).map(|dim| (row[dim] / self.chunk[dim] - first[dim]) * strides[dim]).sum();
+            let mut at = self.origin[split];
+            let end = at + self.extent[split];
+            for column in 0..counts[split] {
+                let boundary = (first[split] + column).saturating_add(1).saturating_mul(self.chunk[split]).min(end);
+                let (piece, rest) = std::mem::take(&mut out).split_at_mut((boundary - at) as usize * unit);
+                chunks[(lead + column) as usize].rows.push(piece);
+                out = rest;
+                at = boundary;
+            }
+        });
+        chunks
+    }
+
+    /// Copies the pixels of one decoded chunk to its rows.
+    pub(super) fn copy(&self, chunk: &mut Rows<'_>, raw: &[u8]) {
+        let split = self.split();
+        let strides = strides(self.chunk);
+        let position = &chunk.chunk;
+        let corner: Vec<u64> = position.iter().zip(self.chunk).map(|(position, size)| position * size).collect();
+        let overlap = |dim: usize| {
+            let from = self.origin[dim].max(corner[dim]);
+            let to = (self.origin[dim] + self.extent[dim]).min(corner[dim].saturating_add(self.chunk[dim]));
+            (from - corner[dim], to - from)
+        };
+        let (from, counts): (Vec<u64>, Vec<u64>) = (0..split).map(overlap).unzip();
+        let column = overlap(split).0 * strides[split];
+        let mut rows = chunk.rows.iter_mut();
+        for_each_position(&from, &counts, |row| {
+            let element: u64 = row.iter().zip(&strides).map(|(position, stride)| position * stride).sum();
+            let at = (element + column) as usize * self.element_bytes;
+            if let Some(row) = rows.next() {
+                row.copy_from_slice(&raw[at..at + row.len()]);
+            }
+        });
+    }
+}
+
+/// Elements from one neighbour to the next in each dimension.
+fn strides(shape: &[u64]) -> Vec<u64> {
+    let mut strides = vec![1; shape.len()];
+    for dim in (1..shape.len()).rev() {
+        strides[dim - 1] = strides[dim] * shape[dim];
+    }
+    strides
+}
+
+/// Visits every position of a box in C order. A box without dimensions has one position.
+pub(super) fn for_each_position(origin: &[u64], extent: &[u64], mut visit: impl FnMut(&[u64])) {
+    if extent.contains(&0) {
+        return;
+    }
+    let mut position = origin.to_vec();
+    loop {
+        visit(&position);
+        let Some(dim) = (0..extent.len()).rev().find(|&dim| position[dim] - origin[dim] + 1 < extent[dim]) else {
+            return;
+        };
+        position[dim] += 1;
+        position[dim + 1..].copy_from_slice(&origin[dim + 1..]);
+    }
+}
+
+/// The number of a position in a box that starts at zero, in C order.
+pub(super) fn linear(position: &[u64], shape: &[u64]) -> u64 {
+    position.iter().zip(shape).fold(0, |linear, (position, length)| linear * length + position)
+}

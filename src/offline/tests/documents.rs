@@ -1,0 +1,123 @@
+//! Documents that lie, and errors that say what is there instead.
+
+use super::*;
+use crate::offline::{Array, describe};
+
+fn refusal(document: &Value) -> String {
+    let root = tempfile::tempdir().expect("a directory");
+    put(root.path(), "zarr.json", document.to_string());
+    Array::open(root.path()).expect_err("refused").to_string()
+}
+
+fn plain() -> Value {
+    document("uint16", &[4, 4], &[2, 2], json!([little()]))
+}
+
+#[test]
+fn impossible_documents_are_refused_with_the_reason() {
+    let changed = |pointer: &str, value: Value| {
+        let mut document = plain();
+        *document.pointer_mut(pointer).expect("a place") = value;
+        document
+    };
+    let index = || json!([little(), {"name": "crc32c"}]);
+    let nested = sharded(&[2, 2], sharded(&[1, 1], json!([little()]), index(), "end"), index(), "end");
+    let cases = [
+        (changed("/zarr_format", json!(4)), "zarr_format is 4; expected 3"),
+        (changed("/node_type", json!("table")), "node_type"),
+        (changed("/shape", json!([4])), "chunk_shape"),
+        (changed("/shape", json!([-1, 4])), "invalid value"),
+        (changed("/shape", json!([u64::MAX, 2])), "more than 2^64 elements"),
+        (changed("/data_type", json!("complex64")), "data_type \"complex64\" is not read here"),
+        (changed("/fill_value", json!(65536)), "fill_value 65536 is no uint16"),
+        (changed("/fill_value", json!(null)), "fill_value null"),
+        (changed("/chunk_grid/name", json!("rectilinear")), "chunk_grid"),
+        (changed("/chunk_grid/configuration/chunk_shape", json!([0, 2])), "numbers above 0"),
+        (changed("/chunk_grid/configuration/chunk_shape", json!([u64::MAX, 2])), "over 4294967296 bytes"),
+        (changed("/chunk_key_encoding", json!("fancy")), "chunk_key_encoding"),
+        (changed("/codecs", json!([])), "starts with the codec `bytes`"),
+        (changed("/codecs", json!(["bytes"])), "endian"),
+        (changed("/codecs", json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, little()])), "transpose"),
+        (changed("/codecs", json!([little(), {"name": "unheard-of"}])), "unheard-of"),
+        (changed("/codecs", nested), "shards within shards"),
+        (changed("/codecs", sharded(&[3, 2], json!([little()]), index(), "end")), "don't divide"),
+        (changed("/codecs", sharded(&[2], json!([little()]), index(), "end")), "chunk_shape"),
+        (changed("/codecs", sharded(&[2, 2], json!([little()]), index(), "middle")), "index_location"),
+        (
+            changed("/codecs", sharded(&[2, 2], json!([little()]), json!([little(), {"name": "gzip"}]), "end")),
+            "index_codecs",
+        ),
+        (changed("/codecs", sharded(&[2, 2], json!([little()]), json!([]), "end")), "index_codecs"),
+    ];
+    for (document, expected) in cases {
+        let message = refusal(&document);
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+    }
+}
+
+#[test]
+fn an_index_that_no_shard_has_is_refused_before_any_file_is_opened() {
+    let side = 1u64 << 31;
+    let codecs = sharded(&[1, 1], json!([little()]), json!([little()]), "end");
+    assert!(refusal(&document("uint16", &[side, side], &[side, side], codecs)).contains("too many chunks"));
+}
+
+#[test]
+fn unknown_fields_are_passed_over_only_when_they_allow_it() {
+    let mut document = plain();
+    document["extension"] = json!({"name": "x", "must_understand": true});
+    assert!(refusal(&document).contains("\"extension\" is unknown"));
+    document["extension"]["must_understand"] = json!(false);
+    let root = tempfile::tempdir().expect("a directory");
+    put(root.path(), "zarr.json", document.to_string());
+    Array::open(root.path()).expect("an array");
+    document["storage_transformers"] = json!([{"name": "chunk-manifest-json"}]);
+    assert!(refusal(&document).contains("chunk-manifest-json"));
+}
+
+#[test]
+fn endless_and_bottomless_documents_are_refused() {
+    let root = tempfile::tempdir().expect("a directory");
+    put(root.path(), "zarr.json", "[".repeat(100_000));
+    assert!(Array::open(root.path()).expect_err("too deep").to_string().contains("recursion limit"));
+    fs::File::create(root.path().join("zarr.json")).and_then(|file| file.set_len(1 << 40)).expect("a sparse file");
+    assert!(Array::open(root.path()).expect_err("too long").to_string().contains("a document has at most"));
+}
+
+#[test]
+fn what_is_no_array_is_named() {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = root.path();
+    let message = || Array::open(path).expect_err("no array").to_string();
+    assert!(message().contains("neither zarr.json nor .zarray"));
+    put(path, "zarr.json", json!({"zarr_format": 3, "node_type": "group", "attributes": "text"}).to_string());
+    assert!(message().contains("is a group; there is nothing in it"));
+    put(path, "raw/zarr.json", plain().to_string());
+    put(path, "labels/zarr.json", json!({"zarr_format": 3, "node_type": "group"}).to_string());
+    assert!(message().contains("is a group; arrays in it: raw"));
+    assert!(Array::open(path.join("zarr.json")).expect_err("a file").to_string().contains("is a file"));
+    assert!(Array::open(path.join("nowhere")).expect_err("nothing").to_string().contains("nowhere"));
+}
+
+#[test]
+fn an_image_must_not_lead_out_of_its_group() {
+    let root = tempfile::tempdir().expect("a directory");
+    put(root.path(), "secret/zarr.json", plain().to_string());
+    for dataset in ["../secret", "/etc", "", "a/../../secret", "."] {
+        let ome = json!({"multiscales": [{"datasets": [{"path": dataset}]}]});
+        let group = json!({"zarr_format": 3, "node_type": "group", "attributes": {"ome": ome}});
+        put(root.path(), "image/zarr.json", group.to_string());
+        let error = Array::open(root.path().join("image")).expect_err("out of the group");
+        assert!(error.to_string().contains("not below it"), "{error}");
+    }
+}
+
+#[test]
+fn a_link_that_leads_back_up_does_not_trap_the_walk() {
+    let root = tempfile::tempdir().expect("a directory");
+    put(root.path(), "zarr.json", json!({"zarr_format": 3, "node_type": "group"}).to_string());
+    put(root.path(), "0/zarr.json", plain().to_string());
+    std::os::unix::fs::symlink(root.path(), root.path().join("again")).expect("a link");
+    let description = describe(root.path()).expect("a description");
+    assert_eq!(description.arrays.len(), 1);
+}

@@ -1,0 +1,132 @@
+//! Zarr v2 documents, also with the `shards` key of the sharding prototype (zarr-python pull request 876).
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::chain::Chain;
+use super::fill;
+use super::metadata::{KeyEncoding, Metadata, Sharding};
+use crate::config::{BloscCname, Codec, Compressor, IndexLocation, Shuffle};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+#[derive(Deserialize)]
+struct Document {
+    zarr_format: u64,
+    shape: Vec<u64>,
+    chunks: Vec<u64>,
+    dtype: Value,
+    compressor: Option<Value>,
+    fill_value: Value,
+    order: String,
+    filters: Option<Vec<Value>>,
+    #[serde(default)]
+    dimension_separator: Option<char>,
+    #[serde(default)]
+    shards: Option<Vec<u64>>,
+    #[serde(default)]
+    shard_format: Option<String>,
+}
+
+/// An array's metadata from its `.zarray` at `path` and its `.zattrs`.
+pub(super) fn parse(path: &Path, document: Value, attributes: Value) -> Result<Metadata> {
+    let document: Document =
+        serde_json::from_value(document).map_err(|error| Error::format(path, error.to_string()))?;
+    metadata(document, attributes).map_err(|reason| Error::format(path, reason))?.check(path)
+}
+
+fn metadata(document: Document, attributes: Value) -> Result<Metadata, String> {
+    if document.zarr_format != 2 {
+        return Err(format!("zarr_format is {}; expected 2", document.zarr_format));
+    }
+    if document.order != "C" && document.shape.len() > 1 {
+        return Err(format!("order {:?} is not read here; expected \"C\"", document.order));
+    }
+    if let Some(filter) = document.filters.iter().flatten().next() {
+        return Err(format!("filter {filter} is not read here"));
+    }
+    let (dtype, big_endian) = dtype(&document.dtype)?;
+    let separator = match document.dimension_separator {
+        None | Some('.') => '.',
+        Some('/') => '/',
+        Some(other) => return Err(format!("dimension_separator is {other:?}; expected \".\" or \"/\"")),
+    };
+    let (file_shape, sharding) = shards(&document)?;
+    let fill = match &document.fill_value {
+        Value::Null => vec![0; dtype.size()],
+        value => fill::element(dtype, value)?,
+    };
+    let (compressor, name) = compressor(document.compressor.as_ref())?;
+    Ok(Metadata {
+        names: dimension_names(&attributes, document.shape.len()),
+        shape: document.shape,
+        dtype,
+        file_shape,
+        chunk_shape: document.chunks,
+        sharding,
+        chain: Chain { codec: Codec { compressor, checksum: false }, big_endian, names: name.into_iter().collect() },
+        fill,
+        keys: KeyEncoding { prefix: false, separator },
+        attributes,
+    })
+}
+
+/// Elements of one file, and how its chunks are found.
+fn shards(document: &Document) -> Result<(Vec<u64>, Option<Sharding>), String> {
+    let Some(shards) = &document.shards else { return Ok((document.chunks.clone(), None)) };
+    if document.shard_format.as_deref() != Some("indexed") || shards.len() != document.chunks.len() {
+        return Err(format!("shards {shards:?} of format {:?} are not read here", document.shard_format));
+    }
+    let file = shards.iter().zip(&document.chunks).map(|(shard, chunk)| shard.checked_mul(*chunk));
+    let file = file.collect::<Option<_>>().ok_or("shards of more than 2^64 elements")?;
+    Ok((file, Some(Sharding { location: IndexLocation::End, checksum: false })))
+}
+
+fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
+    let refused = || format!("dtype {value} is not read here; expected a number such as \"<u2\" or \"|u1\"");
+    let text = value.as_str().ok_or_else(refused)?;
+    let dtype = match text.get(1..) {
+        Some("u1") => Dtype::U8,
+        Some("i1") => Dtype::I8,
+        Some("u2") => Dtype::U16,
+        Some("i2") => Dtype::I16,
+        Some("u4") => Dtype::U32,
+        Some("i4") => Dtype::I32,
+        Some("u8") => Dtype::U64,
+        Some("i8") => Dtype::I64,
+        Some("f4") => Dtype::F32,
+        Some("f8") => Dtype::F64,
+        _ => return Err(refused()),
+    };
+    match text.as_bytes()[0] {
+        b'<' => Ok((dtype, false)),
+        b'>' => Ok((dtype, dtype.size() > 1)),
+        b'|' if dtype.size() == 1 => Ok((dtype, false)),
+        _ => Err(refused()),
+    }
+}
+
+fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), String> {
+    let Some(value) = value else { return Ok((Compressor::None, None)) };
+    let compressor = match value.get("id").and_then(Value::as_str) {
+        // A frame names its own compressor and shuffle; the settings only matter to a writer.
+        Some("blosc") => Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::None, block_bytes: 0 },
+        Some("zstd") => Compressor::Zstd { level: 1 },
+        Some("gzip") => Compressor::Gzip { level: 1 },
+        Some("lz4") => Compressor::Lz4,
+        _ => return Err(format!("compressor {value} is not read here; these are: blosc, zstd, gzip, lz4")),
+    };
+    let settings: Vec<_> = value.as_object().into_iter().flatten().filter(|(key, _)| *key != "id").collect();
+    let settings: Vec<_> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let id = value["id"].as_str().unwrap_or_default();
+    Ok((compressor, Some(format!("{id}({})", settings.join(", ").replace('"', "")))))
+}
+
+/// xarray's names of the dimensions.
+fn dimension_names(attributes: &Value, dimensions: usize) -> Option<Vec<String>> {
+    let names = attributes.get("_ARRAY_DIMENSIONS")?.as_array()?;
+    let names: Vec<String> = names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+    (names.len() == dimensions).then_some(names)
+}

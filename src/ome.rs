@@ -1,0 +1,557 @@
+//! OME-Zarr 0.5 metadata, and the OME-XML that stands beside several images.
+//!
+//! Sources: the OME-Zarr 0.5 specification ("multiscales", "omero", "bioformats2raw.layout") and the OME-XML schema of
+//! 2016-06. What the text leaves open is settled by what validators enforce.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{Channel, Config, Dim, DimKind};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+const VERSION: &str = "0.5";
+
+/// More `Channel` elements than this tell no reader anything; the bound keeps a long custom axis from filling memory.
+const CHANNEL_ELEMENTS_MAX: u64 = 4096;
+
+/// Why these dimensions can't be an OME-Zarr 0.5 image, and what could. `None`: they can.
+pub(crate) fn why_not(dims: &[Dim]) -> Option<String> {
+    const POSSIBLE: &str = "OME-Zarr 0.5 takes 2 to 5 dimensions: at most one of time, then at most one of channel or \
+                            another kind, then two or three of space";
+    let count = |wanted: fn(DimKind) -> bool| dims.iter().filter(|dim| wanted(dim.kind)).count();
+    let space = count(|kind| kind == DimKind::Space);
+    let time = count(|kind| kind == DimKind::Time);
+    let other = count(|kind| matches!(kind, DimKind::Channel | DimKind::Other));
+    let names = || dims.iter().map(|dim| dim.name.as_str()).collect::<Vec<_>>().join(", ");
+
+    let reason = if !(2..=5).contains(&dims.len()) {
+        format!("there are {} dimensions ({})", dims.len(), names())
+    } else if !(2..=3).contains(&space) {
+        format!("{space} of the dimensions ({}) are of space", names())
+    } else if time > 1 {
+        format!("{time} of the dimensions ({}) are of time", names())
+    } else if other > 1 {
+        format!("{other} of the dimensions ({}) are of channel or another kind", names())
+    } else if !dims.is_sorted_by_key(|dim| rank(dim.kind)) {
+        format!("the dimensions stand in the order {}", names())
+    } else {
+        return None;
+    };
+    Some(format!("{reason}; {POSSIBLE}"))
+}
+
+/// Where a kind of axis stands among the others.
+fn rank(kind: DimKind) -> u8 {
+    match kind {
+        DimKind::Time => 0,
+        DimKind::Channel | DimKind::Other => 1,
+        DimKind::Space => 2,
+    }
+}
+
+/// Refuses what a viewer would stumble over: channels without an axis, colours that are none, distances that aren't.
+pub(crate) fn validate(config: &Config) -> Result<()> {
+    for dim in &config.dims {
+        if !(dim.scale.is_finite() && dim.scale > 0.0) {
+            let reason = format!("the scale of {:?} is a distance: a finite number above 0", dim.name);
+            return Err(Error::config("dims", dim.scale, reason));
+        }
+    }
+    if config.channels.is_empty() {
+        return Ok(());
+    }
+    channels_match_dimension(config)?;
+    config.channels.iter().try_for_each(validate_channel)
+}
+
+fn channels_match_dimension(config: &Config) -> Result<()> {
+    let got = config.channels.len();
+    let dim = config.dims.iter().find(|dim| dim.kind == DimKind::Channel);
+    let reason = match dim {
+        None if got == 1 => return Ok(()),
+        None => "without a dimension of kind channel there is at most one".to_owned(),
+        Some(Dim { size: Some(size), .. }) if *size == got as u64 => return Ok(()),
+        Some(Dim { size: Some(size), name, .. }) => format!("dimension {name:?} is {size} long; give as many, or none"),
+        Some(Dim { size: None, name, .. }) => {
+            format!("dimension {name:?} has no size yet; give it one, or give no channels")
+        }
+    };
+    Err(Error::config("channels", format_args!("{got} channels"), reason))
+}
+
+fn validate_channel(channel: &Channel) -> Result<()> {
+    if rgb(&channel.color).is_none() {
+        let reason = format!("the colour of {:?} is six hexadecimal digits, red, green, blue: FF8000", channel.label);
+        return Err(Error::config("channels", &channel.color, reason));
+    }
+    match channel.window {
+        Some((start, end)) if !(start.is_finite() && end.is_finite() && start < end) => {
+            let reason = format!("the window of {:?} is two finite numbers, the smaller first", channel.label);
+            Err(Error::config("channels", format_args!("({start}, {end})"), reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn rgb(color: &str) -> Option<u32> {
+    // `from_str_radix` alone would take a sign.
+    let digits = color.len() == 6 && color.bytes().all(|byte| byte.is_ascii_hexdigit());
+    digits.then(|| u32::from_str_radix(color, 16).ok()).flatten()
+}
+
+/// `attributes.ome` of an image group that holds one array at `array_path`.
+pub(crate) fn image_attributes(config: &Config, array_path: &str) -> Value {
+    let scale: Vec<f64> = config.dims.iter().map(|dim| dim.scale).collect();
+    let mut multiscale = Map::new();
+    if let Some(name) = &config.name {
+        multiscale.insert("name".to_owned(), json!(name));
+    }
+    multiscale.insert("axes".to_owned(), config.dims.iter().map(axis).collect());
+    multiscale.insert(
+        "datasets".to_owned(),
+        json!([{
+            "path": array_path,
+            "coordinateTransformations": [{"type": "scale", "scale": scale}],
+        }]),
+    );
+    let mut ome = json!({"version": VERSION, "multiscales": [multiscale]});
+    if !config.channels.is_empty() {
+        let channels: Vec<Value> = config.channels.iter().map(|channel| omero(channel, config.dtype)).collect();
+        ome["omero"] = json!({"channels": channels});
+    }
+    ome
+}
+
+fn axis(dim: &Dim) -> Value {
+    let mut axis = json!({"name": dim.name});
+    let kind = match dim.kind {
+        DimKind::Time => Some("time"),
+        DimKind::Channel => Some("channel"),
+        DimKind::Space => Some("space"),
+        // A custom axis is one whose type is left out.
+        DimKind::Other => None,
+    };
+    if let Some(kind) = kind {
+        axis["type"] = json!(kind);
+    }
+    if let Some(unit) = dim.unit.as_deref().filter(|unit| !unit.is_empty()) {
+        axis["unit"] = json!(unit);
+    }
+    axis
+}
+
+fn omero(channel: &Channel, dtype: Dtype) -> Value {
+    let (lowest, highest) = range(dtype);
+    let (start, end) = channel.window.unwrap_or((lowest, highest));
+    json!({
+        "label": channel.label,
+        "color": channel.color.to_ascii_uppercase(),
+        "active": true,
+        // Viewers clamp their sliders to min and max, so these must never cut into the window.
+        "window": {
+            "start": number(start),
+            "end": number(end),
+            "min": number(lowest.min(start)),
+            "max": number(highest.max(end)),
+        },
+    })
+}
+
+/// The smallest and largest pixel value that a viewer should expect.
+fn range(dtype: Dtype) -> (f64, f64) {
+    match dtype {
+        Dtype::U8 => (0.0, f64::from(u8::MAX)),
+        Dtype::I8 => (f64::from(i8::MIN), f64::from(i8::MAX)),
+        Dtype::U16 => (0.0, f64::from(u16::MAX)),
+        Dtype::I16 => (f64::from(i16::MIN), f64::from(i16::MAX)),
+        Dtype::U32 => (0.0, f64::from(u32::MAX)),
+        Dtype::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        // Viewers hold these as doubles anyway.
+        Dtype::U64 => (0.0, u64::MAX as f64),
+        Dtype::I64 => (i64::MIN as f64, i64::MAX as f64),
+        Dtype::F32 | Dtype::F64 => (0.0, 1.0),
+    }
+}
+
+/// A JSON number without a needless `.0`.
+fn number(value: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= EXACT { json!(value as i64) } else { json!(value) }
+}
+
+/// `attributes.ome` of a root group that holds several images.
+pub(crate) fn collection_attributes() -> Value {
+    json!({"version": VERSION, "bioformats2raw.layout": 3})
+}
+
+/// `attributes.ome` of the `OME` group beside several images: their paths, in the order of [`metadata_xml`].
+pub(crate) fn series_attributes(names: &[String]) -> Value {
+    json!({"version": VERSION, "series": names})
+}
+
+/// `OME/METADATA.ome.xml`: for each image its name, its configuration and the array's shape.
+///
+/// Readers match images by position, so the order must be that of [`series_attributes`].
+pub(crate) fn metadata_xml(images: &[(String, &Config, &[u64])]) -> String {
+    const NAMESPACE: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let _ = writeln!(
+        xml,
+        "<OME xmlns=\"{NAMESPACE}\" xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
+         xsi:schemaLocation=\"{NAMESPACE} {NAMESPACE}/ome.xsd\" Creator=\"shardwright {}\">",
+        env!("CARGO_PKG_VERSION")
+    );
+    for (number, (name, config, shape)) in images.iter().enumerate() {
+        image_xml(&mut xml, number, name, config, shape);
+    }
+    xml.push_str("</OME>\n");
+    xml
+}
+
+fn image_xml(xml: &mut String, number: usize, name: &str, config: &Config, shape: &[u64]) {
+    let sizes = Sizes::of(&config.dims, shape);
+    let _ = writeln!(xml, "  <Image ID=\"Image:{number}\" Name=\"{}\">", escape(name));
+    let _ = writeln!(
+        xml,
+        "    <Pixels ID=\"Pixels:{number}\" DimensionOrder=\"XYZCT\" Type=\"{}\" BigEndian=\"false\" SizeX=\"{}\" \
+         SizeY=\"{}\" SizeZ=\"{}\" SizeC=\"{}\" SizeT=\"{}\"{}>",
+        pixel_type(config.dtype),
+        sizes.x,
+        sizes.y,
+        sizes.z,
+        sizes.c,
+        sizes.t,
+        distances(&config.dims)
+    );
+    for channel in 0..sizes.c.min(CHANNEL_ELEMENTS_MAX) {
+        let _ = write!(xml, "      <Channel ID=\"Channel:{number}:{channel}\" SamplesPerPixel=\"1\"");
+        if let Some(described) = config.channels.get(channel as usize) {
+            let rgba = rgb(&described.color).unwrap_or(0x00FF_FFFF) << 8 | 0xFF;
+            // The schema's colour is a signed 32-bit RGBA.
+            let _ = write!(xml, " Name=\"{}\" Color=\"{}\"", escape(&described.label), rgba.cast_signed());
+        }
+        xml.push_str("/>\n");
+    }
+    xml.push_str("      <MetadataOnly/>\n    </Pixels>\n  </Image>\n");
+}
+
+/// The five sizes of OME-XML. The schema wants each above 0, also before the first frame has arrived.
+struct Sizes {
+    x: u64,
+    y: u64,
+    z: u64,
+    c: u64,
+    t: u64,
+}
+
+impl Sizes {
+    fn of(dims: &[Dim], shape: &[u64]) -> Self {
+        let mut sizes = Self { x: 1, y: 1, z: 1, c: 1, t: 1 };
+        for (index, (dim, &length)) in dims.iter().zip(shape).enumerate() {
+            let size = match letter(dims, index, dim.kind) {
+                'X' => &mut sizes.x,
+                'Y' => &mut sizes.y,
+                'Z' => &mut sizes.z,
+                'T' => &mut sizes.t,
+                _ => &mut sizes.c,
+            };
+            *size = size.saturating_mul(length.max(1));
+        }
+        sizes
+    }
+}
+
+/// The letter under which OME-XML knows a dimension; a custom axis goes with the channels.
+fn letter(dims: &[Dim], index: usize, kind: DimKind) -> char {
+    match (dims.len() - index, kind) {
+        (1, _) => 'X',
+        (2, _) => 'Y',
+        (_, DimKind::Space) => 'Z',
+        (_, DimKind::Time) => 'T',
+        (_, DimKind::Channel | DimKind::Other) => 'C',
+    }
+}
+
+/// `PhysicalSizeX` and its kin. Left out without a unit: the schema's default is the micrometre, which would be a lie.
+fn distances(dims: &[Dim]) -> String {
+    let mut attributes = String::new();
+    for (index, dim) in dims.iter().enumerate() {
+        let Some(unit) = dim.unit.as_deref() else { continue };
+        let (attribute, symbol) = match letter(dims, index, dim.kind) {
+            'X' => ("PhysicalSizeX", length_symbol(unit)),
+            'Y' => ("PhysicalSizeY", length_symbol(unit)),
+            'Z' => ("PhysicalSizeZ", length_symbol(unit)),
+            'T' => ("TimeIncrement", time_symbol(unit)),
+            _ => continue,
+        };
+        if let Some(symbol) = symbol {
+            let _ = write!(attributes, " {attribute}=\"{}\" {attribute}Unit=\"{symbol}\"", dim.scale);
+        }
+    }
+    attributes
+}
+
+fn pixel_type(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::U8 => "uint8",
+        Dtype::I8 => "int8",
+        Dtype::U16 => "uint16",
+        Dtype::I16 => "int16",
+        Dtype::U32 => "uint32",
+        Dtype::I32 => "int32",
+        Dtype::F32 => "float",
+        // The schema has no 64-bit integer; readers take the type from the array, and need some valid word here.
+        Dtype::F64 | Dtype::U64 | Dtype::I64 => "double",
+    }
+}
+
+/// The symbol of a UDUNITS-2 length in the schema's `UnitsLength`.
+fn length_symbol(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "yottameter" => "Ym",
+        "zettameter" => "Zm",
+        "exameter" => "Em",
+        "petameter" => "Pm",
+        "terameter" => "Tm",
+        "gigameter" => "Gm",
+        "megameter" => "Mm",
+        "kilometer" => "km",
+        "hectometer" => "hm",
+        "decameter" => "dam",
+        "meter" => "m",
+        "decimeter" => "dm",
+        "centimeter" => "cm",
+        "millimeter" => "mm",
+        "micrometer" => "µm",
+        "nanometer" => "nm",
+        "picometer" => "pm",
+        "femtometer" => "fm",
+        "attometer" => "am",
+        "zeptometer" => "zm",
+        "yoctometer" => "ym",
+        "angstrom" => "Å",
+        "inch" => "in",
+        "foot" => "ft",
+        "yard" => "yd",
+        "mile" => "mi",
+        "parsec" => "pc",
+        _ => return None,
+    })
+}
+
+/// The symbol of a UDUNITS-2 time in the schema's `UnitsTime`.
+fn time_symbol(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "yottasecond" => "Ys",
+        "zettasecond" => "Zs",
+        "exasecond" => "Es",
+        "petasecond" => "Ps",
+        "terasecond" => "Ts",
+        "gigasecond" => "Gs",
+        "megasecond" => "Ms",
+        "kilosecond" => "ks",
+        "hectosecond" => "hs",
+        "second" => "s",
+        "decisecond" => "ds",
+        "centisecond" => "cs",
+        "millisecond" => "ms",
+        "microsecond" => "µs",
+        "nanosecond" => "ns",
+        "picosecond" => "ps",
+        "femtosecond" => "fs",
+        "attosecond" => "as",
+        "zeptosecond" => "zs",
+        "yoctosecond" => "ys",
+        "minute" => "min",
+        "hour" => "h",
+        "day" => "d",
+        _ => return None,
+    })
+}
+
+/// Text for an XML attribute. Characters that XML 1.0 can't hold at all become U+FFFD.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // A parser would turn these into spaces.
+            '\t' | '\n' | '\r' => {
+                let _ = write!(escaped, "&#{};", u32::from(character));
+            }
+            '\0'..='\u{1F}' | '\u{FFFE}' | '\u{FFFF}' => escaped.push('\u{FFFD}'),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(label: &str, color: &str, window: Option<(f64, f64)>) -> Channel {
+        Channel { label: label.to_owned(), color: color.to_owned(), window }
+    }
+
+    fn five_dimensions() -> Config {
+        Config {
+            dims: vec![
+                Dim::time(None).scale(0.05, "second"),
+                Dim::channel(2),
+                Dim::z(7).scale(1.5, "micrometer"),
+                Dim::y(32).scale(0.325, "micrometer"),
+                Dim::x(64).scale(0.325, "micrometer"),
+            ],
+            channels: vec![channel("GFP", "00ff00", Some((90.0, 1200.5))), channel("R & D", "FF0000", None)],
+            name: Some("embryo".to_owned()),
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn axes_that_ome_zarr_has_room_for() {
+        assert_eq!(why_not(&five_dimensions().dims), None);
+        assert_eq!(why_not(&[Dim::y(1), Dim::x(1)]), None);
+        assert_eq!(why_not(&[Dim::new("p", DimKind::Other, 3), Dim::y(1), Dim::x(1)]), None);
+    }
+
+    #[test]
+    fn axes_that_it_has_no_room_for_are_named_with_the_reason() {
+        let space = |name| Dim::new(name, DimKind::Space, 4);
+        let cases = [
+            (vec![Dim::x(1)], "there are 1 dimensions (x)"),
+            (
+                vec![Dim::time(1), Dim::channel(1), Dim::z(1), space("w"), Dim::y(1), Dim::x(1)],
+                "there are 6 dimensions",
+            ),
+            (vec![Dim::time(1), Dim::x(1)], "1 of the dimensions (t, x) are of space"),
+            (vec![Dim::z(1), space("w"), Dim::y(1), Dim::x(1)], "4 of the dimensions"),
+            (vec![Dim::time(1), Dim::time(1), Dim::y(1), Dim::x(1)], "2 of the dimensions (t, t, y, x) are of time"),
+            (vec![Dim::new("p", DimKind::Other, 1), Dim::channel(1), Dim::y(1), Dim::x(1)], "2 of the dimensions"),
+            (vec![Dim::channel(1), Dim::time(1), Dim::y(1), Dim::x(1)], "stand in the order c, t, y, x"),
+            (vec![Dim::z(1), Dim::time(1), Dim::y(1), Dim::x(1)], "stand in the order z, t, y, x"),
+        ];
+        for (dims, expected) in cases {
+            let reason = why_not(&dims).expect("not an OME-Zarr image");
+            assert!(reason.contains(expected), "{reason:?} lacks {expected:?}");
+            assert!(reason.contains("2 to 5 dimensions"), "{reason:?} doesn't say what is possible");
+        }
+    }
+
+    #[test]
+    fn the_image_document() {
+        assert_eq!(
+            image_attributes(&five_dimensions(), "0"),
+            json!({
+                "version": "0.5",
+                "multiscales": [{
+                    "name": "embryo",
+                    "axes": [
+                        {"name": "t", "type": "time", "unit": "second"},
+                        {"name": "c", "type": "channel"},
+                        {"name": "z", "type": "space", "unit": "micrometer"},
+                        {"name": "y", "type": "space", "unit": "micrometer"},
+                        {"name": "x", "type": "space", "unit": "micrometer"},
+                    ],
+                    "datasets": [{
+                        "path": "0",
+                        "coordinateTransformations": [{"type": "scale", "scale": [0.05, 1.0, 1.5, 0.325, 0.325]}],
+                    }],
+                }],
+                "omero": {"channels": [
+                    {"label": "GFP", "color": "00FF00", "active": true,
+                     "window": {"start": 90, "end": 1200.5, "min": 0, "max": 65535}},
+                    {"label": "R & D", "color": "FF0000", "active": true,
+                     "window": {"start": 0, "end": 65535, "min": 0, "max": 65535}},
+                ]},
+            })
+        );
+    }
+
+    #[test]
+    fn a_window_beyond_the_usual_range_widens_it() {
+        let config = Config {
+            dtype: Dtype::F32,
+            dims: vec![Dim::y(4), Dim::x(4)],
+            channels: vec![channel("phase", "FFFFFF", Some((-3.5, 3.5)))],
+            ..Config::default()
+        };
+        let window = &image_attributes(&config, "0")["omero"]["channels"][0]["window"];
+        assert_eq!(window, &json!({"start": -3.5, "end": 3.5, "min": -3.5, "max": 3.5}));
+    }
+
+    #[test]
+    fn without_channels_and_name_neither_is_made_up() {
+        let config = Config { dims: vec![Dim::y(4), Dim::x(4)], ..Config::default() };
+        let ome = image_attributes(&config, "0");
+        assert!(ome.get("omero").is_none() && ome["multiscales"][0].get("name").is_none());
+    }
+
+    #[test]
+    fn wrong_channels_are_refused() {
+        let refused = |change: fn(&mut Config)| {
+            let mut config = five_dimensions();
+            change(&mut config);
+            validate(&config).expect_err("refused").to_string()
+        };
+        assert!(validate(&five_dimensions()).is_ok());
+        let message = refused(|config| drop(config.channels.pop()));
+        assert!(message.contains("1 channels") && message.contains("2 long"), "{message}");
+        let message = refused(|config| drop(config.dims.remove(1)));
+        assert!(message.contains("at most one"), "{message}");
+        for color in ["red", "#FF000", "+FF000", "FF00001", "é0000"] {
+            let mut config = five_dimensions();
+            config.channels[0].color = color.to_owned();
+            let message = validate(&config).expect_err("not a colour").to_string();
+            assert!(message.contains(color) && message.contains("six hexadecimal"), "{message}");
+        }
+        refused(|config| config.channels[1].window = Some((5.0, 5.0)));
+        refused(|config| config.channels[1].window = Some((0.0, f64::NAN)));
+        refused(|config| config.dims[4].scale = 0.0);
+        refused(|config| config.dims[4].scale = f64::INFINITY);
+    }
+
+    #[test]
+    fn one_channel_needs_no_channel_dimension() {
+        let config = Config {
+            dims: vec![Dim::time(None), Dim::y(4), Dim::x(4)],
+            channels: vec![channel("DAPI", "0000FF", None)],
+            ..Config::default()
+        };
+        assert!(validate(&config).is_ok());
+    }
+
+    #[test]
+    fn the_xml_names_sizes_distances_and_channels() {
+        let config = five_dimensions();
+        let xml = metadata_xml(&[("a \"b\" <c>\n\u{1}".to_owned(), &config, &[9, 2, 7, 32, 64])]);
+        for expected in [
+            "<Image ID=\"Image:0\" Name=\"a &quot;b&quot; &lt;c&gt;&#10;\u{FFFD}\">",
+            "DimensionOrder=\"XYZCT\" Type=\"uint16\"",
+            "SizeX=\"64\" SizeY=\"32\" SizeZ=\"7\" SizeC=\"2\" SizeT=\"9\"",
+            "PhysicalSizeX=\"0.325\" PhysicalSizeXUnit=\"µm\"",
+            "PhysicalSizeZ=\"1.5\" PhysicalSizeZUnit=\"µm\"",
+            "TimeIncrement=\"0.05\" TimeIncrementUnit=\"s\"",
+            "<Channel ID=\"Channel:0:0\" SamplesPerPixel=\"1\" Name=\"GFP\" Color=\"16711935\"/>",
+            "<Channel ID=\"Channel:0:1\" SamplesPerPixel=\"1\" Name=\"R &amp; D\" Color=\"-16776961\"/>",
+        ] {
+            assert!(xml.contains(expected), "{xml} lacks {expected}");
+        }
+    }
+
+    #[test]
+    fn the_xml_leaves_out_distances_without_a_unit_it_knows() {
+        let config =
+            Config { dims: vec![Dim::time(None), Dim::y(4).scale(2.0, "furlong"), Dim::x(4)], ..Config::default() };
+        let xml = metadata_xml(&[("0".to_owned(), &config, &[0, 4, 4])]);
+        assert!(!xml.contains("PhysicalSize") && !xml.contains("TimeIncrement"), "{xml}");
+        assert!(xml.contains("SizeT=\"1\""), "the schema wants sizes above 0: {xml}");
+        assert_eq!(xml.matches("<Channel ").count(), 1);
+    }
+}

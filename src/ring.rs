@@ -1,0 +1,234 @@
+//! The fixed pool of page-aligned frame buffers.
+//!
+//! Workers finish out of order, so a strict first-in-first-out ring would wait for its slowest frame. The ring is a pool:
+//! a buffer is *free* (its index is in the queue), on *loan* (one [`Loan`] exists), or *committed* (one [`Frame`] exists).
+//! The three are joined by consuming calls only, so a buffer has one owner at a time; each way through the queue is a
+//! Release/Acquire pair, which makes the last reader's reads happen before the next writer's writes.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::sync::{Receiver, Sender, bounded};
+
+/// All frame buffers and their records.
+pub(crate) struct Ring {
+    pixels: Region,
+    records: Region,
+    free: Receiver<u32>,
+    freed: Sender<u32>,
+    frames: usize,
+}
+
+/// A buffer on loan: its holder alone may write it. Dropping it frees the buffer.
+pub(crate) struct Loan {
+    ring: Arc<Ring>,
+    index: u32,
+}
+
+/// A committed buffer: shared for reading until it is released. It is not `Clone`; whoever has it decides its end.
+#[derive(Debug)]
+#[must_use = "a frame that is not released is lost to the ring"]
+pub(crate) struct Frame {
+    index: u32,
+}
+
+impl Ring {
+    /// `frames` buffers of `frame_bytes` and records of `record_bytes` each, touched once so that no page fault comes later.
+    pub(crate) fn new(frames: usize, frame_bytes: usize, record_bytes: usize) -> Result<Self> {
+        let (freed, free) = bounded(frames);
+        for index in 0..frames as u32 {
+            let sent = freed.try_send(index);
+            debug_assert!(sent.is_ok(), "the queue holds all buffers");
+        }
+        Ok(Self {
+            pixels: Region::new(frames, frame_bytes)?,
+            records: Region::new(frames, record_bytes)?,
+            free,
+            freed,
+            frames,
+        })
+    }
+
+    pub(crate) fn frames(&self) -> usize {
+        self.frames
+    }
+
+    pub(crate) fn free_frames(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A free buffer, if there is one now.
+    pub(crate) fn try_loan(self: &Arc<Self>) -> Option<Loan> {
+        self.free.try_recv().ok().map(|index| Loan { ring: self.clone(), index })
+    }
+
+    /// A free buffer, as soon as there is one.
+    #[cfg(not(loom))]
+    pub(crate) fn loan_within(self: &Arc<Self>, timeout: Duration) -> Result<Loan> {
+        let start = Instant::now();
+        match self.free.recv_timeout(timeout) {
+            Ok(index) => Ok(Loan { ring: self.clone(), index }),
+            Err(_) => Err(Error::RingFull { frames: self.frames, waited: start.elapsed() }),
+        }
+    }
+
+    pub(crate) fn pixels(&self, frame: &Frame) -> &[u8] {
+        // SAFETY: the buffer is committed: no `Loan` of it exists, and none will before `release` takes this `Frame`.
+        unsafe { self.pixels.read(frame.index) }
+    }
+
+    pub(crate) fn record(&self, frame: &Frame) -> &[u8] {
+        // SAFETY: as in `pixels`.
+        unsafe { self.records.read(frame.index) }
+    }
+
+    /// The frame's buffer is free again.
+    pub(crate) fn release(&self, frame: Frame) {
+        let sent = self.freed.try_send(frame.index);
+        debug_assert!(sent.is_ok(), "the queue holds all buffers");
+    }
+}
+
+impl Loan {
+    pub(crate) fn pixels_mut(&mut self) -> &mut [u8] {
+        // SAFETY: a buffer on loan has this one `Loan`, and it is borrowed exclusively.
+        unsafe { self.ring.pixels.write(self.index) }
+    }
+
+    pub(crate) fn pixels(&self) -> &[u8] {
+        // SAFETY: as in `pixels_mut`, borrowed shared.
+        unsafe { self.ring.pixels.read(self.index) }
+    }
+
+    pub(crate) fn record_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `pixels_mut`; records are a region of their own.
+        unsafe { self.ring.records.write(self.index) }
+    }
+
+    /// The buffer is filled; nobody writes it any more.
+    pub(crate) fn commit(self) -> Frame {
+        let mut loan = std::mem::ManuallyDrop::new(self);
+        let frame = Frame { index: loan.index };
+        // SAFETY: the loan is never used again, not even by its `Drop`; only its share of the ring must still end.
+        unsafe { std::ptr::drop_in_place(&mut loan.ring) };
+        frame
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.ring.release(Frame { index: self.index });
+    }
+}
+
+/// Equal pieces of one allocation, each used by whoever has its index.
+#[cfg(not(loom))]
+struct Region {
+    start: std::ptr::NonNull<u8>,
+    piece_bytes: usize,
+    stride: usize,
+    /// Keeps the memory; `None` where it came from the allocator.
+    map: Option<memmap2::MmapMut>,
+    layout: std::alloc::Layout,
+}
+
+// SAFETY: the region is plain memory; who may touch which piece is the business of `Loan` and `Frame`.
+#[cfg(not(loom))]
+unsafe impl Send for Region {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Region {}
+
+#[cfg(not(loom))]
+impl Region {
+    fn new(pieces: usize, piece_bytes: usize) -> Result<Self> {
+        let page = crate::plan::PAGE;
+        // Frames start on pages; records, far smaller, only on cache lines.
+        let stride = piece_bytes.max(1).next_multiple_of(if piece_bytes >= page / 2 { page } else { 64 });
+        let bytes = stride.checked_mul(pieces).filter(|&bytes| bytes > 0 && bytes < isize::MAX as usize);
+        let refuse = |reason: String| Error::config("ring_bytes", format_args!("{pieces} frames of {stride} bytes"), reason);
+        let bytes = bytes.ok_or_else(|| refuse("more than the address space holds".into()))?;
+        let layout = std::alloc::Layout::from_size_align(bytes, page).map_err(|e| refuse(e.to_string()))?;
+        if cfg!(miri) {
+            // SAFETY: the layout's size is not zero.
+            let start = unsafe { std::alloc::alloc_zeroed(layout) };
+            let start = std::ptr::NonNull::new(start).ok_or_else(|| refuse("out of memory".into()))?;
+            return Ok(Self { start, piece_bytes, stride, map: None, layout });
+        }
+        let mut map = memmap2::MmapOptions::new().len(bytes).map_anon().map_err(|e| refuse(e.to_string()))?;
+        #[cfg(target_os = "linux")]
+        {
+            // Wishes: huge pages make the copy into the ring cheaper, and a fork must not double the camera's memory.
+            let _ = map.advise(memmap2::Advice::HugePage);
+            let _ = map.advise(memmap2::Advice::DontFork);
+            if map.advise(memmap2::Advice::PopulateWrite).is_err() {
+                map.iter_mut().step_by(page).for_each(|byte| *byte = 0);
+            }
+        }
+        let start = std::ptr::NonNull::new(map.as_mut_ptr()).expect("a map has an address");
+        Ok(Self { start, piece_bytes, stride, map: Some(map), layout })
+    }
+
+    /// # Safety
+    ///
+    /// Nobody may write the piece while the slice lives.
+    unsafe fn read(&self, index: u32) -> &[u8] {
+        // SAFETY: indices come from the queue, which holds `0..pieces`; the memory is initialised.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes) }
+    }
+
+    /// # Safety
+    ///
+    /// Nobody else may touch the piece while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn write(&self, index: u32) -> &mut [u8] {
+        // SAFETY: as in `read`; pieces don't overlap, because the stride is at least a piece long.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes)
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.map.is_none() {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) };
+        }
+    }
+}
+
+/// Under loom, pieces are cells whose concurrent use loom reports.
+#[cfg(loom)]
+struct Region {
+    pieces: Vec<loom::cell::UnsafeCell<Box<[u8]>>>,
+}
+
+#[cfg(loom)]
+impl Region {
+    fn new(pieces: usize, piece_bytes: usize) -> Result<Self> {
+        let piece = |_| loom::cell::UnsafeCell::new(vec![0; piece_bytes].into_boxed_slice());
+        Ok(Self { pieces: (0..pieces).map(piece).collect() })
+    }
+
+    unsafe fn read(&self, index: u32) -> &[u8] {
+        // SAFETY: loom checks that no write is concurrent with this access.
+        self.pieces[index as usize].with(|piece| unsafe { &**piece })
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn write(&self, index: u32) -> &mut [u8] {
+        // SAFETY: loom checks that no access is concurrent with this one.
+        self.pieces[index as usize].with_mut(|piece| unsafe { &mut **piece })
+    }
+}
+
+#[cfg(loom)]
+// SAFETY: loom's cells check each access.
+unsafe impl Sync for Region {}
+#[cfg(loom)]
+// SAFETY: as above.
+unsafe impl Send for Region {}

@@ -1,0 +1,179 @@
+//! One shard file under construction: slots, index, close.
+//!
+//! ```text
+//! index at end, fixed placement, while it is being filled:
+//! | header, chunk 0, slack | header, chunk 1, slack | … | index: all missing |
+//! and closed (slack after each chunk is a hole):
+//! | header, chunk 0, hole  | header, chunk 1, hole  | … chunk n | index |
+//! ```
+//!
+//! With the index at the start, slots begin at the next whole page after it. Packed chunks follow each other, each with
+//! its header, at multiples of 8 bytes.
+
+pub(crate) mod index;
+pub(crate) mod slot;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::config::{IndexLocation, Placement};
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::storage::{Blob, Storage};
+use slot::{Elsewhere, Entry, HEADER_BYTES, Slot};
+
+/// A shard that workers fill. They share it; each chunk has one writer.
+pub(crate) struct Shard {
+    key: String,
+    plan: Arc<Plan>,
+    blob: Box<dyn Blob>,
+    entries: Box<[Entry]>,
+    /// Packed placement: the end of what was claimed.
+    tail: AtomicU64,
+}
+
+/// Where a chunk's bytes are to be made.
+#[derive(Debug)]
+pub(crate) enum Claim<'a> {
+    /// In the shard itself.
+    InPlace(Slot<'a>),
+    /// In the worker's scratch, to be written when their length is known.
+    Elsewhere(Elsewhere<'a>),
+}
+
+/// What a closed shard holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Closed {
+    pub(crate) chunks: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Shard {
+    /// Creates and publishes a shard in which every chunk is missing: valid for every reader from birth.
+    pub(crate) fn create(storage: &dyn Storage, key: String, plan: Arc<Plan>) -> Result<Self> {
+        let fail = |action, error: io::Error| Error::io(action, &key, error);
+        let shard = &plan.shard;
+        let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
+        let missing = index::encode((0..shard.chunks).map(|_| (index::MISSING, index::MISSING)));
+        let index_at = match shard.index_location {
+            IndexLocation::Start => 0,
+            IndexLocation::End => shard.reserve_bytes - shard.index_bytes,
+        };
+        blob.write_at(index_at, &missing).map_err(|e| fail("write the index of shard", e))?;
+        blob.sync().map_err(|e| fail("sync new shard", e))?;
+        blob.publish().map_err(|e| fail("publish shard", e))?;
+        let entries = (0..shard.chunks).map(|_| Entry::new()).collect();
+        let tail = AtomicU64::new(shard.first_slot_at);
+        Ok(Self { key, plan, blob, entries, tail })
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Makes the caller the one writer of `chunk`; `None` if it has one.
+    #[allow(unsafe_code)]
+    pub(crate) fn claim(&self, chunk: usize) -> Option<Claim<'_>> {
+        let entry = self.entries.get(chunk).filter(|entry| entry.claim())?;
+        let shard = &self.plan.shard;
+        match self.blob.map() {
+            Some(map) if shard.placement == Placement::Fixed => {
+                let at = self.place(chunk, shard.slot_bytes);
+                // SAFETY: fixed slots are disjoint and lie within the reserved length, which is mapped as long as the
+                // blob lives; the entry was claimed just above.
+                Some(Claim::InPlace(unsafe { Slot::new(map, at, shard.slot_bytes, entry) }))
+            }
+            _ => Some(Claim::Elsewhere(Elsewhere { entry, shard: self, chunk })),
+        }
+    }
+
+    /// Where `len` bytes of `chunk`, header included, go. No two calls give overlapping ranges.
+    fn place(&self, chunk: usize, len: usize) -> u64 {
+        let shard = &self.plan.shard;
+        match shard.placement {
+            Placement::Fixed => shard.first_slot_at + (chunk * shard.slot_bytes) as u64,
+            // Relaxed: the sum itself keeps the ranges apart; their contents are published by the entries.
+            Placement::Packed => self.tail.fetch_add((len as u64).next_multiple_of(8), Ordering::Relaxed),
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        debug_assert!(at + bytes.len() as u64 <= self.plan.shard.reserve_bytes);
+        match self.blob.map() {
+            // SAFETY: `place` gave this range to this caller alone, and all ranges together fit the reserved length,
+            // because each is at most a slot long and each chunk is claimed once.
+            Some(map) => unsafe { slot::copy_into(map, at, bytes) },
+            None => self.blob.write_at(at, bytes)?,
+        }
+        Ok(())
+    }
+
+    /// Says that the slots of `chunks` will not be touched again before the close.
+    pub(crate) fn done_with(&self, chunks: std::ops::Range<usize>) {
+        let shard = &self.plan.shard;
+        if shard.placement == Placement::Fixed {
+            let start = shard.first_slot_at + (chunks.start * shard.slot_bytes) as u64;
+            self.blob.done_with(start, (chunks.len() * shard.slot_bytes) as u64);
+        }
+    }
+
+    /// Closes the shard. All its writers must be done.
+    ///
+    /// The order keeps the file readable at every step: data reach the device before an index names them; a new index at
+    /// the end stands inside the reserved range and counts only from the moment the file is cut off behind it.
+    pub(crate) fn close(&self, storage: &dyn Storage) -> Result<Closed> {
+        let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
+        let shard = &self.plan.shard;
+        let committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
+        let closed = Closed {
+            chunks: committed.iter().flatten().count() as u64,
+            bytes: committed.iter().flatten().map(|(_, nbytes)| nbytes).sum(),
+        };
+        if closed.chunks == 0 {
+            storage.remove(&self.key).map_err(fail("remove empty shard"))?;
+            return Ok(closed);
+        }
+        self.blob.sync().map_err(fail("sync shard"))?;
+        let data_end = committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(shard.first_slot_at);
+        let (index_at, file_end) = match shard.index_location {
+            IndexLocation::Start => (0, data_end),
+            IndexLocation::End => (data_end, data_end + shard.index_bytes),
+        };
+        let missing = (index::MISSING, index::MISSING);
+        let index = index::encode(committed.iter().map(|entry| entry.unwrap_or(missing)));
+        self.blob.write_at(index_at, &index).map_err(fail("write the index of shard"))?;
+        self.blob.sync().map_err(fail("sync the index of shard"))?;
+        self.blob.truncate(file_end).map_err(fail("truncate shard"))?;
+        self.give_back_slack(&committed, data_end).map_err(fail("give back unused space of shard"))?;
+        self.blob.sync().map_err(fail("sync finished shard"))?;
+        Ok(closed)
+    }
+
+    /// Punches a hole between each chunk's end and the next one's header.
+    fn give_back_slack(&self, committed: &[Option<(u64, u64)>], data_end: u64) -> io::Result<()> {
+        let shard = &self.plan.shard;
+        if shard.placement == Placement::Packed {
+            return Ok(());
+        }
+        let mut unused_from = shard.first_slot_at;
+        for (at, nbytes) in committed.iter().flatten() {
+            let slot_at = at - HEADER_BYTES as u64;
+            self.punch(unused_from, slot_at)?;
+            unused_from = at + nbytes;
+        }
+        self.punch(unused_from, data_end)
+    }
+
+    fn punch(&self, from: u64, to: u64) -> io::Result<()> {
+        // What is left within a block can't be given back.
+        if to > from && to - from >= crate::plan::PAGE as u64 { self.blob.punch(from, to - from) } else { Ok(()) }
+    }
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").field("key", &self.key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,217 @@
+//! The byte range of a shard that one chunk may fill, and the header before the chunk's bytes.
+//!
+//! ```text
+//!  0  magic          4   "SWc1", written last
+//!  4  version        1   1
+//!  5  flags          1   bit 0: the payload's last 4 bytes are its checksum, which `payload crc` repeats
+//!  6  reserved       2   0
+//!  8  payload crc    4   crc32c of the payload; with flag bit 0 of the payload without its last 4 bytes
+//! 12  chunk          4   place of the chunk in the shard's index
+//! 16  nbytes         8   bytes of the payload
+//! 24  dataset       16   the dataset's uuid
+//! 40  shard          8   place of the shard among the shards of the array, in the order of their creation
+//! 48  first frame    8   the lowest frame number in the chunk
+//! 56  frames         4   the highest frame number minus the lowest
+//! 60  header crc     4   crc32c of bytes 0 to 60
+//! 64  payload
+//! ```
+//!
+//! All numbers are little-endian. Zarr allows bytes between chunks that no index entry names; the header lives there, so
+//! that an index can be rebuilt when the process or the machine died before it wrote one.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::index::MISSING;
+
+/// Bytes of a slot header.
+pub(crate) const HEADER_BYTES: usize = 64;
+
+const MAGIC: [u8; 4] = *b"SWc1";
+const VERSION: u8 = 1;
+const FLAG_CHECKSUM_IN_PAYLOAD: u8 = 1;
+
+/// What a header says beside what the payload itself says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) dataset: [u8; 16],
+    pub(crate) shard: u64,
+    pub(crate) chunk: u32,
+    pub(crate) first_frame: u64,
+    /// The highest frame number minus the lowest.
+    pub(crate) frames: u32,
+    /// Whether the payload ends with its own checksum.
+    pub(crate) checksum_in_payload: bool,
+}
+
+/// The header of a payload.
+pub(crate) fn header(origin: &Origin, payload: &[u8]) -> [u8; HEADER_BYTES] {
+    let crc = match payload.split_last_chunk::<4>() {
+        // A crc over data and its own crc is a constant and proves nothing, so the one in the payload is repeated.
+        Some((_, crc)) if origin.checksum_in_payload => u32::from_le_bytes(*crc),
+        _ => crc32c::crc32c(payload),
+    };
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[0..4].copy_from_slice(&MAGIC);
+    bytes[4] = VERSION;
+    bytes[5] = if origin.checksum_in_payload { FLAG_CHECKSUM_IN_PAYLOAD } else { 0 };
+    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+    bytes[12..16].copy_from_slice(&origin.chunk.to_le_bytes());
+    bytes[16..24].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    bytes[24..40].copy_from_slice(&origin.dataset);
+    bytes[40..48].copy_from_slice(&origin.shard.to_le_bytes());
+    bytes[48..56].copy_from_slice(&origin.first_frame.to_le_bytes());
+    bytes[56..60].copy_from_slice(&origin.frames.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// One chunk's line in the index under construction.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    offset: AtomicU64,
+    nbytes: AtomicU64,
+}
+
+/// A length that no chunk has: a worker owns the slot and has not committed it.
+const CLAIMED: u64 = MISSING - 1;
+
+impl Entry {
+    pub(crate) fn new() -> Self {
+        Self { offset: AtomicU64::new(MISSING), nbytes: AtomicU64::new(MISSING) }
+    }
+
+    /// Makes the caller the slot's one writer; false if there was one before.
+    pub(crate) fn claim(&self) -> bool {
+        self.nbytes.compare_exchange(MISSING, CLAIMED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Release: whoever sees the length (Acquire in `committed`) sees the offset and the bytes.
+    pub(crate) fn commit(&self, offset: u64, nbytes: u64) {
+        self.offset.store(offset, Ordering::Relaxed);
+        self.nbytes.store(nbytes, Ordering::Release);
+    }
+
+    /// Offset and length, once committed.
+    pub(crate) fn committed(&self) -> Option<(u64, u64)> {
+        let nbytes = self.nbytes.load(Ordering::Acquire);
+        (nbytes < CLAIMED).then(|| (self.offset.load(Ordering::Relaxed), nbytes))
+    }
+}
+
+/// A slot in mapped memory with its one writer. Dropping it uncommitted leaves the chunk missing.
+#[derive(Debug)]
+pub(crate) struct Slot<'a> {
+    bytes: &'a mut [u8],
+    /// Where the slot starts in the file.
+    at: u64,
+    entry: &'a Entry,
+}
+
+impl<'a> Slot<'a> {
+    /// The slot of `len` bytes at `at` of a blob mapped at `map`.
+    ///
+    /// # Safety
+    ///
+    /// `map` must be good for `at + len` bytes for `'a`, and the caller must have claimed `entry`, whose slot overlaps no
+    /// other entry's.
+    pub(crate) unsafe fn new(map: NonNull<u8>, at: u64, len: usize, entry: &'a Entry) -> Self {
+        // SAFETY: the range lies within the map; claiming made this the only reference to it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(map.as_ptr().add(at as usize), len) };
+        Self { bytes, at, entry }
+    }
+
+    /// Where the chunk's bytes go.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[HEADER_BYTES..]
+    }
+
+    /// Declares the first `nbytes` of the room to be the chunk.
+    pub(crate) fn commit(self, nbytes: usize, origin: &Origin) {
+        let (head, payload) = self.bytes.split_at_mut(HEADER_BYTES);
+        let header = header(origin, &payload[..nbytes]);
+        head[4..].copy_from_slice(&header[4..]);
+        let magic = u32::from_ne_bytes(MAGIC);
+        // SAFETY: `head` is exclusively borrowed, 4 bytes long at least, and aligned: slots start at multiples of 8 in a
+        // page-aligned map.
+        let place = unsafe { AtomicU32::from_ptr(head.as_mut_ptr().cast()) };
+        // Release: after a kill, the file's pages hold no magic without the header and the payload that it vouches for.
+        place.store(magic, Ordering::Release);
+        self.entry.commit(self.at + HEADER_BYTES as u64, nbytes as u64);
+    }
+}
+
+/// A slot whose bytes are made elsewhere and written at once.
+#[derive(Debug)]
+pub(crate) struct Elsewhere<'a> {
+    pub(super) entry: &'a Entry,
+    pub(super) shard: &'a super::Shard,
+    pub(super) chunk: usize,
+}
+
+impl Elsewhere<'_> {
+    /// Writes the chunk. `scratch` holds room for the header, then the payload, and nothing else.
+    pub(crate) fn commit(self, scratch: &mut [u8], origin: &Origin) -> io::Result<()> {
+        let header = header(origin, &scratch[HEADER_BYTES..]);
+        scratch[..HEADER_BYTES].copy_from_slice(&header);
+        let at = self.shard.place(self.chunk, scratch.len());
+        self.shard.write(at, scratch)?;
+        self.entry.commit(at + HEADER_BYTES as u64, (scratch.len() - HEADER_BYTES) as u64);
+        Ok(())
+    }
+}
+
+/// Copies into a mapped shard what was made elsewhere.
+///
+/// # Safety
+///
+/// `map` must be good for `at + bytes.len()` bytes, and nobody else may touch that range during the call.
+pub(super) unsafe fn copy_into(map: NonNull<u8>, at: u64, bytes: &[u8]) {
+    // SAFETY: as the caller promises; a range that is exclusively the caller's can't overlap `bytes`.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.as_ptr().add(at as usize), bytes.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORIGIN: Origin =
+        Origin { dataset: [7; 16], shard: 3, chunk: 5, first_frame: 80, frames: 15, checksum_in_payload: false };
+
+    #[test]
+    fn a_header_says_what_it_must_at_its_places() {
+        let bytes = header(&ORIGIN, b"payload");
+        assert_eq!(&bytes[..8], b"SWc1\x01\x00\x00\x00");
+        assert_eq!(bytes[8..12], crc32c::crc32c(b"payload").to_le_bytes());
+        assert_eq!(bytes[12..16], 5u32.to_le_bytes());
+        assert_eq!(bytes[16..24], 7u64.to_le_bytes());
+        assert_eq!(bytes[24..40], [7; 16]);
+        assert_eq!(bytes[40..48], 3u64.to_le_bytes());
+        assert_eq!(bytes[48..56], 80u64.to_le_bytes());
+        assert_eq!(bytes[56..60], 15u32.to_le_bytes());
+        assert_eq!(bytes[60..], crc32c::crc32c(&bytes[..60]).to_le_bytes());
+    }
+
+    #[test]
+    fn a_checksummed_payload_lends_its_own_checksum() {
+        let crc = crc32c::crc32c(b"data");
+        let payload = [&b"data"[..], &crc.to_le_bytes()].concat();
+        let bytes = header(&Origin { checksum_in_payload: true, ..ORIGIN }, &payload);
+        assert_eq!(bytes[5], 1);
+        assert_eq!(bytes[8..12], crc.to_le_bytes());
+    }
+
+    #[test]
+    fn a_slot_has_one_writer() {
+        let entry = Entry::new();
+        assert!(entry.claim());
+        assert!(!entry.claim());
+        assert_eq!(entry.committed(), None);
+        entry.commit(64, 9);
+        assert_eq!(entry.committed(), Some((64, 9)));
+        assert!(!entry.claim());
+    }
+}
