@@ -1,3 +1,33 @@
 //! The shardwright command.
 
-fn main() {}
+mod args;
+mod failure;
+mod info;
+mod pace;
+mod progress;
+mod replay;
+mod report;
+mod source;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let ended = match Cli::parse().command {
+        Command::Replay(args) => replay::run(&args),
+        Command::Info(args) => info::run(&args).map(|()| 0),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut io::stdout());
+            Ok(0)
+        }
+    };
+    let code = ended.unwrap_or_else(|failure| {
+        eprintln!("error: {failure}");
+        failure.exit_code()
+    });
+    ExitCode::from(code)
+}

@@ -1,0 +1,49 @@
+//! Why the command ended without success, as one sentence and one exit code.
+
+use std::fmt;
+
+/// A failure, sorted by whose turn it is: the caller's, the recording's, or the machine's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The command line asks for something that can't be.
+    Usage(String),
+    /// The recording does not hold what it should.
+    Input(String),
+    /// Something else went wrong on the way.
+    Run(String),
+}
+
+/// Exit codes, as `--help` lists them.
+pub(crate) mod exit {
+    pub(crate) const FAILURE: u8 = 1;
+    pub(crate) const USAGE: u8 = 2;
+    pub(crate) const INPUT: u8 = 3;
+    pub(crate) const FRAMES_LOST: u8 = 4;
+    pub(crate) const INTERRUPTED: u8 = 130;
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => exit::USAGE,
+            Self::Input(_) => exit::INPUT,
+            Self::Run(_) => exit::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Usage(text) | Self::Input(text) | Self::Run(text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl From<shardwright::Error> for Failure {
+    fn from(error: shardwright::Error) -> Self {
+        match error {
+            shardwright::Error::Config { .. } => Self::Usage(error.to_string()),
+            _ => Self::Run(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! `shardwright replay`: a recording, or a synthetic camera, into a dataset, as a camera would.
+
+use std::path::Path;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use shardwright::{
+    Acquisition, Channel, Codec, Compressor, Config, DimKind, Placement, Record, RingFull, Shuffle, Summary, Unfinished,
+};
+
+use crate::args::{Rate, Replay};
+use crate::failure::{Failure, exit};
+use crate::pace::Schedule;
+use crate::progress::Progress;
+use crate::report::{Circumstances, Report};
+use crate::source::{self, Recording, Source};
+
+/// Set by the first Ctrl-C: no more frames are taken.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Runs the command and returns its exit code. Failures before the first frame are errors; later ones are part of the
+/// report.
+pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
+    refuse_to_overwrite_the_input(&args.input, &args.output)?;
+    // What can be refused without looking at the recording is refused first: that may take a while.
+    args.layout.compressor()?;
+    args.pace.ring_full()?;
+    let mut source = source::open(&args.input, &args.recording, args.engine.memory)?;
+    let recording = source.recording().clone();
+    let pass = frames_a_pass(args, &recording)?;
+    let total = pass.checked_mul(args.recording.repeat).ok_or_else(|| {
+        Failure::Usage(format!("{pass} frames in {} loops are more than can be counted", args.recording.repeat))
+    })?;
+    let rate = rate(args, &recording);
+    let config = config(args, &recording, total, rate, source.held_bytes())?;
+    // A recording whose very first frame can't be read leaves no dataset behind.
+    source.read(0, &mut vec![0; recording.frame_bytes() as usize])?;
+    let mut notes = recording.notes;
+    if config.codec.compressor == Compressor::Lz4 {
+        notes.push("only zarr-python reads numcodecs.lz4; every Zarr library reads blosc-lz4".into());
+    }
+    if !args.quiet {
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
+    // Frames that --frames leaves out may be broken.
+    let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
+
+    interrupt_politely()?;
+    let run = Circumstances {
+        codec: codec_text(&config.codec),
+        placement: placement_text(config.placement).into(),
+        notes,
+        ..Circumstances::default()
+    };
+    let drops = config.ring_full == RingFull::DropNewest;
+    let acquisition = Acquisition::create(&args.output, config)?;
+    let progress = Progress::new(args.quiet, total);
+    let feed = Feed { pass, total, rate, drops };
+    let mut taken = progress.during(total, || acquisition.stats(), || feed.run(source.as_mut(), &mut &acquisition));
+    if matches!(taken.end, End::Complete)
+        && let Some(defect) = defect
+    {
+        taken.end = End::Input(defect);
+    }
+    if let (0, Some(failure)) = (taken.committed, taken.end.failure()) {
+        progress.clear();
+        acquisition.abort();
+        return Err(failure.clone());
+    }
+    progress.finishing();
+    let finished = acquisition.finish();
+    progress.clear();
+    conclude(args, taken, finished, run)
+}
+
+/// `--overwrite` would remove the recording before its first frame is read.
+fn refuse_to_overwrite_the_input(input: &Path, output: &Path) -> Result<(), Failure> {
+    if let (Ok(from), Ok(to)) = (input.canonicalize(), output.canonicalize())
+        && from.starts_with(&to)
+    {
+        return Err(Failure::Usage(format!(
+            "the output {} would replace the input; choose another path",
+            output.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The frames that one pass through the recording takes.
+fn frames_a_pass(args: &Replay, recording: &Recording) -> Result<u64, Failure> {
+    match (recording.frames, args.recording.frames) {
+        (Some(there), Some(wanted)) if wanted > there => Err(Failure::Usage(format!(
+            "--frames {wanted} is more than the recording's {there}; --loop repeats a recording"
+        ))),
+        (Some(there), wanted) => Ok(wanted.unwrap_or(there)),
+        (None, wanted) => Ok(wanted.unwrap_or(source::synthetic::DEFAULT_FRAMES)),
+    }
+}
+
+fn rate(args: &Replay, recording: &Recording) -> Rate {
+    let own = recording.fps.map_or(Rate::Max, Rate::Fps);
+    args.pace.rate.unwrap_or(own)
+}
+
+/// The engine's configuration for `total` frames of the recording.
+fn config(args: &Replay, recording: &Recording, total: u64, rate: Rate, held_bytes: u64) -> Result<Config, Failure> {
+    let mut dims = recording.dims.clone();
+    let slowest = recording.slowest();
+    let outer = dims.len() - 2;
+    let inner: u64 = (0..outer).filter(|&dim| dim != slowest).map(|dim| dims[dim].size.unwrap_or(1)).product();
+    if args.recording.repeat > 1 && dims[slowest].kind == DimKind::Channel {
+        return Err(Failure::Usage("--loop repeats the slowest dimension, but here that is the channel".into()));
+    }
+    dims[slowest].size = Some(total.div_ceil(inner));
+    if args.layout.unbounded {
+        dims[0].size = None;
+    }
+    for (option, sizes) in [("--chunk", &args.layout.chunk), ("--shard", &args.layout.shard)] {
+        let Some(skipped) = dims.len().checked_sub(sizes.len()) else {
+            return Err(Failure::Usage(format!(
+                "{option} has {} numbers, but the array has {} dimensions",
+                sizes.len(),
+                dims.len()
+            )));
+        };
+        for (dim, &size) in dims[skipped..].iter_mut().zip(sizes) {
+            *if option == "--chunk" { &mut dim.chunk } else { &mut dim.shard } = size;
+        }
+    }
+    if let Some(size) = &args.layout.pixel_size {
+        for dim in &mut dims[outer..] {
+            (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
+        }
+    }
+    if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
+        && time.unit.is_none()
+        && inner == 1
+    {
+        (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
+    }
+    Ok(Config {
+        dtype: recording.dtype,
+        dims,
+        acquisition_order: recording.acquisition_order.clone(),
+        codec: Codec { compressor: args.layout.compressor()?, checksum: !args.layout.no_checksum },
+        placement: args.layout.placement,
+        index_location: args.layout.index,
+        storage: args.engine.storage,
+        ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
+        ring_full: args.pace.ring_full()?,
+        workers: args.engine.workers,
+        affinity: args.engine.affinity.clone(),
+        sync: !args.engine.no_sync,
+        channels: channels(&recording.channels),
+        name: recording.name.clone(),
+        overwrite: args.layout.overwrite,
+        ..Config::default()
+    })
+}
+
+/// One channel is shown white, several in colours that mix well.
+fn channels(names: &[String]) -> Vec<Channel> {
+    const COLORS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
+    let color = |index: usize| if names.len() == 1 { "FFFFFF" } else { COLORS[index % COLORS.len()] };
+    let channel =
+        |(index, name): (usize, &String)| Channel { label: name.clone(), color: color(index).to_owned(), window: None };
+    names.iter().enumerate().map(channel).collect()
+}
+
+fn interrupt_politely() -> Result<(), Failure> {
+    let handler = || {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            process::exit(exit::INTERRUPTED.into());
+        }
+        eprintln!("\ninterrupted: finishing the frames that were taken; once more ends at once");
+    };
+    ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))
+}
+
+/// Where frames go. The engine, or a test's notebook.
+trait Sink {
+    /// Lends a frame buffer to `fill` and takes the filled frame as `number`.
+    fn take(&mut self, number: u64, fill: Fill) -> Result<(), Refusal>;
+}
+
+/// Fills a frame buffer.
+type Fill<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<(), Failure>;
+
+/// Why a frame was not taken.
+enum Refusal {
+    Input(Failure),
+    Engine(shardwright::Error),
+}
+
+impl Sink for &Acquisition {
+    fn take(&mut self, number: u64, fill: Fill) -> Result<(), Refusal> {
+        let mut frame = self.acquire().map_err(Refusal::Engine)?;
+        fill(frame.bytes()).map_err(Refusal::Input)?;
+        frame.commit(number, Record::default()).map_err(Refusal::Engine)
+    }
+}
+
+/// How frames are fed: `total` of them, a recording of `pass` frames again and again.
+struct Feed {
+    pass: u64,
+    total: u64,
+    rate: Rate,
+    /// Go on without a frame that found the ring full.
+    drops: bool,
+}
+
+/// What the feeding came to.
+struct Taken {
+    committed: u64,
+    dropped: u64,
+    end: End,
+}
+
+/// Why no more frames were fed.
+enum End {
+    Complete,
+    Interrupted,
+    Input(Failure),
+    Engine(Failure),
+}
+
+impl End {
+    fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Complete | Self::Interrupted => None,
+            Self::Input(failure) | Self::Engine(failure) => Some(failure),
+        }
+    }
+}
+
+impl Feed {
+    fn run(&self, source: &mut dyn Source, sink: &mut dyn Sink) -> Taken {
+        self.run_until(source, sink, || INTERRUPTED.load(Ordering::Relaxed))
+    }
+
+    fn run_until(&self, source: &mut dyn Source, sink: &mut dyn Sink, stopped: impl Fn() -> bool) -> Taken {
+        let schedule = Schedule::new(Instant::now(), self.rate);
+        let mut taken = Taken { committed: 0, dropped: 0, end: End::Complete };
+        for number in 0..self.total {
+            schedule.wait(number, &stopped);
+            if stopped() {
+                taken.end = End::Interrupted;
+                break;
+            }
+            match sink.take(number, &mut |frame| source.read(number % self.pass, frame)) {
+                Ok(()) => taken.committed += 1,
+                // The number is never committed; that is how the engine learns that the frame is missing.
+                Err(Refusal::Engine(error)) if self.drops && error.is_ring_full() => taken.dropped += 1,
+                Err(Refusal::Engine(error)) => taken.end = End::Engine(Failure::from(error)),
+                Err(Refusal::Input(failure)) => taken.end = End::Input(failure),
+            }
+            if !matches!(taken.end, End::Complete) {
+                break;
+            }
+        }
+        taken
+    }
+}
+
+/// Reports a finished run and chooses the exit code.
+fn conclude(
+    args: &Replay,
+    taken: Taken,
+    finished: Result<Summary, Box<Unfinished>>,
+    run: Circumstances,
+) -> Result<u8, Failure> {
+    let (summary, engine_error) = match finished {
+        Ok(summary) => (Some(summary), None),
+        Err(unfinished) => (unfinished.summary, Some(Failure::from(unfinished.error))),
+    };
+    // The engine's first error is the cause; that no more frames were taken is what follows from it.
+    let failure = engine_error.or_else(|| taken.end.failure().cloned());
+    let Some(summary) = summary else {
+        return Err(failure.unwrap_or_else(|| Failure::Run("the run ended without a summary".into())));
+    };
+    let run = Circumstances {
+        frames_dropped: taken.dropped,
+        interrupted: matches!(taken.end, End::Interrupted),
+        error: failure.as_ref().map(ToString::to_string),
+        ..run
+    };
+    let report = Report::new(&summary, run);
+    if args.json {
+        println!("{}", report.to_json());
+    } else if !args.quiet {
+        print!("{}", report.to_text());
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(exit_code(&report)),
+    }
+}
+
+fn exit_code(report: &Report) -> u8 {
+    if report.interrupted {
+        exit::INTERRUPTED
+    } else if report.frames_missing > 0 || report.frames_dropped > 0 {
+        exit::FRAMES_LOST
+    } else {
+        0
+    }
+}
+
+fn codec_text(codec: &Codec) -> String {
+    let mut text = match codec.compressor {
+        Compressor::None => "none".to_owned(),
+        Compressor::Blosc { cname, level, shuffle, .. } => {
+            let shuffle = match shuffle {
+                Shuffle::None => "no",
+                Shuffle::Byte => "byte",
+                Shuffle::Bit => "bit",
+            };
+            format!("blosc-{} level {level}, {shuffle} shuffle", cname.name())
+        }
+        Compressor::Zstd { level } => format!("zstd level {level}"),
+        Compressor::Gzip { level } => format!("gzip level {level}"),
+        Compressor::Lz4 => "numcodecs.lz4".to_owned(),
+    };
+    if codec.checksum {
+        text.push_str(", crc32c");
+    }
+    text
+}
+
+fn placement_text(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Fixed => "fixed",
+        Placement::Packed => "packed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use clap::Parser;
+    use shardwright::{Dim, Dtype, Error};
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn args(words: &str) -> Replay {
+        let words = ["shardwright", "replay", "in", "out"].into_iter().chain(words.split_whitespace());
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Replay(replay) => *replay,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn movie() -> Recording {
+        Recording::movie(Dtype::U16, Some(10), 64, 48)
+    }
+
+    fn configured(words: &str, recording: &Recording) -> Result<Config, Failure> {
+        let args = args(words);
+        let pass = frames_a_pass(&args, recording)?;
+        let rate = rate(&args, recording);
+        config(&args, recording, pass * args.recording.repeat, rate, 1 << 20)
+    }
+
+    #[test]
+    fn a_movie_becomes_an_array_of_its_size() {
+        let config = configured("", &movie()).unwrap();
+        assert_eq!(config.dims, [Dim::time(10), Dim::y(64), Dim::x(48)]);
+        assert_eq!(config.ring_bytes, (1 << 30) - (1 << 20));
+        assert!(config.sync && config.codec.checksum && !config.overwrite);
+        assert_eq!(config.ring_full, RingFull::Block { timeout: None });
+    }
+
+    #[test]
+    fn options_reach_the_configuration() {
+        let config = configured(
+            "--loop 3 --frames 4 --chunk 2,16,16 --shard 32,48 --pixel-size 65nm --rate 50 --no-sync --no-checksum --overwrite \
+             --policy block --timeout 1.5 --memory 8MiB --workers 2",
+            &movie(),
+        )
+        .unwrap();
+        assert_eq!(config.dims[0], Dim::time(12).chunk(2).scale(0.02, "second"));
+        assert_eq!(config.dims[1], Dim::y(64).chunk(16).shard(32).scale(65.0, "nanometer"));
+        assert_eq!(config.dims[2], Dim::x(48).chunk(16).shard(48).scale(65.0, "nanometer"));
+        assert!(!config.sync && !config.codec.checksum && config.overwrite);
+        assert_eq!(config.ring_full, RingFull::Block { timeout: Some(Duration::from_millis(1500)) });
+        assert_eq!((config.ring_bytes, config.workers), (7 << 20, 2));
+        assert_eq!(configured("--unbounded", &movie()).unwrap().dims[0], Dim::time(None));
+    }
+
+    #[test]
+    fn what_does_not_fit_the_recording_is_refused() {
+        let refusal = |words: &str| configured(words, &movie()).unwrap_err().to_string();
+        assert!(refusal("--frames 11").contains("recording's 10"));
+        assert!(refusal("--chunk 1,1,2,2").contains("4 numbers, but the array has 3"));
+    }
+
+    #[test]
+    fn only_the_slowest_dimension_grows() {
+        let mut recording = movie();
+        recording.dims = vec![Dim::time(5), Dim::channel(2), Dim::y(64), Dim::x(48)];
+        let sizes = |words: &str, recording: &Recording| {
+            configured(words, recording).map(|config| config.dims.iter().map(|dim| dim.size).collect::<Vec<_>>())
+        };
+        let some = |sizes: [u64; 4]| sizes.map(Some).to_vec();
+        assert_eq!(sizes("--loop 3", &recording).unwrap(), some([15, 2, 64, 48]));
+        assert_eq!(sizes("--frames 7", &recording).unwrap(), some([4, 2, 64, 48]));
+        recording.acquisition_order = vec!["c".into(), "t".into()];
+        assert!(sizes("--loop 3", &recording).unwrap_err().to_string().contains("channel"));
+        assert_eq!(sizes("", &recording).unwrap(), some([5, 2, 64, 48]));
+    }
+
+    #[test]
+    fn a_camera_keeps_its_own_speed_unless_told_otherwise() {
+        let recording = Recording { fps: Some(100.0), ..movie() };
+        assert_eq!(rate(&args(""), &recording), Rate::Fps(100.0));
+        assert_eq!(rate(&args("--rate max"), &recording), Rate::Max);
+        assert_eq!(rate(&args(""), &movie()), Rate::Max);
+    }
+
+    #[test]
+    fn the_input_is_never_the_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("in.tif");
+        std::fs::write(&input, b"II").unwrap();
+        assert!(refuse_to_overwrite_the_input(&input, &input).is_err());
+        assert!(refuse_to_overwrite_the_input(&input, folder.path()).is_err());
+        assert!(refuse_to_overwrite_the_input(&input, &folder.path().join("out.zarr")).is_ok());
+    }
+
+    /// A source whose frames hold their index, until it breaks.
+    struct Numbers {
+        recording: Recording,
+        breaks_at: u64,
+    }
+
+    impl Source for Numbers {
+        fn recording(&self) -> &Recording {
+            &self.recording
+        }
+
+        fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+            if index >= self.breaks_at {
+                return Err(Failure::Input("the file ends".into()));
+            }
+            frame[0] = index as u8;
+            Ok(())
+        }
+    }
+
+    /// A sink that writes down what it gets, and is full at some numbers.
+    #[derive(Default)]
+    struct Notebook {
+        frames: Vec<(u64, u8)>,
+        full_at: Vec<u64>,
+    }
+
+    impl Sink for Notebook {
+        fn take(&mut self, number: u64, fill: Fill) -> Result<(), Refusal> {
+            if self.full_at.contains(&number) {
+                return Err(Refusal::Engine(Error::RingFull { frames: 4, waited: Duration::ZERO }));
+            }
+            let mut frame = [0];
+            fill(&mut frame).map_err(Refusal::Input)?;
+            self.frames.push((number, frame[0]));
+            Ok(())
+        }
+    }
+
+    fn feed(total: u64, breaks_at: u64, full_at: &[u64], drops: bool) -> (Taken, Vec<(u64, u8)>) {
+        let mut source = Numbers { recording: movie(), breaks_at };
+        let mut sink = Notebook { full_at: full_at.to_vec(), ..Notebook::default() };
+        let feed = Feed { pass: 3, total, rate: Rate::Max, drops };
+        let taken = feed.run_until(&mut source, &mut sink, || false);
+        (taken, sink.frames)
+    }
+
+    #[test]
+    fn numbers_go_on_when_the_recording_starts_again() {
+        let (taken, frames) = feed(7, u64::MAX, &[], false);
+        assert!(matches!(taken.end, End::Complete));
+        assert_eq!(frames, [(0, 0), (1, 1), (2, 2), (3, 0), (4, 1), (5, 2), (6, 0)]);
+    }
+
+    #[test]
+    fn dropped_frames_leave_their_numbers_out() {
+        let (taken, frames) = feed(5, u64::MAX, &[1, 2], true);
+        assert!(matches!(taken.end, End::Complete));
+        assert_eq!((taken.committed, taken.dropped), (3, 2));
+        assert_eq!(frames, [(0, 0), (3, 0), (4, 1)]);
+    }
+
+    #[test]
+    fn a_full_ring_ends_the_run_where_dropping_is_not_allowed() {
+        let (taken, frames) = feed(5, u64::MAX, &[2], false);
+        assert!(taken.end.failure().unwrap().to_string().contains("ring is full"));
+        assert_eq!((taken.committed, frames.len()), (2, 2));
+    }
+
+    #[test]
+    fn a_recording_that_breaks_ends_the_run_with_what_was_taken() {
+        let (taken, _) = feed(5, 2, &[], false);
+        assert_eq!(taken.committed, 2);
+        assert_eq!(taken.end.failure().map(Failure::exit_code), Some(exit::INPUT));
+    }
+
+    #[test]
+    fn an_interrupt_takes_no_more_frames() {
+        let mut source = Numbers { recording: movie(), breaks_at: u64::MAX };
+        let mut sink = Notebook::default();
+        let asked = Cell::new(0);
+        let feed = Feed { pass: 3, total: 100, rate: Rate::Max, drops: false };
+        let taken = feed.run_until(&mut source, &mut sink, || asked.replace(asked.get() + 1) >= 8);
+        assert!(matches!(taken.end, End::Interrupted));
+        assert!(taken.committed < 10 && taken.committed as usize == sink.frames.len());
+    }
+
+    #[test]
+    fn codecs_have_readable_names() {
+        let text = |words: &str| codec_text(&configured(words, &movie()).unwrap().codec);
+        assert_eq!(text(""), "blosc-lz4 level 1, bit shuffle, crc32c");
+        assert_eq!(text("--codec zstd --level -3 --no-checksum"), "zstd level -3");
+    }
+}

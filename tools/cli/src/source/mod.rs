@@ -1,0 +1,246 @@
+//! Where frames come from: recordings on disk, or a synthetic camera.
+
+pub(crate) mod ome_xml;
+pub(crate) mod raw;
+pub(crate) mod synthetic;
+pub(crate) mod tiff;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use shardwright::{Dim, DimKind, Dtype};
+
+use crate::args::{Camera, RecordingArgs};
+use crate::failure::Failure;
+
+/// Something that gives frames, again and again and in any order.
+pub(crate) trait Source: Send {
+    /// What the frames are.
+    fn recording(&self) -> &Recording;
+
+    /// Fills `frame` with the recording's frame `index`, in native byte order and without gaps.
+    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure>;
+
+    /// Bytes that the source holds in memory for its whole life. They count against `--memory`.
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// What a recording is, as far as the dataset cares.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Recording {
+    /// The type of a pixel.
+    pub(crate) dtype: Dtype,
+    /// The dimensions with their sizes, as they are to be stored; the last two are a frame's rows and columns.
+    pub(crate) dims: Vec<Dim>,
+    /// The outer dimensions by name as the frames arrive, slowest first; empty: as they are stored.
+    pub(crate) acquisition_order: Vec<String>,
+    /// The frames that there are. `None`: as many as one likes.
+    pub(crate) frames: Option<u64>,
+    /// The frames' own speed.
+    pub(crate) fps: Option<f64>,
+    /// The names of the channels, if there is a channel dimension and they have names.
+    pub(crate) channels: Vec<String>,
+    /// The image's name.
+    pub(crate) name: Option<String>,
+    /// Things to tell the user that are no errors.
+    pub(crate) notes: Vec<String>,
+    /// Why the recording ends where it ends, if it was meant to be longer.
+    pub(crate) defect: Option<String>,
+}
+
+impl Recording {
+    /// A plain movie: time, rows, columns.
+    pub(crate) fn movie(dtype: Dtype, frames: Option<u64>, height: u64, width: u64) -> Self {
+        Self {
+            dtype,
+            dims: vec![Dim::time(frames), Dim::y(height), Dim::x(width)],
+            acquisition_order: Vec::new(),
+            frames,
+            fps: None,
+            channels: Vec::new(),
+            name: None,
+            notes: Vec::new(),
+            defect: None,
+        }
+    }
+
+    /// Pixels a frame.
+    pub(crate) fn frame_pixels(&self) -> u64 {
+        self.dims.iter().rev().take(2).map(|dim| dim.size.unwrap_or(1)).product()
+    }
+
+    /// Bytes a frame.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        self.frame_pixels() * self.dtype.size() as u64
+    }
+
+    /// The outer dimension that changes slowest as frames arrive, by its place in `dims`.
+    pub(crate) fn slowest(&self) -> usize {
+        let name = self.acquisition_order.first();
+        self.dims.iter().position(|dim| Some(&dim.name) == name).unwrap_or(0)
+    }
+}
+
+/// A dimension of the name's usual meaning.
+pub(crate) fn dim_named(name: &str, size: u64) -> Dim {
+    let kind = match name.to_ascii_lowercase().as_str() {
+        "t" | "time" => DimKind::Time,
+        "c" | "channel" => DimKind::Channel,
+        "z" | "y" | "x" => DimKind::Space,
+        _ => DimKind::Other,
+    };
+    Dim::new(name, kind, size)
+}
+
+/// Opens what the command line names. `memory` bounds what a source may hold; `frames` is what the run will take.
+pub(crate) fn open(input: &Path, args: &RecordingArgs, memory: u64) -> Result<Box<dyn Source>, Failure> {
+    if input.as_os_str() == "synthetic" {
+        refuse_raw_options(args, "a synthetic camera")?;
+        if args.preload {
+            return Err(Failure::Usage(
+                "--preload belongs to files; a synthetic camera's frames are in memory anyway".into(),
+            ));
+        }
+        let frames = args.frames.unwrap_or(synthetic::DEFAULT_FRAMES);
+        return Ok(Box::new(synthetic::Synthetic::new(args.camera.unwrap_or_default(), frames, memory)?));
+    }
+    if args.camera.is_some() {
+        let Camera { width, height, dtype, .. } = args.camera.unwrap_or_default();
+        return Err(Failure::Usage(format!(
+            "--camera {width}x{height}x{dtype} belongs to the input `synthetic`, but the input is {}",
+            input.display()
+        )));
+    }
+    let source = open_file(input, args)?;
+    if args.preload { Ok(Box::new(Preloaded::read(source, args.frames, memory)?)) } else { Ok(source) }
+}
+
+fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Failure> {
+    if input.is_dir() {
+        return Err(Failure::Usage(format!(
+            "{} is a directory; a TIFF stack or a raw file can be replayed",
+            input.display()
+        )));
+    }
+    if !args.shape.is_empty() {
+        return Ok(Box::new(raw::Raw::open(input, args)?));
+    }
+    let mut magic = [0; 4];
+    let mut file = File::open(input).map_err(|error| cannot("open", input, &error))?;
+    let is_tiff = file.read_exact(&mut magic).is_ok() && tiff::MAGIC.contains(&magic);
+    if !is_tiff {
+        return Err(Failure::Usage(format!(
+            "{} is no TIFF file (it begins with {magic:02x?}); a raw file needs --shape T,Y,X and --dtype",
+            input.display()
+        )));
+    }
+    refuse_raw_options(args, "a TIFF file")?;
+    Ok(Box::new(tiff::Tiff::open(input)?))
+}
+
+fn refuse_raw_options(args: &RecordingArgs, what: &str) -> Result<(), Failure> {
+    let given = [
+        ("--shape", !args.shape.is_empty()),
+        ("--axes", !args.axes.is_empty()),
+        ("--dtype", args.dtype.is_some()),
+        ("--offset", args.offset != 0),
+    ];
+    match given.iter().find(|option| option.1) {
+        Some((option, _)) => Err(Failure::Usage(format!("{option} belongs to raw files; {what} says this itself"))),
+        None => Ok(()),
+    }
+}
+
+/// "can't open movie.tif: no such file"
+pub(crate) fn cannot(verb: &str, path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Input(format!("can't {verb} {}: {error}", path.display()))
+}
+
+/// A recording that was read into memory as a whole.
+struct Preloaded {
+    recording: Recording,
+    frames: Vec<u8>,
+}
+
+impl Preloaded {
+    /// Reads all frames, or the first ones. They may take half of `memory`: the ring needs the rest.
+    fn read(mut source: Box<dyn Source>, frames: Option<u64>, memory: u64) -> Result<Self, Failure> {
+        let recording = source.recording().clone();
+        let count = recording.frames.unwrap_or(1).min(frames.unwrap_or(u64::MAX));
+        let needed = recording.frame_bytes().saturating_mul(count);
+        if needed > memory / 2 {
+            return Err(Failure::Usage(format!(
+                "--preload needs {needed} bytes for {count} frames, more than half of --memory ({memory} bytes); \
+                 give --memory {} or take fewer --frames",
+                needed.saturating_mul(2)
+            )));
+        }
+        let mut frames = vec![0; needed as usize];
+        for (index, frame) in frames.chunks_exact_mut(recording.frame_bytes() as usize).enumerate() {
+            source.read(index as u64, frame)?;
+        }
+        Ok(Self { recording, frames })
+    }
+}
+
+impl Source for Preloaded {
+    fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+        let start = index as usize * frame.len();
+        frame.copy_from_slice(&self.frames[start..start + frame.len()]);
+        Ok(())
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.frames.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting(Recording);
+
+    impl Source for Counting {
+        fn recording(&self) -> &Recording {
+            &self.0
+        }
+
+        fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+            frame.fill(index as u8);
+            Ok(())
+        }
+    }
+
+    fn counting(frames: u64) -> Box<dyn Source> {
+        Box::new(Counting(Recording::movie(Dtype::U8, Some(frames), 4, 5)))
+    }
+
+    #[test]
+    fn preloaded_frames_are_the_recording_s() {
+        let mut source = Preloaded::read(counting(7), None, 1000).unwrap();
+        assert_eq!(source.held_bytes(), 7 * 20);
+        let mut frame = [0; 20];
+        for index in [6, 0, 3] {
+            source.read(index, &mut frame).unwrap();
+            assert_eq!(frame, [index as u8; 20]);
+        }
+        assert_eq!(Preloaded::read(counting(7), Some(2), 1000).unwrap().held_bytes(), 40);
+    }
+
+    #[test]
+    fn preloading_leaves_half_of_the_memory_to_the_ring() {
+        assert!(Preloaded::read(counting(7), None, 280).is_ok());
+        let refused = Preloaded::read(counting(7), None, 279).err().unwrap();
+        assert!(
+            matches!(&refused, Failure::Usage(text) if text.contains("140 bytes") && text.contains("--memory 280"))
+        );
+    }
+}

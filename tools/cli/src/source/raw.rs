@@ -1,0 +1,192 @@
+//! Raw files: a header to skip, then frames one after the other.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use shardwright::DimKind;
+
+use super::{Recording, Source, cannot, dim_named};
+use crate::args::RecordingArgs;
+use crate::failure::Failure;
+
+/// A raw file of a shape that the command line tells.
+pub(crate) struct Raw {
+    path: PathBuf,
+    file: File,
+    offset: u64,
+    recording: Recording,
+}
+
+impl Raw {
+    /// Opens `path` and compares its size with what `args` say.
+    pub(crate) fn open(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
+        let mut recording = describe(args)?;
+        let file = File::open(path).map_err(|error| cannot("open", path, &error))?;
+        let size = file.metadata().map_err(|error| cannot("look at", path, &error))?.len();
+        let frames = recording.frames.unwrap_or(0);
+        let present = frames_present(path, size, args.offset, &recording)?;
+        if present > frames {
+            recording.notes.push(format!("the file holds {present} frames, --shape takes the first {frames}"));
+        } else if present < frames {
+            shorten(&mut recording, present, path)?;
+        }
+        Ok(Self { path: path.to_owned(), file, offset: args.offset, recording })
+    }
+}
+
+impl Source for Raw {
+    fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+        let position = self.offset + index * frame.len() as u64;
+        let read = self.file.seek(SeekFrom::Start(position)).and_then(|_| self.file.read_exact(frame));
+        read.map_err(|error| cannot(&format!("read frame {index} of"), &self.path, &error))?;
+        if cfg!(target_endian = "big") {
+            frame.chunks_exact_mut(self.recording.dtype.size()).for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+}
+
+/// The recording that `--shape`, `--axes` and `--dtype` describe.
+fn describe(args: &RecordingArgs) -> Result<Recording, Failure> {
+    let shape = &args.shape;
+    let dtype =
+        args.dtype.ok_or_else(|| Failure::Usage("a raw file needs --dtype beside --shape, such as u16".into()))?;
+    let names: Vec<&str> = match (args.axes.len(), shape.len()) {
+        (0, 2) => vec!["y", "x"],
+        (0, 3) => vec!["t", "y", "x"],
+        (0, count) => {
+            return Err(Failure::Usage(format!(
+                "--shape of {count} dimensions needs --axes with their names, such as t,c,y,x"
+            )));
+        }
+        (names, count) if names != count || count < 2 => {
+            return Err(Failure::Usage(format!(
+                "--axes names {names} dimensions and --shape {count}; both must be the same, at least 2"
+            )));
+        }
+        _ => args.axes.iter().map(String::as_str).collect(),
+    };
+    let pixels = shape.iter().try_fold(dtype.size() as u64, |product, &size| product.checked_mul(size));
+    if pixels.is_none() {
+        return Err(Failure::Usage("--shape is larger than any file".into()));
+    }
+    let outer = shape.len() - 2;
+    let frames = shape[..outer].iter().product();
+    let mut recording = Recording::movie(dtype, Some(frames), shape[outer], shape[outer + 1]);
+    if outer > 0 {
+        recording.dims = names.iter().zip(shape).map(|(name, &size)| dim_named(name, size)).collect();
+        // The last two are a frame's rows and columns whatever they are called.
+        recording.dims[outer..].iter_mut().for_each(|dim| dim.kind = DimKind::Space);
+    }
+    Ok(recording)
+}
+
+/// How many whole frames the file holds.
+fn frames_present(path: &Path, size: u64, offset: u64, recording: &Recording) -> Result<u64, Failure> {
+    let frame_bytes = recording.frame_bytes();
+    let payload = size.saturating_sub(offset);
+    let (present, rest) = (payload / frame_bytes, payload % frame_bytes);
+    if present > 0 && rest == 0 {
+        return Ok(present);
+    }
+    let frames = recording.frames.unwrap_or(0);
+    Err(Failure::Input(format!(
+        "{} has {payload} bytes after an offset of {offset}; --shape and --dtype mean {frames} frames of {frame_bytes} bytes, \
+         {} together, but the file holds {present} and {rest} bytes",
+        path.display(),
+        frames * frame_bytes
+    )))
+}
+
+/// Makes the slowest dimension as long as the file is.
+fn shorten(recording: &mut Recording, present: u64, path: &Path) -> Result<(), Failure> {
+    let frames = recording.frames.unwrap_or(0);
+    let first = recording.dims[0].size.unwrap_or(1);
+    let inner = frames / first;
+    if !present.is_multiple_of(inner) {
+        return Err(Failure::Input(format!(
+            "{} holds {present} frames; --shape means {frames}, and only multiples of {inner} make a shorter one",
+            path.display()
+        )));
+    }
+    recording.notes.push(format!("the file holds only {present} of the {frames} frames that --shape means"));
+    recording.dims[0].size = Some(present / inner);
+    recording.frames = Some(present);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use shardwright::{Dim, Dtype};
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn open(bytes: &[u8], words: &str) -> Result<Raw, Failure> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("frames.raw");
+        std::fs::write(&path, bytes).unwrap();
+        let words = ["shardwright", "replay", "frames.raw", "out"].into_iter().chain(words.split_whitespace());
+        match Cli::try_parse_from(words).unwrap().command {
+            // The file stays readable through its handle when the folder goes.
+            Command::Replay(replay) => Raw::open(&path, &replay.recording),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn numbers(count: u16) -> Vec<u8> {
+        (0..count).flat_map(u16::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn frames_stand_after_the_header() {
+        let mut raw = open(&numbers(7 + 24), "--shape 2,3,4 --dtype u16 --offset 14").unwrap();
+        assert_eq!(raw.recording(), &Recording::movie(Dtype::U16, Some(2), 3, 4));
+        let mut frame = [0; 24];
+        raw.read(1, &mut frame).unwrap();
+        assert_eq!(u16::from_le_bytes([frame[0], frame[1]]), 7 + 12);
+        raw.read(0, &mut frame).unwrap();
+        assert_eq!(u16::from_le_bytes([frame[0], frame[1]]), 7);
+    }
+
+    #[test]
+    fn more_dimensions_need_names() {
+        let raw = open(&numbers(24), "--shape 2,3,2,2 --dtype uint16 --axes t,c,y,x").unwrap();
+        assert_eq!(raw.recording().dims, [Dim::time(2), Dim::channel(3), Dim::y(2), Dim::x(2)]);
+        let refused = open(&numbers(24), "--shape 2,3,2,2 --dtype u16").err().unwrap();
+        assert!(refused.to_string().contains("--axes"), "{refused}");
+        assert!(open(&numbers(24), "--shape 2,3,2,2 --dtype u16 --axes t,y,x").is_err());
+    }
+
+    #[test]
+    fn one_image_is_a_movie_of_one_frame() {
+        let raw = open(&numbers(12), "--shape 3,4 --dtype u16").unwrap();
+        assert_eq!(raw.recording(), &Recording::movie(Dtype::U16, Some(1), 3, 4));
+    }
+
+    #[test]
+    fn a_size_that_is_no_whole_frame_is_refused_with_numbers() {
+        let refused = open(&numbers(25), "--shape 2,3,4 --dtype u16").err().unwrap();
+        let text = refused.to_string();
+        assert!(matches!(refused, Failure::Input(_)) && text.contains("50 bytes") && text.contains("48"), "{text}");
+        assert!(open(&[], "--shape 2,3,4 --dtype u16").is_err());
+        assert!(open(&numbers(24), "--shape 2,3,4").err().unwrap().to_string().contains("--dtype"));
+    }
+
+    #[test]
+    fn other_numbers_of_whole_frames_are_taken_with_a_note() {
+        let longer = open(&numbers(36), "--shape 2,3,4 --dtype u16").unwrap();
+        assert_eq!(longer.recording().frames, Some(2));
+        assert!(longer.recording().notes[0].contains("holds 3 frames"));
+        let shorter = open(&numbers(12), "--shape 2,3,4 --dtype u16").unwrap();
+        assert_eq!(shorter.recording().dims[0], Dim::time(1));
+        assert!(shorter.recording().notes[0].contains("only 1 of the 2"));
+        assert!(open(&numbers(4), "--shape 2,3,2,1 --dtype u16 --axes t,c,y,x").is_err());
+    }
+}
