@@ -500,7 +500,7 @@ impl Acquisition {
         Summary {
             frames_accepted: stats.frames_accepted,
             frames_written: stats.frames_written,
-            frames_missing: engine.counters.newest_end.load(Relaxed).max(engine.numbers.next()) - stats.frames_written,
+            frames_missing: engine.counters.newest_end.load(Relaxed) - stats.frames_written,
             missing,
             bytes_in: stats.bytes_in,
             bytes_out: stats.bytes_out,

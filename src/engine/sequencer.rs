@@ -231,6 +231,9 @@ impl Sequencer {
     /// Nothing more will come: settles every number and hands on every layer. False if something has to be waited for.
     pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
         self.blocks.take_prepared();
+        // Numbers whose frames were let go at the very end count, too.
+        self.newest_end = self.newest_end.max(engine.numbers.next());
+        engine.counters.newest_end.store(self.newest_end, Relaxed);
         if self.settle_missing(self.newest_end, engine).is_err() {
             return false;
         }
