@@ -1,6 +1,8 @@
 //! What several test files need: frames with known pixels, and a dull model of what must come out.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod cases;
+
 use shardwright::{Config, Dtype};
 
 /// The pixels of frame `number`: different in every byte that can tell frames, rows and columns apart.
