@@ -500,7 +500,7 @@ impl Acquisition {
         Summary {
             frames_accepted: stats.frames_accepted,
             frames_written: stats.frames_written,
-            frames_missing: engine.counters.newest_end.load(Relaxed).max(engine.numbers.next()) - stats.frames_written,
+            frames_missing: engine.counters.newest_end.load(Relaxed) - stats.frames_written,
             missing,
             bytes_in: stats.bytes_in,
             bytes_out: stats.bytes_out,
@@ -591,9 +591,9 @@ fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &crate::
 
 /// Lays a record out as the plan's columns expect it.
 fn write_record(bytes: &mut [u8], number: u64, record: &Record, dtypes: &[Dtype]) -> Result<()> {
-    let host = record.host_timestamp.unwrap_or_else(|| {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
-    });
+    let host = record
+        .host_timestamp
+        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64));
     bytes[0..8].copy_from_slice(&(number as i64).to_ne_bytes());
     bytes[8..16].copy_from_slice(&record.device_timestamp.unwrap_or(0).to_ne_bytes());
     bytes[16..24].copy_from_slice(&host.to_ne_bytes());
@@ -601,7 +601,8 @@ fn write_record(bytes: &mut [u8], number: u64, record: &Record, dtypes: &[Dtype]
     for (field, value) in record.fields.iter().enumerate() {
         let Some(&dtype) = dtypes.get(field) else {
             if value.is_some() {
-                let reason = format!("the configuration has {} record fields, 0 to {}", dtypes.len(), dtypes.len().max(1) - 1);
+                let reason =
+                    format!("the configuration has {} record fields, 0 to {}", dtypes.len(), dtypes.len().max(1) - 1);
                 return Err(Error::Record { field: field.to_string(), reason });
             }
             continue;
@@ -619,7 +620,9 @@ fn write_element(place: &mut [u8], dtype: Dtype, value: FieldValue) {
         ($int:ty) => {
             place.copy_from_slice(
                 &match value {
-                    FieldValue::Int(value) => value.clamp(<$int>::MIN as i64, i64::try_from(<$int>::MAX).unwrap_or(i64::MAX)) as $int,
+                    FieldValue::Int(value) => {
+                        value.clamp(<$int>::MIN as i64, i64::try_from(<$int>::MAX).unwrap_or(i64::MAX)) as $int
+                    }
                     FieldValue::Uint(value) => value.min(<$int>::MAX as u64) as $int,
                     FieldValue::Float(value) => value as $int,
                 }

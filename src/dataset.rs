@@ -50,9 +50,12 @@ pub(crate) struct Root {
     pub(crate) uuid: [u8; 16],
     /// Something was acquired or finished: the files stay.
     keep: AtomicBool,
-    /// Of several images, what the collection's documents say of each: name, configuration, shape.
-    collection: Option<Mutex<Vec<(String, Config, Vec<u64>)>>>,
+    /// Of several images, what the collection's documents say.
+    collection: Option<Mutex<Vec<Listed>>>,
 }
+
+/// An image in the collection's documents: name, configuration, shape.
+type Listed = (String, Config, Vec<u64>);
 
 #[derive(Debug)]
 enum Place {

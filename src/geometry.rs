@@ -113,8 +113,7 @@ impl Cells {
                 cell = cell * self.order.sizes[dim].div_ceil(self.unit[dim]) + position[dim] / self.unit[dim];
             }
         }
-        let place =
-            self.unit.iter().zip(position).fold(0, |place, (&unit, position)| place * unit + position % unit);
+        let place = self.unit.iter().zip(position).fold(0, |place, (&unit, position)| place * unit + position % unit);
         CellOf { block, cell, place }
     }
 
@@ -128,9 +127,8 @@ impl Cells {
         let (size, unit) = (self.order.sizes[pivot], self.unit[pivot]);
         let cells = self.pivot_cells(pivot);
         let (slower, cell) = (block / cells, block % cells);
-        let step = |step: u64| {
-            slower.saturating_mul(size).saturating_add(step.min(size)).saturating_mul(self.frames_a_step)
-        };
+        let step =
+            |step: u64| slower.saturating_mul(size).saturating_add(step.min(size)).saturating_mul(self.frames_a_step);
         step(cell.saturating_mul(unit))..step((cell + 1).saturating_mul(unit))
     }
 

@@ -101,8 +101,6 @@ pub(crate) struct ShardPlan {
 #[derive(Debug)]
 pub(crate) struct RingPlan {
     pub(crate) frames: usize,
-    /// From one buffer's start to the next.
-    pub(crate) frame_stride: usize,
     /// How many numbers behind the newest one a missing frame is still waited for.
     pub(crate) window: u64,
     pub(crate) layer_slots: usize,
@@ -204,7 +202,9 @@ impl FramePlan {
             return Err(Error::config(
                 "frame_layout",
                 format_args!("{layout:?}"),
-                format!("{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least {row_bytes} apart"),
+                format!(
+                    "{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least {row_bytes} apart"
+                ),
             ));
         }
         Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, layout, fill: fill_element(config)? })
@@ -219,7 +219,9 @@ impl ShardPlan {
             .iter()
             .try_fold(element as u64, |bytes, &n| bytes.checked_mul(n))
             .filter(|&bytes| bytes <= CHUNK_BYTES_MAX)
-            .ok_or_else(|| Error::config("dims.chunk", shape(), "a chunk may hold at most 2 GiB; choose smaller chunks"))?;
+            .ok_or_else(|| {
+                Error::config("dims.chunk", shape(), "a chunk may hold at most 2 GiB; choose smaller chunks")
+            })?;
         let chunk_bytes = chunk_bytes as usize;
         let counts: Vec<u64> = shard_shape.iter().zip(chunk_shape).map(|(shard, chunk)| shard / chunk).collect();
         let chunks = counts
@@ -242,9 +244,14 @@ impl ShardPlan {
             IndexLocation::Start => index_bytes.next_multiple_of(PAGE as u64),
             IndexLocation::End => 0,
         };
-        let slots = (slot_bytes as u64).checked_mul(chunks as u64).filter(|&bytes| bytes < 1 << 62).ok_or_else(|| {
-            Error::config("dims.shard", format_args!("{shard_shape:?}"), "a shard file would pass 4 EiB; choose smaller shards")
-        })?;
+        let slots =
+            (slot_bytes as u64).checked_mul(chunks as u64).filter(|&bytes| bytes < 1 << 62).ok_or_else(|| {
+                Error::config(
+                    "dims.shard",
+                    format_args!("{shard_shape:?}"),
+                    "a shard file would pass 4 EiB; choose smaller shards",
+                )
+            })?;
         let at_end = if config.index_location == IndexLocation::End { index_bytes } else { 0 };
         let outer = chunk_shape.len() - 2;
         Ok(Self {
@@ -314,7 +321,6 @@ impl RingPlan {
         let layer_slots = blocks * layers.cells_a_block + waiting;
         Ok(Self {
             frames,
-            frame_stride,
             window,
             layer_slots: layer_slots as usize,
             shard_blocks,
@@ -346,10 +352,18 @@ impl RecordPlan {
 fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(plain) {
-        return Err(Error::config("record_fields.name", format_args!("{name:?}"), "letters, digits, _ and - are possible"));
+        return Err(Error::config(
+            "record_fields.name",
+            format_args!("{name:?}"),
+            "letters, digits, _ and - are possible",
+        ));
     }
     if earlier.iter().any(|field| field.name == name) {
-        return Err(Error::config("record_fields.name", name, "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken"));
+        return Err(Error::config(
+            "record_fields.name",
+            name,
+            "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken",
+        ));
     }
     Ok(())
 }
@@ -366,7 +380,11 @@ fn check_dims(config: &Config) -> Result<&[Dim]> {
     }
     for (at, dim) in dims.iter().enumerate() {
         if dim.name.is_empty() || dims[..at].iter().any(|other| other.name == dim.name) {
-            return Err(Error::config("dims.name", format_args!("[{}]", names()), "each dimension needs a name of its own"));
+            return Err(Error::config(
+                "dims.name",
+                format_args!("[{}]", names()),
+                "each dimension needs a name of its own",
+            ));
         }
         if dim.size == Some(0) {
             return Err(Error::config("dims.size", 0, format!("dimension {} needs at least one element", dim.name)));
@@ -379,15 +397,26 @@ fn check_dims(config: &Config) -> Result<&[Dim]> {
             ));
         }
         if !(dim.scale.is_finite() && dim.scale > 0.0) {
-            return Err(Error::config("dims.scale", dim.scale, format!("dimension {} needs a positive scale", dim.name)));
+            return Err(Error::config(
+                "dims.scale",
+                dim.scale,
+                format!("dimension {} needs a positive scale", dim.name),
+            ));
         }
     }
     let product = |dims: &[Dim]| dims.iter().try_fold(1u64, |product, dim| product.checked_mul(dim.size.unwrap_or(1)));
     let (outer, frame) = dims.split_at(dims.len() - 2);
     if product(outer).is_none_or(|frames| frames > FRAMES_MAX) {
-        return Err(Error::config("dims.size", format_args!("[{}]", names()), format!("at most {FRAMES_MAX} frames are possible")));
+        return Err(Error::config(
+            "dims.size",
+            format_args!("[{}]", names()),
+            format!("at most {FRAMES_MAX} frames are possible"),
+        ));
     }
-    if product(frame).and_then(|pixels| pixels.checked_mul(config.dtype.size() as u64)).is_none_or(|b| b > FRAME_BYTES_MAX) {
+    if product(frame)
+        .and_then(|pixels| pixels.checked_mul(config.dtype.size() as u64))
+        .is_none_or(|b| b > FRAME_BYTES_MAX)
+    {
         return Err(Error::config("dims.size", format_args!("[{}]", names()), "a frame may hold at most 1 TiB"));
     }
     Ok(dims)
@@ -431,17 +460,15 @@ fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, V
     chunk[y] = if auto_y { size(y) } else { chunk[y] };
     chunk[x] = if auto_x { size(x) } else { chunk[x] };
     let deep: u64 = chunk[..outer].iter().map(|&n| n.max(1)).fold(1, u64::saturating_mul);
-    let mut bytes = |chunk: &[u64]| deep.saturating_mul(element).saturating_mul(chunk[y]).saturating_mul(chunk[x]);
+    let bytes = |chunk: &[u64]| deep.saturating_mul(element).saturating_mul(chunk[y]).saturating_mul(chunk[x]);
     while bytes(&chunk) > AUTO_CHUNK_BYTES && ((auto_y && chunk[y] > 16) || (auto_x && chunk[x] > 16)) {
         let halve = if auto_y && chunk[y] > 16 && (chunk[y] >= chunk[x] || !auto_x || chunk[x] <= 16) { y } else { x };
         chunk[halve] = chunk[halve].div_ceil(2);
     }
     // Small frames: several of them make one chunk, along the dimension that arrives fastest.
-    if let Some(&fastest) = acquired.last() {
-        if chunk[fastest] == 0 {
-            let fit = AUTO_CHUNK_BYTES / bytes(&chunk).max(1);
-            chunk[fastest] = if fit >= 8 { fit.min(size(fastest)) } else { 1 };
-        }
+    if let Some(&fastest) = acquired.last().filter(|&&dim| chunk[dim] == 0) {
+        let fit = AUTO_CHUNK_BYTES / bytes(&chunk).max(1);
+        chunk[fastest] = if fit >= 8 { fit.min(size(fastest)) } else { 1 };
     }
     chunk.iter_mut().for_each(|n| *n = (*n).max(1));
 
@@ -453,7 +480,8 @@ fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, V
     }
     for &dim in acquired.iter().rev() {
         if shard[dim] == 0 {
-            let others: u64 = shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { c } else { s }).fold(element, u64::saturating_mul);
+            let others: u64 =
+                shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { c } else { s }).fold(element, u64::saturating_mul);
             let fit = (AUTO_SHARD_BYTES / (others / chunk[dim]).max(1)).max(1);
             let whole = size(dim).checked_next_multiple_of(chunk[dim]).unwrap_or(u64::MAX);
             shard[dim] = if fit >= whole { whole } else { (fit / chunk[dim]).max(1) * chunk[dim] };
@@ -462,7 +490,8 @@ fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, V
     for (dim, (&shard, &chunk)) in dims.iter().zip(shard.iter().zip(&chunk)) {
         if shard % chunk != 0 {
             let near = (shard / chunk).max(1) * chunk;
-            let reason = format!("dimension {}: a shard must hold whole chunks of {chunk}; {near} would be possible", dim.name);
+            let reason =
+                format!("dimension {}: a shard must hold whole chunks of {chunk}; {near} would be possible", dim.name);
             return Err(Error::config("dims.shard", shard, reason));
         }
     }
@@ -480,7 +509,11 @@ fn workers(config: &Config) -> Result<usize> {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if let Some(absent) = config.affinity.iter().find(|&&core| !cores.iter().any(|known| known.id == core)) {
         let known: Vec<_> = cores.iter().map(|core| core.id.to_string()).collect();
-        return Err(Error::config("affinity", absent, format!("there is no such core; this process may use {}", known.join(", "))));
+        return Err(Error::config(
+            "affinity",
+            absent,
+            format!("there is no such core; this process may use {}", known.join(", ")),
+        ));
     }
     Ok(workers)
 }
@@ -492,7 +525,9 @@ fn check_descriptors(shards_a_block: u64) -> Result<()> {
         Some(limit) if limit < needed => Err(Error::config(
             "dims.shard",
             format_args!("{shards_a_block} shards open at once"),
-            format!("needs {needed} open files, and this process may have {limit}; use larger shards or raise the limit (ulimit -n)"),
+            format!(
+                "needs {needed} open files, and this process may have {limit}; use larger shards or raise the limit (ulimit -n)"
+            ),
         )),
         _ => Ok(()),
     }

@@ -148,7 +148,8 @@ impl Region {
         // Frames start on pages; records, far smaller, only on cache lines.
         let stride = piece_bytes.max(1).next_multiple_of(if piece_bytes >= page / 2 { page } else { 64 });
         let bytes = stride.checked_mul(pieces).filter(|&bytes| bytes > 0 && bytes < isize::MAX as usize);
-        let refuse = |reason: String| Error::config("ring_bytes", format_args!("{pieces} frames of {stride} bytes"), reason);
+        let refuse =
+            |reason: String| Error::config("ring_bytes", format_args!("{pieces} frames of {stride} bytes"), reason);
         let bytes = bytes.ok_or_else(|| refuse("more than the address space holds".into()))?;
         let layout = std::alloc::Layout::from_size_align(bytes, page).map_err(|e| refuse(e.to_string()))?;
         if cfg!(miri) {

@@ -10,13 +10,13 @@ pub(crate) use std::sync::atomic;
 pub(crate) use loom::sync::atomic;
 
 #[cfg(not(loom))]
-pub(crate) use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+pub(crate) use crossbeam_channel::{Receiver, Sender, bounded};
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Mutex, RwLock};
 
 #[cfg(loom)]
-pub(crate) use self::model::{Receiver, Sender, TryRecvError, bounded};
+pub(crate) use self::model::{Receiver, Sender, bounded};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Mutex, RwLock};

@@ -42,7 +42,10 @@ impl Encoder {
     /// [`Error::Config`] when a level or a size is out of the compressor's range.
     pub fn new(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
         if !matches!(element_bytes, 1 | 2 | 4 | 8) {
-            return Err(Error::codec("bytes", format!("elements of {element_bytes} bytes; possible are 1, 2, 4 and 8")));
+            return Err(Error::codec(
+                "bytes",
+                format!("elements of {element_bytes} bytes; possible are 1, 2, 4 and 8"),
+            ));
         }
         let means = EncoderMeans::new(codec.compressor, element_bytes, raw_bytes)?;
         let mut encoder = Self { means, checksum: codec.checksum, raw_bytes, bound: 0 };
@@ -100,7 +103,11 @@ impl EncoderMeans {
                 Self::Zstd(zstd::Compressor::new(level, raw_bytes)?)
             }
             Compressor::Gzip { level } if level > 9 => {
-                return Err(Error::config("codec.compressor.level", level, "gzip has levels 0 (store) to 9 (smallest)"));
+                return Err(Error::config(
+                    "codec.compressor.level",
+                    level,
+                    "gzip has levels 0 (store) to 9 (smallest)",
+                ));
             }
             Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
             Compressor::Lz4 => Self::Lz4(lz4::NumcodecsEncoder::new(raw_bytes)?),

@@ -23,6 +23,7 @@ pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
                 "blocksize": block_bytes,
             },
         })),
+        // zarrs refuses a document without `checksum`; nobody refuses one that says false.
         Compressor::Zstd { level } => {
             Some(json!({ "name": "zstd", "configuration": { "level": level, "checksum": false } }))
         }

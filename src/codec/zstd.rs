@@ -44,6 +44,11 @@ impl Compressor {
     pub(super) fn compress(&mut self, source: &[u8], target: &mut [u8]) -> Result<usize> {
         self.context.compress(target, source, self.level).map_err(failed)
     }
+
+    /// As [`compress`](Self::compress), where failure is so ordinary that there must be no error to allocate.
+    pub(super) fn try_compress(&mut self, source: &[u8], target: &mut [u8]) -> Option<usize> {
+        self.context.compress(target, source, self.level).ok()
+    }
 }
 
 /// A decompressor whose tables are kept from call to call.

@@ -1,7 +1,7 @@
 //! The frames that one row of chunks needs, while they gather and while workers encode them.
 
-use std::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::ShardCell;

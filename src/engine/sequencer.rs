@@ -124,16 +124,17 @@ impl Sequencer {
     /// Marks one number as settled, and moves the window on if it was the oldest one.
     fn settle(&mut self, number: u64, engine: &Engine) {
         self.settled.set(number);
-        let before = self.settled_end;
-        while self.settled.take(self.settled_end) {
-            self.settled_end += 1;
-        }
-        if self.settled_end != before {
-            self.window_moved(engine);
+        if number == self.settled_end {
+            self.move_window(number, engine);
         }
     }
 
-    fn window_moved(&mut self, engine: &Engine) {
+    /// Lets the window begin at `to`, or behind the settled numbers that follow.
+    fn move_window(&mut self, to: u64, engine: &Engine) {
+        self.settled_end = to;
+        while self.settled.take(self.settled_end) {
+            self.settled_end += 1;
+        }
         engine.numbers.settle(self.settled_end);
         self.records.settle(self.settled_end, engine);
         self.blocks.forget_before(self.settled_end);
@@ -149,8 +150,7 @@ impl Sequencer {
                 // Nothing of these shards came, and nothing will.
                 self.blocks.skip(block, engine);
                 self.note_missing(number, frames.end, engine);
-                self.settled_end = frames.end;
-                self.window_moved(engine);
+                self.move_window(frames.end, engine);
                 continue;
             }
             match self.open_layer(number, engine) {
@@ -231,6 +231,9 @@ impl Sequencer {
     /// Nothing more will come: settles every number and hands on every layer. False if something has to be waited for.
     pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
         self.blocks.take_prepared();
+        // Numbers whose frames were let go at the very end count, too.
+        self.newest_end = self.newest_end.max(engine.numbers.next());
+        engine.counters.newest_end.store(self.newest_end, Relaxed);
         if self.settle_missing(self.newest_end, engine).is_err() {
             return false;
         }
@@ -252,10 +255,10 @@ impl Sequencer {
 
 /// Adds `range` to sorted ranges, which it follows or touches.
 fn note_range(ranges: &mut Vec<std::ops::Range<u64>>, range: std::ops::Range<u64>) {
-    match ranges.last_mut() {
-        Some(last) if last.end == range.start => last.end = range.end,
-        _ if ranges.len() < MISSING_RANGES_MAX => ranges.push(range),
-        _ => {}
+    if let Some(last) = ranges.last_mut().filter(|last| last.end == range.start) {
+        last.end = range.end;
+    } else if ranges.len() < MISSING_RANGES_MAX {
+        ranges.push(range);
     }
 }
 
@@ -355,10 +358,9 @@ impl Blocks {
     /// A block of which no frame came and none will.
     fn skip(&mut self, number: u64, engine: &Engine) {
         self.requested_end = self.requested_end.max(number + 1);
-        if let Some(at) = self.blocks.iter().position(|(_, block)| block.number == number) {
-            if let Some((_, block)) = self.blocks.remove(at) {
-                block.cells.into_iter().for_each(|cell| engine.close(Closing::Cell(cell)));
-            }
+        let at = self.blocks.iter().position(|(_, block)| block.number == number);
+        if let Some((_, block)) = at.and_then(|at| self.blocks.remove(at)) {
+            block.cells.into_iter().for_each(|cell| engine.close(Closing::Cell(cell)));
         }
     }
 
@@ -381,7 +383,7 @@ mod tests {
     fn a_window_forgets_what_was_taken() {
         let mut window = Window::new(100);
         window.set(130);
-        assert!(!window.take(2));
+        assert!(!window.take(3));
         assert!(window.take(130));
         assert!(!window.take(130));
         window.set(130 + 128);

@@ -70,7 +70,10 @@ impl Worker {
             let tile = slot.next_tile.fetch_add(1, Relaxed) as usize;
             let Some(tile) = engine.plan.tiles.get(tile) else { return };
             if tile.chunk == 0 && tile.shard == 0 {
-                engine.worker_times(self.index).of(Stage::Queue).record(now.duration_since(layer.ready_at).as_nanos() as u64);
+                engine
+                    .worker_times(self.index)
+                    .of(Stage::Queue)
+                    .record(now.duration_since(layer.ready_at).as_nanos() as u64);
             }
             if engine.aborting.load(Relaxed) {
                 slot.failed.store(true, Relaxed);

@@ -37,8 +37,7 @@ impl Chain {
             Some((name, _)) => return refused(name, "is not read here; a chain starts with the codec `bytes`"),
             None => return refused(&first.to_string(), "a codec has a name"),
         };
-        // MERGE: replace `stand_in::from_zarr3` by `crate::codec::from_zarr3` and delete the module `stand_in`.
-        let codec = stand_in::from_zarr3(rest)?;
+        let codec = crate::codec::from_zarr3(rest)?;
         Ok(Self { codec, big_endian, names: codecs.iter().map(describe).collect() })
     }
 }
@@ -55,43 +54,4 @@ pub(super) fn describe(codec: &Value) -> String {
         })
         .collect();
     if settings.is_empty() { name.to_owned() } else { format!("{name}({})", settings.join(", ")) }
-}
-
-mod stand_in {
-    use serde_json::Value;
-
-    use super::named;
-    use crate::config::{BloscCname, Codec, Compressor, Shuffle};
-    use crate::error::{Error, Result};
-
-    pub(super) fn from_zarr3(codecs: &[Value]) -> Result<Codec> {
-        let mut codec = Codec { compressor: Compressor::None, checksum: false };
-        for value in codecs {
-            let (name, configuration) = named(value).unwrap_or(("", None));
-            let setting = |key: &str| configuration.and_then(|configuration| configuration.get(key));
-            match name {
-                _ if codec.checksum => return refused(name, "nothing may follow crc32c"),
-                "crc32c" => codec.checksum = true,
-                _ if codec.compressor != Compressor::None => return refused(name, "only one compressor is read"),
-                "zstd" => codec.compressor = Compressor::Zstd { level: 1 },
-                "gzip" => codec.compressor = Compressor::Gzip { level: 1 },
-                "numcodecs.lz4" => codec.compressor = Compressor::Lz4,
-                "blosc" => {
-                    let shuffle = match setting("shuffle").and_then(Value::as_str) {
-                        Some("bitshuffle") => Shuffle::Bit,
-                        Some("shuffle") => Shuffle::Byte,
-                        _ => Shuffle::None,
-                    };
-                    // A frame names its own compressor; a reader needs none of this.
-                    codec.compressor = Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle, block_bytes: 0 };
-                }
-                _ => return refused(name, "is not a codec that is read here"),
-            }
-        }
-        Ok(codec)
-    }
-
-    fn refused(name: &str, why: &str) -> Result<Codec> {
-        Err(Error::codec("codecs", format!("{name}: {why}")))
-    }
 }

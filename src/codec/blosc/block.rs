@@ -30,7 +30,7 @@ impl Compressor {
         match self {
             Self::Lz4(fast) => fast.compress(piece, target),
             Self::Lz4hc(high) => high.compress(piece, target),
-            Self::Zstd(zstd) => zstd.compress(piece, target).ok(),
+            Self::Zstd(zstd) => zstd.try_compress(piece, target),
             Self::Zlib(zlib) => zlib.zlib_compress(piece, target).ok(),
         }
     }

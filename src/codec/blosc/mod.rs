@@ -240,9 +240,24 @@ fn block_bytes(settings: &Settings, element_bytes: usize, raw_bytes: usize) -> u
     }
 }
 
+/// Bytes a block when the configuration leaves the choice to us.
+///
+/// Measured on tiles of camera noise. LZ4 at its fastest does best when a shuffled block stays in the first cache, and
+/// loses less than one part in 200 of the ratio of c-blosc's blocks, which are twice as large; at higher levels each
+/// piece is longer than the 64 KiB that LZ4 looks back, which also lets it hash 5 bytes instead of 4. The others gain from longer blocks at every level, and for them
+/// the sizes are those of c-blosc or twice that.
 fn default_block_bytes(cname: BloscCname, level: u8, element_bytes: usize) -> usize {
-    let _ = (cname, level, element_bytes);
-    std::env::var("BLK").ok().and_then(|v| v.parse().ok()).unwrap_or(32 << 10)
+    let kib = match (cname, level) {
+        (BloscCname::Lz4, 0..=2) => (16 * element_bytes).max(32),
+        (BloscCname::Lz4, _) => 128 * element_bytes,
+        (BloscCname::Lz4hc, level) => ((16 << level.min(4)) * element_bytes).max(64),
+        (_, 0..=2) => 64,
+        (_, 3) => 128,
+        (_, 4..=5) => 256,
+        (_, 6..=8) => 512,
+        _ => 1024,
+    };
+    kib << 10
 }
 
 fn check(settings: &Settings, element_bytes: usize, raw_bytes: usize) -> Result<()> {
@@ -254,7 +269,7 @@ fn check(settings: &Settings, element_bytes: usize, raw_bytes: usize) -> Result<
         let reason = format!("a Blosc block has {MIN_BYTES} to {MAX_BLOCK_BYTES} bytes; 0 chooses a good size");
         return Err(Error::config("codec.compressor.block_bytes", settings.block_bytes, reason));
     }
-    if settings.block_bytes % element_bytes != 0 {
+    if !settings.block_bytes.is_multiple_of(element_bytes) {
         let reason = format!("a Blosc block holds whole elements, here of {element_bytes} bytes");
         return Err(Error::config("codec.compressor.block_bytes", settings.block_bytes, reason));
     }

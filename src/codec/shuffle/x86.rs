@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::{Instructions, Transpose, scalar};
@@ -16,7 +17,7 @@ use super::{Instructions, Transpose, scalar};
 /// A safe function pointer to one with AVX2.
 macro_rules! avx2 {
     ($function:expr) => {
-        // SAFETY: only reached where `Instructions::Avx2` says that the processor was found to have AVX2.
+        // SAFETY: only reached where `Instructions` say what the processor was found to have.
         Some(|block, out| unsafe { $function(block, out) })
     };
 }
@@ -24,9 +25,9 @@ macro_rules! avx2 {
 /// The byte shuffle for elements of this size, if these instructions have one.
 pub(super) fn byte_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
     match (instructions, element_bytes) {
-        (Instructions::Avx2, 2) => avx2!(bytes_avx2::<2>),
-        (Instructions::Avx2, 4) => avx2!(bytes_avx2::<4>),
-        (Instructions::Avx2, 8) => avx2!(bytes_avx2::<8>),
+        (Instructions::Gfni | Instructions::Avx2, 2) => avx2!(bytes_avx2::<2>),
+        (Instructions::Gfni | Instructions::Avx2, 4) => avx2!(bytes_avx2::<4>),
+        (Instructions::Gfni | Instructions::Avx2, 8) => avx2!(bytes_avx2::<8>),
         (Instructions::Sse2, 2) => Some(bytes_sse2::<2>),
         (Instructions::Sse2, 4) => Some(bytes_sse2::<4>),
         (Instructions::Sse2, 8) => Some(bytes_sse2::<8>),
@@ -37,6 +38,10 @@ pub(super) fn byte_transpose(element_bytes: usize, instructions: Instructions) -
 /// The bit shuffle for elements of this size, if these instructions have one.
 pub(super) fn bit_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
     match (instructions, element_bytes) {
+        (Instructions::Gfni, 1) => avx2!(bits_gfni::<1>),
+        (Instructions::Gfni, 2) => avx2!(bits_gfni::<2>),
+        (Instructions::Gfni, 4) => avx2!(bits_gfni::<4>),
+        (Instructions::Gfni, 8) => avx2!(bits_gfni::<8>),
         (Instructions::Avx2, 1) => avx2!(bits_avx2::<1>),
         (Instructions::Avx2, 2) => avx2!(bits_avx2::<2>),
         (Instructions::Avx2, 4) => avx2!(bits_avx2::<4>),
@@ -111,7 +116,8 @@ fn bytes_avx2<const S: usize>(block: &[u8], out: &mut [u8]) {
     let vectors = elements / 32;
     assert!(out.len() >= elements * S);
     for i in 0..vectors {
-        let rows = sort_avx2::<S>(&block[i * 32 * S..(i + 1) * 32 * S]);
+        let (low, high) = block[i * 32 * S..(i + 1) * 32 * S].split_at(16 * S);
+        let rows = sort_avx2::<S, false>(low, high);
         for (j, row) in rows.into_iter().enumerate() {
             // SAFETY: row j has `elements` bytes, of which 32 are left from 32 * i on, since i < elements / 32.
             unsafe { _mm256_storeu_si256(out.as_mut_ptr().add(j * elements + 32 * i).cast(), row) };
@@ -133,7 +139,8 @@ fn bits_avx2<const S: usize>(block: &[u8], out: &mut [u8]) {
     let mut collected = Collected([[[0; LINE]; 8]; S]);
     for (line, elements) in block.chunks_exact(8 * LINE * S).enumerate() {
         for i in 0..LINE / 4 {
-            let rows = sort_avx2::<S>(&elements[i * 32 * S..(i + 1) * 32 * S]);
+            let (low, high) = elements[i * 32 * S..(i + 1) * 32 * S].split_at(16 * S);
+            let rows = sort_avx2::<S, false>(low, high);
             // SAFETY: 8 * S rows of `LINE` bytes are there, and 4 * i + 4 is at most `LINE`.
             unsafe { store_bits::<S>(rows, collected.0.as_mut_ptr().cast::<u8>().add(4 * i), LINE) };
         }
@@ -142,7 +149,8 @@ fn bits_avx2<const S: usize>(block: &[u8], out: &mut [u8]) {
         }
     }
     for i in lines * LINE / 4..vectors {
-        let rows = sort_avx2::<S>(&block[i * 32 * S..(i + 1) * 32 * S]);
+        let (low, high) = block[i * 32 * S..(i + 1) * 32 * S].split_at(16 * S);
+        let rows = sort_avx2::<S, false>(low, high);
         // SAFETY: 8 * S rows of `row_bytes` bytes are there, and 4 * i + 4 is at most `row_bytes`.
         unsafe { store_bits::<S>(rows, out.as_mut_ptr().add(4 * i), row_bytes) };
     }
@@ -169,29 +177,110 @@ unsafe fn store_bits<const S: usize>(rows: [__m256i; S], place: *mut u8, row_byt
     }
 }
 
-/// Vector `j` of the result holds byte `j` of 32 elements.
+/// Bit shuffle by transposing matrices of 8 × 8 bits in one instruction each, rather than extracting bits row by row.
+#[target_feature(enable = "avx2")]
+fn bits_gfni<const S: usize>(block: &[u8], out: &mut [u8]) {
+    let row_bytes = block.len() / S / 8;
+    let lines = row_bytes / LINE;
+    // By whole lines for the reason given in `bits_avx2`.
+    let mut collected = Collected([[[0; LINE]; 8]; S]);
+    for (line, elements) in block.chunks_exact(8 * LINE * S).enumerate() {
+        for (half, elements) in elements.chunks_exact(256 * S).enumerate() {
+            for (j, planes) in planes_gfni::<S>(elements).into_iter().enumerate() {
+                for (place, plane) in collected.0[j].iter_mut().zip(planes) {
+                    let place = &mut place[half * 32..][..32];
+                    // SAFETY: `place` has 32 bytes.
+                    unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), plane) };
+                }
+            }
+        }
+        for (row, bytes) in collected.0.as_flattened().iter().enumerate() {
+            out[row * row_bytes + line * LINE..][..LINE].copy_from_slice(bytes);
+        }
+    }
+    scalar::bits_from::<S>(block, out, lines * LINE * 8);
+}
+
+/// Vector `b` of array `j` holds bit `b` of byte `j` of 256 elements.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn planes_gfni<const S: usize>(elements: &[u8]) -> [[__m256i; 8]; S] {
+    let (low, high) = elements.split_at(128 * S);
+    let mut rows = [[_mm256_setzero_si256(); 8]; S];
+    for (i, (low, high)) in low.chunks_exact(16 * S).zip(high.chunks_exact(16 * S)).enumerate() {
+        for (j, sorted) in sort_avx2::<S, true>(low, high).into_iter().enumerate() {
+            rows[j][i] = sorted;
+        }
+    }
+    // Of two groups of 8 elements, each plane's two bytes next to each other.
+    let pairs = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+    for row in &mut rows {
+        for vector in row.iter_mut() {
+            *vector = _mm256_shuffle_epi8(transpose_8x8_reversed(*vector), pairs);
+        }
+        // Three interleavings exchange the number of the vector and that of the plane, as in `sort_sse2`.
+        for _ in 0..3 {
+            let from = *row;
+            for i in 0..4 {
+                row[2 * i] = _mm256_unpacklo_epi16(from[i], from[i + 4]);
+                row[2 * i + 1] = _mm256_unpackhi_epi16(from[i], from[i + 4]);
+            }
+        }
+    }
+    rows
+}
+
+/// Transposes each 8 bytes as 8 × 8 bits: byte `b` of the result holds bit `b` of each byte, that of the *last* byte in
+/// the lowest place.
+///
+/// The instruction multiplies bit matrices; a factor with one bit in each byte makes it pick single bits. The name for
+/// it in Rust is younger than the oldest compiler that this crate supports.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose_8x8_reversed(matrices: __m256i) -> __m256i {
+    let single_bits = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+    let transposed;
+    // SAFETY: callers are reached only where the processor was found to have GFNI; registers alone are touched.
+    unsafe {
+        asm!(
+            "vgf2p8affineqb {}, {}, {}, 0",
+            out(ymm_reg) transposed,
+            in(ymm_reg) single_bits,
+            in(ymm_reg) matrices,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    transposed
+}
+
+/// Vector `j` of the result holds byte `j` of 16 elements in its low lane, and of 16 others in its high lane; where
+/// `REVERSED`, with each 8 elements in reverse order.
 ///
 /// Sorts the bytes within each 16 first, so that of the four interleavings of [`sort_sse2`] only the base-2 logarithm of
 /// `S` remain, with cells of `16 / S` bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn sort_avx2<const S: usize>(elements: &[u8]) -> [__m256i; S] {
-    assert_eq!(elements.len(), 32 * S);
+fn sort_avx2<const S: usize, const REVERSED: bool>(low: &[u8], high: &[u8]) -> [__m256i; S] {
+    assert!(low.len() == 16 * S && high.len() == 16 * S);
+    // What 8 elements lie in more than one vector of 16 bytes is reversed by exchanging these.
+    let exchanged = if REVERSED { (S / 2).saturating_sub(1) } else { 0 };
     let mut rows: [__m256i; S] = [_mm256_setzero_si256(); S];
     for (i, row) in rows.iter_mut().enumerate() {
-        // SAFETY: 32 * S bytes are there: 16 from 16 * i on, and 16 from 16 * (S + i) on, for i < S.
-        *row = unsafe {
-            let low = elements.as_ptr().add(16 * i);
-            _mm256_loadu2_m128i(low.add(16 * S).cast(), low.cast())
-        };
+        let at = 16 * (i ^ exchanged);
+        // SAFETY: i ^ exchanged is less than S, and 16 * S bytes are there.
+        *row = unsafe { _mm256_loadu2_m128i(high.as_ptr().add(at).cast(), low.as_ptr().add(at).cast()) };
     }
-    if S == 1 {
+    if S == 1 && !REVERSED {
         return rows;
     }
-    let within_16 = _mm256_broadcastsi128_si256(match S {
-        2 => _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15),
-        4 => _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
-        _ => _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15),
+    let within_16 = _mm256_broadcastsi128_si256(match (S, REVERSED) {
+        (2, false) => _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15),
+        (4, false) => _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+        (_, false) => _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15),
+        (1, true) => _mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8),
+        (2, true) => _mm_setr_epi8(14, 12, 10, 8, 6, 4, 2, 0, 15, 13, 11, 9, 7, 5, 3, 1),
+        (4, true) => _mm_setr_epi8(12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3),
+        (_, true) => _mm_setr_epi8(8, 0, 9, 1, 10, 2, 11, 3, 12, 4, 13, 5, 14, 6, 15, 7),
     });
     for row in &mut rows {
         *row = _mm256_shuffle_epi8(*row, within_16);

@@ -1,0 +1,57 @@
+//! What several test files need: frames with known pixels, and a dull model of what must come out.
+#![allow(dead_code, unreachable_pub)]
+
+use shardwright::{Config, Dtype};
+
+/// The pixels of frame `number`: different in every byte that can tell frames, rows and columns apart.
+pub fn frame(number: u64, bytes: usize) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    (0..bytes)
+        .map(|at| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            // Half noise, half slow structure, so that codecs have something to do.
+            if at % 2 == 0 { state as u8 } else { (number as usize + at / 16) as u8 }
+        })
+        .collect()
+}
+
+/// The array that a reader must see: C order, the frames that came in their places, the fill value elsewhere.
+pub struct Expected {
+    pub shape: Vec<u64>,
+    pub pixels: Vec<u8>,
+    frame_bytes: usize,
+}
+
+impl Expected {
+    /// An array of `shape` full of zeros.
+    pub fn new(shape: &[u64], dtype: Dtype) -> Self {
+        let count: u64 = shape.iter().product();
+        let frame: u64 = shape[shape.len() - 2..].iter().product();
+        Self {
+            shape: shape.to_vec(),
+            pixels: vec![0; count as usize * dtype.size()],
+            frame_bytes: frame as usize * dtype.size(),
+        }
+    }
+
+    /// Puts frame `number` where the acquisition order says. The arithmetic is deliberately naive.
+    pub fn put(&mut self, config: &Config, number: u64, pixels: &[u8]) {
+        let outer = config.dims.len() - 2;
+        let names: Vec<&str> = match &config.acquisition_order[..] {
+            [] => config.dims[..outer].iter().map(|dim| dim.name.as_str()).collect(),
+            order => order.iter().map(String::as_str).collect(),
+        };
+        let mut position = vec![0; outer];
+        let mut rest = number;
+        for name in names.iter().rev() {
+            let dim = config.dims.iter().position(|dim| dim.name == *name).unwrap();
+            let size = config.dims[dim].size.unwrap_or(u64::MAX);
+            position[dim] = rest % size;
+            rest /= size;
+        }
+        let place = position.iter().zip(&self.shape).fold(0, |place, (at, size)| place * size + at) as usize;
+        self.pixels[place * self.frame_bytes..][..self.frame_bytes].copy_from_slice(pixels);
+    }
+}

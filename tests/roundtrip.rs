@@ -1,0 +1,148 @@
+//! Whatever geometry, order, codec and placement: what comes out is what went in.
+
+mod common;
+
+use common::{Expected, frame};
+use proptest::prelude::*;
+use shardwright::offline::Array;
+use shardwright::{
+    Acquisition, BloscCname, Codec, Compressor, Config, Dim, DimKind, Dtype, IndexLocation, Placement, Record, Shuffle,
+    StorageKind, Summary,
+};
+
+/// Acquires the frames `numbers` and returns the summary.
+fn acquire(path: &std::path::Path, config: &Config, numbers: &[u64]) -> Summary {
+    let acquisition = Acquisition::create(path, config.clone()).unwrap();
+    for &number in numbers {
+        let mut slot = acquisition.acquire().unwrap();
+        let bytes = slot.len();
+        slot.copy_from_slice(&frame(number, bytes));
+        slot.commit(number, Record::default()).unwrap();
+    }
+    acquisition.finish().unwrap()
+}
+
+fn check(config: &Config, numbers: &[u64]) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ome.zarr");
+    let summary = acquire(&path, config, numbers);
+    let array = Array::open(path.join("0")).unwrap();
+    prop_assert_eq!(array.shape(), &summary.shape[..]);
+    let mut expected = Expected::new(array.shape(), config.dtype);
+    let frame_bytes = expected.pixels.len() / array.shape()[..array.shape().len() - 2].iter().product::<u64>() as usize;
+    for &number in numbers {
+        expected.put(config, number, &frame(number, frame_bytes));
+    }
+    prop_assert!(array.read_all().unwrap() == expected.pixels);
+    prop_assert_eq!(summary.frames_written, numbers.len() as u64);
+    let newest = numbers.iter().max().unwrap();
+    prop_assert_eq!(summary.frames_missing, newest + 1 - numbers.len() as u64);
+    let listed: u64 = summary.missing.iter().map(|range| range.end - range.start).sum();
+    prop_assert_eq!(listed, summary.frames_missing);
+    Ok(())
+}
+
+fn compressor() -> impl Strategy<Value = Compressor> {
+    use BloscCname::{Blosclz, Lz4, Lz4hc, Zlib, Zstd};
+    let shuffle = prop_oneof![Just(Shuffle::None), Just(Shuffle::Byte), Just(Shuffle::Bit)];
+    let cname = prop_oneof![Just(Lz4), Just(Lz4hc), Just(Zstd), Just(Zlib), Just(Blosclz)];
+    prop_oneof![
+        Just(Compressor::None),
+        (cname, 0u8..6, shuffle).prop_map(|(cname, level, shuffle)| Compressor::Blosc {
+            cname,
+            level,
+            shuffle,
+            block_bytes: 0
+        }),
+        (1i32..4).prop_map(|level| Compressor::Zstd { level }),
+        (0u8..4).prop_map(|level| Compressor::Gzip { level }),
+        Just(Compressor::Lz4),
+    ]
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    let outer = prop::collection::vec((1u64..6, 1u64..4, 1u64..3), 0..4);
+    let frame = [(1u64..40, 1u64..20, 1u64..3), (1u64..40, 1u64..20, 1u64..3)];
+    let means = (compressor(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), 1usize..4);
+    (outer, frame, prop::sample::select(&Dtype::ALL[..]), means, any::<bool>(), any::<u64>()).prop_map(
+        |(outer, frame, dtype, (compressor, checksum, packed, start, buffered, workers), unbounded, shuffle)| {
+            let dim = |at: usize, (size, chunk, chunks): (u64, u64, u64)| {
+                let dim = Dim::new(&format!("d{at}"), DimKind::Other, size);
+                Dim { chunk, shard: chunk * chunks, ..dim }
+            };
+            let mut dims: Vec<Dim> = outer.iter().chain(&frame).enumerate().map(|(at, &d)| dim(at, d)).collect();
+            let count = outer.len();
+            let mut order: Vec<String> = dims[..count].iter().map(|dim| dim.name.clone()).collect();
+            if count > 0 && unbounded {
+                dims[0].size = None;
+                let turn = shuffle as usize % count.max(2).saturating_sub(1).max(1);
+                order[1..].rotate_left(turn.min(count - 1));
+            } else if count > 0 {
+                order.rotate_left(shuffle as usize % count);
+            }
+            Config {
+                dtype,
+                dims,
+                acquisition_order: order,
+                codec: Codec { compressor, checksum },
+                placement: if packed { Placement::Packed } else { Placement::Fixed },
+                index_location: if start { IndexLocation::Start } else { IndexLocation::End },
+                storage: if buffered { StorageKind::Buffered } else { StorageKind::Mapped },
+                ring_bytes: 4 << 20,
+                workers,
+                sync: false,
+                ..Config::default()
+            }
+        },
+    )
+}
+
+/// How many frames a run of `config` acquires: all, or some layers of an unbounded one.
+fn frames(config: &Config) -> u64 {
+    let outer = &config.dims[..config.dims.len() - 2];
+    outer.iter().map(|dim| dim.size.unwrap_or(7)).product()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whole_runs_are_equal(config in config()) {
+        let numbers: Vec<u64> = (0..frames(&config)).collect();
+        check(&config, &numbers)?;
+    }
+
+    #[test]
+    fn runs_that_lack_frames_and_end_early_are_equal(config in config(), keep in any::<u64>(), until in 1u64..100) {
+        let some = |number: &u64| (keep >> (number % 61)) & 1 == 1;
+        let mut numbers: Vec<u64> = (0..frames(&config).min(until)).filter(some).collect();
+        if numbers.is_empty() {
+            numbers.push(0);
+        }
+        check(&config, &numbers)?;
+    }
+}
+
+#[test]
+fn frames_may_come_out_of_order_within_the_window() {
+    let config = Config {
+        dims: vec![Dim::time(40).chunk(4).shard(8), Dim::y(16), Dim::x(16)],
+        ring_bytes: 16 * 4096,
+        ..Config::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ome.zarr");
+    let acquisition = Acquisition::create(&path, config.clone()).unwrap();
+    let window = acquisition.reorder_window();
+    assert!(window >= 8, "{window}");
+    drop(acquisition);
+    let mut numbers: Vec<u64> = (0..40).collect();
+    numbers.chunks_mut(window as usize).for_each(<[u64]>::reverse);
+    check(&config, &numbers).unwrap();
+}
+
+#[test]
+fn a_frame_after_shards_that_got_none_is_not_missing() {
+    let config = Config { dims: vec![Dim::time(None).chunk(1).shard(1), Dim::y(4), Dim::x(4)], ..Config::default() };
+    check(&config, &[5]).unwrap();
+}
