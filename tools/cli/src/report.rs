@@ -1,11 +1,14 @@
 //! What a finished replay says: a table for people, one JSON object for programs.
 
 use std::fmt::Write;
+use std::io::{self, Write as _};
 use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use shardwright::{Stage, StageLatency, Summary};
+
+use crate::failure::Failure;
 
 /// Everything about one run that is worth a line.
 #[derive(Debug, Clone, Serialize)]
@@ -201,6 +204,17 @@ fn latency_table(stages: &[StageRow]) -> Table {
         table.add_row([stage_name(row.stage).to_owned(), row.count.to_string()].into_iter().chain(times));
     }
     table
+}
+
+/// Writes `text` to stdout. A reader that has gone away, as `head` does, is no error.
+pub(crate) fn say(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("can't write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A table whose first column holds words and whose others hold numbers.
