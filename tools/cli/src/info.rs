@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment;
+use comfy_table::{CellAlignment, Table};
 use shardwright::offline::{self, ArrayDescription, Description};
 
 use crate::args::Info;
@@ -29,7 +29,8 @@ fn to_text(description: &Description) -> String {
         None => "",
     };
     writeln!(text, "{kind}{state}").expect("a string takes it");
-    for array in &description.arrays {
+    let (images, records): (Vec<_>, Vec<_>) = description.arrays.iter().partition(|array| array.shape.len() > 1);
+    for array in images {
         let mut table = table([if array.path.is_empty() { "/" } else { &array.path }, ""]);
         table.add_rows(rows(array));
         // Here the second column holds words, too.
@@ -38,7 +39,28 @@ fn to_text(description: &Description) -> String {
         });
         writeln!(text, "\n{}", table.trim_fmt()).expect("a string takes it");
     }
+    if !records.is_empty() {
+        writeln!(text, "\n{}", records_table(&records).trim_fmt()).expect("a string takes it");
+    }
     text
+}
+
+/// Arrays of one dimension hold what is known of each frame; a line is enough for them.
+fn records_table(records: &[&ArrayDescription]) -> Table {
+    let mut table = table(["records", "type", "count", "files", "bytes"]);
+    for array in records {
+        table.add_row([
+            array.path.clone(),
+            array.dtype.to_string(),
+            joined(&array.shape, " x "),
+            array.shard_files.to_string(),
+            decimal(array.bytes_files),
+        ]);
+        array.damaged.iter().for_each(|damage| {
+            table.add_row(["damaged", damage]);
+        });
+    }
+    table
 }
 
 fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::io::{self, Write as _};
 use std::ops::Range;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
 use shardwright::{Stage, StageLatency, Summary};
 
@@ -126,7 +126,15 @@ impl Report {
         let mut text = String::new();
         let mut line = |name: &str, value: String| writeln!(text, "{name:<10}{value}").expect("a string takes it");
         line("frames", self.frames_text());
-        line("shape", format!("{} in {} shards", joined(&self.shape, " x "), self.shards));
+        line(
+            "shape",
+            format!(
+                "{} in {} shard{}",
+                joined(&self.shape, " x "),
+                self.shards,
+                if self.shards == 1 { "" } else { "s" }
+            ),
+        );
         line(
             "bytes",
             format!("{} in, {} out, ratio {:.2}", decimal(self.bytes_in), decimal(self.bytes_out), self.ratio),
@@ -220,7 +228,8 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
 /// A table whose first column holds words and whose others hold numbers.
 pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
+    let style = presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─'));
+    table.load_style(style).set_header(header);
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }
