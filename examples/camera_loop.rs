@@ -20,9 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for number in 0..FRAMES {
         let mut frame = acquisition.acquire()?;
         camera_fills(number, &mut frame);
-        let mut record = Record::default();
-        record.device_timestamp = Some(10_000 * number);
-        frame.commit(number, record)?;
+        frame.commit(number, Record::stamped(10_000 * number))?;
     }
 
     let summary = acquisition.finish()?;

@@ -48,6 +48,11 @@ mod stats;
 mod storage;
 mod sync;
 
+/// The examples of the README are compiled as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use acquisition::{Acquisition, Appended, FieldValue, FrameMut, Record, Unfinished};
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
