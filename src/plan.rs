@@ -17,6 +17,8 @@ pub(crate) const PAGE: usize = 4096;
 // What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
 const AUTO_CHUNK_BYTES: u64 = 512 << 10;
 const AUTO_SHARD_BYTES: u64 = 512 << 20;
+// Readers load a shard's index as a whole, 16 bytes a chunk: an index of millions of tiny chunks would outweigh them.
+const AUTO_SHARD_CHUNKS: u64 = 1 << 16;
 
 // Blosc frames count their bytes in 31 bits.
 const CHUNK_BYTES_MAX: u64 = (1 << 31) - (1 << 20);
@@ -482,7 +484,11 @@ fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, V
         if shard[dim] == 0 {
             let others: u64 =
                 shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { c } else { s }).fold(element, u64::saturating_mul);
-            let fit = (AUTO_SHARD_BYTES / (others / chunk[dim]).max(1)).max(1);
+            let grid = shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { 1 } else { (s / c).max(1) });
+            let chunks = grid.fold(1, u64::saturating_mul);
+            let fit = (AUTO_SHARD_BYTES / (others / chunk[dim]).max(1))
+                .min((AUTO_SHARD_CHUNKS / chunks).max(1).saturating_mul(chunk[dim]))
+                .max(1);
             let whole = size(dim).checked_next_multiple_of(chunk[dim]).unwrap_or(u64::MAX);
             shard[dim] = if fit >= whole { whole } else { (fit / chunk[dim]).max(1) * chunk[dim] };
         }

@@ -6,10 +6,12 @@ mod common;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use common::cases::{self, Case, Image, Written};
 use serde_json::{Value, json};
 use shardwright::offline::Array;
+use shardwright::{Acquisition, Config, Dim, Dtype, Memory};
 
 #[test]
 fn every_dataset_is_as_it_went_in() {
@@ -69,4 +71,15 @@ fn describe(folder: &Path, case: &Case, images: &[Written]) {
         .collect();
     let description = json!({"name": case.name, "path": format!("{}.zarr", case.name), "images": images});
     fs::write(folder.join(format!("{}.json", case.name)), serde_json::to_vec_pretty(&description).unwrap()).unwrap();
+}
+
+#[test]
+fn automatic_shards_of_tiny_frames_have_an_index_that_readers_can_load() {
+    let dims = vec![Dim::time(None), Dim::channel(2), Dim::y(9), Dim::x(7)];
+    let config = Config { dtype: Dtype::U8, dims, ring_bytes: 1 << 20, ..Config::default() };
+    let acquisition = Acquisition::create_in(Arc::new(Memory::new(false)), config).unwrap();
+    let chunks = |(shard, chunk): (&u64, &u64)| shard / chunk;
+    let count: u64 = acquisition.shard_shape().iter().zip(acquisition.chunk_shape()).map(chunks).product();
+    assert!((1 << 15..=1 << 16).contains(&count), "{count} chunks a shard");
+    acquisition.abort();
 }
