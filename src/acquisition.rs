@@ -116,6 +116,11 @@ impl From<f64> for FieldValue {
 }
 
 impl Record {
+    /// A record with the device's time stamp.
+    pub fn stamped(device_timestamp: u64) -> Self {
+        Self { device_timestamp: Some(device_timestamp), ..Self::default() }
+    }
+
     /// Sets the value of a record field by its place in [`Config::record_fields`]. Places beyond the configured fields
     /// are refused when the frame is committed; those beyond the most that are possible, 16, at once.
     pub fn set(&mut self, field: usize, value: impl Into<FieldValue>) -> &mut Self {

@@ -1,4 +1,34 @@
-//! A high-throughput acquisition writer for instrument data.
+//! A high-throughput acquisition writer for instrument data: camera frames in, finished Zarr shards out.
+//!
+//! Frames are loaned from a ring of page-aligned buffers, filled in place, and committed under their number. Worker threads
+//! cut them into tiles, encode these in parallel and write each into a slot of its own in a preallocated shard, without
+//! waiting for each other. A finalizer creates shards ahead of need and closes full ones. The result is a Zarr v3 dataset
+//! with the `sharding_indexed` codec and OME-Zarr 0.5 metadata, which readers can open from the first second on.
+//!
+//! ```no_run
+//! use shardwright::{Acquisition, Config, Dim, Record};
+//! # fn camera_fill(_: &mut [u8]) {}
+//!
+//! let config = Config { dims: vec![Dim::time(None), Dim::y(2048), Dim::x(2048)], ..Config::default() };
+//! let acquisition = Acquisition::create("run.ome.zarr", config)?;
+//! for number in 0..1000 {
+//!     let mut frame = acquisition.acquire()?;
+//!     camera_fill(&mut frame);
+//!     frame.commit(number, Record::default())?;
+//! }
+//! println!("{} frames written", acquisition.finish()?.frames_written);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`Acquisition`]: one run of one image. [`Dataset`]: several images at once.
+//! - [`Config`]: dimensions, chunks, shards, codec, ring, policies; everything has a default but the dimensions.
+//! - [`Storage`]: where the files go, if not into a folder.
+//! - [`offline`]: reading datasets back.
+//!
+//! # Words
+//!
+//! A *layer* is the frames that one row of chunks needs: as many as a chunk is deep. A *tile* is a rectangle of a layer; its
+//! encoded form is a *chunk*. A *slot* is the byte range in a shard that one chunk may fill.
 
 mod acquisition;
 pub mod codec;
@@ -17,6 +47,11 @@ mod shard;
 mod stats;
 mod storage;
 mod sync;
+
+/// The examples of the README are compiled as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use acquisition::{Acquisition, Appended, FieldValue, FrameMut, Record, Unfinished};
 pub use config::{

@@ -179,9 +179,10 @@ mod tests {
     #[test]
     fn every_length_near_a_vector_is_shuffled_as_defined() {
         let bytes: Vec<u8> = (0..8300_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let step = if cfg!(miri) { 13 } else { 1 };
         for shuffle in [Shuffle::None, Shuffle::Byte, Shuffle::Bit] {
             for element_bytes in [1, 2, 4, 8] {
-                for elements in (0..70).chain([127, 128, 136, 256, 504, 512, 520, 1024, 1032]) {
+                for elements in (0..70).chain([127, 128, 136, 256, 504, 512, 520, 1024, 1032]).step_by(step) {
                     for rest in [0, element_bytes - 1] {
                         check(shuffle, element_bytes, &bytes[..elements * element_bytes + rest]);
                     }

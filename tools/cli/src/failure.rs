@@ -42,8 +42,25 @@ impl fmt::Display for Failure {
 impl From<shardwright::Error> for Failure {
     fn from(error: shardwright::Error) -> Self {
         match error {
-            shardwright::Error::Config { .. } => Self::Usage(error.to_string()),
+            shardwright::Error::Config { field, value, reason } => match option_of(field) {
+                Some(option) => Self::Usage(format!("{option} {value}: {reason}")),
+                None => Self::Usage(format!("{field} = {value}: {reason}")),
+            },
             _ => Self::Run(error.to_string()),
         }
     }
+}
+
+/// The option that sets a field of the library's configuration.
+fn option_of(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "dims.chunk" => "--chunk",
+        "dims.shard" => "--shard",
+        "dims.size" => "--shape",
+        "codec.compressor.level" => "--level",
+        "ring_bytes" => "--memory",
+        "workers" => "--workers",
+        "affinity" => "--affinity",
+        _ => return None,
+    })
 }

@@ -1,61 +1,23 @@
 //! `shardwright info`: what a dataset holds, as tables or as JSON.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use comfy_table::{CellAlignment, Table};
+use shardwright::offline::{self, ArrayDescription, Description};
 
 use crate::args::Info;
 use crate::failure::Failure;
-use crate::report::{decimal, joined, table};
+use crate::report::{decimal, joined, say, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &Info) -> Result<(), Failure> {
-    let description = describe(&args.path)?;
+    let description = offline::describe(&args.path).map_err(|error| Failure::Input(error.to_string()))?;
     if args.json {
-        println!(
-            "{}",
-            serde_json::to_string(&description).expect("a description holds only numbers, strings and lists")
-        );
+        let json = serde_json::to_string(&description).expect("a description holds only numbers, strings and lists");
+        say(&format!("{json}\n"))
     } else {
-        print!("{}", to_text(&description));
+        say(&to_text(&description))
     }
-    Ok(())
-}
-
-fn describe(path: &Path) -> Result<Description, Failure> {
-    Err(Failure::Run(format!("can't describe {}: this build has no reader for datasets yet", path.display())))
-}
-
-/// What is in a dataset.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Description {
-    arrays: Vec<Array>,
-    attributes: Value,
-    ome: bool,
-    complete: Option<bool>,
-}
-
-/// What is in one array, and how much room it takes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Array {
-    path: String,
-    shape: Vec<u64>,
-    dtype: String,
-    dimension_names: Option<Vec<String>>,
-    chunk_shape: Vec<u64>,
-    shard_shape: Vec<u64>,
-    codecs: Vec<String>,
-    index_location: String,
-    shard_files: u64,
-    chunks_present: u64,
-    chunks_empty: u64,
-    bytes_logical: u64,
-    bytes_payload: u64,
-    bytes_files: u64,
-    bytes_on_disk: u64,
-    gap_bytes: u64,
 }
 
 fn to_text(description: &Description) -> String {
@@ -67,67 +29,108 @@ fn to_text(description: &Description) -> String {
         None => "",
     };
     writeln!(text, "{kind}{state}").expect("a string takes it");
-    for array in &description.arrays {
-        let mut table = table(["", ""]);
-        table.set_header([if array.path.is_empty() { "/" } else { &array.path }, ""]);
+    let (images, records): (Vec<_>, Vec<_>) = description.arrays.iter().partition(|array| array.shape.len() > 1);
+    for array in images {
+        let mut table = table([if array.path.is_empty() { "/" } else { &array.path }, ""]);
         table.add_rows(rows(array));
-        // Words and lists stand better at the left, under their heading.
-        table.column_iter_mut().for_each(|column| column.set_cell_alignment(comfy_table::CellAlignment::Left));
+        // Here the second column holds words, too.
+        table.column_iter_mut().for_each(|column| {
+            column.set_cell_alignment(CellAlignment::Left);
+        });
         writeln!(text, "\n{}", table.trim_fmt()).expect("a string takes it");
+    }
+    if !records.is_empty() {
+        writeln!(text, "\n{}", records_table(&records).trim_fmt()).expect("a string takes it");
     }
     text
 }
 
-fn rows(array: &Array) -> Vec<[String; 2]> {
+/// Arrays of one dimension hold what is known of each frame; a line is enough for them.
+fn records_table(records: &[&ArrayDescription]) -> Table {
+    let mut table = table(["records", "type", "count", "files", "bytes"]);
+    for array in records {
+        table.add_row([
+            array.path.clone(),
+            array.dtype.to_string(),
+            joined(&array.shape, " x "),
+            array.shard_files.to_string(),
+            decimal(array.bytes_files),
+        ]);
+        array.damaged.iter().for_each(|damage| {
+            table.add_row(["damaged", damage]);
+        });
+    }
+    table
+}
+
+fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {
     let names = array.dimension_names.as_ref().map(|names| format!(" ({})", names.join(", ")));
     let chunks = array.chunks_present + array.chunks_empty;
     let ratio = if array.bytes_payload == 0 { 0.0 } else { array.bytes_logical as f64 / array.bytes_payload as f64 };
+    let shard = match (&array.shard_shape, &array.index_location) {
+        (Some(shape), Some(location)) => format!("{}, index at the {location}", joined(shape, " x ")),
+        (Some(shape), None) => joined(shape, " x "),
+        (None, _) => "none: each chunk is a file".to_owned(),
+    };
     let row = |name: &str, value: String| [name.to_owned(), value];
-    vec![
+    let mut rows = vec![
         row("shape", format!("{}{} {}", joined(&array.shape, " x "), names.unwrap_or_default(), array.dtype)),
         row("chunk", joined(&array.chunk_shape, " x ")),
-        row("shard", format!("{}, index at the {}", joined(&array.shard_shape, " x "), array.index_location)),
+        row("shard", shard),
         row("codecs", array.codecs.join(", ")),
-        row("shard files", array.shard_files.to_string()),
+        row("files", array.shard_files.to_string()),
         row("chunks", format!("{} of {chunks} present, {} empty", array.chunks_present, array.chunks_empty)),
         row("pixels", decimal(array.bytes_logical)),
         row("encoded", format!("{}, ratio {ratio:.2}", decimal(array.bytes_payload))),
-        row("files", format!("{}, {} on disk", decimal(array.bytes_files), decimal(array.bytes_on_disk))),
+        row("file size", format!("{}, {} on disk", decimal(array.bytes_files), decimal(array.bytes_on_disk))),
         row("gaps", decimal(array.gap_bytes)),
-    ]
+    ];
+    rows.extend(array.damaged.iter().map(|damage| row("damaged", damage.clone())));
+    rows
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
+    /// An array of two chunks, of which one was written, laid out by hand.
+    fn array(folder: &std::path::Path) -> std::path::PathBuf {
+        let array = folder.join("0");
+        fs::create_dir_all(array.join("c/0/0")).unwrap();
+        fs::write(array.join("c/0/0/0"), [7; 3 * 4 * 2]).unwrap();
+        let document = serde_json::json!({
+            "zarr_format": 3, "node_type": "array", "shape": [2, 3, 4], "data_type": "uint16",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 3, 4]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 0, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            "attributes": {}, "dimension_names": ["t", "y", "x"],
+        });
+        fs::write(array.join("zarr.json"), document.to_string()).unwrap();
+        array
+    }
+
     #[test]
-    fn the_tables_have_the_numbers() {
-        let description: Description = serde_json::from_value(serde_json::json!({
-            "arrays": [{
-                "path": "0", "shape": [100, 2048, 2048], "dtype": "uint16", "dimension_names": ["t", "y", "x"],
-                "chunk_shape": [16, 256, 256], "shard_shape": [64, 2048, 2048], "codecs": ["bytes", "blosc(lz4)", "crc32c"],
-                "index_location": "end", "shard_files": 2, "chunks_present": 400, "chunks_empty": 48,
-                "bytes_logical": 838_860_800u64, "bytes_payload": 300_000_000u64, "bytes_files": 940_000_000u64,
-                "bytes_on_disk": 301_000_000u64, "gap_bytes": 639_000_000u64,
-            }],
-            "attributes": {}, "ome": true, "complete": false,
-        }))
-        .unwrap();
-        let text = to_text(&description);
+    fn the_table_has_the_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = to_text(&offline::describe(array(folder.path())).unwrap());
         for expected in [
-            "OME-Zarr dataset, not complete",
-            "100 x 2048 x 2048 (t, y, x) uint16",
-            "16 x 256 x 256",
-            "index at the end",
-            "bytes, blosc(lz4), crc32c",
-            "400 of 448 present, 48 empty",
-            "839 MB",
-            "300 MB, ratio 2.80",
-            "940 MB, 301 MB on disk",
-            "639 MB",
+            "2 x 3 x 4 (t, y, x) u16",
+            "1 x 3 x 4",
+            "each chunk is a file",
+            "1 of 2 present, 1 empty",
+            "48 B",
+            "ratio 2.00",
         ] {
             assert!(text.contains(expected), "{text}\nlacks {expected:?}");
         }
+    }
+
+    #[test]
+    fn what_is_no_dataset_is_invalid_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = run(&Info { path: folder.path().join("nothing"), json: false }).unwrap_err();
+        assert!(matches!(refused, Failure::Input(_)), "{refused}");
     }
 }

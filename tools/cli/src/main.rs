@@ -9,7 +9,6 @@ mod replay;
 mod report;
 mod source;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -21,8 +20,9 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut io::stdout());
-            Ok(0)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut script);
+            report::say(&String::from_utf8_lossy(&script)).map(|()| 0)
         }
     };
     let code = ended.unwrap_or_else(|failure| {

@@ -52,6 +52,7 @@ impl Progress {
             let stats = &stats;
             scope.spawn(move || {
                 let mut meter = Meter::default();
+                meter.rates(Instant::now(), &stats());
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
                     self.show(&mut meter, &stats(), total);
                 }

@@ -13,7 +13,7 @@ use crate::args::{Rate, Replay};
 use crate::failure::{Failure, exit};
 use crate::pace::Schedule;
 use crate::progress::Progress;
-use crate::report::{Circumstances, Report};
+use crate::report::{Circumstances, Report, say};
 use crate::source::{self, Recording, Source};
 
 /// Set by the first Ctrl-C: no more frames are taken.
@@ -196,7 +196,7 @@ enum Refusal {
 impl Sink for &Acquisition {
     fn take(&mut self, number: u64, fill: Fill) -> Result<(), Refusal> {
         let mut frame = self.acquire().map_err(Refusal::Engine)?;
-        fill(frame.bytes()).map_err(Refusal::Input)?;
+        fill(&mut frame).map_err(Refusal::Input)?;
         frame.commit(number, Record::default()).map_err(Refusal::Engine)
     }
 }
@@ -267,18 +267,15 @@ impl Feed {
 fn conclude(
     args: &Replay,
     taken: Taken,
-    finished: Result<Summary, Box<Unfinished>>,
+    finished: Result<Summary, Unfinished>,
     run: Circumstances,
 ) -> Result<u8, Failure> {
     let (summary, engine_error) = match finished {
-        Ok(summary) => (Some(summary), None),
-        Err(unfinished) => (unfinished.summary, Some(Failure::from(unfinished.error))),
+        Ok(summary) => (summary, None),
+        Err(unfinished) => (*unfinished.summary, Some(Failure::from(unfinished.error))),
     };
     // The engine's first error is the cause; that no more frames were taken is what follows from it.
     let failure = engine_error.or_else(|| taken.end.failure().cloned());
-    let Some(summary) = summary else {
-        return Err(failure.unwrap_or_else(|| Failure::Run("the run ended without a summary".into())));
-    };
     let run = Circumstances {
         frames_dropped: taken.dropped,
         interrupted: matches!(taken.end, End::Interrupted),
@@ -287,9 +284,9 @@ fn conclude(
     };
     let report = Report::new(&summary, run);
     if args.json {
-        println!("{}", report.to_json());
+        say(&format!("{}\n", report.to_json()))?;
     } else if !args.quiet {
-        print!("{}", report.to_text());
+        say(&report.to_text())?;
     }
     match failure {
         Some(failure) => Err(failure),

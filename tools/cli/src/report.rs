@@ -1,11 +1,14 @@
 //! What a finished replay says: a table for people, one JSON object for programs.
 
 use std::fmt::Write;
+use std::io::{self, Write as _};
 use std::ops::Range;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
 use shardwright::{Stage, StageLatency, Summary};
+
+use crate::failure::Failure;
 
 /// Everything about one run that is worth a line.
 #[derive(Debug, Clone, Serialize)]
@@ -123,7 +126,15 @@ impl Report {
         let mut text = String::new();
         let mut line = |name: &str, value: String| writeln!(text, "{name:<10}{value}").expect("a string takes it");
         line("frames", self.frames_text());
-        line("shape", format!("{} in {} shards", joined(&self.shape, " x "), self.shards));
+        line(
+            "shape",
+            format!(
+                "{} in {} shard{}",
+                joined(&self.shape, " x "),
+                self.shards,
+                if self.shards == 1 { "" } else { "s" }
+            ),
+        );
         line(
             "bytes",
             format!("{} in, {} out, ratio {:.2}", decimal(self.bytes_in), decimal(self.bytes_out), self.ratio),
@@ -203,10 +214,22 @@ fn latency_table(stages: &[StageRow]) -> Table {
     table
 }
 
+/// Writes `text` to stdout. A reader that has gone away, as `head` does, is no error.
+pub(crate) fn say(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("can't write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A table whose first column holds words and whose others hold numbers.
 pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
+    let style = presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─'));
+    table.load_style(style).set_header(header);
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }

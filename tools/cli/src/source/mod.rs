@@ -4,6 +4,7 @@ pub(crate) mod ome_xml;
 pub(crate) mod raw;
 pub(crate) mod synthetic;
 pub(crate) mod tiff;
+pub(crate) mod zarr;
 
 use std::fs::File;
 use std::io::Read;
@@ -120,10 +121,8 @@ pub(crate) fn open(input: &Path, args: &RecordingArgs, memory: u64) -> Result<Bo
 
 fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Failure> {
     if input.is_dir() {
-        return Err(Failure::Usage(format!(
-            "{} is a directory; a TIFF stack or a raw file can be replayed",
-            input.display()
-        )));
+        refuse_raw_options(args, "a Zarr array")?;
+        return Ok(Box::new(zarr::Zarr::open(input)?));
     }
     if !args.shape.is_empty() {
         return Ok(Box::new(raw::Raw::open(input, args)?));

@@ -72,3 +72,55 @@ impl Source for Zarr {
         self.array.read_region(&start, &shape, frame).map_err(|error| Failure::Input(error.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use shardwright::{Dim, Dtype};
+
+    use super::*;
+
+    /// An array of 2 x 3 frames of 2 x 2 pixels, each frame a chunk that holds its number.
+    fn array(folder: &Path, names: serde_json::Value) {
+        for (number, (t, c)) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)].into_iter().enumerate() {
+            let chunk = folder.join(format!("c/{t}/{c}/0"));
+            fs::create_dir_all(&chunk).unwrap();
+            fs::write(chunk.join("0"), [number as u8; 4]).unwrap();
+        }
+        let document = serde_json::json!({
+            "zarr_format": 3, "node_type": "array", "shape": [2, 3, 2, 2], "data_type": "uint8",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 2, 2]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}, "dimension_names": names,
+        });
+        fs::write(folder.join("zarr.json"), document.to_string()).unwrap();
+    }
+
+    #[test]
+    fn frames_come_in_the_array_s_order() {
+        let folder = tempfile::tempdir().unwrap();
+        array(folder.path(), serde_json::json!(["t", "c", "y", "x"]));
+        let mut source = Zarr::open(folder.path()).unwrap();
+        assert_eq!(source.recording().dims, [Dim::time(2), Dim::channel(3), Dim::y(2), Dim::x(2)]);
+        assert_eq!((source.recording().frames, source.recording().dtype), (Some(6), Dtype::U8));
+        for index in [5, 0, 3, 1] {
+            let mut frame = [0; 4];
+            source.read(index, &mut frame).unwrap();
+            assert_eq!(frame, [index as u8; 4]);
+        }
+    }
+
+    #[test]
+    fn dimensions_without_names_get_some() {
+        assert_eq!(names(None, 3), ["t", "y", "x"]);
+        assert_eq!(names(None, 5), ["t", "d1", "d2", "y", "x"]);
+        assert_eq!(names(None, 2), ["y", "x"]);
+    }
+
+    #[test]
+    fn what_is_no_array_is_invalid_input() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(Zarr::open(folder.path()).err(), Some(Failure::Input(_))));
+    }
+}
