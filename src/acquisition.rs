@@ -171,13 +171,23 @@ impl FrameMut {
     /// A number that came before, comes too late, or lies beyond the array: [`Error::FrameNumber`]. A record field that
     /// was not configured: [`Error::Record`]. After the end: [`Error::Ended`]. The first error of the run, if any.
     /// In all cases the buffer goes back to the ring.
-    pub fn commit(mut self, number: u64, record: Record) -> Result<()> {
+    pub fn commit(self, number: u64, record: Record) -> Result<()> {
+        self.hand_over(Some(number), record)
+    }
+
+    /// As [`commit`](Self::commit); without a number under the next one.
+    fn hand_over(mut self, number: Option<u64>, record: Record) -> Result<()> {
         let start = Instant::now();
         let engine = &self.engine;
         engine.first_error.check()?;
         let _inside = engine.gate.enter().ok_or(Error::Ended)?;
-        write_record(self.loan.record_mut(), number, &record, &self.record_dtypes)?;
-        engine.numbers.claim(number)?;
+        // A refused record must not use up a number, so the number comes last.
+        write_record(self.loan.record_mut(), &record, &self.record_dtypes)?;
+        let number = match number {
+            Some(number) => engine.numbers.claim(number).map(|()| number)?,
+            None => engine.numbers.claim_next()?,
+        };
+        self.loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
         if self.started.get().is_none() {
             self.image.root().keep();
             let _ = self.started.set(start);
@@ -370,13 +380,15 @@ impl Acquisition {
     /// and the last row may end with the buffer. Every frame gets the same record.
     pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
         let frame = &self.engine.plan.frame;
-        let frame_stride = frame.rows * row_stride;
+        let refuse = |expected| Err(Error::FrameSize { got: pixels.len(), expected });
+        let frame_stride = frame.rows.checked_mul(row_stride);
         // The last row needs no padding behind it.
-        let padded = pixels.len() + row_stride.saturating_sub(frame.row_bytes);
+        let padded = pixels.len().checked_add(row_stride.saturating_sub(frame.row_bytes));
+        let (Some(frame_stride), Some(padded)) = (frame_stride, padded) else { return refuse(usize::MAX) };
         let frames = padded / frame_stride.max(1);
         let whole = frames > 0 && (pixels.len() == frames * frame_stride || padded == frames * frame_stride);
         if row_stride < frame.row_bytes || !whole {
-            return Err(Error::FrameSize { got: pixels.len(), expected: frame_stride.max(frame.bytes) });
+            return refuse(frame_stride.max(frame.bytes));
         }
         let mut done = Appended::default();
         for at in 0..frames {
@@ -384,11 +396,11 @@ impl Acquisition {
             match self.acquire() {
                 Ok(mut slot) => {
                     copy_frame(&mut slot, source, row_stride, frame);
-                    slot.commit(self.engine.numbers.next(), record)?;
+                    slot.hand_over(None, record)?;
                     done.frames += 1;
                 }
                 Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
-                    self.engine.numbers.skip(self.engine.numbers.next())?;
+                    self.engine.numbers.claim_next()?;
                     done.dropped += 1;
                 }
                 Err(error) if error.is_ring_full() && done.frames > 0 => return Ok(done),
@@ -594,12 +606,14 @@ fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &crate::
     }
 }
 
-/// Lays a record out as the plan's columns expect it.
-fn write_record(bytes: &mut [u8], number: u64, record: &Record, dtypes: &[Dtype]) -> Result<()> {
+/// Where a record holds its frame's number.
+const NUMBER_IN_RECORD: std::ops::Range<usize> = 0..8;
+
+/// Lays a record out as the plan's columns expect it, but for the number.
+fn write_record(bytes: &mut [u8], record: &Record, dtypes: &[Dtype]) -> Result<()> {
     let host = record
         .host_timestamp
         .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64));
-    bytes[0..8].copy_from_slice(&(number as i64).to_ne_bytes());
     bytes[8..16].copy_from_slice(&record.device_timestamp.unwrap_or(0).to_ne_bytes());
     bytes[16..24].copy_from_slice(&host.to_ne_bytes());
     let mut at = FIXED_FIELDS.iter().map(|(_, dtype)| dtype.size()).sum();
