@@ -16,7 +16,7 @@ use crate::engine::numbers::Numbers;
 use crate::engine::records::Records;
 use crate::engine::sequencer::Sequencer;
 use crate::engine::worker::Worker;
-use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes};
+use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, caught};
 use crate::error::{Error, Result};
 use crate::ome;
 use crate::plan::{FIXED_FIELDS, Plan, RECORD_FIELDS_MAX};
@@ -272,7 +272,7 @@ impl Acquisition {
         // The first shards are made here, so that a full disk or a read-only folder is an error of `create`.
         let first = requested.recv().ok();
         if let Some(Preparing::Block(number)) = first {
-            let block = finalizer::create_block(&engine, &image, number)?;
+            let block = caught(|| finalizer::create_block(&engine, &image, number))?;
             let sent = deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
         }
@@ -481,7 +481,7 @@ impl Acquisition {
         if !aborted_empty {
             self.image.root().keep();
             let frames = self.engine.counters.newest_end.load(Relaxed);
-            match self.image.finish(&self.engine.plan, frames, &ending) {
+            match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
                 Ok(shape) => summary.shape = shape,
                 Err(error) => self.engine.first_error.set(error),
             }
