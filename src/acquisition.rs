@@ -61,8 +61,9 @@ pub struct Acquisition {
 /// The threads of a run and the ends of their queues.
 struct Threads {
     workers: Vec<JoinHandle<()>>,
-    preparer: JoinHandle<()>,
-    closer: JoinHandle<()>,
+    /// `None` if they could not be started; so with the closer.
+    preparer: Option<JoinHandle<()>>,
+    closer: Option<JoinHandle<()>>,
     requests: Sender<Preparing>,
     live: Arc<LiveCells>,
 }
@@ -138,7 +139,8 @@ pub struct FrameMut {
     engine: Arc<Engine>,
     record_dtypes: Arc<[Dtype]>,
     started: Arc<OnceLock<Instant>>,
-    image: Arc<Image>,
+    /// The root's, which must not live on with a frame that outlives its run.
+    keep: Arc<AtomicBool>,
 }
 
 impl std::ops::Deref for FrameMut {
@@ -189,7 +191,7 @@ impl FrameMut {
         };
         self.loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
         if self.started.get().is_none() {
-            self.image.root().keep();
+            self.keep.store(true, Relaxed);
             let _ = self.started.set(start);
         }
         let arrival = Arrival { number, frame: self.loan.commit() };
@@ -277,39 +279,40 @@ impl Acquisition {
             debug_assert!(sent.is_ok(), "the queue is empty");
         }
         let live = Arc::new(LiveCells::new(blocks as u64 * cells));
-        let spawn = |name: String, run: Box<dyn FnOnce() + Send>| {
-            let builder = std::thread::Builder::new().name(name);
-            builder.spawn(run).map_err(|e| Error::io("start a thread for", image_path(&image), e))
-        };
-        let mut workers = Vec::with_capacity(plan.workers);
-        for index in 0..plan.workers {
-            let worker = Worker::new(engine.clone(), index)?;
-            let (tickets, affinity) = (take_tickets.clone(), config.affinity.clone());
-            let run = move || {
-                if let Some(&id) = affinity.get(index % affinity.len().max(1)) {
-                    core_affinity::set_for_current(core_affinity::CoreId { id });
-                }
-                worker.run(&tickets);
-            };
-            workers.push(spawn(format!("sw-worker-{index}"), Box::new(run))?);
+        let mut threads = Threads { workers: Vec::with_capacity(plan.workers), preparer: None, closer: None, requests, live };
+        let started = (|| {
+            let path = image.root().path();
+            for index in 0..plan.workers {
+                let worker = Worker::new(engine.clone(), index)?;
+                let (tickets, affinity) = (take_tickets.clone(), config.affinity.clone());
+                let run = move || {
+                    if let Some(&id) = affinity.get(index % affinity.len().max(1)) {
+                        core_affinity::set_for_current(core_affinity::CoreId { id });
+                    }
+                    worker.run(&tickets);
+                };
+                threads.workers.push(spawn(format!("sw-worker-{index}"), path, run)?);
+            }
+            let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
+            let run = move || finalizer::prepare(&shared, &of, &live, &requested, &deliver);
+            threads.preparer = Some(spawn("sw-prepare".into(), path, run)?);
+            let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
+            let every = config.progress_every;
+            let run = move || finalizer::close(&shared, &of, &live, &to_close, &written_records, every);
+            threads.closer = Some(spawn("sw-close".into(), path, run)?);
+            Ok(())
+        })();
+        if let Err(error) = started {
+            // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
+            engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).tickets = None;
+            threads.join(&engine);
+            return Err(error);
         }
-        let preparer = {
-            let (engine, image, live) = (engine.clone(), image.clone(), live.clone());
-            spawn(
-                "sw-prepare".into(),
-                Box::new(move || finalizer::prepare(&engine, &image, &live, &requested, &deliver)),
-            )?
-        };
-        let closer = {
-            let (engine, image, live, every) = (engine.clone(), image.clone(), live.clone(), config.progress_every);
-            let run = move || finalizer::close(&engine, &image, &live, &to_close, &written_records, every);
-            spawn("sw-close".into(), Box::new(run))?
-        };
         Ok(Self {
             ring_full: config.ring_full,
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
             started: Arc::new(OnceLock::new()),
-            threads: Some(Threads { workers, preparer, closer, requests, live }),
+            threads: Some(threads),
             notes: notes.into_iter().collect(),
             engine,
             image,
@@ -336,7 +339,7 @@ impl Acquisition {
             engine: self.engine.clone(),
             record_dtypes: self.record_dtypes.clone(),
             started: self.started.clone(),
-            image: self.image.clone(),
+            keep: self.image.root().keep.clone(),
         })
     }
 
@@ -564,7 +567,7 @@ impl Threads {
         }
         self.live.open_up();
         let _ = self.requests.send(Preparing::End);
-        let _ = self.preparer.join();
+        let _ = self.preparer.map(JoinHandle::join);
         let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks();
         for cell in blocks.into_iter().flat_map(|block| block.cells) {
             // Those with no layer left were handed over by the last one.
@@ -573,7 +576,7 @@ impl Threads {
             }
         }
         let _ = engine.closings.send(Closing::End);
-        if self.closer.join().is_err() {
+        if self.closer.is_some_and(|closer| closer.join().is_err()) {
             engine.first_error.set(Error::Panicked { message: "while closing a shard".into() });
         }
     }
@@ -590,8 +593,8 @@ pub struct Unfinished {
     pub error: Error,
 }
 
-fn image_path(image: &Image) -> String {
-    image.storage_choice.clone()
+fn spawn(name: String, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(run).map_err(|e| Error::io("start a thread for", path, e))
 }
 
 fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &crate::plan::FramePlan) {
