@@ -278,7 +278,7 @@ impl Acquisition {
             let sent = deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
         }
-        let live = Arc::new(LiveCells::new(blocks as u64 * cells));
+        let live = Arc::new(LiveCells::new(plan.ring.shard_blocks_live * cells));
         let mut threads = Threads { workers: Vec::with_capacity(plan.workers), preparer: None, closer: None, requests, live };
         let started = (|| {
             let path = image.root().path();
@@ -568,7 +568,7 @@ impl Threads {
         self.live.open_up();
         let _ = self.requests.send(Preparing::End);
         let _ = self.preparer.map(JoinHandle::join);
-        let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks();
+        let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks(engine);
         for cell in blocks.into_iter().flat_map(|block| block.cells) {
             // Those with no layer left were handed over by the last one.
             if cell.layers_left.load(std::sync::atomic::Ordering::Acquire) > 0 {
