@@ -238,9 +238,14 @@ impl Acquisition {
 
     pub(crate) fn start(root: Arc<Root>, name: Option<&str>, config: Config) -> Result<Self> {
         let plan = Arc::new(Plan::new(&config)?);
-        let notes = ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}"));
-        let dataset_uuid = root.uuid;
         let image = Arc::new(Image::create(root, name, config.clone(), &plan)?);
+        Self::start_image(&image, &plan, &config).inspect_err(|_| image.undo(&plan))
+    }
+
+    /// Starts the acquisition of an image whose documents are written.
+    fn start_image(image: &Arc<Image>, plan: &Arc<Plan>, config: &Config) -> Result<Self> {
+        let notes = ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}"));
+        let dataset_uuid = image.root().uuid;
         let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
 
         let blocks = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
@@ -274,12 +279,13 @@ impl Acquisition {
         // The first shards are made here, so that a full disk or a read-only folder is an error of `create`.
         let first = requested.recv().ok();
         if let Some(Preparing::Block(number)) = first {
-            let block = caught(|| finalizer::create_block(&engine, &image, number))?;
+            let block = finalizer::create_block(&engine, image, number)?;
             let sent = deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
         }
         let live = Arc::new(LiveCells::new(plan.ring.shard_blocks_live * cells));
-        let mut threads = Threads { workers: Vec::with_capacity(plan.workers), preparer: None, closer: None, requests, live };
+        let mut threads =
+            Threads { workers: Vec::with_capacity(plan.workers), preparer: None, closer: None, requests, live };
         let started = (|| {
             let path = image.root().path();
             for index in 0..plan.workers {
@@ -315,7 +321,7 @@ impl Acquisition {
             threads: Some(threads),
             notes: notes.into_iter().collect(),
             engine,
-            image,
+            image: image.clone(),
         })
     }
 

@@ -146,13 +146,15 @@ impl Root {
             Some((.., known)) => known.clone_from(&shape.to_vec()),
             None => images.push((name.to_owned(), config.clone(), shape.to_vec())),
         }
-        let names: Vec<_> = images.iter().map(|(name, ..)| name.clone()).collect();
-        let described: Vec<_> = images.iter().map(|(name, config, shape)| (name.clone(), config, &shape[..])).collect();
-        put_json(storage, "zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
-        put_json(storage, "OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
-        let xml = ome::metadata_xml(&described);
-        let key = "OME/METADATA.ome.xml";
-        storage.put(key, xml.as_bytes()).map_err(|e| Error::io("write", key, e))
+        write_collection(storage, &images)
+    }
+
+    /// Takes an image out of the collection's documents again, because nothing came of it.
+    fn unlist_image(&self, storage: &dyn Storage, name: &str) -> Result<()> {
+        let Some(collection) = &self.collection else { return Ok(()) };
+        let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
+        images.retain(|(known, ..)| known != name);
+        write_collection(storage, &images)
     }
 
     fn has_image(&self, name: &str) -> bool {
@@ -160,6 +162,16 @@ impl Root {
             collection.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(known, ..)| known == name)
         })
     }
+}
+
+fn write_collection(storage: &dyn Storage, images: &[Listed]) -> Result<()> {
+    let names: Vec<_> = images.iter().map(|(name, ..)| name.clone()).collect();
+    let described: Vec<_> = images.iter().map(|(name, config, shape)| (name.clone(), config, &shape[..])).collect();
+    put_json(storage, "zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
+    put_json(storage, "OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
+    let xml = ome::metadata_xml(&described);
+    let key = "OME/METADATA.ome.xml";
+    storage.put(key, xml.as_bytes()).map_err(|e| Error::io("write", key, e))
 }
 
 impl Drop for Root {
@@ -296,8 +308,19 @@ impl Image {
             config,
             state: Mutex::new(ImageState { shape: plan.shape.clone(), ..ImageState::default() }),
         };
-        image.write_documents(plan)?;
+        image.write_documents(plan).inspect_err(|_| image.undo(plan))?;
         Ok(image)
+    }
+
+    /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
+    pub(crate) fn undo(&self, plan: &Plan) {
+        let records = plan.record.fields.iter().map(|field| format!("records/{}/zarr.json", field.name));
+        for key in records.chain(["records/zarr.json", "0/zarr.json", "zarr.json"].map(String::from)) {
+            let _ = self.storage.remove(&format!("{}{key}", self.prefix));
+        }
+        if let Some(name) = &self.name {
+            let _ = self.root.unlist_image(&*self.storage, name);
+        }
     }
 
     fn write_documents(&self, plan: &Plan) -> Result<()> {

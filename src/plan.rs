@@ -254,7 +254,8 @@ impl ShardPlan {
                     "a shard file would pass 4 EiB; choose smaller shards",
                 )
             })?;
-        let at_end = if config.index_location == IndexLocation::End { index_bytes } else { 0 };
+        // Two of them: the final one, which follows the last chunk, must not touch the first before the file is cut off.
+        let at_end = if config.index_location == IndexLocation::End { 2 * index_bytes } else { 0 };
         let outer = chunk_shape.len() - 2;
         Ok(Self {
             placement: config.placement,

@@ -79,7 +79,7 @@ pub(crate) fn prepare(
 ) {
     while let Ok(Preparing::Block(number)) = requests.recv() {
         live.add(engine.plan.shards.cells_a_block);
-        match caught(|| create_block(engine, image, number)) {
+        match create_block(engine, image, number) {
             Ok(block) => drop(prepared.send(block)),
             Err(error) => engine.first_error.set(error),
         }
@@ -89,6 +89,16 @@ pub(crate) fn prepare(
 
 /// Creates the shards of one block.
 pub(crate) fn create_block(engine: &Engine, image: &Image, number: u64) -> Result<ShardBlock> {
+    let mut begun = Vec::new();
+    let block = caught(|| create_shards(engine, image, number, &mut begun));
+    if block.is_err() {
+        // On a full disk those that could be made take the room that others need.
+        begun.iter().for_each(|key| drop(caught(|| Ok(image.storage().remove(key)))));
+    }
+    block
+}
+
+fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<String>) -> Result<ShardBlock> {
     let plan = &engine.plan;
     let mut cells = Vec::new();
     for cell in 0..plan.shards.cells_a_block {
@@ -97,6 +107,7 @@ pub(crate) fn create_block(engine: &Engine, image: &Image, number: u64) -> Resul
         for across in 0..plan.shard.across_frame {
             let start = Instant::now();
             let key = image.shard_key(plan, &grid, across);
+            begun.push(key.clone());
             shards.push(Shard::create(image.storage(), key, plan.clone())?);
             engine.finalizer_times().of(Stage::PrepareShard).since(start);
         }
