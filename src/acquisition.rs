@@ -16,7 +16,7 @@ use crate::engine::numbers::Numbers;
 use crate::engine::records::Records;
 use crate::engine::sequencer::Sequencer;
 use crate::engine::worker::Worker;
-use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes};
+use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, caught};
 use crate::error::{Error, Result};
 use crate::ome;
 use crate::plan::{FIXED_FIELDS, Plan, RECORD_FIELDS_MAX};
@@ -61,8 +61,9 @@ pub struct Acquisition {
 /// The threads of a run and the ends of their queues.
 struct Threads {
     workers: Vec<JoinHandle<()>>,
-    preparer: JoinHandle<()>,
-    closer: JoinHandle<()>,
+    /// `None` if they could not be started; so with the closer.
+    preparer: Option<JoinHandle<()>>,
+    closer: Option<JoinHandle<()>>,
     requests: Sender<Preparing>,
     live: Arc<LiveCells>,
 }
@@ -138,7 +139,8 @@ pub struct FrameMut {
     engine: Arc<Engine>,
     record_dtypes: Arc<[Dtype]>,
     started: Arc<OnceLock<Instant>>,
-    image: Arc<Image>,
+    /// The root's, which must not live on with a frame that outlives its run.
+    keep: Arc<AtomicBool>,
 }
 
 impl std::ops::Deref for FrameMut {
@@ -171,15 +173,25 @@ impl FrameMut {
     /// A number that came before, comes too late, or lies beyond the array: [`Error::FrameNumber`]. A record field that
     /// was not configured: [`Error::Record`]. After the end: [`Error::Ended`]. The first error of the run, if any.
     /// In all cases the buffer goes back to the ring.
-    pub fn commit(mut self, number: u64, record: Record) -> Result<()> {
+    pub fn commit(self, number: u64, record: Record) -> Result<()> {
+        self.hand_over(Some(number), record)
+    }
+
+    /// As [`commit`](Self::commit); without a number under the next one.
+    fn hand_over(mut self, number: Option<u64>, record: Record) -> Result<()> {
         let start = Instant::now();
         let engine = &self.engine;
         engine.first_error.check()?;
         let _inside = engine.gate.enter().ok_or(Error::Ended)?;
-        write_record(self.loan.record_mut(), number, &record, &self.record_dtypes)?;
-        engine.numbers.claim(number)?;
+        // A refused record must not use up a number, so the number comes last.
+        write_record(self.loan.record_mut(), &record, &self.record_dtypes)?;
+        let number = match number {
+            Some(number) => engine.numbers.claim(number).map(|()| number)?,
+            None => engine.numbers.claim_next()?,
+        };
+        self.loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
         if self.started.get().is_none() {
-            self.image.root().keep();
+            self.keep.store(true, Relaxed);
             let _ = self.started.set(start);
         }
         let arrival = Arrival { number, frame: self.loan.commit() };
@@ -226,9 +238,14 @@ impl Acquisition {
 
     pub(crate) fn start(root: Arc<Root>, name: Option<&str>, config: Config) -> Result<Self> {
         let plan = Arc::new(Plan::new(&config)?);
-        let notes = ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}"));
-        let dataset_uuid = root.uuid;
         let image = Arc::new(Image::create(root, name, config.clone(), &plan)?);
+        Self::start_image(&image, &plan, &config).inspect_err(|_| image.undo(&plan))
+    }
+
+    /// Starts the acquisition of an image whose documents are written.
+    fn start_image(image: &Arc<Image>, plan: &Arc<Plan>, config: &Config) -> Result<Self> {
+        let notes = ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}"));
+        let dataset_uuid = image.root().uuid;
         let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
 
         let blocks = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
@@ -262,47 +279,49 @@ impl Acquisition {
         // The first shards are made here, so that a full disk or a read-only folder is an error of `create`.
         let first = requested.recv().ok();
         if let Some(Preparing::Block(number)) = first {
-            let block = finalizer::create_block(&engine, &image, number)?;
+            let block = finalizer::create_block(&engine, image, number)?;
             let sent = deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
         }
-        let live = Arc::new(LiveCells::new(blocks as u64 * cells));
-        let spawn = |name: String, run: Box<dyn FnOnce() + Send>| {
-            let builder = std::thread::Builder::new().name(name);
-            builder.spawn(run).map_err(|e| Error::io("start a thread for", image_path(&image), e))
-        };
-        let mut workers = Vec::with_capacity(plan.workers);
-        for index in 0..plan.workers {
-            let worker = Worker::new(engine.clone(), index)?;
-            let (tickets, affinity) = (take_tickets.clone(), config.affinity.clone());
-            let run = move || {
-                if let Some(&id) = affinity.get(index % affinity.len().max(1)) {
-                    core_affinity::set_for_current(core_affinity::CoreId { id });
-                }
-                worker.run(&tickets);
-            };
-            workers.push(spawn(format!("sw-worker-{index}"), Box::new(run))?);
+        let live = Arc::new(LiveCells::new(plan.ring.shard_blocks_live * cells));
+        let mut threads =
+            Threads { workers: Vec::with_capacity(plan.workers), preparer: None, closer: None, requests, live };
+        let started = (|| {
+            let path = image.root().path();
+            for index in 0..plan.workers {
+                let worker = Worker::new(engine.clone(), index)?;
+                let (tickets, affinity) = (take_tickets.clone(), config.affinity.clone());
+                let run = move || {
+                    if let Some(&id) = affinity.get(index % affinity.len().max(1)) {
+                        core_affinity::set_for_current(core_affinity::CoreId { id });
+                    }
+                    worker.run(&tickets);
+                };
+                threads.workers.push(spawn(format!("sw-worker-{index}"), path, run)?);
+            }
+            let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
+            let run = move || finalizer::prepare(&shared, &of, &live, &requested, &deliver);
+            threads.preparer = Some(spawn("sw-prepare".into(), path, run)?);
+            let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
+            let every = config.progress_every;
+            let run = move || finalizer::close(&shared, &of, &live, &to_close, &written_records, every);
+            threads.closer = Some(spawn("sw-close".into(), path, run)?);
+            Ok(())
+        })();
+        if let Err(error) = started {
+            // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
+            engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).tickets = None;
+            threads.join(&engine);
+            return Err(error);
         }
-        let preparer = {
-            let (engine, image, live) = (engine.clone(), image.clone(), live.clone());
-            spawn(
-                "sw-prepare".into(),
-                Box::new(move || finalizer::prepare(&engine, &image, &live, &requested, &deliver)),
-            )?
-        };
-        let closer = {
-            let (engine, image, live, every) = (engine.clone(), image.clone(), live.clone(), config.progress_every);
-            let run = move || finalizer::close(&engine, &image, &live, &to_close, &written_records, every);
-            spawn("sw-close".into(), Box::new(run))?
-        };
         Ok(Self {
             ring_full: config.ring_full,
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
             started: Arc::new(OnceLock::new()),
-            threads: Some(Threads { workers, preparer, closer, requests, live }),
+            threads: Some(threads),
             notes: notes.into_iter().collect(),
             engine,
-            image,
+            image: image.clone(),
         })
     }
 
@@ -326,7 +345,7 @@ impl Acquisition {
             engine: self.engine.clone(),
             record_dtypes: self.record_dtypes.clone(),
             started: self.started.clone(),
-            image: self.image.clone(),
+            keep: self.image.root().keep.clone(),
         })
     }
 
@@ -370,13 +389,15 @@ impl Acquisition {
     /// and the last row may end with the buffer. Every frame gets the same record.
     pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
         let frame = &self.engine.plan.frame;
-        let frame_stride = frame.rows * row_stride;
+        let refuse = |expected| Err(Error::FrameSize { got: pixels.len(), expected });
+        let frame_stride = frame.rows.checked_mul(row_stride);
         // The last row needs no padding behind it.
-        let padded = pixels.len() + row_stride.saturating_sub(frame.row_bytes);
+        let padded = pixels.len().checked_add(row_stride.saturating_sub(frame.row_bytes));
+        let (Some(frame_stride), Some(padded)) = (frame_stride, padded) else { return refuse(usize::MAX) };
         let frames = padded / frame_stride.max(1);
         let whole = frames > 0 && (pixels.len() == frames * frame_stride || padded == frames * frame_stride);
         if row_stride < frame.row_bytes || !whole {
-            return Err(Error::FrameSize { got: pixels.len(), expected: frame_stride.max(frame.bytes) });
+            return refuse(frame_stride.max(frame.bytes));
         }
         let mut done = Appended::default();
         for at in 0..frames {
@@ -384,11 +405,11 @@ impl Acquisition {
             match self.acquire() {
                 Ok(mut slot) => {
                     copy_frame(&mut slot, source, row_stride, frame);
-                    slot.commit(self.engine.numbers.next(), record)?;
+                    slot.hand_over(None, record)?;
                     done.frames += 1;
                 }
                 Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
-                    self.engine.numbers.skip(self.engine.numbers.next())?;
+                    self.engine.numbers.claim_next()?;
                     done.dropped += 1;
                 }
                 Err(error) if error.is_ring_full() && done.frames > 0 => return Ok(done),
@@ -469,7 +490,7 @@ impl Acquisition {
         if !aborted_empty {
             self.image.root().keep();
             let frames = self.engine.counters.newest_end.load(Relaxed);
-            match self.image.finish(&self.engine.plan, frames, &ending) {
+            match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
                 Ok(shape) => summary.shape = shape,
                 Err(error) => self.engine.first_error.set(error),
             }
@@ -552,8 +573,8 @@ impl Threads {
         }
         self.live.open_up();
         let _ = self.requests.send(Preparing::End);
-        let _ = self.preparer.join();
-        let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks();
+        let _ = self.preparer.map(JoinHandle::join);
+        let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks(engine);
         for cell in blocks.into_iter().flat_map(|block| block.cells) {
             // Those with no layer left were handed over by the last one.
             if cell.layers_left.load(std::sync::atomic::Ordering::Acquire) > 0 {
@@ -561,7 +582,7 @@ impl Threads {
             }
         }
         let _ = engine.closings.send(Closing::End);
-        if self.closer.join().is_err() {
+        if self.closer.is_some_and(|closer| closer.join().is_err()) {
             engine.first_error.set(Error::Panicked { message: "while closing a shard".into() });
         }
     }
@@ -578,8 +599,8 @@ pub struct Unfinished {
     pub error: Error,
 }
 
-fn image_path(image: &Image) -> String {
-    image.storage_choice.clone()
+fn spawn(name: String, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(run).map_err(|e| Error::io("start a thread for", path, e))
 }
 
 fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &crate::plan::FramePlan) {
@@ -594,12 +615,14 @@ fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &crate::
     }
 }
 
-/// Lays a record out as the plan's columns expect it.
-fn write_record(bytes: &mut [u8], number: u64, record: &Record, dtypes: &[Dtype]) -> Result<()> {
+/// Where a record holds its frame's number.
+const NUMBER_IN_RECORD: std::ops::Range<usize> = 0..8;
+
+/// Lays a record out as the plan's columns expect it, but for the number.
+fn write_record(bytes: &mut [u8], record: &Record, dtypes: &[Dtype]) -> Result<()> {
     let host = record
         .host_timestamp
         .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64));
-    bytes[0..8].copy_from_slice(&(number as i64).to_ne_bytes());
     bytes[8..16].copy_from_slice(&record.device_timestamp.unwrap_or(0).to_ne_bytes());
     bytes[16..24].copy_from_slice(&host.to_ne_bytes());
     let mut at = FIXED_FIELDS.iter().map(|(_, dtype)| dtype.size()).sum();

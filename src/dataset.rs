@@ -49,7 +49,7 @@ pub(crate) struct Root {
     place: Place,
     pub(crate) uuid: [u8; 16],
     /// Something was acquired or finished: the files stay.
-    keep: AtomicBool,
+    pub(crate) keep: Arc<AtomicBool>,
     /// Of several images, what the collection's documents say.
     collection: Option<Mutex<Vec<Listed>>>,
 }
@@ -70,6 +70,8 @@ struct Folder {
     lock: File,
     /// The folder itself was there before, empty.
     existed: bool,
+    /// Folders above it that were made for it, the nearest first.
+    parents: Vec<PathBuf>,
     /// Where the dataset stands that is being replaced.
     replaced: Option<PathBuf>,
 }
@@ -109,7 +111,7 @@ impl Root {
     }
 
     fn new(place: Place, uuid: [u8; 16], several: bool) -> Self {
-        Self { place, uuid, keep: AtomicBool::new(false), collection: several.then(Mutex::default) }
+        Self { place, uuid, keep: Arc::default(), collection: several.then(Mutex::default) }
     }
 
     /// From now on the files stay, whatever happens.
@@ -129,7 +131,7 @@ impl Root {
         }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         match &self.place {
             Place::Folder(folder) => &folder.path,
             Place::Storage(storage) => Path::new(storage.name()),
@@ -144,13 +146,15 @@ impl Root {
             Some((.., known)) => known.clone_from(&shape.to_vec()),
             None => images.push((name.to_owned(), config.clone(), shape.to_vec())),
         }
-        let names: Vec<_> = images.iter().map(|(name, ..)| name.clone()).collect();
-        let described: Vec<_> = images.iter().map(|(name, config, shape)| (name.clone(), config, &shape[..])).collect();
-        put_json(storage, "zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
-        put_json(storage, "OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
-        let xml = ome::metadata_xml(&described);
-        let key = "OME/METADATA.ome.xml";
-        storage.put(key, xml.as_bytes()).map_err(|e| Error::io("write", key, e))
+        write_collection(storage, &images)
+    }
+
+    /// Takes an image out of the collection's documents again, because nothing came of it.
+    fn unlist_image(&self, storage: &dyn Storage, name: &str) -> Result<()> {
+        let Some(collection) = &self.collection else { return Ok(()) };
+        let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
+        images.retain(|(known, ..)| known != name);
+        write_collection(storage, &images)
     }
 
     fn has_image(&self, name: &str) -> bool {
@@ -158,6 +162,16 @@ impl Root {
             collection.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(known, ..)| known == name)
         })
     }
+}
+
+fn write_collection(storage: &dyn Storage, images: &[Listed]) -> Result<()> {
+    let names: Vec<_> = images.iter().map(|(name, ..)| name.clone()).collect();
+    let described: Vec<_> = images.iter().map(|(name, config, shape)| (name.clone(), config, &shape[..])).collect();
+    put_json(storage, "zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
+    put_json(storage, "OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
+    let xml = ome::metadata_xml(&described);
+    let key = "OME/METADATA.ome.xml";
+    storage.put(key, xml.as_bytes()).map_err(|e| Error::io("write", key, e))
 }
 
 impl Drop for Root {
@@ -170,6 +184,8 @@ impl Drop for Root {
 
 impl Folder {
     fn create(path: &Path, overwrite: bool, uuid: [u8; 16]) -> Result<Self> {
+        // Behind a link stands the folder that is meant: neither must take the other's place.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -180,14 +196,20 @@ impl Folder {
         };
         let replaced = if occupied { Some(move_aside(path, overwrite, uuid)?) } else { None };
         let existed = path.is_dir();
+        let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        let parents: Vec<_> = above.take_while(|above| !above.exists()).map(Path::to_path_buf).collect();
         let made = fs::create_dir_all(path).map_err(|e| Error::io("create", path, e)).and_then(|()| lock(path));
         match made {
-            Ok(lock) => Ok(Self { path: path.to_path_buf(), lock, existed, replaced }),
+            Ok(lock) => Ok(Self { path: path.to_path_buf(), lock, existed, parents, replaced }),
             Err(error) => {
-                if let Some(replaced) = replaced {
+                // Each of these only goes if it is empty: another writer may have come in between.
+                if !existed {
                     let _ = fs::remove_dir(path);
+                }
+                if let Some(replaced) = replaced {
                     let _ = fs::rename(replaced, path);
                 }
+                parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
                 Err(error)
             }
         }
@@ -208,7 +230,7 @@ impl Folder {
         match &self.replaced {
             Some(replaced) => drop(fs::rename(replaced, &self.path)),
             None if self.existed => drop(fs::create_dir(&self.path)),
-            None => {}
+            None => self.parents.iter().for_each(|parent| drop(fs::remove_dir(parent))),
         }
     }
 }
@@ -227,11 +249,9 @@ fn move_aside(path: &Path, overwrite: bool, uuid: [u8; 16]) -> Result<PathBuf> {
         let reason = "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
         return Err(Error::format(path, reason));
     }
-    // `.` and `..` have no name of their own to rename.
-    let real = path.canonicalize().map_err(|e| Error::io("find", path, e))?;
-    let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let aside = real.with_file_name(format!(".{name}.replaced-{}", &hex(&uuid)[..8]));
-    fs::rename(&real, &aside).map_err(|e| Error::io("move aside", path, e))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let aside = path.with_file_name(format!(".{name}.replaced-{}", &hex(&uuid)[..8]));
+    fs::rename(path, &aside).map_err(|e| Error::io("move aside", path, e))?;
     Ok(aside)
 }
 
@@ -288,8 +308,19 @@ impl Image {
             config,
             state: Mutex::new(ImageState { shape: plan.shape.clone(), ..ImageState::default() }),
         };
-        image.write_documents(plan)?;
+        image.write_documents(plan).inspect_err(|_| image.undo(plan))?;
         Ok(image)
+    }
+
+    /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
+    pub(crate) fn undo(&self, plan: &Plan) {
+        let records = plan.record.fields.iter().map(|field| format!("records/{}/zarr.json", field.name));
+        for key in records.chain(["records/zarr.json", "0/zarr.json", "zarr.json"].map(String::from)) {
+            let _ = self.storage.remove(&format!("{}{key}", self.prefix));
+        }
+        if let Some(name) = &self.name {
+            let _ = self.root.unlist_image(&*self.storage, name);
+        }
     }
 
     fn write_documents(&self, plan: &Plan) -> Result<()> {

@@ -97,6 +97,14 @@ impl Cells {
         steps.saturating_mul(self.frames_a_step)
     }
 
+    /// Whether some blocks are shorter than [`frames_a_block`](Self::frames_a_block) other than at the very end. Then every
+    /// other one is, at most.
+    pub(crate) fn has_short_blocks(&self) -> bool {
+        let Some(&dim) = self.order.acquired.get(self.pivot) else { return false };
+        let (size, unit) = (self.order.sizes[dim], self.unit[dim]);
+        self.pivot > 0 && size > unit && size % unit != 0
+    }
+
     /// The most frames in a cell.
     pub(crate) fn frames_a_cell(&self) -> u64 {
         self.unit.iter().product()

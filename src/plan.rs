@@ -109,6 +109,8 @@ pub(crate) struct RingPlan {
     /// Blocks of shards that may be open at once, and that are prepared ahead.
     pub(crate) shard_blocks: u64,
     pub(crate) shard_blocks_ahead: u64,
+    /// Blocks of shards that exist at once, those being closed included.
+    pub(crate) shard_blocks_live: u64,
     /// Work tickets that a layer gives out: one for each worker that it can feed.
     pub(crate) tickets_a_layer: u32,
 }
@@ -254,7 +256,8 @@ impl ShardPlan {
                     "a shard file would pass 4 EiB; choose smaller shards",
                 )
             })?;
-        let at_end = if config.index_location == IndexLocation::End { index_bytes } else { 0 };
+        // Two of them: the final one, which follows the last chunk, must not touch the first before the file is cut off.
+        let at_end = if config.index_location == IndexLocation::End { 2 * index_bytes } else { 0 };
         let outer = chunk_shape.len() - 2;
         Ok(Self {
             placement: config.placement,
@@ -308,25 +311,29 @@ impl RingPlan {
         let frames = (affordable as u64).min(total) as usize;
         let shards_a_block = shards.cells_a_block.saturating_mul(shard.across_frame as u64);
         let reserve = shards_a_block.saturating_mul(shard.reserve_bytes).max(1);
-        let shard_blocks = (256 / shards_a_block).min(RESERVED_BYTES_MAX / reserve).clamp(4, 64);
-        check_descriptors(shards_a_block)?;
+        let live_blocks_max = check_descriptors(shards_a_block)?;
+        let shard_blocks = (256 / shards_a_block).min(RESERVED_BYTES_MAX / reserve).min(live_blocks_max).clamp(4, 64);
 
         let spare = (frames as u64 / 8).clamp(1, 64);
         let in_ring = (frames as u64).saturating_sub(span + spare).max(1);
-        let in_shards = shards.frames_a_block().saturating_mul(shard_blocks - 2);
-        let window = if frames as u64 == total { total } else { in_ring.min(in_shards) };
-        let window = window.min(WINDOW_MAX.max(span));
+        // The window must not reach over more shards than may be open, or the next one would be waited for for ever.
+        let whole_blocks = if shards.has_short_blocks() { (shard_blocks - 2) / 2 } else { shard_blocks - 2 };
+        let in_shards = shards.frames_a_block().saturating_mul(whole_blocks);
+        let window = if frames as u64 == total { total } else { in_ring };
+        let window = window.min(in_shards).min(WINDOW_MAX.max(span));
         // Layers that gather: blocks at an edge may be as short as one frame, but then their neighbours are not. And layers
         // that wait for workers; more of them than this just wait in the ring.
         let blocks = 2 * window.div_ceil(span) + 2;
         let waiting = (frames as u64).div_ceil(layers.frames_a_cell().max(1)).min(1024) + 2;
         let layer_slots = blocks * layers.cells_a_block + waiting;
+        let shard_blocks_ahead = ((64 << 20) / reserve).clamp(1, 16).min(shard_blocks - 2);
         Ok(Self {
             frames,
             window,
             layer_slots: layer_slots as usize,
             shard_blocks,
-            shard_blocks_ahead: ((64 << 20) / reserve).clamp(1, 16).min(shard_blocks - 2),
+            shard_blocks_ahead,
+            shard_blocks_live: (shard_blocks + shard_blocks_ahead + 2).min(live_blocks_max),
             tickets_a_layer: workers.min(tiles) as u32,
         })
     }
@@ -524,8 +531,9 @@ fn workers(config: &Config) -> Result<usize> {
     Ok(workers)
 }
 
-/// A run holds the shards being filled, those being closed and those being prepared.
-fn check_descriptors(shards_a_block: u64) -> Result<()> {
+/// A run holds the shards being filled, those being closed and those being prepared. Returns how many blocks of them the
+/// process's limit allows.
+fn check_descriptors(shards_a_block: u64) -> Result<u64> {
     let needed = shards_a_block.saturating_mul(3).saturating_add(64);
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < needed => Err(Error::config(
@@ -535,7 +543,8 @@ fn check_descriptors(shards_a_block: u64) -> Result<()> {
                 "needs {needed} open files, and this process may have {limit}; use larger shards or raise the limit (ulimit -n)"
             ),
         )),
-        _ => Ok(()),
+        Some(limit) => Ok((limit - 64) / shards_a_block.max(1)),
+        None => Ok(u64::MAX),
     }
 }
 

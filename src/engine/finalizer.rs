@@ -6,12 +6,15 @@ use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::records::RecordBlock;
-use super::{Engine, ShardBlock, ShardCell};
+use super::{Engine, ShardBlock, ShardCell, caught};
 use crate::dataset::Image;
 use crate::error::Result;
 use crate::shard::Shard;
 use crate::stats::Stage;
 use crate::sync::{Receiver, Sender};
+
+const PROGRESS_EVERY_MIN: Duration = Duration::from_millis(10);
+const PROGRESS_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Work for the thread that prepares.
 #[derive(Debug)]
@@ -86,6 +89,16 @@ pub(crate) fn prepare(
 
 /// Creates the shards of one block.
 pub(crate) fn create_block(engine: &Engine, image: &Image, number: u64) -> Result<ShardBlock> {
+    let mut begun = Vec::new();
+    let block = caught(|| create_shards(engine, image, number, &mut begun));
+    if block.is_err() {
+        // On a full disk those that could be made take the room that others need.
+        begun.iter().for_each(|key| drop(caught(|| Ok(image.storage().remove(key)))));
+    }
+    block
+}
+
+fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<String>) -> Result<ShardBlock> {
     let plan = &engine.plan;
     let mut cells = Vec::new();
     for cell in 0..plan.shards.cells_a_block {
@@ -94,6 +107,7 @@ pub(crate) fn create_block(engine: &Engine, image: &Image, number: u64) -> Resul
         for across in 0..plan.shard.across_frame {
             let start = Instant::now();
             let key = image.shard_key(plan, &grid, across);
+            begun.push(key.clone());
             shards.push(Shard::create(image.storage(), key, plan.clone())?);
             engine.finalizer_times().of(Stage::PrepareShard).since(start);
         }
@@ -113,6 +127,8 @@ pub(crate) fn close(
     written_records: &Sender<RecordBlock>,
     progress_every: Duration,
 ) {
+    // Zero would keep a core busy with looking, and the far future has no `Instant`.
+    let progress_every = progress_every.clamp(PROGRESS_EVERY_MIN, PROGRESS_EVERY_MAX);
     let mut next_progress = Instant::now() + progress_every;
     loop {
         let closing = closings.recv_timeout(next_progress.saturating_duration_since(Instant::now()));
@@ -122,7 +138,7 @@ pub(crate) fn close(
                 live.remove(1);
             }
             Ok(Closing::Records(block)) => {
-                if let Err(error) = image.write_records(&engine.plan, &block) {
+                if let Err(error) = caught(|| image.write_records(&engine.plan, &block)) {
                     engine.first_error.set(error);
                 }
                 let _ = written_records.send(block);
@@ -134,7 +150,7 @@ pub(crate) fn close(
         }
         if Instant::now() >= next_progress {
             next_progress = Instant::now() + progress_every;
-            if let Err(error) = image.advance(&engine.plan, engine.newest_end(), false) {
+            if let Err(error) = caught(|| image.advance(&engine.plan, engine.newest_end(), false)) {
                 engine.first_error.set(error);
             }
         }
@@ -144,7 +160,7 @@ pub(crate) fn close(
 fn close_cell(engine: &Engine, image: &Image, cell: &ShardCell) {
     for shard in &cell.shards {
         let start = Instant::now();
-        match shard.close(image.storage()) {
+        match caught(|| shard.close(image.storage())) {
             Ok(closed) if closed.chunks > 0 => {
                 engine.counters.shards_closed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }

@@ -20,6 +20,7 @@ pub(crate) mod records;
 pub(crate) mod sequencer;
 pub(crate) mod worker;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -116,6 +117,17 @@ pub(crate) struct Counters {
     pub(crate) shards_closed: AtomicU64,
     /// One past the newest frame that has come.
     pub(crate) newest_end: AtomicU64,
+}
+
+/// Runs `work`; a panic in it, be it in a codec or in a caller's own storage, becomes an error like any other.
+///
+/// A thread that dies takes its part of the flow with it, and then everyone who counts on it waits for ever.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+        Err(Error::Panicked { message })
+    })
 }
 
 /// The first error of the run, kept for every later call.

@@ -64,9 +64,18 @@ impl Numbers {
         self.claimed_end.load(Ordering::Relaxed)
     }
 
-    /// Skips a number for good, because its frame was let go.
-    pub(crate) fn skip(&self, number: u64) -> Result<()> {
-        self.claim(number)
+    /// Takes the next number for a caller who does not count, be it for a frame or for one that was let go.
+    pub(crate) fn claim_next(&self) -> Result<u64> {
+        loop {
+            let number = self.next();
+            match self.claim(number) {
+                // Another thread was faster; it is about to move the end on.
+                Err(Error::FrameNumber { why: RefusedNumber::Duplicate | RefusedNumber::TooLate { .. }, .. }) => {
+                    std::thread::yield_now();
+                }
+                other => return other.map(|()| number),
+            }
+        }
     }
 
     /// Everything below `end` is settled: such numbers come too late.

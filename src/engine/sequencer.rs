@@ -72,7 +72,7 @@ impl Sequencer {
 
     /// Handles arrivals until there is none, or one has to wait.
     pub(crate) fn run(&mut self, engine: &Engine) {
-        self.blocks.take_prepared();
+        self.blocks.take_prepared(self.settled_end, engine);
         while let Some(arrival) = self.waiting.take().or_else(|| engine.arrivals.1.try_recv().ok()) {
             if engine.aborting.load(Relaxed) {
                 self.lose(arrival, engine);
@@ -230,7 +230,7 @@ impl Sequencer {
 
     /// Nothing more will come: settles every number and hands on every layer. False if something has to be waited for.
     pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
-        self.blocks.take_prepared();
+        self.blocks.take_prepared(self.settled_end, engine);
         // Numbers whose frames were let go at the very end count, too.
         self.newest_end = self.newest_end.max(engine.numbers.next());
         engine.counters.newest_end.store(self.newest_end, Relaxed);
@@ -247,8 +247,8 @@ impl Sequencer {
     }
 
     /// The shards that are still open, for the closer.
-    pub(crate) fn take_blocks(&mut self) -> Vec<ShardBlock> {
-        self.blocks.take_prepared();
+    pub(crate) fn take_blocks(&mut self, engine: &Engine) -> Vec<ShardBlock> {
+        self.blocks.take_prepared(self.settled_end, engine);
         self.blocks.blocks.drain(..).map(|(_, block)| block).collect()
     }
 }
@@ -329,9 +329,14 @@ impl Blocks {
         self.requested_end = self.requested_end.max(end);
     }
 
-    fn take_prepared(&mut self) {
+    fn take_prepared(&mut self, settled_end: u64, engine: &Engine) {
         while let Ok(block) = self.prepared.try_recv() {
-            self.blocks.push_back((false, block));
+            if self.plan.shards.block_frames(block.number).end <= settled_end {
+                // The numbers leapt over it while it was made. Kept, it would stand before all that follow for ever.
+                block.cells.into_iter().for_each(|cell| engine.close(Closing::Cell(cell)));
+            } else {
+                self.blocks.push_back((false, block));
+            }
         }
     }
 

@@ -1,6 +1,5 @@
 //! A worker thread: takes tiles of complete layers, gathers, encodes and stores them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +7,7 @@ use std::time::Instant;
 
 use super::finalizer::Closing;
 use super::layer::{Layer, LayerSlot};
-use super::{Engine, ShardCell, StageTimes};
+use super::{Engine, ShardCell, StageTimes, caught};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
 use crate::geometry::Tile;
@@ -80,8 +79,10 @@ impl Worker {
                 continue;
             }
             // A panic must not take the other tiles with it; this one stays missing.
-            let stored = catch_unwind(AssertUnwindSafe(|| self.store(&layer, cell, tile, &mut now)));
-            let stored = stored.unwrap_or_else(|panic| Err(self.recover_from(&*panic)));
+            let stored = caught(|| self.store(&layer, cell, tile, &mut now));
+            if matches!(stored, Err(Error::Panicked { .. })) {
+                self.renew_encoder();
+            }
             match stored {
                 Ok(Stored::Bytes(bytes)) => {
                     engine.counters.bytes_out.fetch_add(bytes as u64, Relaxed);
@@ -142,14 +143,11 @@ impl Worker {
     }
 
     /// The encoder may be half-way through something: it starts anew.
-    fn recover_from(&mut self, panic: &(dyn std::any::Any + Send)) -> Error {
+    fn renew_encoder(&mut self) {
         let plan = &self.engine.plan;
         if let Ok(encoder) = Encoder::new(&self.engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes) {
             self.encoder = encoder;
         }
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-        Error::Panicked { message }
     }
 }
 

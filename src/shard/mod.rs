@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! index at end, fixed placement, while it is being filled:
-//! | header, chunk 0, slack | header, chunk 1, slack | … | index: all missing |
+//! | header, chunk 0, slack | header, chunk 1, slack | … | room for an index | index: all missing |
 //! and closed (slack after each chunk is a hole):
 //! | header, chunk 0, hole  | header, chunk 1, hole  | … chunk n | index |
 //! ```

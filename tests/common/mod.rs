@@ -2,8 +2,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod cases;
+pub mod storage;
 
-use shardwright::{Config, Dtype};
+use shardwright::{Codec, Compressor, Config, Dim, Dtype};
 
 /// The pixels of frame `number`: different in every byte that can tell frames, rows and columns apart.
 pub fn frame(number: u64, bytes: usize) -> Vec<u8> {
@@ -55,5 +56,19 @@ impl Expected {
         }
         let place = position.iter().zip(&self.shape).fold(0, |place, (at, size)| place * size + at) as usize;
         self.pixels[place * self.frame_bytes..][..self.frame_bytes].copy_from_slice(pixels);
+    }
+}
+
+/// A configuration of tiny frames, 16 by 16 bytes, one chunk each and four a shard, uncompressed, with a ring of `ring`
+/// buffers and one worker.
+pub fn tiny(frames: Option<u64>, ring: usize) -> Config {
+    Config {
+        dtype: Dtype::U8,
+        dims: vec![Dim::time(frames).chunk(1).shard(4), Dim::y(16), Dim::x(16)],
+        codec: Codec::from(Compressor::None),
+        ring_bytes: ring * 4096,
+        workers: 1,
+        sync: false,
+        ..Config::default()
     }
 }

@@ -1,0 +1,188 @@
+//! A storage in memory that a test can hold up, count, or break at any call; and a watch over tests that may hang.
+
+use std::io;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
+
+use shardwright::offline::Array;
+use shardwright::{Blob, Memory, Storage};
+
+/// The calls through which the engine touches the outside world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Call {
+    Create,
+    Put,
+    Remove,
+    WriteAt,
+    Publish,
+    Sync,
+    Punch,
+    Truncate,
+}
+
+type Probe = dyn Fn(Call, &str) -> io::Result<()> + Send + Sync;
+
+/// [`Memory`], with a probe that each call passes first: it may wait, fail or panic.
+#[derive(Clone)]
+pub struct Probed {
+    pub memory: Arc<Memory>,
+    probe: Arc<Probe>,
+}
+
+impl Probed {
+    pub fn new(probe: impl Fn(Call, &str) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        Self { memory: Arc::new(Memory::new(false)), probe: Arc::new(probe) }
+    }
+
+    pub fn shared(&self) -> Arc<dyn Storage> {
+        Arc::new(self.clone())
+    }
+}
+
+impl std::fmt::Debug for Probed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Probed")
+    }
+}
+
+impl Storage for Probed {
+    fn name(&self) -> &'static str {
+        "probed"
+    }
+
+    fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
+        (self.probe)(Call::Create, key)?;
+        let blob = self.memory.create(key, len)?;
+        Ok(Box::new(ProbedBlob { blob, key: key.to_owned(), probe: self.probe.clone() }))
+    }
+
+    fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        (self.probe)(Call::Put, key)?;
+        self.memory.put(key, bytes)
+    }
+
+    fn remove(&self, key: &str) -> io::Result<()> {
+        (self.probe)(Call::Remove, key)?;
+        self.memory.remove(key)
+    }
+}
+
+struct ProbedBlob {
+    blob: Box<dyn Blob>,
+    key: String,
+    probe: Arc<Probe>,
+}
+
+impl Blob for ProbedBlob {
+    fn map(&self) -> Option<NonNull<u8>> {
+        self.blob.map()
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        (self.probe)(Call::WriteAt, &self.key)?;
+        self.blob.write_at(offset, bytes)
+    }
+
+    fn done_with(&self, offset: u64, len: u64) {
+        self.blob.done_with(offset, len);
+    }
+
+    fn publish(&self) -> io::Result<()> {
+        (self.probe)(Call::Publish, &self.key)?;
+        self.blob.publish()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        (self.probe)(Call::Sync, &self.key)?;
+        self.blob.sync()
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        (self.probe)(Call::Punch, &self.key)?;
+        self.blob.punch(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        (self.probe)(Call::Truncate, &self.key)?;
+        self.blob.truncate(len)
+    }
+}
+
+/// Something that threads wait at until it is opened.
+#[derive(Clone, Default)]
+pub struct Barrier(Arc<(Mutex<bool>, Condvar)>);
+
+impl Barrier {
+    pub fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    pub fn close(&self) {
+        *self.0.0.lock().unwrap() = false;
+    }
+
+    pub fn pass(&self) {
+        drop(self.0.1.wait_while(self.0.0.lock().unwrap(), |open| !*open).unwrap());
+    }
+}
+
+/// Whether the calling thread is one that encodes.
+pub fn is_worker() -> bool {
+    std::thread::current().name().is_some_and(|name| name.starts_with("sw-worker"))
+}
+
+/// A storage whose workers wait at `barrier` before they store a chunk.
+pub fn held_up_by(barrier: &Barrier) -> Probed {
+    let barrier = barrier.clone();
+    Probed::new(move |call, _| {
+        if call == Call::WriteAt && is_worker() {
+            barrier.pass();
+        }
+        Ok(())
+    })
+}
+
+/// Copies a dataset out of memory, so that the reader, which reads files, can open it.
+pub fn save(memory: &Memory, to: &Path) {
+    for key in memory.keys() {
+        let path = to.join(&key);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, memory.read(&key).unwrap()).unwrap();
+    }
+}
+
+/// The pixels and the shape of the image `0` in memory.
+pub fn read_back(memory: &Memory) -> (Vec<u64>, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    save(memory, folder.path());
+    let array = Array::open(folder.path().join("0")).unwrap();
+    (array.shape().to_vec(), array.read_all().unwrap())
+}
+
+/// Runs `test` on a thread of its own and fails if it has not ended in time: a hang is a failure like any other.
+pub fn within<T: Send + 'static>(seconds: u64, test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, outcome) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let value = test();
+        let _ = done.send(());
+        value
+    });
+    match outcome.recv_timeout(Duration::from_secs(seconds)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("still running after {seconds} s: it hangs"),
+        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+    }
+}
+
+/// Waits until `condition` holds, for 20 s at most.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("waited in vain until {what}");
+}
