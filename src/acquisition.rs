@@ -16,6 +16,7 @@ use crate::engine::numbers::Numbers;
 use crate::engine::records::Records;
 use crate::engine::sequencer::Sequencer;
 use crate::engine::worker::Worker;
+use crate::engine::writers;
 use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes};
 use crate::error::{Error, Result};
 use crate::ome;
@@ -61,6 +62,7 @@ pub struct Acquisition {
 /// The threads of a run and the ends of their queues.
 struct Threads {
     workers: Vec<JoinHandle<()>>,
+    writers: Vec<JoinHandle<()>>,
     preparer: JoinHandle<()>,
     closer: JoinHandle<()>,
     requests: Sender<Preparing>,
@@ -260,9 +262,10 @@ impl Acquisition {
         });
 
         // The first shards are made here, so that a full disk or a read-only folder is an error of `create`.
-        let first = requested.recv().ok();
-        if let Some(Preparing::Block(number)) = first {
+        let mut wants_writers = false;
+        if let Ok(Preparing::Block(number)) = requested.recv() {
             let block = finalizer::create_block(&engine, &image, number)?;
+            wants_writers = block.cells[0].shards[0].wants_writers();
             let sent = deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
         }
@@ -271,9 +274,20 @@ impl Acquisition {
             let builder = std::thread::Builder::new().name(name);
             builder.spawn(run).map_err(|e| Error::io("start a thread for", image_path(&image), e))
         };
+        let mut writers = Vec::new();
+        let mut write = None;
+        if wants_writers {
+            let queues = writers::queues(plan.shard.slot_bytes);
+            let (workers_end, jobs) = queues.map_err(|e| Error::io("get memory for", "the writers", e))?;
+            for index in 0..writers::WRITERS {
+                let (engine, jobs) = (engine.clone(), jobs.clone());
+                writers.push(spawn(format!("sw-write-{index}"), Box::new(move || jobs.run(&engine)))?);
+            }
+            write = Some(workers_end);
+        }
         let mut workers = Vec::with_capacity(plan.workers);
         for index in 0..plan.workers {
-            let worker = Worker::new(engine.clone(), index)?;
+            let worker = Worker::new(engine.clone(), index, write.clone())?;
             let (tickets, affinity) = (take_tickets.clone(), config.affinity.clone());
             let run = move || {
                 if let Some(&id) = affinity.get(index % affinity.len().max(1)) {
@@ -299,7 +313,7 @@ impl Acquisition {
             ring_full: config.ring_full,
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
             started: Arc::new(OnceLock::new()),
-            threads: Some(Threads { workers, preparer, closer, requests, live }),
+            threads: Some(Threads { workers, writers, preparer, closer, requests, live }),
             notes: notes.into_iter().collect(),
             engine,
             image,
@@ -545,7 +559,8 @@ impl Threads {
     /// Ends all threads in the order in which they feed each other.
     fn join(self, engine: &Engine) {
         // The sequencer has dropped its end of the ticket queue; the workers end when it is empty.
-        for worker in self.workers {
+        // The writers end when the last worker has dropped its end of their queue, and it is empty.
+        for worker in self.workers.into_iter().chain(self.writers) {
             if worker.join().is_err() {
                 engine.first_error.set(Error::Panicked { message: "outside a tile".into() });
             }
