@@ -325,6 +325,9 @@ pub enum StorageKind {
     Mapped,
     /// Positioned writes through the page cache.
     Buffered,
+    /// Positioned writes past the page cache (`O_DIRECT`), several at once, on threads that are no workers. What the file
+    /// system refuses to take that way is written through the page cache.
+    Direct,
 }
 
 /// How a frame lies in a ring buffer that the camera fills in place, when the camera delivers more than the frame.

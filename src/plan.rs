@@ -80,8 +80,6 @@ pub(crate) struct ShardPlan {
     pub(crate) index_location: IndexLocation,
     /// Decoded bytes of a chunk.
     pub(crate) chunk_bytes: usize,
-    /// The most that a chunk can become.
-    pub(crate) encoded_bytes_max: usize,
     /// Whether a chunk's last 4 bytes are a CRC-32C of those before.
     pub(crate) checksum: bool,
     pub(crate) chunks: usize,
@@ -239,11 +237,8 @@ impl ShardPlan {
         let encoded_bytes_max = Encoder::new(&config.codec, element, chunk_bytes)?.bound();
         let index_bytes = 16 * chunks as u64 + 4;
         let filled = HEADER_BYTES + encoded_bytes_max;
-        let slot_bytes = match config.placement {
-            // Holes are punched in whole blocks, so a slot that spans some starts on one.
-            Placement::Fixed if filled >= PAGE => filled.next_multiple_of(PAGE),
-            _ => filled.next_multiple_of(8),
-        };
+        // Holes are punched, and direct writes done, in whole blocks, so a slot that spans some starts on one.
+        let slot_bytes = filled.next_multiple_of(if filled >= PAGE { PAGE } else { 8 });
         let first_slot_at = match config.index_location {
             IndexLocation::Start => index_bytes.next_multiple_of(PAGE as u64),
             IndexLocation::End => 0,
@@ -263,7 +258,6 @@ impl ShardPlan {
             placement: config.placement,
             index_location: config.index_location,
             chunk_bytes,
-            encoded_bytes_max,
             checksum: config.codec.checksum,
             chunks,
             layer_chunks: (counts[outer] * counts[outer + 1]) as usize,

@@ -173,6 +173,7 @@ pub(crate) struct EngineArgs {
     /// How bytes reach the file
     #[arg(long, default_value = "auto", value_parser = one_of(&[
         ("auto", StorageKind::Auto), ("mapped", StorageKind::Mapped), ("buffered", StorageKind::Buffered),
+        ("direct", StorageKind::Direct),
     ]))]
     pub(crate) storage: StorageKind,
     /// Don't wait until the data has reached the device
