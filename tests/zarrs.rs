@@ -86,7 +86,7 @@ fn check(name: &str, path: &Path, image: &Image, expected: &Expected) {
             continue;
         }
         let read: ArrayBytes = array.retrieve_chunk(&place).unwrap();
-        assert!(bytes(read) == cut(shard.start(), &shard.shape()), "{name}: shard {place:?} differs");
+        assert!(bytes(read) == cut(shard.start(), shard.shape()), "{name}: shard {place:?} differs");
     }
     let cache = ArrayShardedReadableExtCache::new(&array);
     let chunk_shape: Vec<u64> = array.subchunk_shape().unwrap().iter().map(|size| size.get()).collect();

@@ -187,7 +187,7 @@ impl Blob for FileBlob {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let whole_pages = |at: u64| at % PAGE == 0;
+        let whole_pages = |at: u64| at.is_multiple_of(PAGE);
         let aligned = whole_pages(offset) && whole_pages(bytes.len() as u64) && whole_pages(bytes.as_ptr() as u64);
         if let Some(direct) = self.direct.as_ref().filter(|_| aligned) {
             match direct.write_all_at(bytes, offset) {
