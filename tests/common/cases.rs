@@ -127,7 +127,7 @@ impl Image {
             return noise;
         }
         let mut pixels = self.fill().repeat(rows * columns);
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             for row in 0..rows.div_ceil(5) {
                 let corner = row * self.row_bytes()..row * self.row_bytes() + columns.div_ceil(5);
                 pixels[corner.clone()].copy_from_slice(&noise[corner]);
