@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::storage::within;
+use common::storage::{wait_until, within};
 use common::{frame, tiny};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shardwright::{
@@ -65,14 +65,50 @@ fn shapes_that_can_not_be() {
     let many = (0..17).map(|at| Dim::new(&format!("d{at}"), Default::default(), 2)).collect();
     refused_config("17 dimensions", dims(many), "dims", "d16", &["2 to 16"]);
     refused_config("no rows", dims(vec![t.clone(), Dim::y(0), x.clone()]), "dims.size", "0", &["y"]);
-    refused_config("unbounded rows", dims(vec![Dim::new("y", Default::default(), None), x.clone()]), "dims.size", "none", &["y"]);
+    refused_config(
+        "unbounded rows",
+        dims(vec![Dim::new("y", Default::default(), None), x.clone()]),
+        "dims.size",
+        "none",
+        &["y"],
+    );
     let z = Dim::z(None);
-    refused_config("two unbounded", dims(vec![t.clone(), z, y.clone(), x.clone()]), "dims.size", "none", &["z", "first"]);
-    refused_config("same name", dims(vec![t.clone(), y.clone(), y.clone()]), "dims.name", "t, y, y", &["name of its own"]);
+    refused_config(
+        "two unbounded",
+        dims(vec![t.clone(), z, y.clone(), x.clone()]),
+        "dims.size",
+        "none",
+        &["z", "first"],
+    );
+    refused_config(
+        "same name",
+        dims(vec![t.clone(), y.clone(), y.clone()]),
+        "dims.name",
+        "t, y, y",
+        &["name of its own"],
+    );
     refused_config("no scale", dims(vec![t.clone(), y.clone().scale(0.0, "m"), x.clone()]), "dims.scale", "0", &["y"]);
-    refused_config("nan scale", dims(vec![t.clone(), y.clone().scale(f64::NAN, "m"), x.clone()]), "dims.scale", "NaN", &["y"]);
-    refused_config("frame of an exbibyte", dims(vec![t.clone(), Dim::y(1 << 30), Dim::x(1 << 30)]), "dims.size", "t, y, x", &["1 TiB"]);
-    refused_config("pixels past u64", dims(vec![t.clone(), Dim::y(1 << 40), Dim::x(1 << 40)]), "dims.size", "t, y, x", &["1 TiB"]);
+    refused_config(
+        "nan scale",
+        dims(vec![t.clone(), y.clone().scale(f64::NAN, "m"), x.clone()]),
+        "dims.scale",
+        "NaN",
+        &["y"],
+    );
+    refused_config(
+        "frame of an exbibyte",
+        dims(vec![t.clone(), Dim::y(1 << 30), Dim::x(1 << 30)]),
+        "dims.size",
+        "t, y, x",
+        &["1 TiB"],
+    );
+    refused_config(
+        "pixels past u64",
+        dims(vec![t.clone(), Dim::y(1 << 40), Dim::x(1 << 40)]),
+        "dims.size",
+        "t, y, x",
+        &["1 TiB"],
+    );
     let endless = vec![Dim::time(1 << 40), Dim::channel(1 << 40), y.clone(), x.clone()];
     refused_config("frames past u64", dims(endless), "dims.size", "t, c, y, x", &["frames are possible"]);
     refused_config(
@@ -94,7 +130,13 @@ fn shapes_that_can_not_be() {
     let huge = vec![t.clone().chunk(u64::MAX), y.clone(), x.clone()];
     refused_config("chunk past u64", dims(huge), "dims.chunk", &u64::MAX.to_string(), &["2 GiB"]);
     let many = vec![t.chunk(1).shard(1 << 30), y, x];
-    refused_config("a milliard chunks", dims(many), "dims.shard", &(1u64 << 30).to_string(), &["16777216", "larger chunks"]);
+    refused_config(
+        "a milliard chunks",
+        dims(many),
+        "dims.shard",
+        &(1u64 << 30).to_string(),
+        &["16777216", "larger chunks"],
+    );
 }
 
 #[test]
@@ -115,10 +157,10 @@ fn acquisition_orders_that_can_not_be() {
 #[test]
 fn values_that_can_not_be() {
     let fill = |dtype, fill_value| Config { dtype, fill_value, ..tiny(None, 8) };
-    refused_config("fill", fill(Dtype::U8, 256.0), "fill_value", "256", &["uint8", "0 to 255"]);
-    refused_config("fill", fill(Dtype::U16, -1.0), "fill_value", "-1", &["uint16", "0 to 65535"]);
-    refused_config("fill", fill(Dtype::I32, 0.5), "fill_value", "0.5", &["int32", "whole"]);
-    refused_config("fill", fill(Dtype::U64, f64::NAN), "fill_value", "NaN", &["uint64"]);
+    refused_config("fill", fill(Dtype::U8, 256.0), "fill_value", "256", &["u8", "0 to 255"]);
+    refused_config("fill", fill(Dtype::U16, -1.0), "fill_value", "-1", &["u16", "0 to 65535"]);
+    refused_config("fill", fill(Dtype::I32, 0.5), "fill_value", "0.5", &["i32", "whole"]);
+    refused_config("fill", fill(Dtype::U64, f64::NAN), "fill_value", "NaN", &["u64"]);
 
     let codec = |compressor| Config { codec: Codec::from(compressor), ..tiny(None, 8) };
     refused_config("zstd", codec(Compressor::Zstd { level: 23 }), "codec.compressor.level", "23", &["22"]);
@@ -158,11 +200,15 @@ fn values_that_can_not_be() {
 
 #[test]
 fn a_ring_too_small_says_how_many_bytes_it_needs() {
-    let config = |ring_bytes| Config {
-        ring_bytes,
-        ..dims(vec![Dim::time(None).chunk(10).shard(20), Dim::y(16), Dim::x(16)])
-    };
-    refused_config("small", config(11 * 4096), "ring_bytes", "45056", &["10 frames", "ring of 12 frames", "49152 bytes"]);
+    let config =
+        |ring_bytes| Config { ring_bytes, ..dims(vec![Dim::time(None).chunk(10).shard(20), Dim::y(16), Dim::x(16)]) };
+    refused_config(
+        "small",
+        config(11 * 4096),
+        "ring_bytes",
+        "45056",
+        &["10 frames", "ring of 12 frames", "49152 bytes"],
+    );
     refused_config("none", config(0), "ring_bytes", "0", &["49152 bytes"]);
     let folder = tempfile::tempdir().unwrap();
     let acquisition = Acquisition::create(folder.path().join("run.zarr"), config(49152)).unwrap();
@@ -225,11 +271,13 @@ fn frame_numbers_that_can_not_be_taken() {
     assert_eq!(why(&acquisition, 1000), RefusedNumber::PastEnd { frames: 1000 });
     assert_eq!(why(&acquisition, u64::MAX), RefusedNumber::PastEnd { frames: 1000 });
     commit(&acquisition, 999).unwrap();
+    let behind = 999 - acquisition.reorder_window();
+    wait_until("the window has moved on", || acquisition.stats().frames_missing == behind);
     let RefusedNumber::TooLate { oldest } = why(&acquisition, 5) else { panic!() };
     assert_eq!(oldest, 1000 - acquisition.reorder_window());
     commit(&acquisition, oldest).unwrap();
     // A refused frame's buffer is not lost.
-    common::storage::wait_until("all buffers are free", || acquisition.stats().ring_free == ring);
+    wait_until("all buffers are free", || acquisition.stats().ring_free == ring);
     let summary = acquisition.finish().unwrap();
     assert_eq!((summary.frames_accepted, summary.frames_missing), (3, 997));
 
@@ -400,7 +448,8 @@ fn more_open_files_than_allowed() {
 fn child_has_few_descriptors() {
     limit(Resource::Nofile, 128);
     // A frame lies in 8 times 8 shards.
-    let wide = vec![Dim::time(None), Dim::y(128).chunk(16).shard(16), Dim::x(128).chunk(16).shard(16)];
+    let wide =
+        vec![Dim::time(None).chunk(1).shard(8), Dim::y(128).chunk(16).shard(16), Dim::x(128).chunk(16).shard(16)];
     let config = Config { ring_bytes: 1 << 20, ..dims(wide) };
     let error = refused(&child_path(), "wide.zarr", config);
     let Error::Config { field: "dims.shard", value, reason } = &error else { panic!("{error:?}") };
@@ -454,7 +503,7 @@ fn child_may_not_start_all_workers() {
     let error = refused(&child_path(), "run.zarr", Config { workers: 1000, ..tiny(None, 8) });
     assert!(matches!(&error, Error::Io { action, .. } if action.contains("thread")), "{error:?}");
     assert!(error.to_string().contains("run.zarr"), "{error}");
-    common::storage::wait_until("the workers that had started have ended", || threads() <= before);
+    wait_until("the workers that had started have ended", || threads() <= before);
     Acquisition::create(child_path().join("run.zarr"), tiny(None, 8)).unwrap();
 }
 
