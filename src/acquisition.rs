@@ -12,6 +12,7 @@ use crate::dataset::{Ending, Image, Root};
 use crate::dtype::Dtype;
 use crate::engine::finalizer::{self, Closing, LiveCells, Preparing};
 use crate::engine::layer::Layers;
+use crate::engine::losses::Losses;
 use crate::engine::numbers::Numbers;
 use crate::engine::records::Records;
 use crate::engine::sequencer::Sequencer;
@@ -270,6 +271,7 @@ impl Acquisition {
             closings,
             counters: Counters::default(),
             first_error: FirstError::default(),
+            losses: Losses::default(),
             aborting: AtomicBool::new(false),
             doorbell: Doorbell::new(),
             sequencer: Mutex::new(sequencer),
@@ -535,11 +537,13 @@ impl Acquisition {
         let engine = &self.engine;
         let stats = engine.stats();
         let stage = |stage| report(stage, engine.times.iter().map(|times| times.of(stage)));
-        let missing = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
+        let end = engine.counters.newest_end.load(Relaxed);
+        let settled = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
+        let (missing, frames_missing) = engine.losses.merge(&engine.plan, &settled, stats.frames_missing, end);
         Summary {
             frames_accepted: stats.frames_accepted,
-            frames_written: stats.frames_written,
-            frames_missing: engine.counters.newest_end.load(Relaxed) - stats.frames_written,
+            frames_written: end.saturating_sub(frames_missing),
+            frames_missing,
             missing,
             bytes_in: stats.bytes_in,
             bytes_out: stats.bytes_out,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::storage::within;
+use common::storage::{wait_until, within};
 use common::{frame, tiny};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shardwright::{
@@ -157,10 +157,10 @@ fn acquisition_orders_that_can_not_be() {
 #[test]
 fn values_that_can_not_be() {
     let fill = |dtype, fill_value| Config { dtype, fill_value, ..tiny(None, 8) };
-    refused_config("fill", fill(Dtype::U8, 256.0), "fill_value", "256", &["uint8", "0 to 255"]);
-    refused_config("fill", fill(Dtype::U16, -1.0), "fill_value", "-1", &["uint16", "0 to 65535"]);
-    refused_config("fill", fill(Dtype::I32, 0.5), "fill_value", "0.5", &["int32", "whole"]);
-    refused_config("fill", fill(Dtype::U64, f64::NAN), "fill_value", "NaN", &["uint64"]);
+    refused_config("fill", fill(Dtype::U8, 256.0), "fill_value", "256", &["u8", "0 to 255"]);
+    refused_config("fill", fill(Dtype::U16, -1.0), "fill_value", "-1", &["u16", "0 to 65535"]);
+    refused_config("fill", fill(Dtype::I32, 0.5), "fill_value", "0.5", &["i32", "whole"]);
+    refused_config("fill", fill(Dtype::U64, f64::NAN), "fill_value", "NaN", &["u64"]);
 
     let codec = |compressor| Config { codec: Codec::from(compressor), ..tiny(None, 8) };
     refused_config("zstd", codec(Compressor::Zstd { level: 23 }), "codec.compressor.level", "23", &["22"]);
@@ -271,11 +271,13 @@ fn frame_numbers_that_can_not_be_taken() {
     assert_eq!(why(&acquisition, 1000), RefusedNumber::PastEnd { frames: 1000 });
     assert_eq!(why(&acquisition, u64::MAX), RefusedNumber::PastEnd { frames: 1000 });
     commit(&acquisition, 999).unwrap();
+    let behind = 999 - acquisition.reorder_window();
+    wait_until("the window has moved on", || acquisition.stats().frames_missing == behind);
     let RefusedNumber::TooLate { oldest } = why(&acquisition, 5) else { panic!() };
     assert_eq!(oldest, 1000 - acquisition.reorder_window());
     commit(&acquisition, oldest).unwrap();
     // A refused frame's buffer is not lost.
-    common::storage::wait_until("all buffers are free", || acquisition.stats().ring_free == ring);
+    wait_until("all buffers are free", || acquisition.stats().ring_free == ring);
     let summary = acquisition.finish().unwrap();
     assert_eq!((summary.frames_accepted, summary.frames_missing), (3, 997));
 
@@ -446,7 +448,8 @@ fn more_open_files_than_allowed() {
 fn child_has_few_descriptors() {
     limit(Resource::Nofile, 128);
     // A frame lies in 8 times 8 shards.
-    let wide = vec![Dim::time(None), Dim::y(128).chunk(16).shard(16), Dim::x(128).chunk(16).shard(16)];
+    let wide =
+        vec![Dim::time(None).chunk(1).shard(8), Dim::y(128).chunk(16).shard(16), Dim::x(128).chunk(16).shard(16)];
     let config = Config { ring_bytes: 1 << 20, ..dims(wide) };
     let error = refused(&child_path(), "wide.zarr", config);
     let Error::Config { field: "dims.shard", value, reason } = &error else { panic!("{error:?}") };
@@ -500,7 +503,7 @@ fn child_may_not_start_all_workers() {
     let error = refused(&child_path(), "run.zarr", Config { workers: 1000, ..tiny(None, 8) });
     assert!(matches!(&error, Error::Io { action, .. } if action.contains("thread")), "{error:?}");
     assert!(error.to_string().contains("run.zarr"), "{error}");
-    common::storage::wait_until("the workers that had started have ended", || threads() <= before);
+    wait_until("the workers that had started have ended", || threads() <= before);
     Acquisition::create(child_path().join("run.zarr"), tiny(None, 8)).unwrap();
 }
 

@@ -31,7 +31,10 @@ fn failing(call: Call, nth: u64, how: How) -> (Probed, Arc<AtomicBool>) {
         let at = if called == call { calls.fetch_add(1, Relaxed) } else { return Ok(()) };
         if at == nth || at > nth && how == How::EverSince {
             flag.store(true, Relaxed);
-            assert!(how != How::Panics, "boom at {call:?} {nth} of {key}");
+            if how == How::Panics {
+                // A panic like any other, but without a trace of the stack on the terminal each time.
+                std::panic::resume_unwind(Box::new(format!("boom at {call:?} {nth} of {key}")));
+            }
             return Err(io::Error::other(format!("boom at {call:?} {at} of {key}")));
         }
         Ok(())
@@ -47,7 +50,11 @@ fn config() -> Config {
 
 /// Acquires until something fails; returns the first error of any call and how the run ended.
 fn run(storage: &Probed) -> (Option<Error>, Option<Summary>) {
-    let acquisition = match Acquisition::create_in(storage.shared(), config()) {
+    // What panics in `create` panics to its caller, if it is not caught.
+    let create = || Acquisition::create_in(storage.shared(), config());
+    let created = std::panic::catch_unwind(std::panic::AssertUnwindSafe(create));
+    let created = created.unwrap_or_else(|_| Err(Error::Panicked { message: "boom".into() }));
+    let acquisition = match created {
         Ok(acquisition) => acquisition,
         Err(error) => return (Some(error), None),
     };
@@ -161,4 +168,11 @@ fn truncate_fails() {
 #[test]
 fn remove_fails() {
     fail_each(Call::Remove, How::Once);
+}
+
+#[test]
+fn any_call_panics() {
+    for call in [Call::Create, Call::Put, Call::WriteAt, Call::Sync, Call::Publish, Call::Truncate, Call::Remove] {
+        fail_each(call, How::Panics);
+    }
 }

@@ -113,7 +113,7 @@ fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<St
         }
         let first_number = (number * plan.shards.cells_a_block + cell) * plan.shard.across_frame as u64;
         let layers_left = AtomicU64::new(plan.layers_of_shard(&grid));
-        cells.push(Arc::new(ShardCell { shards, first_number, layers_left }));
+        cells.push(Arc::new(ShardCell { shards, block: number, cell, first_number, layers_left }));
     }
     Ok(ShardBlock { number, cells })
 }
@@ -165,7 +165,10 @@ fn close_cell(engine: &Engine, image: &Image, cell: &ShardCell) {
                 engine.counters.shards_closed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
             Ok(_) => {}
-            Err(error) => engine.first_error.set(error),
+            Err(error) => {
+                engine.losses.add_cell(cell.block, cell.cell);
+                engine.first_error.set(error);
+            }
         }
         engine.finalizer_times().of(Stage::CloseShard).since(start);
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::{FirstError, ShardCell};
 use crate::error::Error;
+use crate::geometry::{CellOf, Cells};
 use crate::ring::Frame;
 use crate::sync::{Receiver, RwLock, Sender, bounded};
 
@@ -30,6 +31,9 @@ pub(crate) struct LayerSlot {
 }
 
 pub(crate) struct Layer {
+    /// Where it stands among the layers.
+    pub(crate) block: u64,
+    pub(crate) cell_of_block: u64,
     /// The frames that came, by their place in the chunk.
     pub(crate) frames: Box<[Option<Frame>]>,
     pub(crate) present: u32,
@@ -101,6 +105,8 @@ impl LayerSlot {
 impl Layer {
     fn new(depth: usize) -> Self {
         Self {
+            block: 0,
+            cell_of_block: 0,
             frames: (0..depth).map(|_| None).collect(),
             present: 0,
             unsettled: 0,
@@ -113,11 +119,20 @@ impl Layer {
     }
 
     /// Starts to gather frames of another place.
-    pub(crate) fn begin(&mut self, cell: Arc<ShardCell>, first_chunk: usize, unsettled: u64) {
+    pub(crate) fn begin(&mut self, at: &CellOf, cell: Arc<ShardCell>, first_chunk: usize, unsettled: u64) {
         debug_assert!(self.frames.iter().all(Option::is_none));
+        (self.block, self.cell_of_block) = (at.block, at.cell);
         (self.present, self.unsettled) = (0, unsettled);
         (self.first_frame, self.last_frame) = (u64::MAX, 0);
         (self.cell, self.first_chunk) = (Some(cell), first_chunk);
+    }
+
+    /// The numbers of the frames that came.
+    pub(crate) fn numbers<'a>(&'a self, layers: &'a Cells) -> impl Iterator<Item = u64> + 'a {
+        layers.block_frames(self.block).filter(|&number| {
+            let at = layers.locate(number);
+            at.cell == self.cell_of_block && self.frames[at.place as usize].is_some()
+        })
     }
 
     pub(crate) fn put(&mut self, place: usize, number: u64, frame: Frame) {

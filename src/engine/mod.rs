@@ -15,6 +15,7 @@
 
 pub(crate) mod finalizer;
 pub(crate) mod layer;
+pub(crate) mod losses;
 pub(crate) mod numbers;
 pub(crate) mod records;
 pub(crate) mod sequencer;
@@ -34,6 +35,7 @@ use crate::stats::{Latencies, Stage, Stats};
 use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender};
 use finalizer::Closing;
 use layer::Layers;
+use losses::Losses;
 use numbers::Numbers;
 use sequencer::Sequencer;
 
@@ -59,6 +61,7 @@ pub(crate) struct Engine {
     pub(crate) closings: Sender<Closing>,
     pub(crate) counters: Counters,
     pub(crate) first_error: FirstError,
+    pub(crate) losses: Losses,
     /// What is still in the ring shall not be encoded any more.
     pub(crate) aborting: AtomicBool,
     pub(crate) doorbell: Doorbell,
@@ -114,8 +117,6 @@ pub(crate) struct Counters {
     pub(crate) frames_written: AtomicU64,
     /// Settled without a frame.
     pub(crate) frames_missing: AtomicU64,
-    /// Accepted, then lost to an error.
-    pub(crate) frames_lost: AtomicU64,
     pub(crate) frames_dropped: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) chunks_written: AtomicU64,
@@ -172,6 +173,9 @@ impl StageTimes {
 #[derive(Debug)]
 pub(crate) struct ShardCell {
     pub(crate) shards: Vec<Shard>,
+    /// Where it stands among the cells of its unit.
+    pub(crate) block: u64,
+    pub(crate) cell: u64,
     /// The first one's place among all shards.
     pub(crate) first_number: u64,
     /// Layers that are yet to be encoded or given up.

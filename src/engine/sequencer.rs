@@ -188,7 +188,7 @@ impl Sequencer {
         let grid = self.plan.layers.grid_position(at.block, at.cell);
         let frames = self.plan.layers.extent(&grid).iter().product();
         let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
-        layer.begin(cell, self.plan.first_chunk(&grid), frames);
+        layer.begin(&at, cell, self.plan.first_chunk(&grid), frames);
         self.open.insert((at.block, at.cell), slot);
         Ok(slot)
     }
@@ -218,12 +218,11 @@ impl Sequencer {
     fn too_late(&mut self, arrival: Arrival, engine: &Engine) {
         tracing::warn!(number = arrival.number, "a frame came after its number was recorded as missing");
         engine.ring.release(arrival.frame);
-        engine.counters.frames_lost.fetch_add(1, Relaxed);
     }
 
+    /// Its number, unsettled, will count as missing in the end.
     fn lose(&mut self, arrival: Arrival, engine: &Engine) {
         engine.ring.release(arrival.frame);
-        engine.counters.frames_lost.fetch_add(1, Relaxed);
         self.newest_end = self.newest_end.max(arrival.number + 1);
         engine.counters.newest_end.store(self.newest_end, Relaxed);
     }
@@ -254,7 +253,7 @@ impl Sequencer {
 }
 
 /// Adds `range` to sorted ranges, which it follows or touches.
-fn note_range(ranges: &mut Vec<std::ops::Range<u64>>, range: std::ops::Range<u64>) {
+pub(crate) fn note_range(ranges: &mut Vec<std::ops::Range<u64>>, range: std::ops::Range<u64>) {
     if let Some(last) = ranges.last_mut().filter(|last| last.end == range.start) {
         last.end = range.end;
     } else if ranges.len() < MISSING_RANGES_MAX {

@@ -172,14 +172,13 @@ impl Worker {
 /// The layer's last ticket is back: its frames are free, and perhaps its shards are full.
 pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
     let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
+    if layer_slot.failed.load(Relaxed) {
+        engine.losses.add_layer(layer.numbers(&engine.plan.layers));
+    } else {
+        engine.counters.frames_written.fetch_add(u64::from(layer.present), Relaxed);
+    }
     for frame in layer.frames.iter_mut().filter_map(Option::take) {
         engine.ring.release(frame);
-    }
-    let present = u64::from(layer.present);
-    if layer_slot.failed.load(Relaxed) {
-        engine.counters.frames_lost.fetch_add(present, Relaxed);
-    } else {
-        engine.counters.frames_written.fetch_add(present, Relaxed);
     }
     let first_chunk = layer.first_chunk;
     let cell = layer.cell.take();

@@ -1,0 +1,65 @@
+//! Frames that were accepted and are not in the dataset, because a chunk or a whole shard of theirs could not be stored.
+//!
+//! They are noted by the layer or the shard, and only looked up frame by frame at the end: losses are rare, but then they
+//! must be told exactly.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::sequencer::note_range;
+use crate::plan::Plan;
+use crate::sync::Mutex;
+
+/// What was lost so far.
+#[derive(Debug, Default)]
+pub(crate) struct Losses(Mutex<Lost>);
+
+#[derive(Debug, Default)]
+struct Lost {
+    /// Frame numbers of layers of which a chunk is missing.
+    numbers: BTreeSet<u64>,
+    /// Shard cells, as block and cell, that could not be closed.
+    cells: BTreeSet<(u64, u64)>,
+}
+
+impl Losses {
+    pub(crate) fn add_layer(&self, numbers: impl Iterator<Item = u64>) {
+        self.lock().numbers.extend(numbers);
+    }
+
+    pub(crate) fn add_cell(&self, block: u64, cell: u64) {
+        self.lock().cells.insert((block, cell));
+    }
+
+    fn lock(&self) -> impl std::ops::DerefMut<Target = Lost> + '_ {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The ranges of `missing` and of what was lost below `end`, and how many frames they hold in all. `frames_missing` is
+    /// the exact count of those missing; of their ranges some may not be known any more.
+    pub(crate) fn merge(
+        &self,
+        plan: &Plan,
+        missing: &[Range<u64>],
+        frames_missing: u64,
+        end: u64,
+    ) -> (Vec<Range<u64>>, u64) {
+        let lost = self.lock();
+        let in_cells = lost.cells.iter().flat_map(|&(block, cell)| {
+            let frames = plan.shards.block_frames(block);
+            (frames.start..frames.end.min(end)).filter(move |&number| plan.shards.locate(number).cell == cell)
+        });
+        let is_missing = |number: u64| {
+            let at = missing.partition_point(|range| range.end <= number);
+            missing.get(at).is_some_and(|range| range.contains(&number))
+        };
+        let numbers: BTreeSet<u64> = lost.numbers.iter().copied().chain(in_cells).filter(|&n| !is_missing(n)).collect();
+        let count = frames_missing + numbers.len() as u64;
+        let mut all = missing.to_vec();
+        all.extend(numbers.into_iter().map(|number| number..number + 1));
+        all.sort_by_key(|range| range.start);
+        let mut ranges = Vec::new();
+        all.into_iter().for_each(|range| note_range(&mut ranges, range));
+        (ranges, count)
+    }
+}
