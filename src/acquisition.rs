@@ -107,6 +107,12 @@ impl From<i64> for FieldValue {
     }
 }
 
+impl From<i32> for FieldValue {
+    fn from(value: i32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
 impl From<u64> for FieldValue {
     fn from(value: u64) -> Self {
         Self::Uint(value)

@@ -83,8 +83,8 @@ unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: 
 }
 
 const SIDE: u64 = 128;
-const FRAMES: u64 = 600;
-const WARM_UP: u64 = 200;
+const FRAMES: u64 = 240;
+const WARM_UP: u64 = 80;
 
 /// Runs one acquisition; returns what the producer and the workers allocated after the warm-up.
 fn allocations(config: Config, append: bool) -> (u64, u64) {
