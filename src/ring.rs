@@ -65,7 +65,6 @@ impl Ring {
     }
 
     /// A free buffer, as soon as there is one.
-    #[cfg(not(loom))]
     pub(crate) fn loan_within(self: &Arc<Self>, timeout: Duration) -> Result<Loan> {
         let start = Instant::now();
         match self.free.recv_timeout(timeout) {
@@ -205,13 +204,13 @@ impl Drop for Region {
 /// Under loom, pieces are cells whose concurrent use loom reports.
 #[cfg(loom)]
 struct Region {
-    pieces: Vec<loom::cell::UnsafeCell<Box<[u8]>>>,
+    pieces: Vec<::loom::cell::UnsafeCell<Box<[u8]>>>,
 }
 
 #[cfg(loom)]
 impl Region {
     fn new(pieces: usize, piece_bytes: usize) -> Result<Self> {
-        let piece = |_| loom::cell::UnsafeCell::new(vec![0; piece_bytes].into_boxed_slice());
+        let piece = |_| ::loom::cell::UnsafeCell::new(vec![0; piece_bytes].into_boxed_slice());
         Ok(Self { pieces: (0..pieces).map(piece).collect() })
     }
 
@@ -233,3 +232,84 @@ unsafe impl Sync for Region {}
 #[cfg(loom)]
 // SAFETY: as above.
 unsafe impl Send for Region {}
+
+#[cfg(all(test, loom))]
+mod loom {
+    use super::*;
+    use crate::sync::atomic::{AtomicUsize, Ordering};
+    use ::loom::thread;
+    use std::cell::UnsafeCell;
+
+    /// A frame that two workers read, and the count by which the last of them knows that it is the last.
+    struct Shared {
+        ring: Arc<Ring>,
+        frame: UnsafeCell<Option<Frame>>,
+        readers: AtomicUsize,
+    }
+
+    // SAFETY: the frame is only read until the count says that nobody else is left.
+    unsafe impl Send for Shared {}
+    // SAFETY: as above.
+    unsafe impl Sync for Shared {}
+
+    impl Shared {
+        fn read_and_return(&self) {
+            // SAFETY: this reader still counts, so nobody takes the frame.
+            let frame = unsafe { &*self.frame.get() }.as_ref().unwrap();
+            assert_eq!(self.ring.pixels(frame), [7; 4]);
+            assert_eq!(self.ring.record(frame), [8; 4]);
+            if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+                // SAFETY: the last reader is alone.
+                self.ring.release(unsafe { &mut *self.frame.get() }.take().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_has_one_owner_at_a_time() {
+        ::loom::model(|| {
+            let ring = Arc::new(Ring::new(1, 4, 4).unwrap());
+            let mut loan = ring.try_loan().unwrap();
+            loan.pixels_mut().fill(7);
+            loan.record_mut().fill(8);
+            let (committed, frames) = bounded(1);
+            committed.try_send(loan.commit()).unwrap();
+
+            let workers_ring = ring.clone();
+            let worker = thread::spawn(move || {
+                let frame = UnsafeCell::new(Some(frames.recv().unwrap()));
+                let shared = Arc::new(Shared { ring: workers_ring, frame, readers: AtomicUsize::new(2) });
+                let other = shared.clone();
+                let other = thread::spawn(move || other.read_and_return());
+                shared.read_and_return();
+                other.join().unwrap();
+            });
+
+            // The camera wants the buffer again while the workers may still read it.
+            if let Some(mut loan) = ring.try_loan() {
+                loan.pixels_mut().fill(9);
+                loan.record_mut().fill(9);
+            }
+            worker.join().unwrap();
+            assert_eq!(ring.free_frames(), 1);
+        });
+    }
+
+    #[test]
+    fn a_dropped_loan_is_free_again() {
+        ::loom::model(|| {
+            let ring = Arc::new(Ring::new(1, 4, 4).unwrap());
+            let mut loan = ring.try_loan().unwrap();
+            let other = ring.clone();
+            let thread = thread::spawn(move || {
+                if let Some(mut loan) = other.try_loan() {
+                    loan.pixels_mut().fill(2);
+                }
+            });
+            loan.pixels_mut().fill(1);
+            drop(loan);
+            thread.join().unwrap();
+            assert_eq!(ring.free_frames(), 1);
+        });
+    }
+}

@@ -7,7 +7,7 @@
 pub(crate) use std::sync::atomic;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic;
+pub(crate) use ::loom::sync::atomic;
 
 #[cfg(not(loom))]
 pub(crate) use crossbeam_channel::{Receiver, Sender, bounded};
@@ -19,7 +19,7 @@ pub(crate) use std::sync::{Mutex, RwLock};
 pub(crate) use self::model::{Receiver, Sender, bounded};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Mutex, RwLock};
+pub(crate) use ::loom::sync::{Mutex, RwLock};
 
 use atomic::{AtomicUsize, Ordering};
 
@@ -87,7 +87,7 @@ impl Gate {
             #[cfg(not(loom))]
             std::thread::yield_now();
             #[cfg(loom)]
-            loom::thread::yield_now();
+            ::loom::thread::yield_now();
         }
     }
 
@@ -107,88 +107,223 @@ impl Drop for Inside<'_> {
     }
 }
 
+/// A bounded queue under loom: one lock, whose release by the sender and acquisition by the receiver is the hand-over that
+/// crossbeam promises. Only the calls that the engine makes are there.
 #[cfg(loom)]
 mod model {
-    use loom::sync::{Arc, Condvar, Mutex};
+    use ::loom::sync::{Arc, Condvar, Mutex};
     use std::collections::VecDeque;
+    use std::time::Duration;
 
     struct Queue<T> {
-        items: Mutex<(VecDeque<T>, usize)>,
-        ready: Condvar,
+        state: Mutex<State<T>>,
+        changed: Condvar,
         capacity: usize,
+    }
+
+    struct State<T> {
+        items: VecDeque<T>,
+        senders: usize,
+        receivers: usize,
     }
 
     pub(crate) struct Sender<T>(Arc<Queue<T>>);
     pub(crate) struct Receiver<T>(Arc<Queue<T>>);
 
+    /// An item that could not be sent.
+    #[derive(Debug)]
+    pub(crate) struct Unsent<T>(T);
+
+    impl<T> Unsent<T> {
+        pub(crate) fn into_inner(self) -> T {
+            self.0
+        }
+    }
+
     #[derive(Debug, PartialEq, Eq)]
-    pub(crate) enum TryRecvError {
+    pub(crate) enum NotReceived {
         Empty,
         Disconnected,
     }
 
+    impl NotReceived {
+        pub(crate) fn is_disconnected(&self) -> bool {
+            *self == Self::Disconnected
+        }
+    }
+
     pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-        let queue = Arc::new(Queue { items: Mutex::new((VecDeque::new(), 1)), ready: Condvar::new(), capacity });
+        let state = State { items: VecDeque::new(), senders: 1, receivers: 1 };
+        let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new(), capacity });
         (Sender(queue.clone()), Receiver(queue))
     }
 
     impl<T> Sender<T> {
-        pub(crate) fn try_send(&self, item: T) -> Result<(), T> {
-            let mut items = self.0.items.lock().unwrap();
-            if items.0.len() == self.0.capacity {
-                return Err(item);
+        pub(crate) fn try_send(&self, item: T) -> Result<(), Unsent<T>> {
+            let mut state = self.0.state.lock().unwrap();
+            if state.items.len() == self.0.capacity || state.receivers == 0 {
+                return Err(Unsent(item));
             }
-            items.0.push_back(item);
-            self.0.ready.notify_one();
+            state.items.push_back(item);
+            self.0.changed.notify_all();
             Ok(())
+        }
+
+        pub(crate) fn send(&self, item: T) -> Result<(), Unsent<T>> {
+            let mut state = self.0.state.lock().unwrap();
+            while state.items.len() == self.0.capacity && state.receivers > 0 {
+                state = self.0.changed.wait(state).unwrap();
+            }
+            drop(state);
+            self.try_send(item)
         }
     }
 
     impl<T> Clone for Sender<T> {
         fn clone(&self) -> Self {
-            self.0.items.lock().unwrap().1 += 1;
+            self.0.state.lock().unwrap().senders += 1;
             Self(self.0.clone())
         }
     }
 
     impl<T> Drop for Sender<T> {
         fn drop(&mut self) {
-            self.0.items.lock().unwrap().1 -= 1;
-            self.0.ready.notify_all();
+            self.0.state.lock().unwrap().senders -= 1;
+            self.0.changed.notify_all();
         }
     }
 
     impl<T> Clone for Receiver<T> {
         fn clone(&self) -> Self {
+            self.0.state.lock().unwrap().receivers += 1;
             Self(self.0.clone())
         }
     }
 
+    impl<T> Drop for Receiver<T> {
+        fn drop(&mut self) {
+            self.0.state.lock().unwrap().receivers -= 1;
+            self.0.changed.notify_all();
+        }
+    }
+
     impl<T> Receiver<T> {
-        pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
-            let mut items = self.0.items.lock().unwrap();
-            match items.0.pop_front() {
-                Some(item) => Ok(item),
-                None if items.1 == 0 => Err(TryRecvError::Disconnected),
-                None => Err(TryRecvError::Empty),
+        pub(crate) fn try_recv(&self) -> Result<T, NotReceived> {
+            let mut state = self.0.state.lock().unwrap();
+            match state.items.pop_front() {
+                Some(item) => {
+                    self.0.changed.notify_all();
+                    Ok(item)
+                }
+                None if state.senders == 0 => Err(NotReceived::Disconnected),
+                None => Err(NotReceived::Empty),
             }
         }
 
-        pub(crate) fn recv(&self) -> Result<T, TryRecvError> {
-            let mut items = self.0.items.lock().unwrap();
-            loop {
-                if let Some(item) = items.0.pop_front() {
-                    return Ok(item);
-                }
-                if items.1 == 0 {
-                    return Err(TryRecvError::Disconnected);
-                }
-                items = self.0.ready.wait(items).unwrap();
+        pub(crate) fn recv(&self) -> Result<T, NotReceived> {
+            let mut state = self.0.state.lock().unwrap();
+            while state.items.is_empty() && state.senders > 0 {
+                state = self.0.changed.wait(state).unwrap();
             }
+            drop(state);
+            match self.try_recv() {
+                // Another receiver was faster.
+                Err(NotReceived::Empty) => self.recv(),
+                other => other,
+            }
+        }
+
+        /// A model has no clock: the time is always up at once.
+        pub(crate) fn recv_timeout(&self, _timeout: Duration) -> Result<T, NotReceived> {
+            self.try_recv()
         }
 
         pub(crate) fn len(&self) -> usize {
-            self.0.items.lock().unwrap().0.len()
+            self.0.state.lock().unwrap().items.len()
         }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
+    }
+}
+
+/// Run with `RUSTFLAGS="--cfg loom" cargo test --release --lib --target-dir target/loom loom`.
+#[cfg(all(test, loom))]
+mod loom {
+    use super::*;
+    use ::loom::cell::UnsafeCell;
+    use ::loom::sync::Arc;
+    use ::loom::thread;
+    use atomic::AtomicBool;
+
+    /// Work that two threads must not do at once: loom reports concurrent uses of the cell.
+    struct Desk {
+        doorbell: Doorbell,
+        done: UnsafeCell<usize>,
+        wanted: [AtomicBool; 3],
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let wanted = std::array::from_fn(|_| AtomicBool::new(false));
+            Self { doorbell: Doorbell::new(), done: UnsafeCell::new(0), wanted }
+        }
+
+        /// Asks for one piece of work. Relaxed: the doorbell must make the wish visible to whoever works.
+        #[allow(unsafe_code)]
+        fn want(&self, which: usize) {
+            self.wanted[which].store(true, Ordering::Relaxed);
+            self.doorbell.ring(|| {
+                for wanted in &self.wanted {
+                    if wanted.load(Ordering::Relaxed) {
+                        wanted.store(false, Ordering::Relaxed);
+                        // SAFETY: one thread at a time; if not, loom fails the test.
+                        self.done.with_mut(|done| unsafe { *done += 1 });
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn doorbell_loses_no_work_and_lets_one_thread_work() {
+        // Three threads in all orders take minutes; three preemptions suffice for what two threads can do to a third.
+        let mut model = ::loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let desk = Arc::new(Desk::new());
+            let threads: Vec<_> = (0..2)
+                .map(|which| {
+                    let desk = desk.clone();
+                    thread::spawn(move || desk.want(which))
+                })
+                .collect();
+            desk.want(2);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            // SAFETY: all other threads have ended.
+            assert_eq!(desk.done.with(|done| unsafe { *done }), 3);
+        });
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_closed_gate_has_nobody_inside() {
+        ::loom::model(|| {
+            let shared = Arc::new((Gate::new(), UnsafeCell::new(0)));
+            let other = shared.clone();
+            let thread = thread::spawn(move || {
+                let Some(_inside) = other.0.enter() else { return false };
+                // SAFETY: the only thread that uses the cell while the gate is open; if not, loom fails the test.
+                other.1.with_mut(|value| unsafe { *value = 1 });
+                true
+            });
+            shared.0.close();
+            // SAFETY: nobody is inside any more, and nobody enters.
+            let value = shared.1.with_mut(|value| unsafe { *value });
+            assert_eq!(value == 1, thread.join().unwrap());
+            assert!(shared.0.enter().is_none());
+        });
     }
 }

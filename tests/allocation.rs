@@ -11,11 +11,12 @@ mod common;
 use std::cell::Cell;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 use common::storage::wait_until;
 use common::tiny;
 use shardwright::{
-    Acquisition, BloscCname, Codec, Compressor, Config, Dim, Dtype, Placement, Record, Shuffle, StorageKind,
+    Acquisition, BloscCname, Codec, Compressor, Config, Dim, Dtype, Placement, Record, RingFull, Shuffle, StorageKind,
 };
 
 unsafe extern "C" {
@@ -93,15 +94,27 @@ fn allocations(config: Config, append: bool) -> (u64, u64) {
     let pixels: Vec<u8> = (0..SIDE * SIDE * 2).map(|at| ((at * at) >> 9) as u8).collect();
     let bring = |number: u64| {
         if append {
-            acquisition.append(&pixels).unwrap();
+            while let Err(error) = acquisition.append(&pixels) {
+                assert!(error.is_ring_full(), "{error}");
+            }
         } else {
-            let mut slot = acquisition.acquire().unwrap();
+            let mut slot = loop {
+                match acquisition.acquire() {
+                    Ok(slot) => break slot,
+                    Err(error) => assert!(error.is_ring_full(), "{error}"),
+                }
+            };
             slot.copy_from_slice(&pixels);
             slot.commit(number, Record::default()).unwrap();
         }
     };
     (0..WARM_UP).for_each(bring);
     wait_until("the warm-up is written", || acquisition.stats().frames_written == WARM_UP);
+    // A thread that waits at a queue for the first time makes itself a place in it: the caller here, the workers while
+    // there is nothing to do.
+    let loans: Vec<_> = (0..acquisition.stats().ring_frames).map(|_| acquisition.acquire().unwrap()).collect();
+    assert!(acquisition.acquire().unwrap_err().is_ring_full());
+    drop(loans);
     let (own, workers) = (OWN.get(), BY_WORKERS.load(SeqCst));
     COUNTING.store(true, SeqCst);
     (WARM_UP..FRAMES).for_each(bring);
@@ -130,8 +143,9 @@ fn frames_pass_without_an_allocation() {
                 let ring_bytes = 64 * (SIDE * SIDE * 2) as usize;
                 let what = format!("{compressor:?} {placement:?} {storage:?}, append: {append}");
                 let dtype = Dtype::U16;
-                let config =
-                    Config { dtype, dims, codec, placement, storage, ring_bytes, workers: 3, ..tiny(None, 64) };
+                let ring_full = RingFull::Block { timeout: Some(Duration::from_millis(100)) };
+                let means = Config { codec, placement, storage, ring_bytes, ring_full, ..tiny(None, 64) };
+                let config = Config { dtype, dims, workers: 3, ..means };
                 assert_eq!(allocations(config, append), (0, 0), "by the producer, by the workers: {what}");
             }
         }

@@ -43,8 +43,8 @@ fn records_hold_what_was_committed() {
         let mut slot = acquisition.acquire().unwrap();
         slot.copy_from_slice(&frame(number, 256));
         let n = number as i64;
-        let mut record =
-            Record { device_timestamp: Some(u64::MAX - number), host_timestamp: Some(n - 25), ..Record::default() };
+        let mut record = Record::default();
+        (record.device_timestamp, record.host_timestamp) = (Some(u64::MAX - number), Some(n - 25));
         record.set(0, number as f64 / 4.0).set(1, -(number as f64) / 3.0).set(2, number * 10).set(3, -n * 1000);
         record.set(4, FieldValue::Uint(u64::MAX - number));
         slot.commit(number, record).unwrap();
@@ -70,7 +70,7 @@ fn records_hold_what_was_committed() {
 fn values_that_do_not_fit_become_the_nearest_that_do() {
     let dtypes = [Dtype::U8, Dtype::I8, Dtype::U32, Dtype::I64, Dtype::U64];
     let values: [FieldValue; 8] = [
-        (-1).into(),
+        (-1i64).into(),
         i64::MIN.into(),
         i64::MAX.into(),
         u64::MAX.into(),
@@ -96,7 +96,9 @@ fn values_that_do_not_fit_become_the_nearest_that_do() {
     let acquisition = Acquisition::create(&path, Config { record_fields, ..tiny(None, 16) }).unwrap();
     for (number, value) in (0..).zip(values) {
         let mut record = Record::default();
-        (0..5).for_each(|field| drop(record.set(field, value)));
+        for field in 0..5 {
+            record.set(field, value);
+        }
         acquisition.acquire().unwrap().commit(number, record).unwrap();
     }
     acquisition.finish().unwrap();
@@ -119,7 +121,9 @@ fn a_frame_without_a_time_gets_that_of_its_commit() {
     let acquisition = Acquisition::create(&path, tiny(None, 16)).unwrap();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     let before = now();
-    (0..5).for_each(|number| drop(acquisition.append(&frame(number, 256)).unwrap()));
+    for number in 0..5 {
+        acquisition.append(&frame(number, 256)).unwrap();
+    }
     let after = now();
     acquisition.finish().unwrap();
     let times: Vec<i64> = column(&path, "host_timestamp").into_iter().map(i64::from_le_bytes).collect();
@@ -133,7 +137,8 @@ fn check_numbers(config: Config, end: u64, missing: impl Fn(u64) -> bool) {
     let path = folder.path().join("run.zarr");
     let acquisition = Acquisition::create(&path, config).unwrap();
     for number in (0..end).filter(|&number| !missing(number)) {
-        let record = Record { device_timestamp: Some(number * 7), ..Record::default() };
+        let mut record = Record::default();
+        record.device_timestamp = Some(number * 7);
         acquisition.acquire().unwrap().commit(number, record).unwrap();
     }
     let summary = acquisition.finish().unwrap();

@@ -1,7 +1,6 @@
 //! The two threads beside the workers: one creates shards ahead of need, one closes full ones and keeps the documents up
 //! to date. Both may be slow; neither is waited for by a frame, as long as it keeps up on average.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use crate::dataset::Image;
 use crate::error::Result;
 use crate::shard::Shard;
 use crate::stats::Stage;
+use crate::sync::atomic::AtomicU64;
 use crate::sync::{Receiver, Sender};
 
 const PROGRESS_EVERY_MIN: Duration = Duration::from_millis(10);

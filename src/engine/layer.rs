@@ -144,3 +144,39 @@ impl Layer {
         self.last_frame = self.last_frame.max(number);
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom {
+    use super::*;
+    use ::loom::cell::UnsafeCell;
+    use ::loom::thread;
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn the_last_ticket_takes_the_frames_alone() {
+        ::loom::model(|| {
+            // The cell stands for the frames: read by whoever has a ticket, taken by whoever returns the last.
+            let shared = Arc::new((Layers::new(1, 1), UnsafeCell::new(7)));
+            shared.0.slot(shared.0.free.try_recv().unwrap()).open_to_workers(2);
+            let work = || {
+                let shared = shared.clone();
+                move || {
+                    let slot = shared.0.slot(0);
+                    assert!(slot.next_tile.fetch_add(1, Ordering::Relaxed) < 2);
+                    // SAFETY: nobody takes the frames before this ticket is back; if not, loom fails the test.
+                    shared.1.with(|frames| assert_eq!(unsafe { *frames }, 7));
+                    let last = slot.return_ticket();
+                    if last {
+                        // SAFETY: all tickets are back.
+                        shared.1.with_mut(|frames| unsafe { *frames = 0 });
+                        shared.0.free(0);
+                    }
+                    last
+                }
+            };
+            let (one, two) = (thread::spawn(work()), thread::spawn(work()));
+            assert!(one.join().unwrap() != two.join().unwrap());
+            assert_eq!(shared.0.free.len(), 1);
+        });
+    }
+}

@@ -179,7 +179,7 @@ pub(crate) struct ShardCell {
     /// The first one's place among all shards.
     pub(crate) first_number: u64,
     /// Layers that are yet to be encoded or given up.
-    pub(crate) layers_left: AtomicU64,
+    pub(crate) layers_left: crate::sync::atomic::AtomicU64,
 }
 
 impl ShardCell {
@@ -196,4 +196,34 @@ impl ShardCell {
 pub(crate) struct ShardBlock {
     pub(crate) number: u64,
     pub(crate) cells: Vec<Arc<ShardCell>>,
+}
+
+#[cfg(all(test, loom))]
+mod loom {
+    use super::*;
+    use crate::shard::slot::Entry;
+    use ::loom::thread;
+
+    #[test]
+    fn whoever_does_the_last_layer_sees_all_entries() {
+        ::loom::model(|| {
+            let layers_left = crate::sync::atomic::AtomicU64::new(2);
+            let cell = ShardCell { shards: vec![], block: 0, cell: 0, first_number: 0, layers_left };
+            let shared = Arc::new((cell, [Entry::new(), Entry::new()]));
+            let layer = |which: usize| {
+                let shared = shared.clone();
+                move || {
+                    assert!(shared.1[which].claim());
+                    shared.1[which].commit(64 * which as u64, 9);
+                    let last = shared.0.layer_done();
+                    if last {
+                        assert_eq!([shared.1[0].committed(), shared.1[1].committed()], [Some((0, 9)), Some((64, 9))]);
+                    }
+                    last
+                }
+            };
+            let (one, two) = (thread::spawn(layer(0)), thread::spawn(layer(1)));
+            assert!(one.join().unwrap() != two.join().unwrap());
+        });
+    }
 }

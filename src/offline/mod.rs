@@ -18,5 +18,5 @@ mod zarr3;
 pub use describe::{ArrayDescription, Description, describe};
 pub use reader::Array;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -22,9 +22,10 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use super::index::MISSING;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a slot header.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -229,5 +230,43 @@ mod tests {
         entry.commit(64, 9);
         assert_eq!(entry.committed(), Some((64, 9)));
         assert!(!entry.claim());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom {
+    use super::*;
+    use ::loom::cell::UnsafeCell;
+    use ::loom::thread;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_slot_has_one_writer_and_is_whole_when_it_counts() {
+        ::loom::model(|| {
+            let shared = Arc::new((Entry::new(), UnsafeCell::new(0)));
+            let writers: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = shared.clone();
+                    thread::spawn(move || {
+                        let mine = shared.0.claim();
+                        if mine {
+                            // SAFETY: the one writer's; if not, loom fails the test.
+                            shared.1.with_mut(|slot| unsafe { *slot = 9 });
+                            shared.0.commit(64, 9);
+                        }
+                        mine
+                    })
+                })
+                .collect();
+            // Whoever makes an index while others write: what counts is whole.
+            if let Some(entry) = shared.0.committed() {
+                assert_eq!(entry, (64, 9));
+                // SAFETY: nobody writes a committed slot.
+                shared.1.with(|slot| assert_eq!(unsafe { *slot }, 9));
+            }
+            let winners = writers.into_iter().map(|writer| writer.join().unwrap());
+            assert_eq!(winners.filter(|&mine| mine).count(), 1);
+            assert_eq!(shared.0.committed(), Some((64, 9)));
+        });
     }
 }
