@@ -20,7 +20,12 @@ const TRIAL_SHARE: usize = 64;
 /// Fewer tell nothing.
 const TRIAL_BYTES_MIN: usize = 512;
 /// Of this many bytes of ours, a match finder must save one to be worth its time.
-const WORTH_SEARCHING: usize = 16;
+const WORTH_SEARCHING: usize = 8;
+
+/// Bytes a block for the match finder, when the configuration leaves the choice to us: as c-blosc has it, since what
+/// repeats may repeat far away.
+const SEARCHED_BYTES: usize = 32 << 10;
+const SEARCHED_BYTES_MIN: usize = 64 << 10;
 
 /// Writes frames of one size.
 pub(in crate::codec) struct NoiseEncoder {
@@ -43,6 +48,9 @@ impl NoiseEncoder {
         check(&lz4, element_bytes, raw_bytes)?;
         let ours = Settings { block_bytes: if block_bytes == 0 { BLOCK_BYTES } else { block_bytes }, ..lz4 };
         let block_bytes = super::block_bytes(&ours, element_bytes, raw_bytes);
+        let searched_bytes = (SEARCHED_BYTES * element_bytes).max(SEARCHED_BYTES_MIN);
+        let searched =
+            Settings { block_bytes: if lz4.block_bytes == 0 { searched_bytes } else { lz4.block_bytes }, ..lz4 };
         let mut header = Header::new(&ours, element_bytes, raw_bytes, block_bytes);
         header.flags |= NOT_SPLIT;
         Ok(Self {
@@ -52,7 +60,7 @@ impl NoiseEncoder {
             runs: Runs::new(block_bytes),
             compressed: vec![0; Runs::bound(block_bytes)],
             search: lz4::Fast::for_level(1),
-            searching: Encoder::new(lz4, element_bytes, raw_bytes)?,
+            searching: Encoder::new(searched, element_bytes, raw_bytes)?,
             stores: raw_bytes < MIN_BYTES,
         })
     }
