@@ -13,7 +13,7 @@ const SPOTS: usize = 36;
 
 /// A frame of `side` × `side` pixels of `element_bytes` bytes, little-endian. Single bytes count in steps of four, as an
 /// 8-bit mode does.
-pub fn frame(side: usize, element_bytes: usize) -> Vec<u8> {
+pub(crate) fn frame(side: usize, element_bytes: usize) -> Vec<u8> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let spots: Vec<_> = (0..SPOTS)
         .map(|_| Spot {
@@ -39,7 +39,7 @@ pub fn frame(side: usize, element_bytes: usize) -> Vec<u8> {
 }
 
 /// Copies a tile of `rows` rows of `row_bytes` bytes, which lie `stride` bytes apart.
-pub fn gather(frame: &[u8], stride: usize, row_bytes: usize, tile: &mut [u8]) {
+pub(crate) fn gather(frame: &[u8], stride: usize, row_bytes: usize, tile: &mut [u8]) {
     for (from, into) in frame.chunks(stride).zip(tile.chunks_exact_mut(row_bytes)) {
         into.copy_from_slice(&from[..row_bytes]);
     }

@@ -20,7 +20,7 @@ const TRIAL_SHARE: usize = 64;
 /// Fewer tell nothing.
 const TRIAL_BYTES_MIN: usize = 512;
 /// Of this many bytes of ours, a match finder must save one to be worth its time.
-const WORTH_SEARCHING: usize = 8;
+const WORTH_SEARCHING: usize = 10;
 
 /// Bytes a block for the match finder, when the configuration leaves the choice to us: as c-blosc has it, since what
 /// repeats may repeat far away.
