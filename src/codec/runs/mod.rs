@@ -21,7 +21,7 @@ use self::masks::{Masks, Match, Visit};
 const MIN_MATCH: usize = 4;
 /// The least length that is worth a sequence here: what shorter ones save is less than what they cost to find, to write
 /// and to read.
-const WORTH: usize = 6;
+const WORTH: usize = 5;
 /// The last match begins at least so many bytes before the end.
 const LAST_START: usize = 12;
 /// So many bytes at the end are literals.

@@ -113,7 +113,7 @@ unsafe fn compare_words_512(
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn begin_512(runs: &[u64], planes: &[u64], starts: &mut [u64], words: usize) {
     assert!(words > 0 && [runs.len(), planes.len(), starts.len()].iter().all(|length| *length >= words + 16));
-    const { assert!(super::WORTH == 6, "the shifts below are by 1, then by 2 and 4") };
+    const { assert!(super::WORTH == 5, "the shifts below are by 1, then by 2 and 3") };
     // SAFETY: the loop takes eight words at once, so it reads at most eight and writes at most seven words after the last.
     unsafe {
         asm!(
@@ -131,11 +131,11 @@ pub(super) unsafe fn begin_512(runs: &[u64], planes: &[u64], starts: &mut [u64],
             "vpandq zmm1, zmm1, zmm5",
             "vpandq zmm2, zmm2, zmm6",
             "vpandq zmm3, zmm3, zmm7",
-            // Three such pairs in a row.
+            // Three such pairs, the last two of which share a bit.
             "vpshrdq zmm4, zmm0, zmm1, 2",
-            "vpshrdq zmm5, zmm0, zmm1, 4",
+            "vpshrdq zmm5, zmm0, zmm1, 3",
             "vpshrdq zmm6, zmm2, zmm3, 2",
-            "vpshrdq zmm7, zmm2, zmm3, 4",
+            "vpshrdq zmm7, zmm2, zmm3, 3",
             "vpternlogq zmm0, zmm4, zmm5, 0x80",
             "vpternlogq zmm2, zmm6, zmm7, 0x80",
             "vporq zmm0, zmm0, zmm2",
