@@ -340,7 +340,7 @@ mod tests {
         for bytes in (LAST_START + 1..150).chain([191, 192, 193, 1000, 1024, 4096]) {
             for plane in [1, 2, 7, 8, 63, 64, 65, 128, 500, bytes] {
                 check(&vec![7; bytes], plane);
-                check(&(0..bytes).map(|i| (i % plane * 37 >> 3) as u8).collect::<Vec<_>>(), plane);
+                check(&(0..bytes).map(|i| ((i % plane * 37) >> 3) as u8).collect::<Vec<_>>(), plane);
                 check(&(0..bytes).map(|i| (i % 191 / 7) as u8).collect::<Vec<_>>(), plane);
             }
         }
