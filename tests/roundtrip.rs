@@ -57,6 +57,7 @@ fn compressor() -> impl Strategy<Value = Compressor> {
         (1i32..4).prop_map(|level| Compressor::Zstd { level }),
         (0u8..4).prop_map(|level| Compressor::Gzip { level }),
         Just(Compressor::Lz4),
+        Just(Compressor::BloscNoise { block_bytes: 0 }),
     ]
 }
 

@@ -259,7 +259,7 @@ fn element(dtype: Dtype, value: f64) -> Vec<u8> {
 /// Every compressor with every setting that changes the format.
 pub fn compressors() -> Vec<Compressor> {
     use BloscCname::{Blosclz, Lz4, Lz4hc, Zlib, Zstd};
-    let mut all = vec![Compressor::None];
+    let mut all = vec![Compressor::None, Compressor::BloscNoise { block_bytes: 0 }];
     for cname in [Lz4, Lz4hc, Zstd, Zlib, Blosclz] {
         for shuffle in [Shuffle::None, Shuffle::Byte, Shuffle::Bit] {
             all.push(Compressor::Blosc { cname, level: 2, shuffle, block_bytes: 0 });
@@ -274,6 +274,7 @@ pub fn compressors() -> Vec<Compressor> {
 fn compressor_name(compressor: Compressor) -> String {
     match compressor {
         Compressor::None => "none".into(),
+        Compressor::BloscNoise { .. } => "blosc-noise".into(),
         Compressor::Blosc { cname, shuffle, .. } => format!("blosc-{}-{shuffle:?}", cname.name()).to_lowercase(),
         Compressor::Zstd { level } => format!("zstd{level}"),
         Compressor::Gzip { level } => format!("gzip{level}"),
