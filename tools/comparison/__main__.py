@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -28,8 +29,10 @@ HOME = programs.ROOT / "target" / "comparison"
 SLOW_FACTOR, SLOW_ROUNDS = 4, 2
 # A rival that failed so often in a case is not tried again in this run.
 FAILURES_MAX = 2
-# What a run needs beside the dataset and the pool, and the most that a rival was seen to take, in pools.
-RIVAL_POOLS = 5
+# Shards' worth of memory that a rival was seen to take, and one to spare.
+RIVAL_SHARDS = 6
+# A rival that would need longer for a run gets fewer frames.
+SECONDS_MAX = 60
 
 
 @dataclass
@@ -104,9 +107,11 @@ class Comparison:
         for name, base in (("tmpfs", self.args.tmpfs), ("disk", disk)):
             if name not in chosen:
                 continue
-            folder = base / f"shardwright-compare-{os.getuid()}"
+            # Nobody else's; what a killed comparison left there goes away.
+            folder = base / f"shardwright-compare-{hashlib.sha256(str(programs.ROOT).encode()).hexdigest()[:8]}-{os.getuid()}"
             try:
-                folder.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
             except OSError as error:
                 self._note(f"SKIPPED {name}: {error}")
                 continue
@@ -152,11 +157,11 @@ class Comparison:
                 if self._has_room(case, place):
                     self._tune(case, place, pool)
                     self._rounds(case, place, pool)
-        self._clean()
 
     def _has_room(self, case, place):
         needed = int(1.2 * case.frames * case.frame_bytes)
-        in_memory = RIVAL_POOLS * case.pool_bytes + RING_BYTES + (needed if place.name == "tmpfs" else 0)
+        shard_bytes = min(case.shard[0], case.frames) * case.frame_bytes
+        in_memory = RIVAL_SHARDS * shard_bytes + RING_BYTES + case.pool_bytes + (needed if place.name == "tmpfs" else 0)
         for what, wanted, free in (
             (str(place.folder), needed, conditions.room(place.folder)),
             ("memory", in_memory, conditions.memory_available()),
@@ -168,7 +173,7 @@ class Comparison:
 
     def _tune(self, case, place, pool):
         """Tries each rival's settings, in turns, so that it takes part with its best ones."""
-        for turn in range(self.args.tune):
+        for turn in range(1, self.args.tune + 1):
             for contestant in self.contestants:
                 for number, variant in enumerate(contestant.variants if len(contestant.variants) > 1 else ()):
                     key = {"kind": "tune", **self._key(case, place, contestant), "variant": variant, "round": turn}
@@ -186,18 +191,20 @@ class Comparison:
                 key["variant"] = self._best_variant(case, place, contestant)
                 if self._failures(key) < FAILURES_MAX:
                     full = not self._checked_in_full(key)
-                    self._one(case, place, pool, contestant, key, case.frames_for(contestant.name), full)
+                    self._one(case, place, pool, contestant, key, self._frames(case, place, contestant), full)
             self._bound(case, place, pool, turn)
 
     def _one(self, case, place, pool, contestant, key, frames, full):
         label = f"{case.name}, {place.name}, {'tuning' if key['kind'] == 'tune' else 'round'} {key['round']}, {contestant.name}"
+        if len(contestant.variants) > 1:
+            label += " (" + ", ".join(f"{name} {value}" for name, value in key["variant"].items()) + ")"
         extra = {"time": conditions.now(), "load": conditions.load()}
         try:
             result = self.stage.run(contestant, key["variant"], case, pool, place.folder, frames, full, key["round"])
         except (programs.Failed, OSError) as error:
             self.records.add(**key, **extra, ok=False, error=str(error))
             self.failures[_but_round(key)] += 1
-            self._note(f"FAILED {label} {key['variant']}: {error}")
+            self._note(f"FAILED {label}: {error}")
             return
         self.records.add(**key, **extra, ok=True, **result)
         compared = "all frames equal" if full else f"{result['check']['frames_compared']} sampled frames equal"
@@ -225,12 +232,21 @@ class Comparison:
         return self.failures[_but_round(key)]
 
     def _best_variant(self, case, place, contestant):
-        tried = {}
-        for row in self.records.good(kind="tune", **self._key(case, place, contestant)):
-            tried.setdefault(json.dumps(row["variant"]), []).append(row["rate"])
+        tried = self.records.good(kind="tune", **self._key(case, place, contestant))
+        return max(tried, key=lambda row: row["rate"])["variant"] if tried else contestant.variants[0]
+
+    def _frames(self, case, place, contestant):
+        """As many as the case says, or as a slow rival can write in bearable time: whole layers of chunks."""
+        frames = case.frames_for(contestant.name)
+        tried = self.records.good(kind="tune", **self._key(case, place, contestant))
         if not tried:
-            return contestant.variants[0]
-        return json.loads(max(tried, key=lambda variant: max(tried[variant])))
+            return frames
+        bearable = int(SECONDS_MAX * max(row["rate"] for row in tried) / case.frame_bytes)
+        if bearable < frames:
+            depth = case.chunk[0]
+            frames = max(contestant.frames_to_tune(case), bearable // depth * depth)
+            self._note(f"{contestant.name} gets only {frames} frames ({case.name}, {place.name}): more would take over {SECONDS_MAX} s")
+        return frames
 
     def _is_slow(self, case, place, contestant, turn):
         if turn <= SLOW_ROUNDS or contestant.ours:
@@ -253,7 +269,8 @@ class Comparison:
         like = {name: value for name, value in key.items() if name != "round"}
         return any(run["check"]["full"] for run in self.records.good(**like))
 
-    def _clean(self):
+    def clean(self):
+        """Leaves no datasets behind, on a tmpfs least of all."""
         for place in self.places:
             shutil.rmtree(place.folder, ignore_errors=True)
 
@@ -343,11 +360,14 @@ def _but_round(key):
 
 def main():
     comparison = Comparison(arguments())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         comparison.run()
     except KeyboardInterrupt:
         say("compare: interrupted; the same command goes on from here")
         return 130
+    finally:
+        comparison.clean()
     return comparison.report()
 
 

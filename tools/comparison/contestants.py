@@ -11,6 +11,7 @@ from rivals import RIVALS
 OURS = "shardwright"
 # The crate's default, and more than any rival's queue.
 RING_BYTES = 1 << 30
+TUNE_FRAMES_MAX = 16_384
 
 
 @dataclass
@@ -22,8 +23,8 @@ class Contestant:
     ours: bool = False
 
     def frames_to_tune(self, case):
-        """A shard or two tell which settings are better."""
-        return min(case.frames_for(self.name), RIVALS[self.name].shards_to_tune * case.shard[0])
+        """A shard or two tell which settings are better; of small frames, some layers of chunks."""
+        return min(case.frames_for(self.name), RIVALS[self.name].shards_to_tune * case.shard[0], TUNE_FRAMES_MAX)
 
 
 def contestants(all_storages, only):
