@@ -214,8 +214,8 @@ class Comparison:
         key = {"kind": "bound", "case": case.key, "place": place.key, "round": turn}
         if self.records.good(**key):
             return
-        # As many bytes as a writer leaves there: a small file would fit into some cache.
-        ratios = [run["bytes"] / run["check"]["file_bytes"] for run in self.records.good(kind="run", case=case.key)]
+        # As many bytes as a writer leaves there, holes in its files not counted.
+        ratios = [run["bytes"] / max(1, run["check"]["disk_bytes"]) for run in self.records.good(kind="run", case=case.key)]
         bytes_stored = int(case.frames * case.frame_bytes / (median(ratios) if ratios else 1))
         try:
             found = self.stage.bound(case, pool, place.folder, bytes_stored)

@@ -90,7 +90,7 @@ def describe_recording(path, folder, shardwright):
 
 
 def _dataset_of(path, folder, shardwright):
-    """The recording as an uncompressed dataset; kept until its frames are made."""
+    """The recording as an uncompressed dataset, kept beside the frames: the next start asks for its shape again."""
     key = hashlib.sha256(json.dumps([str(path), _version(path)]).encode()).hexdigest()[:12]
     dataset = folder / f"recording-{key}.zarr"
     if not dataset.exists():

@@ -15,7 +15,7 @@ dt { font-weight: 600 } dd { margin: 0 0 .3rem 1rem } svg { max-width: 100%; hei
 svg text { font: 12px system-ui, sans-serif; fill: #1d2530 }
 """
 OURS_COLOR, RIVAL_COLOR, INK, GRID = "#1f6fb2", "#b9c2cd", "#1d2530", "#e4e8ee"
-LEFT, WIDTH, BAR, GAP, TOP = 150, 760, 20, 8, 22
+LEFT, WIDTH, BAR, GAP, TOP = 150, 760, 20, 8, 26
 
 
 def bars(verdict):
