@@ -56,16 +56,28 @@ def arguments():
         "interrupt it, run it again, and it goes on.",
     )
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns that count (default 5)")
-    parser.add_argument("--disk", type=Path, metavar="DIR", help="a folder on the disk to measure (default below target/)")
-    parser.add_argument("--tmpfs", type=Path, default=Path("/dev/shm"), metavar="DIR", help="a tmpfs (default /dev/shm)")
+    parser.add_argument(
+        "--disk", type=Path, metavar="DIR", help="a folder on the disk to measure (default below target/)"
+    )
+    parser.add_argument(
+        "--tmpfs", type=Path, default=Path("/dev/shm"), metavar="DIR", help="a tmpfs (default /dev/shm)"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default target/compare)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: to see that it works; the figures mean nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes: to see that it works; the figures mean nothing"
+    )
     parser.add_argument("--all-storages", action="store_true", help="this project also with each storage by name")
-    parser.add_argument("--recording", type=Path, metavar="FILE", help="a recording (TIFF) of your own as further cases")
-    parser.add_argument("--case", action="append", metavar="WORDS", help="only cases whose name contains this; may be repeated")
+    parser.add_argument(
+        "--recording", type=Path, metavar="FILE", help="a recording (TIFF) of your own as further cases"
+    )
+    parser.add_argument(
+        "--case", action="append", metavar="WORDS", help="only cases whose name contains this; may be repeated"
+    )
     parser.add_argument("--place", choices=("tmpfs", "disk"), action="append", help="only this place; may be repeated")
     parser.add_argument("--rival", choices=RIVALS, action="append", help="only this rival; may be repeated")
-    parser.add_argument("--tune", type=int, default=2, metavar="N", help="turns to choose each rival's settings (default 2)")
+    parser.add_argument(
+        "--tune", type=int, default=2, metavar="N", help="turns to choose each rival's settings (default 2)"
+    )
     parser.add_argument("--deadline", type=float, default=900, metavar="SECONDS", help="for a single run (default 900)")
     parser.add_argument("--fresh", action="store_true", help="measure anew; what was measured before is set aside")
     return parser.parse_args()
@@ -87,7 +99,9 @@ class Comparison:
         self.fingerprint = self._fingerprint()
         self.records = Records(self.out, self.fingerprint, args.fresh)
         if self.records.set_aside:
-            self._note(f"earlier results, of other conditions or before --fresh, were set aside: {self.records.set_aside}")
+            self._note(
+                f"earlier results, of other conditions or before --fresh, were set aside: {self.records.set_aside}"
+            )
         elif self.records.rows:
             say(f"going on: {len(self.records.rows)} results are there already")
 
@@ -108,7 +122,10 @@ class Comparison:
             if name not in chosen:
                 continue
             # Nobody else's; what a killed comparison left there goes away.
-            folder = base / f"shardwright-compare-{hashlib.sha256(str(programs.ROOT).encode()).hexdigest()[:8]}-{os.getuid()}"
+            folder = (
+                base
+                / f"shardwright-compare-{hashlib.sha256(str(programs.ROOT).encode()).hexdigest()[:8]}-{os.getuid()}"
+            )
             try:
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
@@ -130,13 +147,18 @@ class Comparison:
         wanted = self.args.case or [""]
         chosen = [case for case in all_cases if any(words.lower() in case.name.lower() for words in wanted)]
         if not chosen:
-            sys.exit(f"compare: no case's name contains {wanted}; there are: {', '.join(case.name for case in all_cases)}")
+            sys.exit(
+                f"compare: no case's name contains {wanted}; there are: {', '.join(case.name for case in all_cases)}"
+            )
         return chosen
 
     def _fingerprint(self):
         """Results with different ones are not comparable."""
         programs_used = {path.name: digest(path) for path in (self.stage.shardwright, self.stage.bounds)}
-        scripts = {path.name: digest(path) for path in (programs.HERE / name for name in ("rivals.py", "frames.py", "contestants.py"))}
+        scripts = {
+            path.name: digest(path)
+            for path in (programs.HERE / name for name in ("rivals.py", "frames.py", "contestants.py"))
+        }
         return {
             "machine": conditions.machine(),
             "versions": {name: value for name, value in conditions.versions().items() if name != OURS},
@@ -147,7 +169,9 @@ class Comparison:
     def run(self):
         busy = conditions.load()
         if busy > 0.5:
-            self._note(f"the machine is BUSY (load average {busy:.1f} at the start): figures will scatter, maybe one-sidedly")
+            self._note(
+                f"the machine is BUSY (load average {busy:.1f} at the start): figures will scatter, maybe one-sidedly"
+            )
         if self.args.quick:
             self._note("--quick: tiny sizes, to see that everything works; the figures mean nothing")
         for case in self.cases:
@@ -167,7 +191,9 @@ class Comparison:
             ("memory", in_memory, conditions.memory_available()),
         ):
             if wanted > free and not self.args.quick:
-                self._note(f"SKIPPED {case.name}, {place.name}: {wanted / 1e9:.1f} GB of {what} needed, {free / 1e9:.1f} free")
+                self._note(
+                    f"SKIPPED {case.name}, {place.name}: {wanted / 1e9:.1f} GB of {what} needed, {free / 1e9:.1f} free"
+                )
                 return False
         return True
 
@@ -215,7 +241,9 @@ class Comparison:
         if self.records.good(**key):
             return
         # As many bytes as a writer leaves there, holes in its files not counted.
-        ratios = [run["bytes"] / max(1, run["check"]["disk_bytes"]) for run in self.records.good(kind="run", case=case.key)]
+        ratios = [
+            run["bytes"] / max(1, run["check"]["disk_bytes"]) for run in self.records.good(kind="run", case=case.key)
+        ]
         bytes_stored = int(case.frames * case.frame_bytes / (median(ratios) if ratios else 1))
         try:
             found = self.stage.bound(case, pool, place.folder, bytes_stored)
@@ -245,7 +273,9 @@ class Comparison:
         if bearable < frames:
             depth = case.chunk[0]
             frames = max(contestant.frames_to_tune(case), bearable // depth * depth)
-            self._note(f"{contestant.name} gets only {frames} frames ({case.name}, {place.name}): more would take over {SECONDS_MAX} s")
+            self._note(
+                f"{contestant.name} gets only {frames} frames ({case.name}, {place.name}): more would take over {SECONDS_MAX} s"
+            )
         return frames
 
     def _is_slow(self, case, place, contestant, turn):
@@ -280,12 +310,19 @@ class Comparison:
             self.loud.append(line)
         print(f"compare: {line}", file=sys.stderr, flush=True)
 
-
     def report(self):
-        verdicts = [verdict.judge(self.records, case, place, self.contestants) for case in self.cases for place in self.places]
+        verdicts = [
+            verdict.judge(self.records, case, place, self.contestants) for case in self.cases for place in self.places
+        ]
         measured = self.conditions()
         method = how(self.args)
-        results = {"conditions": measured, "method": method, "loud": self.loud, "verdicts": verdicts, "runs": self.records.rows}
+        results = {
+            "conditions": measured,
+            "method": method,
+            "loud": self.loud,
+            "verdicts": verdicts,
+            "runs": self.records.rows,
+        }
         replace_file(self.out / "results.json", json.dumps(results, indent=1))
         replace_file(self.out / "index.html", page.page(verdicts, measured, method, self.loud))
         print("\n\n".join(table.text(one) for one in verdicts))

@@ -40,7 +40,9 @@ def bars(verdict):
     if bound:
         at = x(bound["rate"])
         parts.append(_line(at, TOP - 8, at, bottom, "#c33", 'stroke-dasharray="5 3" stroke-width="1.5"'))
-        parts.append(_text(min(at, WIDTH - 4), TOP - 11, f"bound: {bound['name']}", "end" if at > WIDTH / 2 else "start"))
+        parts.append(
+            _text(min(at, WIDTH - 4), TOP - 11, f"bound: {bound['name']}", "end" if at > WIDTH / 2 else "start")
+        )
     title = escape(verdict["sentence"])
     return (
         f'<svg viewBox="0 0 {WIDTH} {bottom + 20}" width="{WIDTH}" role="img" aria-label="{title}">'

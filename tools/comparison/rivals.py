@@ -50,7 +50,9 @@ class AcquireZarr:
 
         kinds = (az.DimensionType.TIME, az.DimensionType.SPACE, az.DimensionType.SPACE)
         dimensions = list(map(dimension, "tyx", kinds, (0, *case.frame), case.chunk, case.shard))
-        codec = {"blosc-lz4": az.CompressionCodec.BLOSC_LZ4, "blosc-zstd": az.CompressionCodec.BLOSC_ZSTD}.get(case.codec)
+        codec = {"blosc-lz4": az.CompressionCodec.BLOSC_LZ4, "blosc-zstd": az.CompressionCodec.BLOSC_ZSTD}.get(
+            case.codec
+        )
         array = az.ArraySettings(dimensions=dimensions, data_type=getattr(az.DataType, case.zarr_dtype.upper()))
         if codec is not None:
             array.compression = az.CompressionSettings(compressor=az.Compressor.BLOSC1, codec=codec, level=1, shuffle=2)

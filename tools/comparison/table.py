@@ -23,7 +23,18 @@ def describe(case):
     )
 
 
-HEADER = ("", "GB/s", "min–max", "frames/s", "rounds", "ours ÷ it", "of bound", "memory", "append p50 / p99 / max", "ratio")
+HEADER = (
+    "",
+    "GB/s",
+    "min–max",
+    "frames/s",
+    "rounds",
+    "ours ÷ it",
+    "of bound",
+    "memory",
+    "append p50 / p99 / max",
+    "ratio",
+)
 
 
 def cells(row, verdict):
@@ -55,7 +66,9 @@ def text(verdict):
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
     lines = [f"{verdict['case']['name']}, {verdict['place']}: {describe(verdict['case'])}"]
     for row in rows:
-        first, *others = (cell.ljust(width) if not at else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths)))
+        first, *others = (
+            cell.ljust(width) if not at else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))
+        )
         lines.append("  " + "  ".join([first, *others]).rstrip())
     bound = verdict["bound"]
     if bound:
