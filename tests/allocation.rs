@@ -120,7 +120,7 @@ fn allocations(config: Config, append: bool) -> (u64, u64) {
     (WARM_UP..FRAMES).for_each(bring);
     // Not `wait_until`, whose caller counts here.
     while acquisition.stats().frames_written < FRAMES {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     COUNTING.store(false, SeqCst);
     let counts = (OWN.get() - own, BY_WORKERS.load(SeqCst) - workers);
