@@ -342,14 +342,16 @@ fn codecs() -> Vec<Case> {
         }
     }
     // Chunks of many Blosc blocks, the last one short.
-    for (cname, shuffle, block_bytes) in [
-        (BloscCname::Lz4, Shuffle::Bit, 0),
-        (BloscCname::Lz4, Shuffle::Byte, 4096),
-        (BloscCname::Zstd, Shuffle::Bit, 1000),
-        (BloscCname::Blosclz, Shuffle::None, 5000),
+    let blosc = |cname, shuffle, block_bytes| Compressor::Blosc { cname, level: 5, shuffle, block_bytes };
+    for (block_bytes, compressor) in [
+        (0, blosc(BloscCname::Lz4, Shuffle::Bit, 0)),
+        (4096, blosc(BloscCname::Lz4, Shuffle::Byte, 4096)),
+        (1000, blosc(BloscCname::Zstd, Shuffle::Bit, 1000)),
+        (5000, blosc(BloscCname::Blosclz, Shuffle::None, 5000)),
+        (0, Compressor::BloscNoise { block_bytes: 0 }),
+        (4096, Compressor::BloscNoise { block_bytes: 4096 }),
     ] {
         let [y, x] = frames((300, 300, 300), (210, 210, 210));
-        let compressor = Compressor::Blosc { cname, level: 5, shuffle, block_bytes };
         let dims = vec![Dim::time(3).chunk(3).shard(3), y, x];
         let config = Config { codec: compressor.into(), ..config(Dtype::U16, dims) };
         cases.push(Case::new(format!("blocks-of-{block_bytes}-{}", compressor_name(compressor)), config));
