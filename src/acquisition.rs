@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::config::{Config, RingFull};
 use crate::dataset::{Ending, Image, Root};
@@ -21,7 +21,8 @@ use crate::engine::writers;
 use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, caught};
 use crate::error::{Error, Result};
 use crate::ome;
-use crate::plan::{FIXED_FIELDS, Plan, RECORD_FIELDS_MAX};
+use crate::plan::Plan;
+use crate::record::{NUMBER_IN_RECORD, Record, write_record};
 use crate::ring::{Loan, Ring};
 use crate::stats::{Stage, Stats, Summary, report};
 use crate::storage::Storage;
@@ -78,66 +79,6 @@ pub struct Appended {
     pub frames: u64,
     /// Frames let go, because the ring was full and its policy is to drop the newest.
     pub dropped: u64,
-}
-
-/// What the instrument says about one frame.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Record {
-    /// The device's own time stamp, in whatever unit the device counts.
-    pub device_timestamp: Option<u64>,
-    /// The host's time of the frame in nanoseconds since 1970. `None`: the moment of the commit.
-    pub host_timestamp: Option<i64>,
-    fields: [Option<FieldValue>; RECORD_FIELDS_MAX],
-}
-
-/// The value of a record field; stored as the field's own type.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum FieldValue {
-    /// A whole number.
-    Int(i64),
-    /// A whole number that may pass `i64`.
-    Uint(u64),
-    /// A floating-point number.
-    Float(f64),
-}
-
-impl From<i64> for FieldValue {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<i32> for FieldValue {
-    fn from(value: i32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u64> for FieldValue {
-    fn from(value: u64) -> Self {
-        Self::Uint(value)
-    }
-}
-
-impl From<f64> for FieldValue {
-    fn from(value: f64) -> Self {
-        Self::Float(value)
-    }
-}
-
-impl Record {
-    /// A record with the device's time stamp.
-    pub fn stamped(device_timestamp: u64) -> Self {
-        Self { device_timestamp: Some(device_timestamp), ..Self::default() }
-    }
-
-    /// Sets the value of a record field by its place in [`Config::record_fields`]. Places beyond the configured fields
-    /// are refused when the frame is committed; those beyond the most that are possible, 16, at once.
-    pub fn set(&mut self, field: usize, value: impl Into<FieldValue>) -> &mut Self {
-        assert!(field < RECORD_FIELDS_MAX, "record field {field}: at most {RECORD_FIELDS_MAX} are possible");
-        self.fields[field] = Some(value.into());
-        self
-    }
 }
 
 /// A frame buffer on loan: fill it, then commit it. Dropping it gives it back unused.
@@ -636,67 +577,5 @@ fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &crate::
     for row in 0..frame.rows {
         let to = layout.offset + row * layout.row_stride;
         slot[to..to + frame.row_bytes].copy_from_slice(&source[row * row_stride..][..frame.row_bytes]);
-    }
-}
-
-/// Where a record holds its frame's number.
-const NUMBER_IN_RECORD: std::ops::Range<usize> = 0..8;
-
-/// Lays a record out as the plan's columns expect it, but for the number.
-fn write_record(bytes: &mut [u8], record: &Record, dtypes: &[Dtype]) -> Result<()> {
-    let host = record
-        .host_timestamp
-        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64));
-    bytes[8..16].copy_from_slice(&record.device_timestamp.unwrap_or(0).to_ne_bytes());
-    bytes[16..24].copy_from_slice(&host.to_ne_bytes());
-    let mut at = FIXED_FIELDS.iter().map(|(_, dtype)| dtype.size()).sum();
-    for (field, value) in record.fields.iter().enumerate() {
-        let Some(&dtype) = dtypes.get(field) else {
-            if value.is_some() {
-                let reason =
-                    format!("the configuration has {} record fields, 0 to {}", dtypes.len(), dtypes.len().max(1) - 1);
-                return Err(Error::Record { field: field.to_string(), reason });
-            }
-            continue;
-        };
-        let place: &mut [u8] = &mut bytes[at..at + dtype.size()];
-        write_element(place, dtype, value.unwrap_or(FieldValue::Int(0)));
-        at += dtype.size();
-    }
-    Ok(())
-}
-
-/// Stores a value as an element of `dtype`; what does not fit becomes the nearest value that does.
-fn write_element(place: &mut [u8], dtype: Dtype, value: FieldValue) {
-    macro_rules! element {
-        ($int:ty) => {
-            place.copy_from_slice(
-                &match value {
-                    FieldValue::Int(value) => {
-                        value.clamp(<$int>::MIN as i64, i64::try_from(<$int>::MAX).unwrap_or(i64::MAX)) as $int
-                    }
-                    FieldValue::Uint(value) => value.min(<$int>::MAX as u64) as $int,
-                    FieldValue::Float(value) => value as $int,
-                }
-                .to_ne_bytes(),
-            )
-        };
-    }
-    let float = match value {
-        FieldValue::Int(value) => value as f64,
-        FieldValue::Uint(value) => value as f64,
-        FieldValue::Float(value) => value,
-    };
-    match dtype {
-        Dtype::U8 => element!(u8),
-        Dtype::I8 => element!(i8),
-        Dtype::U16 => element!(u16),
-        Dtype::I16 => element!(i16),
-        Dtype::U32 => element!(u32),
-        Dtype::I32 => element!(i32),
-        Dtype::U64 => element!(u64),
-        Dtype::I64 => element!(i64),
-        Dtype::F32 => place.copy_from_slice(&(float as f32).to_ne_bytes()),
-        Dtype::F64 => place.copy_from_slice(&float.to_ne_bytes()),
     }
 }

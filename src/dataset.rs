@@ -22,7 +22,6 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 use crate::dialect::zarr3;
-use crate::engine::records::RecordBlock;
 use crate::error::{Error, Result};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
@@ -261,6 +260,13 @@ fn lock(path: &Path) -> Result<File> {
     let lock = lock.map_err(|e| Error::io("create", &file, e))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::Locked { path: path.to_path_buf() })?;
     Ok(lock)
+}
+
+/// The records of a run of frame numbers: one column a field, each a whole chunk of its array.
+#[derive(Debug)]
+pub(crate) struct RecordBlock {
+    pub(crate) number: u64,
+    pub(crate) columns: Vec<Vec<u8>>,
 }
 
 /// One image of a dataset: its group, its array, its records.

@@ -42,6 +42,7 @@ mod geometry;
 pub mod offline;
 mod ome;
 mod plan;
+mod record;
 mod ring;
 mod shard;
 mod stats;
@@ -53,7 +54,7 @@ mod sync;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use acquisition::{Acquisition, Appended, FieldValue, FrameMut, Record, Unfinished};
+pub use acquisition::{Acquisition, Appended, FrameMut, Unfinished};
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
     RingFull, Shuffle, StorageKind,
@@ -61,5 +62,6 @@ pub use config::{
 pub use dataset::Dataset;
 pub use dtype::Dtype;
 pub use error::{Error, RefusedNumber, Result};
+pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
 pub use storage::{Blob, Memory, Storage};

@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 
 /// The floor of a path below the crate's root; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 19] = [
+const FLOORS: [(&str, u32); 20] = [
     ("error", 0),
     ("sync", 0),
     ("dtype", 1),
@@ -27,6 +27,7 @@ const FLOORS: [(&str, u32); 19] = [
     ("storage", 4),
     ("ring", 4),
     ("plan", 4),
+    ("record", 4),
     ("shard::slot", 4),
     ("shard::index", 4),
     ("dialect", 5),

@@ -4,9 +4,8 @@
 use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::records::RecordBlock;
 use super::{Engine, ShardBlock, ShardCell, caught};
-use crate::dataset::Image;
+use crate::dataset::{Image, RecordBlock};
 use crate::error::Result;
 use crate::shard::Shard;
 use crate::stats::Stage;

@@ -1,14 +1,19 @@
 //! The frames that one row of chunks needs, while they gather and while workers encode them.
 
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::{FirstError, ShardCell};
+use super::finalizer::Closing;
+use super::{Engine, FirstError, ShardCell};
 use crate::error::Error;
 use crate::geometry::{CellOf, Cells};
 use crate::ring::Frame;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::{Receiver, RwLock, Sender, bounded};
+
+// A slot this long is handed back to the system as soon as it is full; shorter ones, a layer's together.
+pub(super) const LARGE_SLOT_BYTES: usize = 256 << 10;
 
 /// A fixed number of layers, reused for the whole run.
 pub(crate) struct Layers {
@@ -142,6 +147,48 @@ impl Layer {
         self.unsettled -= 1;
         self.first_frame = self.first_frame.min(number);
         self.last_frame = self.last_frame.max(number);
+    }
+}
+
+/// The layer's last ticket is back: its frames are free, and perhaps its shards are full.
+pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
+    let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
+    if layer_slot.failed.load(Relaxed) {
+        engine.losses.add_layer(layer.numbers(&engine.plan.layers));
+    } else {
+        engine.counters.frames_written.fetch_add(u64::from(layer.present), Relaxed);
+    }
+    for frame in layer.frames.iter_mut().filter_map(Option::take) {
+        engine.ring.release(frame);
+    }
+    let first_chunk = layer.first_chunk;
+    let cell = layer.cell.take();
+    drop(layer);
+    if let Some(cell) = cell {
+        if engine.plan.shard.slot_bytes < LARGE_SLOT_BYTES {
+            for shard in &cell.shards {
+                shard.done_with(first_chunk..first_chunk + engine.plan.shard.layer_chunks);
+            }
+        }
+        engine.layer_done(cell);
+    }
+    engine.layers.free(slot);
+    engine.pump();
+}
+
+impl Engine {
+    /// Counts a layer of a cell as done and closes the cell after its last one.
+    pub(crate) fn layer_done(&self, cell: Arc<ShardCell>) {
+        if cell.layer_done() {
+            self.close(Closing::Cell(cell));
+        }
+    }
+
+    pub(crate) fn close(&self, closing: Closing) {
+        // The queue holds everything that can be open at once; should that ever be wrong, waiting loses nothing.
+        if let Err(error) = self.closings.try_send(closing) {
+            let _ = self.closings.send(error.into_inner());
+        }
     }
 }
 

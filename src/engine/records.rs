@@ -4,15 +4,9 @@ use std::collections::VecDeque;
 
 use super::Engine;
 use super::finalizer::Closing;
+use crate::dataset::RecordBlock;
 use crate::plan::RecordPlan;
 use crate::sync::{Receiver, Sender, bounded};
-
-/// The records of a run of frame numbers: one column a field, each a whole chunk of its array.
-#[derive(Debug)]
-pub(crate) struct RecordBlock {
-    pub(crate) number: u64,
-    pub(crate) columns: Vec<Vec<u8>>,
-}
 
 /// Gathers records. Blocks are reused; the closer writes them and gives them back.
 pub(crate) struct Records {

@@ -5,8 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::finalizer::Closing;
-use super::layer::{Layer, LayerSlot};
+use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
 use super::writers::{Job, Scratch, Writers};
 use super::{Engine, ShardCell, StageTimes, caught};
 use crate::codec::Encoder;
@@ -18,9 +17,6 @@ use crate::shard::Claim;
 use crate::shard::slot::{HEADER_BYTES, Origin};
 use crate::stats::Stage;
 use crate::sync::Receiver;
-
-// A slot this long is handed back to the system as soon as it is full; shorter ones, a layer's together.
-const LARGE_SLOT_BYTES: usize = 256 << 10;
 
 /// One worker's own things, made once.
 pub(crate) struct Worker {
@@ -165,48 +161,6 @@ impl Worker {
         let plan = &self.engine.plan;
         if let Ok(encoder) = Encoder::new(&self.engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes) {
             self.encoder = encoder;
-        }
-    }
-}
-
-/// The layer's last ticket is back: its frames are free, and perhaps its shards are full.
-pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
-    let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
-    if layer_slot.failed.load(Relaxed) {
-        engine.losses.add_layer(layer.numbers(&engine.plan.layers));
-    } else {
-        engine.counters.frames_written.fetch_add(u64::from(layer.present), Relaxed);
-    }
-    for frame in layer.frames.iter_mut().filter_map(Option::take) {
-        engine.ring.release(frame);
-    }
-    let first_chunk = layer.first_chunk;
-    let cell = layer.cell.take();
-    drop(layer);
-    if let Some(cell) = cell {
-        if engine.plan.shard.slot_bytes < LARGE_SLOT_BYTES {
-            for shard in &cell.shards {
-                shard.done_with(first_chunk..first_chunk + engine.plan.shard.layer_chunks);
-            }
-        }
-        engine.layer_done(cell);
-    }
-    engine.layers.free(slot);
-    engine.pump();
-}
-
-impl Engine {
-    /// Counts a layer of a cell as done and closes the cell after its last one.
-    pub(crate) fn layer_done(&self, cell: Arc<ShardCell>) {
-        if cell.layer_done() {
-            self.close(Closing::Cell(cell));
-        }
-    }
-
-    pub(crate) fn close(&self, closing: Closing) {
-        // The queue holds everything that can be open at once; should that ever be wrong, waiting loses nothing.
-        if let Err(error) = self.closings.try_send(closing) {
-            let _ = self.closings.send(error.into_inner());
         }
     }
 }

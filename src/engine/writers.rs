@@ -7,7 +7,7 @@
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use super::worker::finish_layer;
+use super::layer::finish_layer;
 use super::{Engine, caught};
 use crate::error::Error;
 use crate::shard::slot::{Claimed, Origin};
