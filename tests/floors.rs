@@ -6,7 +6,7 @@
 //! | 1 | dtype, geometry, stats |
 //! | 2 | config |
 //! | 3 | codec: wishes from `config` name the codecs |
-//! | 4 | ome, storage, ring, plan, the slot header and the index of `shard`: a plan counts their bytes |
+//! | 4 | ome, storage, ring, plan, record, the slot header and the index of `shard`: a plan counts their bytes |
 //! | 5 | dialect, shard |
 //! | 6 | dataset, engine, offline: `offline` knows nothing of the engine |
 //! | 7 | acquisition |
