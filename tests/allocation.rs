@@ -84,8 +84,8 @@ unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: 
 }
 
 const SIDE: u64 = 128;
-const FRAMES: u64 = 600;
-const WARM_UP: u64 = 200;
+const FRAMES: u64 = 240;
+const WARM_UP: u64 = 80;
 
 /// Runs one acquisition; returns what the producer and the workers allocated after the warm-up.
 fn allocations(config: Config, append: bool) -> (u64, u64) {
@@ -120,7 +120,7 @@ fn allocations(config: Config, append: bool) -> (u64, u64) {
     (WARM_UP..FRAMES).for_each(bring);
     // Not `wait_until`, whose caller counts here.
     while acquisition.stats().frames_written < FRAMES {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     COUNTING.store(false, SeqCst);
     let counts = (OWN.get() - own, BY_WORKERS.load(SeqCst) - workers);

@@ -221,3 +221,82 @@ mod loom {
         });
     }
 }
+
+/// Whole runs without C and without files, which miri can follow: `cargo +nightly miri test --lib whole_run`.
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Memory, Placement, Record};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    const FRAMES: u64 = if cfg!(miri) { 7 } else { 700 };
+
+    fn pixels(number: u64) -> [u8; 16] {
+        std::array::from_fn(|at| (number as u8).wrapping_mul(31).wrapping_add(at as u8) | 1)
+    }
+
+    /// Where the index of a shard of 4 says that chunk `at` is.
+    fn chunk(shard: &[u8], at: usize, location: IndexLocation) -> &[u8] {
+        let index = match location {
+            IndexLocation::Start => 0,
+            IndexLocation::End => shard.len() - 68,
+        };
+        let word = |at: usize| u64::from_le_bytes(shard[index + 8 * at..][..8].try_into().unwrap()) as usize;
+        &shard[word(2 * at)..][..word(2 * at + 1)]
+    }
+
+    fn check(placement: Placement, index_location: IndexLocation, mapped: bool) {
+        let memory = Arc::new(Memory::new(mapped));
+        // One frame a layer, two chunks a frame, two frames a shard.
+        let dims = vec![Dim::time(None).chunk(1).shard(2), Dim::y(4).chunk(2), Dim::x(4)];
+        let means = Config { placement, index_location, ring_bytes: 4 * 4096, workers: 2, ..Config::default() };
+        let codec = Codec { compressor: Compressor::None, checksum: false };
+        let config = Config { dtype: Dtype::U8, dims, codec, ..means };
+        let acquisition = Acquisition::create_in(memory.clone(), config).unwrap();
+        let committed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            // Two threads swap neighbouring numbers at most.
+            for start in [0, 1] {
+                let (acquisition, committed) = (&acquisition, &committed);
+                scope.spawn(move || {
+                    for number in (start..FRAMES).step_by(2) {
+                        let mut slot = acquisition.acquire().unwrap();
+                        slot.copy_from_slice(&pixels(number));
+                        while committed.load(SeqCst) < number.saturating_sub(1) {
+                            std::thread::yield_now();
+                        }
+                        // Without the wall clock, miri stays in a world of its own, and the same seed gives the same run.
+                        let mut record = Record::default();
+                        record.host_timestamp = Some(0);
+                        slot.commit(number, record).unwrap();
+                        committed.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+        });
+        let summary = acquisition.finish().unwrap();
+        assert_eq!((summary.frames_written, summary.frames_missing), (FRAMES, 0));
+        for number in 0..FRAMES {
+            let shard = memory.read(&format!("0/c/{}/0/0", number / 2)).unwrap();
+            for half in 0..2 {
+                let got = chunk(&shard, (number % 2) as usize * 2 + half, index_location);
+                assert_eq!(got, &pixels(number)[8 * half..][..8], "frame {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_run_in_mapped_memory() {
+        check(Placement::Fixed, IndexLocation::End, true);
+    }
+
+    #[test]
+    fn a_whole_run_packed_into_mapped_memory() {
+        check(Placement::Packed, IndexLocation::Start, true);
+    }
+
+    #[test]
+    fn a_whole_run_through_positioned_writes() {
+        check(Placement::Fixed, IndexLocation::End, false);
+    }
+}
