@@ -17,6 +17,7 @@ use crate::engine::numbers::Numbers;
 use crate::engine::records::Records;
 use crate::engine::sequencer::Sequencer;
 use crate::engine::worker::Worker;
+use crate::engine::writers;
 use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, caught};
 use crate::error::{Error, Result};
 use crate::ome;
@@ -62,6 +63,7 @@ pub struct Acquisition {
 /// The threads of a run and the ends of their queues.
 struct Threads {
     workers: Vec<JoinHandle<()>>,
+    writers: Vec<JoinHandle<()>>,
     /// `None` if they could not be started; so with the closer.
     preparer: Option<JoinHandle<()>>,
     closer: Option<JoinHandle<()>>,
@@ -102,6 +104,12 @@ pub enum FieldValue {
 impl From<i64> for FieldValue {
     fn from(value: i64) -> Self {
         Self::Int(value)
+    }
+}
+
+impl From<i32> for FieldValue {
+    fn from(value: i32) -> Self {
+        Self::Int(value.into())
     }
 }
 
@@ -279,19 +287,30 @@ impl Acquisition {
         });
 
         // The first shards are made here, so that a full disk or a read-only folder is an error of `create`.
-        let first = requested.recv().ok();
-        if let Some(Preparing::Block(number)) = first {
+        let mut wants_writers = false;
+        if let Ok(Preparing::Block(number)) = requested.recv() {
             let block = finalizer::create_block(&engine, image, number)?;
+            wants_writers = block.cells[0].shards[0].wants_writers();
             let sent = deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
         }
         let live = Arc::new(LiveCells::new(plan.ring.shard_blocks_live * cells));
         let mut threads =
-            Threads { workers: Vec::with_capacity(plan.workers), preparer: None, closer: None, requests, live };
+            Threads { workers: Vec::new(), writers: Vec::new(), preparer: None, closer: None, requests, live };
         let started = (|| {
             let path = image.root().path();
+            let mut write = None;
+            if wants_writers {
+                let queues = writers::queues(plan.shard.slot_bytes);
+                let (workers_end, jobs) = queues.map_err(|e| Error::io("get memory for the writers of", path, e))?;
+                for index in 0..writers::WRITERS {
+                    let (engine, jobs) = (engine.clone(), jobs.clone());
+                    threads.writers.push(spawn(format!("sw-write-{index}"), path, move || jobs.run(&engine))?);
+                }
+                write = Some(workers_end);
+            }
             for index in 0..plan.workers {
-                let worker = Worker::new(engine.clone(), index)?;
+                let worker = Worker::new(engine.clone(), index, write.clone())?;
                 let (tickets, affinity) = (take_tickets.clone(), config.affinity.clone());
                 let run = move || {
                     if let Some(&id) = affinity.get(index % affinity.len().max(1)) {
@@ -570,7 +589,8 @@ impl Threads {
     /// Ends all threads in the order in which they feed each other.
     fn join(self, engine: &Engine) {
         // The sequencer has dropped its end of the ticket queue; the workers end when it is empty.
-        for worker in self.workers {
+        // The writers end when the last worker has dropped its end of their queue, and it is empty.
+        for worker in self.workers.into_iter().chain(self.writers) {
             if worker.join().is_err() {
                 engine.first_error.set(Error::Panicked { message: "outside a tile".into() });
             }

@@ -17,6 +17,8 @@ pub(crate) const PAGE: usize = 4096;
 // What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
 const AUTO_CHUNK_BYTES: u64 = 512 << 10;
 const AUTO_SHARD_BYTES: u64 = 512 << 20;
+// Readers load a shard's index as a whole, 16 bytes a chunk: an index of millions of tiny chunks would outweigh them.
+const AUTO_SHARD_CHUNKS: u64 = 1 << 16;
 
 // Blosc frames count their bytes in 31 bits.
 const CHUNK_BYTES_MAX: u64 = (1 << 31) - (1 << 20);
@@ -78,8 +80,6 @@ pub(crate) struct ShardPlan {
     pub(crate) index_location: IndexLocation,
     /// Decoded bytes of a chunk.
     pub(crate) chunk_bytes: usize,
-    /// The most that a chunk can become.
-    pub(crate) encoded_bytes_max: usize,
     /// Whether a chunk's last 4 bytes are a CRC-32C of those before.
     pub(crate) checksum: bool,
     pub(crate) chunks: usize,
@@ -237,11 +237,8 @@ impl ShardPlan {
         let encoded_bytes_max = Encoder::new(&config.codec, element, chunk_bytes)?.bound();
         let index_bytes = 16 * chunks as u64 + 4;
         let filled = HEADER_BYTES + encoded_bytes_max;
-        let slot_bytes = match config.placement {
-            // Holes are punched in whole blocks, so a slot that spans some starts on one.
-            Placement::Fixed if filled >= PAGE => filled.next_multiple_of(PAGE),
-            _ => filled.next_multiple_of(8),
-        };
+        // Holes are punched, and direct writes done, in whole blocks, so a slot that spans some starts on one.
+        let slot_bytes = filled.next_multiple_of(if filled >= PAGE { PAGE } else { 8 });
         let first_slot_at = match config.index_location {
             IndexLocation::Start => index_bytes.next_multiple_of(PAGE as u64),
             IndexLocation::End => 0,
@@ -261,7 +258,6 @@ impl ShardPlan {
             placement: config.placement,
             index_location: config.index_location,
             chunk_bytes,
-            encoded_bytes_max,
             checksum: config.codec.checksum,
             chunks,
             layer_chunks: (counts[outer] * counts[outer + 1]) as usize,
@@ -489,7 +485,11 @@ fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, V
         if shard[dim] == 0 {
             let others: u64 =
                 shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { c } else { s }).fold(element, u64::saturating_mul);
-            let fit = (AUTO_SHARD_BYTES / (others / chunk[dim]).max(1)).max(1);
+            let grid = shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { 1 } else { (s / c).max(1) });
+            let chunks = grid.fold(1, u64::saturating_mul);
+            let fit = (AUTO_SHARD_BYTES / (others / chunk[dim]).max(1))
+                .min((AUTO_SHARD_CHUNKS / chunks).max(1).saturating_mul(chunk[dim]))
+                .max(1);
             let whole = size(dim).checked_next_multiple_of(chunk[dim]).unwrap_or(u64::MAX);
             shard[dim] = if fit >= whole { whole } else { (fit / chunk[dim]).max(1) * chunk[dim] };
         }

@@ -88,8 +88,10 @@ pub enum Stage {
     Gather,
     /// A tile in the codec calls.
     Encode,
-    /// Bringing an encoded tile into its slot.
+    /// Bringing an encoded tile into its slot, or to the thread that writes it.
     Store,
+    /// Writing a chunk, on a thread that is no worker.
+    Write,
     /// Creating a shard ahead of need.
     PrepareShard,
     /// Closing a shard.
@@ -98,13 +100,14 @@ pub enum Stage {
 
 impl Stage {
     /// All stages, in the order of [`Summary::stages`].
-    pub const ALL: [Stage; 8] = [
+    pub const ALL: [Stage; 9] = [
         Stage::Acquire,
         Stage::Commit,
         Stage::Queue,
         Stage::Gather,
         Stage::Encode,
         Stage::Store,
+        Stage::Write,
         Stage::PrepareShard,
         Stage::CloseShard,
     ];

@@ -27,6 +27,7 @@ fn blosc_compressors() -> Vec<Compressor> {
 
 fn compressors() -> Vec<Compressor> {
     let mut all = blosc_compressors();
+    all.extend([0, 128, 4096].map(|block_bytes| Compressor::BloscNoise { block_bytes }));
     all.extend([Compressor::None, Compressor::Lz4]);
     all.extend([-5, 0, 1, 19].map(|level| Compressor::Zstd { level }));
     all.extend([0, 1, 6, 9].map(|level| Compressor::Gzip { level }));
@@ -106,7 +107,7 @@ fn round_trip(compressor: Compressor, checksum: bool, element_bytes: usize, raw:
     let mut decoded = vec![0x5A; raw.len()];
     decoder.decode(&encoded, &mut decoded).unwrap_or_else(|error| panic!("{codec:?} of {}: {error}", raw.len()));
     assert!(decoded == raw, "{codec:?} of {} bytes in {element_bytes}s", raw.len());
-    if let (Compressor::Blosc { .. }, false) = (compressor, checksum) {
+    if let (Compressor::Blosc { .. } | Compressor::BloscNoise { .. }, false) = (compressor, checksum) {
         assert!(c_blosc_decode(&encoded, raw.len()) == raw, "{codec:?} of {} bytes in {element_bytes}s", raw.len());
         assert!(encoded.len() <= raw.len() + 16);
     }
@@ -165,6 +166,42 @@ fn camera_noise_becomes_as_small_as_with_c_blosc() {
                 }
             }
         }
+    }
+}
+
+/// How many times as large as c-blosc's frame of LZ4 at its fastest the writer for noise makes this.
+fn noise_against_c_blosc(element_bytes: usize, raw: &[u8]) -> f64 {
+    let ours = round_trip(Compressor::BloscNoise { block_bytes: 0 }, false, element_bytes, raw).len();
+    ours as f64 / c_blosc_encode(raw, element_bytes, BloscCname::Lz4, 1, Shuffle::Bit).len() as f64
+}
+
+#[test]
+fn the_writer_for_noise_makes_noise_as_small_as_c_blosc() {
+    for element_bytes in ELEMENT_BYTES {
+        let [_, noise, ..] = tiles(element_bytes, 512 << 10);
+        let larger = noise_against_c_blosc(element_bytes, &noise);
+        assert!(larger < 1.015, "{element_bytes}s: {larger:.3}");
+    }
+}
+
+#[test]
+fn planes_that_repeat_are_found() {
+    // Round a power of two all planes above the noise change together, in two directions.
+    let [_, noise, ..] = tiles(2, 512 << 10);
+    let shifted = noise.chunks_exact(2).flat_map(|pair| (u16::from_le_bytes([pair[0], pair[1]]) + 401).to_le_bytes());
+    let larger = noise_against_c_blosc(2, &shifted.collect::<Vec<_>>());
+    assert!(larger < 0.93, "{larger:.3}");
+}
+
+#[test]
+fn what_is_not_noise_is_left_to_the_match_finder() {
+    let [.., random] = tiles(1, 4096);
+    let pattern: Vec<u8> = random.iter().cycle().take(512 << 10).copied().collect();
+    let steps = |i: u32| (i % 512 / 5 * 31 + i / 512 / 7 * 57) as u16;
+    let areas: Vec<u8> = (0..256 << 10).map(steps).flat_map(u16::to_le_bytes).collect();
+    for (name, tile) in [("a pattern", pattern), ("areas", areas)] {
+        let larger = noise_against_c_blosc(2, &tile);
+        assert!(larger < 1.05, "{name}: {larger:.3}");
     }
 }
 
@@ -235,6 +272,7 @@ fn levels_and_sizes_out_of_range_are_refused_with_the_range() {
         |level, block_bytes| Compressor::Blosc { cname: BloscCname::Zstd, level, shuffle: Shuffle::Bit, block_bytes };
     let refused = [
         (blosc(10, 0), "codec.compressor.level = 10", "0 (store) to 9"),
+        (Compressor::BloscNoise { block_bytes: 100 }, "codec.compressor.block_bytes = 100", "128 to"),
         (blosc(1, 100), "codec.compressor.block_bytes = 100", "128 to"),
         (blosc(1, 1001), "codec.compressor.block_bytes = 1001", "elements"),
         (Compressor::Zstd { level: 23 }, "codec.compressor.level = 23", "-131072 (fastest) to 22"),
@@ -277,8 +315,38 @@ fn encoders_and_decoders_can_move_to_a_worker() {
     movable::<Decoder>();
 }
 
+/// Tiles as planes see them: stretches of one value, of noise, and of what stood some way before.
+fn patchwork() -> impl Strategy<Value = Vec<u8>> {
+    let patch = (0_u8..4, any::<u64>(), 1_usize..400, 1_usize..3000);
+    prop::collection::vec(patch, 0..120).prop_map(|patches| {
+        let mut raw: Vec<u8> = Vec::new();
+        for (kind, seed, bytes, distance) in patches {
+            let mut state = seed | 1;
+            for _ in 0..bytes {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                raw.push(match kind {
+                    0 => seed as u8,
+                    1 => (state >> 56) as u8,
+                    2 => (state >> 61) as u8 + 100,
+                    _ => raw.len().checked_sub(distance).map_or(0, |at| raw[at]),
+                });
+            }
+        }
+        raw
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_patchwork_survives_the_writer_for_noise(
+        raw in patchwork(),
+        block_bytes in prop_oneof![Just(0_usize), Just(128), (16_usize..1000).prop_map(|eights| eights * 8)],
+        element_bytes in prop::sample::select(ELEMENT_BYTES.to_vec()),
+    ) {
+        round_trip(Compressor::BloscNoise { block_bytes }, false, element_bytes, &raw);
+    }
 
     #[test]
     fn any_tile_survives(

@@ -407,11 +407,14 @@ fn images_of_a_dataset_need_names_of_their_own() {
     let left = dataset.acquisition("left", tiny(None, 8)).unwrap();
     left.append(&frame(0, 256)).unwrap();
     for name in ["", ".", "..", ".hidden", "a/b", "/etc", "OME", "ome", "a\0b", "ä"] {
-        let before = listing(folder.path());
         let error = dataset.acquisition(name, tiny(None, 8)).unwrap_err();
         let Error::Config { field: "name", value, .. } = &error else { panic!("{error:?}") };
         assert_eq!(*value, format!("{name:?}"));
-        assert_eq!(listing(folder.path()).len(), before.len());
+        // The image under way grows meanwhile; beside it, nothing does.
+        let mut beside: Vec<_> =
+            std::fs::read_dir(folder.path().join("run.zarr")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        beside.sort();
+        assert_eq!(beside, [".shardwright.lock", "OME", "left", "zarr.json"]);
     }
     let error = dataset.acquisition("left", tiny(None, 8)).unwrap_err();
     assert!(matches!(&error, Error::Exists { path } if path.ends_with("left")), "{error:?}");

@@ -57,15 +57,20 @@ fn compressor() -> impl Strategy<Value = Compressor> {
         (1i32..4).prop_map(|level| Compressor::Zstd { level }),
         (0u8..4).prop_map(|level| Compressor::Gzip { level }),
         Just(Compressor::Lz4),
+        Just(Compressor::BloscNoise { block_bytes: 0 }),
     ]
+}
+
+fn storage() -> impl Strategy<Value = StorageKind> {
+    prop_oneof![Just(StorageKind::Mapped), Just(StorageKind::Buffered), Just(StorageKind::Direct)]
 }
 
 fn config() -> impl Strategy<Value = Config> {
     let outer = prop::collection::vec((1u64..6, 1u64..4, 1u64..3), 0..4);
     let frame = [(1u64..40, 1u64..20, 1u64..3), (1u64..40, 1u64..20, 1u64..3)];
-    let means = (compressor(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), 1usize..4);
+    let means = (compressor(), any::<bool>(), any::<bool>(), any::<bool>(), storage(), 1usize..4);
     (outer, frame, prop::sample::select(&Dtype::ALL[..]), means, any::<bool>(), any::<u64>()).prop_map(
-        |(outer, frame, dtype, (compressor, checksum, packed, start, buffered, workers), unbounded, shuffle)| {
+        |(outer, frame, dtype, (compressor, checksum, packed, start, storage, workers), unbounded, shuffle)| {
             let dim = |at: usize, (size, chunk, chunks): (u64, u64, u64)| {
                 let dim = Dim::new(&format!("d{at}"), DimKind::Other, size);
                 Dim { chunk, shard: chunk * chunks, ..dim }
@@ -87,7 +92,7 @@ fn config() -> impl Strategy<Value = Config> {
                 codec: Codec { compressor, checksum },
                 placement: if packed { Placement::Packed } else { Placement::Fixed },
                 index_location: if start { IndexLocation::Start } else { IndexLocation::End },
-                storage: if buffered { StorageKind::Buffered } else { StorageKind::Mapped },
+                storage,
                 ring_bytes: 4 << 20,
                 workers,
                 sync: false,

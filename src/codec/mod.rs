@@ -7,6 +7,7 @@
 mod blosc;
 mod gzip;
 mod lz4;
+mod runs;
 mod shuffle;
 mod zarr3;
 mod zstd;
@@ -30,6 +31,7 @@ pub struct Encoder {
 enum EncoderMeans {
     Copy,
     Blosc(blosc::Encoder),
+    BloscNoise(Box<blosc::NoiseEncoder>),
     Zstd(zstd::Compressor),
     Gzip(libdeflater::Compressor),
     Lz4(lz4::NumcodecsEncoder),
@@ -93,6 +95,9 @@ impl EncoderMeans {
                 let settings = blosc::Settings { cname, level, shuffle, block_bytes };
                 Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
             }
+            Compressor::BloscNoise { block_bytes } => {
+                Self::BloscNoise(Box::new(blosc::NoiseEncoder::new(block_bytes, element_bytes, raw_bytes)?))
+            }
             Compressor::Zstd { level } => {
                 let levels = zstd::Compressor::levels();
                 if !levels.contains(&level) {
@@ -117,7 +122,7 @@ impl EncoderMeans {
     fn bound(&mut self, raw_bytes: usize) -> usize {
         match self {
             Self::Copy => raw_bytes,
-            Self::Blosc(_) => blosc::Encoder::bound(raw_bytes),
+            Self::Blosc(_) | Self::BloscNoise(_) => blosc::Encoder::bound(raw_bytes),
             Self::Zstd(_) => zstd::Compressor::bound(raw_bytes),
             Self::Gzip(compressor) => gzip::bound(compressor, raw_bytes),
             Self::Lz4(_) => lz4::NumcodecsEncoder::bound(raw_bytes),
@@ -131,6 +136,7 @@ impl EncoderMeans {
                 Ok(raw.len())
             }
             Self::Blosc(encoder) => encoder.encode(raw, room),
+            Self::BloscNoise(encoder) => encoder.encode(raw, room),
             Self::Zstd(compressor) => compressor.compress(raw, room),
             Self::Gzip(compressor) => gzip::encode(compressor, raw, room),
             Self::Lz4(encoder) => encoder.encode(raw, room),
@@ -166,7 +172,7 @@ impl Decoder {
         let _ = element_bytes;
         let means = match codec.compressor {
             Compressor::None => DecoderMeans::Copy,
-            Compressor::Blosc { .. } => DecoderMeans::Blosc,
+            Compressor::Blosc { .. } | Compressor::BloscNoise { .. } => DecoderMeans::Blosc,
             Compressor::Zstd { .. } => DecoderMeans::Zstd(zstd::Decompressor::new()?),
             Compressor::Gzip { .. } => DecoderMeans::Gzip(libdeflater::Decompressor::new()),
             Compressor::Lz4 => DecoderMeans::Lz4,

@@ -11,9 +11,8 @@ const SUPPORTED: &str = "supported are bytes (little-endian), then blosc, zstd, 
 ///
 /// Zarr has no registered codec for bare LZ4: of the common readers, only zarr-python opens `numcodecs.lz4`.
 pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
-    let compressor = match codec.compressor {
-        Compressor::None => None,
-        Compressor::Blosc { cname, level, shuffle, block_bytes } => Some(json!({
+    let blosc = |cname: BloscCname, level: u8, shuffle, block_bytes: usize| {
+        json!({
             "name": "blosc",
             "configuration": {
                 "cname": cname.name(),
@@ -22,7 +21,13 @@ pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
                 "typesize": element_bytes,
                 "blocksize": block_bytes,
             },
-        })),
+        })
+    };
+    let compressor = match codec.compressor {
+        Compressor::None => None,
+        Compressor::Blosc { cname, level, shuffle, block_bytes } => Some(blosc(cname, level, shuffle, block_bytes)),
+        // What wrote the frames is no concern of their readers; other writers come nearest to it with this.
+        Compressor::BloscNoise { block_bytes } => Some(blosc(BloscCname::Lz4, 1, Shuffle::Bit, block_bytes)),
         // zarrs refuses a document without `checksum`; nobody refuses one that says false.
         Compressor::Zstd { level } => {
             Some(json!({ "name": "zstd", "configuration": { "level": level, "checksum": false } }))
@@ -159,6 +164,15 @@ mod tests {
                 assert_eq!(codecs, document);
                 assert_eq!(from_zarr3(&codecs).unwrap(), codec);
             }
+        }
+    }
+
+    #[test]
+    fn the_writer_for_noise_is_lz4_to_readers() {
+        for block_bytes in [0, 4096] {
+            let lz4 = Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes };
+            let codecs = zarr3_codecs(&Compressor::BloscNoise { block_bytes }.into(), 2);
+            assert_eq!(codecs, zarr3_codecs(&lz4.into(), 2));
         }
     }
 

@@ -4,7 +4,8 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::ShardCell;
+use super::{FirstError, ShardCell};
+use crate::error::Error;
 use crate::geometry::{CellOf, Cells};
 use crate::ring::Frame;
 use crate::sync::{Receiver, RwLock, Sender, bounded};
@@ -80,6 +81,17 @@ impl LayerSlot {
         self.next_tile.store(0, Ordering::Relaxed);
         self.failed.store(false, Ordering::Relaxed);
         self.tickets_left.store(tickets, Ordering::Relaxed);
+    }
+
+    /// One more thread works for the layer, on behalf of one that still holds a ticket.
+    pub(crate) fn add_ticket(&self) {
+        self.tickets_left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A part of the layer is lost.
+    pub(crate) fn fail(&self, first_error: &FirstError, error: Error) {
+        self.failed.store(true, Ordering::Relaxed);
+        first_error.set(error);
     }
 
     /// Gives a ticket back; true for the last one.

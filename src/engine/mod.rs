@@ -20,6 +20,7 @@ pub(crate) mod numbers;
 pub(crate) mod records;
 pub(crate) mod sequencer;
 pub(crate) mod worker;
+pub(crate) mod writers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -86,6 +87,11 @@ impl Engine {
 
     pub(crate) fn worker_times(&self, worker: usize) -> &StageTimes {
         &self.times[2 + worker]
+    }
+
+    pub(crate) fn count_chunk(&self, nbytes: usize) {
+        self.counters.bytes_out.fetch_add(nbytes as u64, Relaxed);
+        self.counters.chunks_written.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn stats(&self) -> Stats {

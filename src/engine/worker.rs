@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::finalizer::Closing;
 use super::layer::{Layer, LayerSlot};
+use super::writers::{Job, Scratch, Writers};
 use super::{Engine, ShardCell, StageTimes, caught};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
@@ -29,22 +30,27 @@ pub(crate) struct Worker {
     /// The tile as gathered.
     raw: Box<[u8]>,
     /// Header and encoded tile, where they can't be made in place.
-    scratch: Box<[u8]>,
+    scratch: Scratch,
+    /// Who writes the scratch, where that takes long.
+    writers: Option<Writers>,
 }
 
 /// What became of one tile.
 enum Stored {
-    Bytes(usize),
+    /// In its slot, with so many bytes.
+    Here(usize),
+    /// On its way to a writer.
+    HandedOver,
     Empty,
 }
 
 impl Worker {
-    pub(crate) fn new(engine: Arc<Engine>, index: usize) -> Result<Self> {
+    pub(crate) fn new(engine: Arc<Engine>, index: usize, writers: Option<Writers>) -> Result<Self> {
         let (plan, codec) = (&engine.plan, &engine.codec);
         let encoder = Encoder::new(codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
         let raw = vec![0; plan.shard.chunk_bytes].into();
-        let scratch = vec![0; HEADER_BYTES + plan.shard.encoded_bytes_max].into();
-        Ok(Self { index, encoder, raw, scratch, engine })
+        let scratch = Scratch::new(plan.shard.slot_bytes).map_err(|e| Error::io("get memory for", "a worker", e))?;
+        Ok(Self { index, encoder, raw, scratch, writers, engine })
     }
 
     /// Works until no more tickets come.
@@ -52,7 +58,7 @@ impl Worker {
         while let Ok(slot) = tickets.recv() {
             let engine = self.engine.clone();
             let layer_slot = engine.layers.slot(slot);
-            self.share_in(layer_slot);
+            self.share_in(slot, layer_slot);
             if layer_slot.return_ticket() {
                 finish_layer(&engine, slot, layer_slot);
             }
@@ -60,7 +66,7 @@ impl Worker {
     }
 
     /// Takes tiles of a layer until none is left.
-    fn share_in(&mut self, slot: &LayerSlot) {
+    fn share_in(&mut self, number: u32, slot: &LayerSlot) {
         let engine = self.engine.clone();
         let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
         let Some(cell) = &layer.cell else { return };
@@ -79,27 +85,29 @@ impl Worker {
                 continue;
             }
             // A panic must not take the other tiles with it; this one stays missing.
-            let stored = caught(|| self.store(&layer, cell, tile, &mut now));
+            let stored = caught(|| self.store(number, &layer, cell, tile, &mut now));
             if matches!(stored, Err(Error::Panicked { .. })) {
                 self.renew_encoder();
             }
             match stored {
-                Ok(Stored::Bytes(bytes)) => {
-                    engine.counters.bytes_out.fetch_add(bytes as u64, Relaxed);
-                    engine.counters.chunks_written.fetch_add(1, Relaxed);
-                }
+                Ok(Stored::Here(nbytes)) => engine.count_chunk(nbytes),
+                Ok(Stored::HandedOver) => {}
                 Ok(Stored::Empty) => {
                     engine.counters.chunks_empty.fetch_add(1, Relaxed);
                 }
-                Err(error) => {
-                    slot.failed.store(true, Relaxed);
-                    engine.first_error.set(error);
-                }
+                Err(error) => slot.fail(&engine.first_error, error),
             }
         }
     }
 
-    fn store(&mut self, layer: &Layer, cell: &ShardCell, tile: &Tile, now: &mut Instant) -> Result<Stored> {
+    fn store(
+        &mut self,
+        number: u32,
+        layer: &Layer,
+        cell: &ShardCell,
+        tile: &Tile,
+        now: &mut Instant,
+    ) -> Result<Stored> {
         let engine = &self.engine;
         let times: &StageTimes = engine.worker_times(self.index);
         gather(layer, &engine.ring, &engine.plan, tile, &mut self.raw);
@@ -119,7 +127,7 @@ impl Worker {
             frames: (layer.last_frame - layer.first_frame).min(u64::from(u32::MAX)) as u32,
             checksum_in_payload: engine.plan.shard.checksum,
         };
-        let bytes = match claim {
+        let stored = match claim {
             Claim::InPlace(mut slot) => {
                 let bytes = self.encoder.encode(&self.raw, slot.room())?;
                 *now = times.of(Stage::Encode).since(*now);
@@ -127,19 +135,29 @@ impl Worker {
                 if engine.plan.shard.slot_bytes >= LARGE_SLOT_BYTES {
                     shard.done_with(chunk..chunk + 1);
                 }
-                bytes
+                Stored::Here(bytes)
             }
             Claim::Elsewhere(place) => {
                 let bytes = self.encoder.encode(&self.raw, &mut self.scratch[HEADER_BYTES..])?;
                 *now = times.of(Stage::Encode).since(*now);
-                place
-                    .commit(&mut self.scratch[..HEADER_BYTES + bytes], &origin)
-                    .map_err(|error| Error::io("write a chunk to shard", shard.key(), error))?;
-                bytes
+                match &self.writers {
+                    Some(writers) => {
+                        let (claimed, shard) = (place.detach(), tile.shard);
+                        engine.layers.slot(number).add_ticket();
+                        let job = |scratch| Job { scratch, nbytes: bytes, layer: number, shard, claimed, origin };
+                        writers.hand_over(job, &mut self.scratch);
+                        Stored::HandedOver
+                    }
+                    None => {
+                        let written = place.commit(&mut self.scratch, bytes, &origin);
+                        written.map_err(|error| Error::io("write a chunk to shard", shard.key(), error))?;
+                        Stored::Here(bytes)
+                    }
+                }
             }
         };
         *now = times.of(Stage::Store).since(*now);
-        Ok(Stored::Bytes(bytes))
+        Ok(stored)
     }
 
     /// The encoder may be half-way through something: it starts anew.
@@ -152,7 +170,7 @@ impl Worker {
 }
 
 /// The layer's last ticket is back: its frames are free, and perhaps its shards are full.
-fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
+pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
     let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
     if layer_slot.failed.load(Relaxed) {
         engine.losses.add_layer(layer.numbers(&engine.plan.layers));

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{IndexLocation, Placement};
 use crate::error::{Error, Result};
-use crate::plan::Plan;
+use crate::plan::{PAGE, Plan};
 use crate::storage::{Blob, Storage};
-use slot::{Elsewhere, Entry, HEADER_BYTES, Slot};
+use slot::{Claimed, Elsewhere, Entry, HEADER_BYTES, Slot};
 
 /// A shard that workers fill. They share it; each chunk has one writer.
 pub(crate) struct Shard {
@@ -31,6 +31,8 @@ pub(crate) struct Shard {
     entries: Box<[Entry]>,
     /// Packed placement: the end of what was claimed.
     tail: AtomicU64,
+    /// What claimed lengths are multiples of.
+    grain: u64,
 }
 
 /// Where a chunk's bytes are to be made.
@@ -65,7 +67,14 @@ impl Shard {
         blob.publish().map_err(|e| fail("publish shard", e))?;
         let entries = (0..shard.chunks).map(|_| Entry::new()).collect();
         let tail = AtomicU64::new(shard.first_slot_at);
-        Ok(Self { key, plan, blob, entries, tail })
+        let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
+        let grain = if alignment > 8 { PAGE as u64 } else { 8 };
+        Ok(Self { key, plan, blob, entries, tail, grain })
+    }
+
+    /// Whether writes take long enough to be done by threads of their own.
+    pub(crate) fn wants_writers(&self) -> bool {
+        self.blob.map().is_none() && self.grain >= PAGE as u64
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -88,13 +97,18 @@ impl Shard {
         }
     }
 
+    /// Goes on with a claim on another thread.
+    pub(crate) fn resume(&self, claimed: Claimed) -> Elsewhere<'_> {
+        Elsewhere { entry: &self.entries[claimed.chunk], shard: self, chunk: claimed.chunk }
+    }
+
     /// Where `len` bytes of `chunk`, header included, go. No two calls give overlapping ranges.
     fn place(&self, chunk: usize, len: usize) -> u64 {
         let shard = &self.plan.shard;
         match shard.placement {
             Placement::Fixed => shard.first_slot_at + (chunk * shard.slot_bytes) as u64,
             // Relaxed: the sum itself keeps the ranges apart; their contents are published by the entries.
-            Placement::Packed => self.tail.fetch_add((len as u64).next_multiple_of(8), Ordering::Relaxed),
+            Placement::Packed => self.tail.fetch_add((len as u64).next_multiple_of(self.grain), Ordering::Relaxed),
         }
     }
 
@@ -168,7 +182,7 @@ impl Shard {
 
     fn punch(&self, from: u64, to: u64) -> io::Result<()> {
         // What is left within a block can't be given back.
-        if to > from && to - from >= crate::plan::PAGE as u64 { self.blob.punch(from, to - from) } else { Ok(()) }
+        if to > from && to - from >= PAGE as u64 { self.blob.punch(from, to - from) } else { Ok(()) }
     }
 }
 

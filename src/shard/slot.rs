@@ -153,14 +153,30 @@ pub(crate) struct Elsewhere<'a> {
     pub(super) chunk: usize,
 }
 
+/// A claim on its way to the thread that will write it. It is neither `Clone` nor made anywhere else.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(super) chunk: usize,
+}
+
 impl Elsewhere<'_> {
-    /// Writes the chunk. `scratch` holds room for the header, then the payload, and nothing else.
-    pub(crate) fn commit(self, scratch: &mut [u8], origin: &Origin) -> io::Result<()> {
-        let header = header(origin, &scratch[HEADER_BYTES..]);
+    /// Lets another thread write the chunk; the shard goes on there with `resume`.
+    pub(crate) fn detach(self) -> Claimed {
+        Claimed { chunk: self.chunk }
+    }
+
+    /// Writes the chunk: `nbytes` of payload, which stand in `scratch` behind room for the header.
+    ///
+    /// `scratch` is a slot long, so that what is written can be rounded up to whole blocks; those are zeros.
+    pub(crate) fn commit(self, scratch: &mut [u8], nbytes: usize, origin: &Origin) -> io::Result<()> {
+        let used = HEADER_BYTES + nbytes;
+        let header = header(origin, &scratch[HEADER_BYTES..used]);
         scratch[..HEADER_BYTES].copy_from_slice(&header);
-        let at = self.shard.place(self.chunk, scratch.len());
-        self.shard.write(at, scratch)?;
-        self.entry.commit(at + HEADER_BYTES as u64, (scratch.len() - HEADER_BYTES) as u64);
+        let whole = used.next_multiple_of(self.shard.grain as usize);
+        scratch[used..whole].fill(0);
+        let at = self.shard.place(self.chunk, used);
+        self.shard.write(at, &scratch[..whole])?;
+        self.entry.commit(at + HEADER_BYTES as u64, nbytes as u64);
         Ok(())
     }
 }

@@ -24,26 +24,37 @@ const SAFE_TO_MAP: [(u64, &str); 3] = [(0xEF53, "ext4"), (0x5846_5342, "xfs"), (
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
-    mapped: bool,
+    way: Way,
     sync: bool,
     reason: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Mapped,
+    Buffered,
+    Direct,
 }
 
 impl Directory {
     /// `root` must exist.
     pub(crate) fn open(root: &Path, kind: StorageKind, sync: bool) -> io::Result<Self> {
-        let (mapped, reason) = match kind {
-            StorageKind::Mapped => (true, "as configured".to_owned()),
-            StorageKind::Buffered => (false, "as configured".to_owned()),
+        let configured = || "as configured".to_owned();
+        let (way, reason) = match kind {
+            StorageKind::Mapped => (Way::Mapped, configured()),
+            StorageKind::Buffered => (Way::Buffered, configured()),
+            StorageKind::Direct => (Way::Direct, configured()),
             StorageKind::Auto => {
                 let magic = rustix::fs::statfs(root)?.f_type as u64;
                 match SAFE_TO_MAP.iter().find(|known| known.0 == magic) {
-                    Some((_, name)) => (true, format!("{name} keeps its promise of reserved space")),
-                    None => (false, format!("a memory map is not known to be safe on file system type {magic:#x}")),
+                    Some((_, name)) => (Way::Mapped, format!("{name} keeps its promise of reserved space")),
+                    None => {
+                        (Way::Buffered, format!("a memory map is not known to be safe on file system type {magic:#x}"))
+                    }
                 }
             }
         };
-        Ok(Self { root: root.to_path_buf(), mapped, sync, reason })
+        Ok(Self { root: root.to_path_buf(), way, sync, reason })
     }
 
     /// Why this way of writing was chosen.
@@ -90,7 +101,11 @@ fn create_new(path: &Path) -> io::Result<File> {
 
 impl Storage for Directory {
     fn name(&self) -> &'static str {
-        if self.mapped { "mapped" } else { "buffered" }
+        match self.way {
+            Way::Mapped => "mapped",
+            Way::Buffered => "buffered",
+            Way::Direct => "direct",
+        }
     }
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
@@ -99,14 +114,24 @@ impl Storage for Directory {
         let partial = unpublished(&path);
         let file = create_new(&partial)?;
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the disk.
-        let mut blob = FileBlob { file, map: None, path, partial, published: AtomicBool::new(false), sync: self.sync };
+        let mut blob = FileBlob {
+            file,
+            map: None,
+            direct: None,
+            path,
+            partial,
+            published: AtomicBool::new(false),
+            sync: self.sync,
+        };
         match fallocate(&blob.file, FallocateFlags::empty(), 0, len) {
             Ok(()) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if !self.mapped => blob.file.set_len(len)?,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.way != Way::Mapped => blob.file.set_len(len)?,
             Err(error) => return Err(error.into()),
         }
-        if self.mapped {
-            blob.map = Some(MmapOptions::new().len(len as usize).map_raw(&blob.file)?);
+        match self.way {
+            Way::Mapped => blob.map = Some(MmapOptions::new().len(len as usize).map_raw(&blob.file)?),
+            Way::Direct => blob.direct = open_direct(&blob.partial),
+            Way::Buffered => {}
         }
         Ok(Box::new(blob))
     }
@@ -136,9 +161,16 @@ impl Storage for Directory {
     }
 }
 
+/// A second descriptor that passes the page cache by; `None` where the file system has no such thing.
+fn open_direct(path: &Path) -> Option<File> {
+    let flags = rustix::fs::OFlags::DIRECT.bits();
+    OpenOptions::new().write(true).custom_flags(flags.cast_signed()).open(path).ok()
+}
+
 struct FileBlob {
     file: File,
     map: Option<MmapRaw>,
+    direct: Option<File>,
     path: PathBuf,
     partial: PathBuf,
     published: AtomicBool,
@@ -150,7 +182,20 @@ impl Blob for FileBlob {
         self.map.as_ref().and_then(|map| NonNull::new(map.as_mut_ptr()))
     }
 
+    fn alignment(&self) -> usize {
+        if self.direct.is_some() { PAGE as usize } else { 1 }
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let whole_pages = |at: u64| at.is_multiple_of(PAGE);
+        let aligned = whole_pages(offset) && whole_pages(bytes.len() as u64) && whole_pages(bytes.as_ptr() as u64);
+        if let Some(direct) = self.direct.as_ref().filter(|_| aligned) {
+            match direct.write_all_at(bytes, offset) {
+                // The device wants more than pages; the page cache takes anything.
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                other => return other,
+            }
+        }
         self.file.write_all_at(bytes, offset)
     }
 

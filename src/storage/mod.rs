@@ -37,6 +37,11 @@ pub trait Blob: Send + Sync {
     /// [`write_at`](Self::write_at). The pointer stays valid until the blob is dropped.
     fn map(&self) -> Option<NonNull<u8>>;
 
+    /// What offsets, lengths and addresses of large writes should be multiples of. Writes that are not are taken, too.
+    fn alignment(&self) -> usize {
+        1
+    }
+
     /// Writes `bytes` at `offset`, within the reserved length.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 

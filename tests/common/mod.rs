@@ -1,6 +1,7 @@
 //! What several test files need: frames with known pixels, and a dull model of what must come out.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod cases;
 pub mod storage;
 
 use shardwright::{Codec, Compressor, Config, Dim, Dtype};

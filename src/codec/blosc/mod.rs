@@ -21,8 +21,10 @@
 
 mod block;
 mod foreign;
+mod noise;
 
 pub(super) use foreign::decode;
+pub(super) use noise::NoiseEncoder;
 
 use self::block::Compressor;
 use self::foreign::Blosclz;

@@ -315,6 +315,7 @@ fn codec_text(codec: &Codec) -> String {
             };
             format!("blosc-{} level {level}, {shuffle} shuffle", cname.name())
         }
+        Compressor::BloscNoise { .. } => "blosc-noise".to_owned(),
         Compressor::Zstd { level } => format!("zstd level {level}"),
         Compressor::Gzip { level } => format!("gzip level {level}"),
         Compressor::Lz4 => "numcodecs.lz4".to_owned(),

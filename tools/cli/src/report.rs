@@ -199,6 +199,7 @@ fn stage_name(stage: Stage) -> &'static str {
         Stage::Gather => "gather",
         Stage::Encode => "encode",
         Stage::Store => "store",
+        Stage::Write => "write",
         Stage::PrepareShard => "prepare shard",
         Stage::CloseShard => "close shard",
     }

@@ -1,0 +1,89 @@
+"""What the tests share: the datasets that the library writes, the command line, and how pixels are compared."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+
+import recordings
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def built_command():
+    """The command line, built as the Rust tests are, so that nothing is compiled twice."""
+    if path := os.environ.get("SHARDWRIGHT_COMMAND"):
+        return pathlib.Path(path)
+    build = ["cargo", "build", "--quiet", "--profile", "test", "--package", "shardwright-cli", "--message-format=json"]
+    output = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    artifacts = (json.loads(line) for line in output.splitlines())
+    (command,) = (a["executable"] for a in artifacts if a.get("executable") and a["target"]["name"] == "shardwright")
+    return pathlib.Path(command)
+
+
+def written_datasets(config):
+    """The folder with the datasets of `tests/datasets.rs`; written now, unless `SHARDWRIGHT_DATASETS` names one."""
+    if path := os.environ.get("SHARDWRIGHT_DATASETS"):
+        return pathlib.Path(path)
+    if not hasattr(config, "written_datasets"):
+        folder = config.cache.mkdir("datasets")
+        subprocess.run(["rm", "-rf", folder], check=True)
+        folder.mkdir()
+        test = ["cargo", "test", "--quiet", "--test", "datasets"]
+        subprocess.run(test, cwd=ROOT, check=True, env={**os.environ, "SHARDWRIGHT_DATASETS": str(folder)})
+        config.written_datasets = folder
+    return config.written_datasets
+
+
+class Image:
+    """One image of a dataset, and what a reader must see in it."""
+
+    def __init__(self, folder, name, dataset, image):
+        self.__dict__.update(image)
+        self.name = f"{name}/{self.group}" if self.group else name
+        self.dataset = dataset
+        self.path = dataset / self.group
+        self.array = self.path / "0"
+        self.pixels = np.fromfile(folder / self.pixels, self.dtype).reshape(self.shape)
+
+
+def images(folder):
+    for description in sorted(folder.glob("*.json")):
+        case = json.loads(description.read_text())
+        for image in case["images"]:
+            yield Image(folder, case["name"], folder / case["path"], image)
+
+
+def pytest_generate_tests(metafunc):
+    if "image" in metafunc.fixturenames:
+        found = list(images(written_datasets(metafunc.config)))
+        # An empty folder would make all of these tests vanish without a word.
+        assert len(found) > 100, f"only {len(found)} datasets were written"
+        metafunc.parametrize("image", found, ids=lambda image: image.name)
+
+
+@pytest.fixture(scope="session")
+def command():
+    return built_command()
+
+
+@pytest.fixture
+def replay(command, tmp_path):
+    """Runs `shardwright replay` and returns its report and the dataset's path."""
+
+    def run(source, *options, code=0):
+        out = tmp_path / f"out{len(list(tmp_path.glob('out*')))}.ome.zarr"
+        call = [command, "replay", source, out, "--json", "--no-sync", "--memory", "64MiB", *options]
+        done = subprocess.run([str(word) for word in call], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == code, done.stderr
+        return json.loads(done.stdout), out
+
+    return run
+
+
+@pytest.fixture
+def movie():
+    return recordings.movie(np.uint16, (11, 60, 70))

@@ -1,0 +1,82 @@
+"""What the library wrote, read by tensorstore and zarr-python, and judged by two OME-Zarr validators."""
+
+import json
+import math
+
+import numpy as np
+import ome_zarr_models.v05
+import pytest
+import yaozarrs
+import zarr
+from readers import assert_reads, assert_same, open_tensorstore, open_zarr_python
+
+
+def test_tensorstore_reads(image):
+    if not image.portable:
+        # The day tensorstore knows this codec, it should be read and the documentation should say so.
+        with pytest.raises(ValueError, match="numcodecs.lz4"):
+            open_tensorstore(image.array)
+        return
+    assert_reads(open_tensorstore(image.array), image.pixels, image.name)
+
+
+def test_zarr_python_reads(image):
+    assert_reads(open_zarr_python(image.array), image.pixels, image.name)
+
+
+def test_array_says_what_it_is(image):
+    array = open_zarr_python(image.array)
+    assert list(array.metadata.dimension_names) == image.dims
+    fill = np.frombuffer(bytes(image.fill), image.dtype)[0]
+    assert array.fill_value == fill or (math.isnan(fill) and math.isnan(array.fill_value))
+
+
+def test_records(image):
+    group = zarr.open_group(image.path / "records", mode="r", zarr_format=3)
+    assert sorted(group.array_keys()) == sorted(image.records)
+    for name, values in image.records.items():
+        expected = [0 if value is None else value for value in values]
+        for library in (open_zarr_python, open_tensorstore):
+            array = library(image.path / "records" / name)
+            got = np.asarray(array[...]) if library is open_zarr_python else array.read().result()
+            assert got.shape == (len(values),)
+            known = [value is not None for value in values]
+            assert_same(got[known], np.array(expected, got.dtype)[known], name)
+    number = np.asarray(group["frame_number"])
+    assert (number < 0).sum() == image.missing
+
+
+def test_attributes(image):
+    attributes = dict(zarr.open_group(image.path, mode="r", zarr_format=3).attrs)
+    own = attributes.pop("shardwright")
+    assert own["complete"] is True
+    assert own["frames_missing"] == image.missing
+    assert ("ome" in attributes) == image.ome
+    attributes.pop("ome", None)
+    assert attributes == image.attributes
+
+
+def test_ome_zarr(image):
+    if not image.ome:
+        return
+    yaozarrs.validate_zarr_store(str(image.path))
+    model = ome_zarr_models.v05.Image.from_zarr(zarr.open_group(image.path, mode="r", zarr_format=3))
+    (multiscale,) = model.ome_attributes.multiscales
+    assert [axis.name for axis in multiscale.axes] == image.dims
+    (dataset,) = multiscale.datasets
+    assert list(dataset.coordinateTransformations[0].scale) == image.scale
+    if image.channels:
+        omero = yaozarrs.v05.Omero.model_validate(zarr.open_group(image.path, mode="r").attrs["ome"]["omero"])
+        assert [channel.label for channel in omero.channels] == image.channels
+
+
+def test_collection(image):
+    """Several images below one root are listed there."""
+    if not image.group:
+        return
+    yaozarrs.validate_zarr_store(str(image.dataset))
+    root = zarr.open_group(image.dataset, mode="r", zarr_format=3)
+    ome_zarr_models.v05.BioFormats2Raw.from_zarr(root)
+    series = json.loads((image.dataset / "OME" / "zarr.json").read_text())["attributes"]["ome"]["series"]
+    assert image.group in series
+    assert (image.dataset / "OME" / "METADATA.ome.xml").is_file()
