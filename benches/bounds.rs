@@ -1,0 +1,332 @@
+//! What this machine could do at best, for the same frames, tiles and codec that a writer gets: copies in memory, gather and
+//! encode to nowhere, and writes of raw bytes to a folder, sync included. One JSON object on stdout, rates in bytes a second.
+//! No writer can be faster than the slowest of these, so they show what is left to gain.
+//!
+//! `tools/compare` runs it between its rounds:
+//! `bounds --frames FILE --shape T,Y,X --chunk T,Y,X --folder DIR --bytes N [--codec blosc-lz4] [--level 1]
+//! [--element-bytes 2] [--threads N]`. Without `--frames`, it tries itself on a few made-up frames.
+
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Instant;
+
+use memmap2::{MmapMut, MmapOptions};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
+use serde_json::{Value, json};
+use shardwright::codec::Encoder;
+use shardwright::{BloscCname, Codec, Compressor, Shuffle};
+
+const PAGE: u64 = 4096;
+/// What one write takes at most. Direct writes wait for the device, so each is worth more.
+const PIECE: u64 = 1 << 20;
+const DIRECT_PIECE: u64 = 4 << 20;
+/// Enough to be far beyond every cache.
+const MEMORY_BYTES_MAX: usize = 256 << 20;
+/// Turns of work in memory; the fastest counts, as a bound must not suffer from a neighbour or a cold start.
+const TURNS: usize = 3;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    if words.iter().any(|word| word == "--frames") {
+        let wish = Wish::parse(&words)?;
+        let frames = load(&wish)?;
+        println!("{}", measure(&wish, &frames)?);
+        return Ok(());
+    }
+    try_out()
+}
+
+/// What to measure.
+struct Wish {
+    frames: PathBuf,
+    shape: [usize; 3],
+    chunk: [usize; 3],
+    element_bytes: usize,
+    compressor: Compressor,
+    folder: PathBuf,
+    bytes: u64,
+    threads: usize,
+}
+
+impl Wish {
+    fn parse(words: &[String]) -> Outcome<Self> {
+        let mut options = HashMap::new();
+        for pair in words.chunks(2) {
+            let [name, value] = pair else { return Err(format!("{} needs a value", pair[0]).into()) };
+            options.insert(name.as_str(), value.as_str());
+        }
+        let need = |name: &str| options.get(name).copied().ok_or_else(|| format!("{name} is missing"));
+        let or = |name: &str, default: &'static str| options.get(name).copied().unwrap_or(default);
+        let wish = Self {
+            frames: need("--frames")?.into(),
+            shape: three(need("--shape")?)?,
+            chunk: three(need("--chunk")?)?,
+            element_bytes: or("--element-bytes", "2").parse()?,
+            compressor: compressor(or("--codec", "none"), or("--level", "1").parse()?)?,
+            folder: need("--folder")?.into(),
+            bytes: need("--bytes")?.parse()?,
+            threads: match or("--threads", "0").parse()? {
+                0 => thread::available_parallelism()?.get(),
+                threads => threads,
+            },
+        };
+        if wish.chunk[0] > wish.shape[0] || wish.chunk.contains(&0) {
+            return Err(format!("chunks of {:?} do not fit frames of {:?}", wish.chunk, wish.shape).into());
+        }
+        Ok(wish)
+    }
+
+    fn frame_bytes(&self) -> usize {
+        self.shape[1] * self.shape[2] * self.element_bytes
+    }
+
+    fn tile_bytes(&self) -> usize {
+        self.chunk.iter().product::<usize>() * self.element_bytes
+    }
+
+    /// Whole tiles along each dimension, as many as are worth the time. Ragged ones at the edges would only blur the rate.
+    fn tiles(&self) -> [usize; 3] {
+        let [deep, high, wide] = [0, 1, 2].map(|dim| self.shape[dim] / self.chunk[dim]);
+        let layer_bytes = high * wide * self.tile_bytes();
+        [deep.min((MEMORY_BYTES_MAX / layer_bytes.max(1)).max(1)), high, wide]
+    }
+}
+
+fn three(text: &str) -> Outcome<[usize; 3]> {
+    let numbers = text.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+    numbers.try_into().map_err(|_| format!("{text:?} is not three numbers, such as 16,256,256").into())
+}
+
+fn compressor(name: &str, level: u8) -> Outcome<Compressor> {
+    let cname = match name {
+        "none" => return Ok(Compressor::None),
+        "blosc-lz4" => BloscCname::Lz4,
+        "blosc-zstd" => BloscCname::Zstd,
+        _ => return Err(format!("codec {name:?} is not known; possible are none, blosc-lz4 and blosc-zstd").into()),
+    };
+    Ok(Compressor::Blosc { cname, level, shuffle: Shuffle::Bit, block_bytes: 0 })
+}
+
+/// The frames, in memory that starts on a page: direct writes take nothing else.
+fn load(wish: &Wish) -> Outcome<MmapMut> {
+    let mut frames = MmapMut::map_anon(wish.shape[0] * wish.frame_bytes())?;
+    File::open(&wish.frames)?.read_exact(&mut frames)?;
+    Ok(frames)
+}
+
+fn measure(wish: &Wish, frames: &[u8]) -> Outcome<Value> {
+    fs::create_dir_all(&wish.folder)?;
+    let (one, _) = encode(wish, frames, 1)?;
+    let (all, ratio) = encode(wish, frames, wish.threads)?;
+    Ok(json!({
+        "threads": wish.threads,
+        "copy": { "one": copy(frames, 1), "all": copy(frames, wish.threads) },
+        "codec": { "one": one, "all": all },
+        "codec_ratio": ratio,
+        "storage_bytes": wish.bytes,
+        "storage": {
+            "mapped": storage_rate(wish, frames, mapped)?,
+            "buffered": storage_rate(wish, frames, buffered)?,
+            "direct": storage_rate(wish, frames, direct)?,
+        },
+    }))
+}
+
+/// Bytes a second that `threads` threads copy, each its part, into memory that was touched before.
+fn copy(frames: &[u8], threads: usize) -> f64 {
+    let source = &frames[..frames.len().min(MEMORY_BYTES_MAX)];
+    let mut target = vec![1_u8; source.len()];
+    let part = source.len().div_ceil(threads);
+    let mut seconds = f64::INFINITY;
+    for _ in 0..TURNS {
+        let start = Instant::now();
+        thread::scope(|scope| {
+            for (from, to) in source.chunks(part).zip(target.chunks_mut(part)) {
+                scope.spawn(|| to.copy_from_slice(from));
+            }
+        });
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+    }
+    std::hint::black_box(&target);
+    source.len() as f64 / seconds
+}
+
+/// Bytes a second that `threads` threads gather and encode to nowhere, and the ratio that comes of it.
+fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
+    let [deep, high, wide] = wish.tiles();
+    let count = (deep * high * wide) as u64;
+    if count == 0 {
+        return Err(format!("frames of {:?} hold no whole tile of {:?}", wish.shape, wish.chunk).into());
+    }
+    let (next, encoded, barrier) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(threads));
+    let work = || -> Result<f64, shardwright::Error> {
+        let codec = Codec { compressor: wish.compressor, checksum: false };
+        // All workers get the same words, so that none fails alone and leaves the others at the barrier.
+        let mut encoder = Encoder::new(&codec, wish.element_bytes, wish.tile_bytes())?;
+        let (mut tile, mut room) = (vec![1; wish.tile_bytes()], vec![1; encoder.bound()]);
+        let mut seconds = f64::INFINITY;
+        for turn in 1..=TURNS as u64 {
+            // Before the barrier: a worker that wakes late from it would see the others' work done in no time.
+            let start = Instant::now();
+            barrier.wait();
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                if number >= turn * count {
+                    break;
+                }
+                let number = (number % count) as usize;
+                gather(wish, frames, [number / wide / high, number / wide % high, number % wide], &mut tile);
+                // What is stored as it is needs no second copy.
+                let length = if encoder.is_identity() { tile.len() } else { encoder.encode(&tile, &mut room)? };
+                std::hint::black_box((&tile, &room));
+                encoded.fetch_add(length as u64, Relaxed);
+            }
+            barrier.wait();
+            seconds = seconds.min(start.elapsed().as_secs_f64());
+            // The numbers that were drawn past the end must not be missing from the next turn.
+            next.store(turn * count, Relaxed);
+        }
+        Ok(seconds)
+    };
+    let seconds = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |worker: thread::ScopedJoinHandle<_>| worker.join().expect("a worker does not panic");
+        workers
+            .into_iter()
+            .map(join)
+            .try_fold(f64::INFINITY, |least, seconds| seconds.map(|found: f64| least.min(found)))
+    })?;
+    let raw = count as f64 * wish.tile_bytes() as f64;
+    Ok((raw / seconds, TURNS as f64 * raw / encoded.into_inner() as f64))
+}
+
+/// Copies one tile's rows, frame by frame, to the start of each other.
+fn gather(wish: &Wish, frames: &[u8], at: [usize; 3], tile: &mut [u8]) {
+    let [depth, height, width] = wish.chunk;
+    let (row_bytes, stride) = (width * wish.element_bytes, wish.shape[2] * wish.element_bytes);
+    for (row, to) in tile.chunks_exact_mut(row_bytes).enumerate() {
+        let (z, y) = (at[0] * depth + row / height, at[1] * height + row % height);
+        let from = z * wish.frame_bytes() + y * stride + at[2] * row_bytes;
+        to.copy_from_slice(&frames[from..from + row_bytes]);
+    }
+}
+
+/// Bytes a second for a fresh file of `wish.bytes` bytes, from its creation until it is synced; `None` where `way` is not
+/// possible.
+fn storage_rate(wish: &Wish, frames: &[u8], way: fn(&Wish, &[u8], &Path) -> Outcome<bool>) -> Outcome<Option<f64>> {
+    let path = wish.folder.join(format!(".bounds-{}.tmp", std::process::id()));
+    // Bytes that others left unwritten must not be charged to this file.
+    rustix::fs::sync();
+    let start = Instant::now();
+    let outcome = way(wish, frames, &path);
+    let seconds = start.elapsed().as_secs_f64();
+    fs::remove_file(&path)?;
+    Ok(outcome?.then_some(whole_pages(wish.bytes) as f64 / seconds))
+}
+
+fn mapped(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
+    let file = create(wish, path)?;
+    let map = MmapOptions::new().len(whole_pages(wish.bytes) as usize).map_raw(&file)?;
+    let base = map.as_mut_ptr() as usize;
+    in_pieces(wish.bytes, PIECE, wish.threads, frames, |offset, piece| {
+        let to = (base + offset as usize) as *mut u8;
+        // SAFETY: pieces are disjoint ranges inside the map, which outlives the threads; nobody else knows the file.
+        unsafe { to.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+        Ok(())
+    })?;
+    fdatasync(&file)?;
+    Ok(true)
+}
+
+fn buffered(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
+    let file = create(wish, path)?;
+    in_pieces(wish.bytes, PIECE, wish.threads, frames, |offset, piece| file.write_all_at(piece, offset))?;
+    fdatasync(&file)?;
+    Ok(true)
+}
+
+fn direct(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
+    drop(create(wish, path)?);
+    let flags = OFlags::DIRECT.bits().cast_signed();
+    let Ok(file) = OpenOptions::new().write(true).custom_flags(flags).open(path) else { return Ok(false) };
+    // More threads than cores: each mostly waits for the device.
+    let threads = wish.threads.max(4);
+    in_pieces(wish.bytes, DIRECT_PIECE, threads, frames, |offset, piece| file.write_all_at(piece, offset))?;
+    fdatasync(&file)?;
+    Ok(true)
+}
+
+fn create(wish: &Wish, path: &Path) -> Outcome<File> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    fallocate(&file, FallocateFlags::empty(), 0, whole_pages(wish.bytes))?;
+    Ok(file)
+}
+
+fn whole_pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE)
+}
+
+/// Hands ranges of the file, and frames to fill them, to `threads` threads, each range once. Offsets and lengths are whole
+/// pages, and so are the frames' addresses.
+fn in_pieces(
+    bytes: u64,
+    piece: u64,
+    threads: usize,
+    frames: &[u8],
+    write: impl Fn(u64, &[u8]) -> std::io::Result<()> + Sync,
+) -> std::io::Result<()> {
+    let piece = piece.min(frames.len() as u64 / PAGE * PAGE).max(PAGE);
+    let (total, sources) = (whole_pages(bytes), frames.len() as u64 / piece);
+    assert!(sources > 0, "{} bytes of frames are less than a page", frames.len());
+    let next = AtomicU64::new(0);
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            let offset = number * piece;
+            if offset >= total {
+                return Ok(());
+            }
+            let from = (number % sources * piece) as usize;
+            write(offset, &frames[from..from + piece.min(total - offset) as usize])?;
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })
+}
+
+/// One turn with made-up frames in a temporary folder, so that a plain `cargo bench` or a test of all targets shows that
+/// every part works.
+fn try_out() -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    let wish = Wish {
+        frames: folder.path().join("frames.raw"),
+        shape: [4, 64, 64],
+        chunk: [2, 32, 32],
+        element_bytes: 2,
+        compressor: compressor("blosc-lz4", 1)?,
+        folder: folder.path().join("out"),
+        bytes: 100_000,
+        threads: 2,
+    };
+    let pixels = (0..4 * 64 * 64_u32).map(|i| 100 + (i.wrapping_mul(2_654_435_761) >> 29) as u16);
+    fs::write(&wish.frames, pixels.flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
+    let frames = load(&wish)?;
+    let found = measure(&wish, &frames)?;
+    assert!(found["codec_ratio"].as_f64().is_some_and(|ratio| ratio > 1.5), "{found}");
+    assert!(found["storage"]["mapped"].is_f64(), "{found}");
+    println!("{found}");
+    Ok(())
+}

@@ -1,0 +1,415 @@
+"""Runs the comparison. `tools/compare --help` says what can be chosen."""
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import cases as cases_of
+import conditions
+import frames as frames_file
+import page
+import programs
+import table
+import verdict
+from contestants import OURS, RING_BYTES, Stage, contestants
+from records import Records
+from rivals import COMMITS_IN_FLIGHT, RIVALS
+
+HOME = programs.ROOT / "target" / "comparison"
+# A writer that is so much slower than the fastest is not waited for in every round.
+SLOW_FACTOR, SLOW_ROUNDS = 4, 2
+# A rival that failed so often in a case is not tried again in this run.
+FAILURES_MAX = 2
+# Shards' worth of memory that a rival was seen to take, and one to spare.
+RIVAL_SHARDS = 6
+# A rival that would need longer for a run gets fewer frames.
+SECONDS_MAX = 60
+
+
+@dataclass
+class Place:
+    """A folder to write to. Results belong to the folder and the file system, not to the name alone."""
+
+    name: str
+    folder: Path
+    file_system: str
+
+    @property
+    def key(self):
+        return f"{self.name} {self.folder} {self.file_system}"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="tools/compare",
+        description="Gives the same frames, chunks, shards and codec to this project and to acquire-zarr, tensorstore and "
+        "zarr-python, in turns, checks that every output equals the frames, and says who is faster. Measured runs are kept: "
+        "interrupt it, run it again, and it goes on.",
+    )
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns that count (default 5)")
+    parser.add_argument(
+        "--disk", type=Path, metavar="DIR", help="a folder on the disk to measure (default below target/)"
+    )
+    parser.add_argument(
+        "--tmpfs", type=Path, default=Path("/dev/shm"), metavar="DIR", help="a tmpfs (default /dev/shm)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default target/compare)")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes: to see that it works; the figures mean nothing"
+    )
+    parser.add_argument("--all-storages", action="store_true", help="this project also with each storage by name")
+    parser.add_argument(
+        "--recording", type=Path, metavar="FILE", help="a recording (TIFF) of your own as further cases"
+    )
+    parser.add_argument(
+        "--case", action="append", metavar="WORDS", help="only cases whose name contains this; may be repeated"
+    )
+    parser.add_argument("--place", choices=("tmpfs", "disk"), action="append", help="only this place; may be repeated")
+    parser.add_argument("--rival", choices=RIVALS, action="append", help="only this rival; may be repeated")
+    parser.add_argument(
+        "--tune", type=int, default=2, metavar="N", help="turns to choose each rival's settings (default 2)"
+    )
+    parser.add_argument("--deadline", type=float, default=900, metavar="SECONDS", help="for a single run (default 900)")
+    parser.add_argument("--fresh", action="store_true", help="measure anew; what was measured before is set aside")
+    return parser.parse_args()
+
+
+class Comparison:
+    def __init__(self, args):
+        self.args = args
+        self.out = args.out or programs.ROOT / "target" / ("compare-quick" if args.quick else "compare")
+        self.out.mkdir(parents=True, exist_ok=True)
+        HOME.mkdir(parents=True, exist_ok=True)
+        self.loud = []
+        self.failures = Counter()
+        self.lock = self._alone()
+        self.stage = Stage(*programs.build(), args.deadline)
+        self.contestants = contestants(args.all_storages, args.rival)
+        self.places = self._places()
+        self.cases = self._cases()
+        self.fingerprint = self._fingerprint()
+        self.records = Records(self.out, self.fingerprint, args.fresh)
+        if self.records.set_aside:
+            self._note(
+                f"earlier results, of other conditions or before --fresh, were set aside: {self.records.set_aside}"
+            )
+        elif self.records.rows:
+            say(f"going on: {len(self.records.rows)} results are there already")
+
+    def _alone(self):
+        """Two comparisons at once would measure each other."""
+        file = (HOME / "lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sys.exit("compare: another comparison of this checkout is running")
+        return file
+
+    def _places(self):
+        disk = self.args.disk or HOME
+        chosen = self.args.place or ("tmpfs", "disk")
+        places = []
+        for name, base in (("tmpfs", self.args.tmpfs), ("disk", disk)):
+            if name not in chosen:
+                continue
+            # Nobody else's; what a killed comparison left there goes away.
+            folder = (
+                base
+                / f"shardwright-compare-{hashlib.sha256(str(programs.ROOT).encode()).hexdigest()[:8]}-{os.getuid()}"
+            )
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+            except OSError as error:
+                self._note(f"SKIPPED {name}: {error}")
+                continue
+            kind = conditions.file_system(folder)
+            if (name == "tmpfs") != kind.startswith(("tmpfs", "ramfs")):
+                self._note(f"{name} is {base}, but that is {kind}")
+            places.append(Place(name, folder, kind))
+        return places
+
+    def _cases(self):
+        all_cases = cases_of.camera_cases(self.args.quick)
+        if self.args.recording:
+            path = self.args.recording.resolve()
+            described = frames_file.describe_recording(path, HOME, self.stage.shardwright)
+            all_cases += cases_of.recording_cases(path, *described, self.args.quick)
+        wanted = self.args.case or [""]
+        chosen = [case for case in all_cases if any(words.lower() in case.name.lower() for words in wanted)]
+        if not chosen:
+            sys.exit(
+                f"compare: no case's name contains {wanted}; there are: {', '.join(case.name for case in all_cases)}"
+            )
+        return chosen
+
+    def _fingerprint(self):
+        """Results with different ones are not comparable."""
+        programs_used = {path.name: digest(path) for path in (self.stage.shardwright, self.stage.bounds)}
+        scripts = {
+            path.name: digest(path)
+            for path in (programs.HERE / name for name in ("rivals.py", "frames.py", "contestants.py"))
+        }
+        return {
+            "machine": conditions.machine(),
+            "versions": {name: value for name, value in conditions.versions().items() if name != OURS},
+            "programs": programs_used,
+            "scripts": scripts,
+        }
+
+    def run(self):
+        busy = conditions.load()
+        if busy > 0.5:
+            self._note(
+                f"the machine is BUSY (load average {busy:.1f} at the start): figures will scatter, maybe one-sidedly"
+            )
+        if self.args.quick:
+            self._note("--quick: tiny sizes, to see that everything works; the figures mean nothing")
+        for case in self.cases:
+            say(f"{case.name}: {table.describe(case.words())}")
+            pool = frames_file.prepare(case, HOME, self.stage.shardwright)
+            for place in self.places:
+                if self._has_room(case, place):
+                    self._tune(case, place, pool)
+                    self._rounds(case, place, pool)
+
+    def _has_room(self, case, place):
+        needed = int(1.2 * case.frames * case.frame_bytes)
+        shard_bytes = min(case.shard[0], case.frames) * case.frame_bytes
+        in_memory = RIVAL_SHARDS * shard_bytes + RING_BYTES + case.pool_bytes + (needed if place.name == "tmpfs" else 0)
+        for what, wanted, free in (
+            (str(place.folder), needed, conditions.room(place.folder)),
+            ("memory", in_memory, conditions.memory_available()),
+        ):
+            if wanted > free and not self.args.quick:
+                self._note(
+                    f"SKIPPED {case.name}, {place.name}: {wanted / 1e9:.1f} GB of {what} needed, {free / 1e9:.1f} free"
+                )
+                return False
+        return True
+
+    def _tune(self, case, place, pool):
+        """Tries each rival's settings, in turns, so that it takes part with its best ones."""
+        for turn in range(1, self.args.tune + 1):
+            for contestant in self.contestants:
+                for number, variant in enumerate(contestant.variants if len(contestant.variants) > 1 else ()):
+                    key = {"kind": "tune", **self._key(case, place, contestant), "variant": variant, "round": turn}
+                    if not self.records.good(**key) and self._failures(key) < FAILURES_MAX:
+                        self._one(case, place, pool, contestant, key, contestant.frames_to_tune(case), full=False)
+
+    def _rounds(self, case, place, pool):
+        for turn in range(1, self.args.rounds + 1):
+            # Each starts in turn, so that nobody always follows the same one.
+            first = turn % len(self.contestants)
+            for contestant in self.contestants[first:] + self.contestants[:first]:
+                key = {"kind": "run", **self._key(case, place, contestant), "round": turn}
+                if self.records.good(**key) or self._is_slow(case, place, contestant, turn):
+                    continue
+                key["variant"] = self._best_variant(case, place, contestant)
+                if self._failures(key) < FAILURES_MAX:
+                    full = not self._checked_in_full(key)
+                    self._one(case, place, pool, contestant, key, self._frames(case, place, contestant), full)
+            self._bound(case, place, pool, turn)
+
+    def _one(self, case, place, pool, contestant, key, frames, full):
+        label = f"{case.name}, {place.name}, {'tuning' if key['kind'] == 'tune' else 'round'} {key['round']}, {contestant.name}"
+        if len(contestant.variants) > 1:
+            label += " (" + ", ".join(f"{name} {value}" for name, value in key["variant"].items()) + ")"
+        extra = {"time": conditions.now(), "load": conditions.load()}
+        try:
+            result = self.stage.run(contestant, key["variant"], case, pool, place.folder, frames, full, key["round"])
+        except (programs.Failed, OSError) as error:
+            self.records.add(**key, **extra, ok=False, error=str(error))
+            self.failures[_but_round(key)] += 1
+            self._note(f"FAILED {label}: {error}")
+            return
+        self.records.add(**key, **extra, ok=True, **result)
+        compared = "all frames equal" if full else f"{result['check']['frames_compared']} sampled frames equal"
+        say(f"  {label}: {table.rate(result['rate'])} GB/s, {compared}")
+
+    def _bound(self, case, place, pool, turn):
+        key = {"kind": "bound", "case": case.key, "place": place.key, "round": turn}
+        if self.records.good(**key):
+            return
+        # As many bytes as a writer leaves there, holes in its files not counted.
+        ratios = [
+            run["bytes"] / max(1, run["check"]["disk_bytes"]) for run in self.records.good(kind="run", case=case.key)
+        ]
+        bytes_stored = int(case.frames * case.frame_bytes / (median(ratios) if ratios else 1))
+        try:
+            found = self.stage.bound(case, pool, place.folder, bytes_stored)
+            self.records.add(**key, ok=True, found=found)
+        except (programs.Failed, OSError) as error:
+            self.records.add(**key, ok=False, error=str(error))
+            self._note(f"FAILED bounds, {case.name}, {place.name}: {error}")
+
+    def _key(self, case, place, contestant):
+        return {"case": case.key, "place": place.key, "contestant": contestant.name}
+
+    def _failures(self, key):
+        """How often the like of this run has failed since the start."""
+        return self.failures[_but_round(key)]
+
+    def _best_variant(self, case, place, contestant):
+        tried = self.records.good(kind="tune", **self._key(case, place, contestant))
+        return max(tried, key=lambda row: row["rate"])["variant"] if tried else contestant.variants[0]
+
+    def _frames(self, case, place, contestant):
+        """As many as the case says, or as a slow rival can write in bearable time: whole layers of chunks."""
+        frames = case.frames_for(contestant.name)
+        tried = self.records.good(kind="tune", **self._key(case, place, contestant))
+        if not tried:
+            return frames
+        bearable = int(SECONDS_MAX * max(row["rate"] for row in tried) / case.frame_bytes)
+        if bearable < frames:
+            depth = case.chunk[0]
+            frames = max(contestant.frames_to_tune(case), bearable // depth * depth)
+            self._note(
+                f"{contestant.name} gets only {frames} frames ({case.name}, {place.name}): more would take over {SECONDS_MAX} s"
+            )
+        return frames
+
+    def _is_slow(self, case, place, contestant, turn):
+        if turn <= SLOW_ROUNDS or contestant.ours:
+            return False
+        rates = {}
+        for row in self.records.good(kind="run", case=case.key, place=place.key):
+            if row["round"] <= SLOW_ROUNDS:
+                rates.setdefault(row["contestant"], []).append(row["rate"])
+        middle = {name: median(values) for name, values in rates.items()}
+        own = middle.get(contestant.name)
+        slow = own is not None and SLOW_FACTOR * own < max(middle.values())
+        if slow and turn == SLOW_ROUNDS + 1:
+            self._note(
+                f"{contestant.name} ran in {SLOW_ROUNDS} rounds only ({case.name}, {place.name}): "
+                f"it is more than {SLOW_FACTOR} times slower than the fastest"
+            )
+        return slow
+
+    def _checked_in_full(self, key):
+        like = {name: value for name, value in key.items() if name != "round"}
+        return any(run["check"]["full"] for run in self.records.good(**like))
+
+    def clean(self):
+        """Leaves no datasets behind, on a tmpfs least of all."""
+        for place in self.places:
+            shutil.rmtree(place.folder, ignore_errors=True)
+
+    def _note(self, line):
+        """Said at once, and again on the page and at the end."""
+        if line not in self.loud:
+            self.loud.append(line)
+        print(f"compare: {line}", file=sys.stderr, flush=True)
+
+    def report(self):
+        verdicts = [
+            verdict.judge(self.records, case, place, self.contestants) for case in self.cases for place in self.places
+        ]
+        measured = self.conditions()
+        method = how(self.args)
+        results = {
+            "conditions": measured,
+            "method": method,
+            "loud": self.loud,
+            "verdicts": verdicts,
+            "runs": self.records.rows,
+        }
+        replace_file(self.out / "results.json", json.dumps(results, indent=1))
+        replace_file(self.out / "index.html", page.page(verdicts, measured, method, self.loud))
+        print("\n\n".join(table.text(one) for one in verdicts))
+        print("\nHow: " + "\n     ".join(method))
+        print("\n" + "\n".join(f"{name}: {value}" for name, value in measured.items()))
+        if self.loud:
+            print("\nATTENTION\n" + "\n".join(f"  {line}" for line in self.loud))
+        print("\n" + "\n".join(one["sentence"] for one in verdicts))
+        print(f"\npage: {self.out / 'index.html'}\nraw results: {self.out / 'results.json'}")
+        everything = all(row["rounds"] and not row["failures"] for one in verdicts for row in one["rows"])
+        return 0 if everything and all(one["factor"] for one in verdicts) else 1
+
+    def conditions(self):
+        machine = conditions.machine()
+        times = [row["time"] for row in self.records.rows if "time" in row]
+        loads = [row["load"] for row in self.records.rows if "load" in row]
+        return {
+            "date": f"{times[0]} to {times[-1]}" if times else "nothing was measured",
+            "CPU": f"{machine['cpu']}, {machine['cores']} cores{', virtual' if machine['virtual'] else ''}",
+            "memory": f"{machine['memory_bytes'] / 2**30:.1f} GiB",
+            "kernel": machine["kernel"],
+            **{place.name: f"{place.file_system}, at {place.folder}" for place in self.places},
+            "load average before a run": f"{min(loads):.1f} to {max(loads):.1f}" if loads else "",
+            "versions": ", ".join(f"{name} {value}" for name, value in conditions.versions().items()),
+        }
+
+
+def how(args):
+    """What a reader must know to believe, or to doubt, the figures."""
+    return [
+        "Every run is a process of its own that first loads the distinct frames into memory and creates the dataset; neither is "
+        "timed. The frames are then cycled. Rates are raw pixels a second.",
+        "Timed, rivals: from the first append until the writer is closed and every file and folder of the dataset has been fsynced, "
+        "one by one. A later sync of the whole machine is in the raw results, but not in the figures.",
+        f"Timed, {OURS}: from the first commit until finish has returned; it syncs all files and folders itself. The copy of each "
+        "frame into the ring is inside, as it is for acquire-zarr, but that of the very first frame is not.",
+        f"{OURS} runs with its defaults (one worker a core, ring of {RING_BYTES >> 20} MiB), but without checksums of chunks: "
+        "acquire-zarr has none, so no writer makes them. The index of a shard has its crc32c everywhere.",
+        "acquire-zarr gets frames one at a time. tensorstore gets one transaction a shard, "
+        f"{COMMITS_IN_FLIGHT} commits in flight, concurrency limits of the machine's cores, no comparison with the fill value; it is "
+        "tried with single frames and with whole shards that lie in memory already and are not copied. zarr-python gets whole shards.",
+        f"Rivals' settings were chosen case by case from those in rivals.py, by the best of {args.tune} turns on one or two shards.",
+        "Level 1, bit shuffle, element size of the pixels for all Blosc codecs; the block size inside is each writer's own.",
+        "Every output was read with tensorstore and compared with the frames before its time counted: all of it in a writer's first "
+        "counted run of a case, samples afterwards; shapes and codecs in its metadata, too.",
+        "Memory is the peak of resident memory less the loaded frames; a rival's Python interpreter (some 50 MB) is in it.",
+        f"Append times: for rivals around the call. For {OURS} acquire plus commit, without the copy between the two.",
+        "ratio: bytes of pixels for each byte that the file system holds at the end.",
+        "Bound: the least of one copy of every frame by one core, gather and encode on all cores (with this project's encoder), and "
+        "the fastest of mapped, positioned and direct writes of as many bytes, sync included; measured between the rounds. The "
+        "three compete for the same cores, so no writer reaches it on few of them.",
+    ]
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def replace_file(path, words):
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.write_text(words)
+    os.replace(unfinished, path)
+
+
+def say(line):
+    print(line, file=sys.stderr, flush=True)
+
+
+def _but_round(key):
+    return json.dumps({name: value for name, value in key.items() if name != "round"}, sort_keys=True)
+
+
+def main():
+    comparison = Comparison(arguments())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        comparison.run()
+    except KeyboardInterrupt:
+        say("compare: interrupted; the same command goes on from here")
+        return 130
+    finally:
+        comparison.clean()
+    return comparison.report()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except programs.Failed as error:
+        sys.exit(f"compare: {error}")

@@ -1,0 +1,118 @@
+"""Who takes part, and one checked run of each."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import programs
+from rivals import RIVALS
+
+OURS = "shardwright"
+# The crate's default, and more than any rival's queue.
+RING_BYTES = 1 << 30
+TUNE_FRAMES_MAX = 16_384
+
+
+@dataclass
+class Contestant:
+    """A writer that is run in every round, with the settings to choose from."""
+
+    name: str
+    variants: tuple
+    ours: bool = False
+
+    def frames_to_tune(self, case):
+        """A shard or two tell which settings are better; of small frames, some layers of chunks."""
+        return min(case.frames_for(self.name), RIVALS[self.name].shards_to_tune * case.shard[0], TUNE_FRAMES_MAX)
+
+
+def contestants(all_storages, only):
+    ours = [Contestant(OURS, ({"storage": "auto"},), ours=True)]
+    if all_storages:
+        ways = ("mapped", "buffered", "direct")
+        ours += [Contestant(f"{OURS} {way}", ({"storage": way},), ours=True) for way in ways]
+    rivals = [Contestant(name, rival.variants) for name, rival in RIVALS.items() if not only or name in only]
+    return ours + rivals
+
+
+@dataclass
+class Stage:
+    """Where runs happen, and with what."""
+
+    shardwright: Path
+    bounds: Path
+    deadline_seconds: float
+
+    def run(self, contestant, variant, case, pool, folder, frames, full, seed):
+        """One run: a clean place, the write, the comparison with the frames, a clean place again. Only what was equal returns."""
+        output = folder / "out.zarr"
+        shutil.rmtree(output, ignore_errors=True)
+        os.sync()  # What the run before left unwritten or deleted is not this one's business.
+        try:
+            write = self._ours if contestant.ours else self._rival
+            result = write(contestant, variant, case, pool, output, frames)
+            task = {"case": case.words(), "pool": str(pool), "path": str(output), "frames": frames}
+            found = programs.python("check.py", {**task, "full": full, "seed": seed}, self.deadline_seconds)
+        finally:
+            shutil.rmtree(output, ignore_errors=True)
+        raw = frames * case.frame_bytes
+        return {**result, "frames": frames, "bytes": raw, "rate": raw / result["seconds"], "check": found}
+
+    def _rival(self, contestant, variant, case, pool, output, frames):
+        task = {"writer": contestant.name, "variant": variant, "case": case.words(), "pool": str(pool)}
+        return programs.python("rivals.py", {**task, "path": str(output), "frames": frames}, self.deadline_seconds)
+
+    def _ours(self, contestant, variant, case, pool, output, frames):
+        passes, rest = divmod(frames, case.pool)
+        once = ["--loop", passes] if rest == 0 else ["--frames", frames]
+        if rest and passes:
+            raise programs.Failed(f"{frames} frames are no whole passes of the pool's {case.pool}")
+        # The preloaded frames may take half of --memory at most.
+        memory = max(2 * case.pool_bytes, case.pool_bytes + RING_BYTES)
+        layout = ["--chunk", _commas(case.chunk), "--shard", _commas(case.shard), "--codec", case.codec]
+        level = [] if case.codec == "none" else ["--level", 1, "--shuffle", "bit"]
+        # acquire-zarr has no checksum of chunks, so nobody writes one.
+        shape = ["--shape", _commas((case.pool, *case.frame)), "--dtype", case.dtype]
+        report = programs.run(
+            [
+                *[self.shardwright, "replay", pool, output, *shape, "--preload", *once, "--rate", "max"],
+                *["--memory", memory, *layout, *level, "--no-checksum"],
+                *["--storage", variant["storage"], "--json", "--quiet"],
+            ],
+            self.deadline_seconds,
+        )
+        if report["frames_written"] != frames:
+            raise programs.Failed(f"{report['frames_written']} of {frames} frames were written")
+        return {
+            "seconds": report["seconds"],
+            "peak_rss": report["peak_rss_bytes"],
+            "append": _append(report),
+            "storage": report["storage"],
+            "stages": report["stages"],
+        }
+
+    def bound(self, case, pool, folder, storage_bytes):
+        """What the machine could do at best, now."""
+        return programs.run(
+            [
+                *[self.bounds, "--frames", pool, "--shape", _commas((case.pool, *case.frame))],
+                *["--chunk", _commas(case.chunk), "--element-bytes", case.element_bytes],
+                *["--codec", case.codec, "--folder", folder, "--bytes", storage_bytes],
+                *["--threads", len(os.sched_getaffinity(0))],
+            ],
+            self.deadline_seconds,
+        )
+
+
+def _commas(numbers):
+    return ",".join(map(str, numbers))
+
+
+def _append(report):
+    """An append is an acquire, the copy, and a commit. The engine times the two calls; percentiles don't add up, so the sum is
+    more than the truth for p50 and p99. The copy is not in it."""
+    calls = {row["stage"]: row for row in report["stages"]}
+    parts = [calls[stage] for stage in ("acquire", "commit")]
+    sums = {name: sum(part[f"{name}_ns"] for part in parts) / 1e9 for name in ("p50", "p99", "max")}
+    return {"count": parts[1]["count"], "frames": 1, **sums}

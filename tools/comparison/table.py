@@ -1,0 +1,79 @@
+"""The verdicts as text."""
+
+
+def rate(value):
+    return f"{value / 1e9:.2f}" if value >= 1e7 else f"{value / 1e9:.4f}"
+
+
+def seconds(value):
+    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e9:.0f} ns"
+
+
+def by(numbers):
+    return "×".join(map(str, numbers))
+
+
+def describe(case):
+    return (
+        f"{case['frames']} frames of {by(case['frame'])} {case['dtype']}, chunks {by(case['chunk'])}, "
+        f"shards {by(case['shard'])}, {case['codec']}"
+    )
+
+
+HEADER = (
+    "",
+    "GB/s",
+    "min–max",
+    "frames/s",
+    "rounds",
+    "ours ÷ it",
+    "of bound",
+    "memory",
+    "append p50 / p99 / max",
+    "ratio",
+)
+
+
+def cells(row, verdict):
+    """One row of the table; a writer without a valid run says so."""
+    if not row["rounds"]:
+        return [row["name"], "FAILED" if row["failures"] else "not run", *[""] * (len(HEADER) - 2)]
+    ours = next((other for other in verdict["rows"] if other["ours"] and other["rounds"]), None)
+    factor = f"{ours['rate']['median'] / row['rate']['median']:.2f}" if ours and not row["ours"] else ""
+    share = f"{100 * row['share_of_bound']:.0f} %" if "share_of_bound" in row else ""
+    append = " / ".join(seconds(row["append"][name]) for name in ("p50", "p99", "max"))
+    if row["append_frames"] > 1:
+        append = f"({row['append_frames']:.0f} frames at once)"
+    return [
+        row["name"],
+        rate(row["rate"]["median"]),
+        f"{rate(row['rate']['min'])}–{rate(row['rate']['max'])}",
+        f"{row['frames_per_second']['median']:.0f}",
+        str(row["rounds"]),
+        factor,
+        share,
+        f"{row['memory_bytes'] / 1e9:.2f} GB",
+        append,
+        f"{row['ratio']:.2f}",
+    ]
+
+
+def text(verdict):
+    rows = [list(HEADER), *(cells(row, verdict) for row in verdict["rows"])]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    lines = [f"{verdict['case']['name']}, {verdict['place']}: {describe(verdict['case'])}"]
+    for row in rows:
+        first, *others = (
+            cell.ljust(width) if not at else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))
+        )
+        lines.append("  " + "  ".join([first, *others]).rstrip())
+    bound = verdict["bound"]
+    if bound:
+        limits = ", ".join(f"{name} {rate(value)}" for name, value in bound["limits"].items())
+        lines.append(f"  bound: {rate(bound['rate'])} GB/s of pixels ({limits})")
+    for row in verdict["rows"]:
+        lines += [f"  FAILED: {row['name']}: {failure}" for failure in row["failures"]]
+    return "\n".join(lines)
