@@ -144,10 +144,12 @@ impl FrameMut {
             self.keep.store(true, Relaxed);
             let _ = self.started.set(start);
         }
+        engine.numbers.wait_for_older(number);
         let arrival = Arrival { number, frame: self.loan.commit() };
         engine.counters.frames_accepted.fetch_add(1, Relaxed);
         let sent = engine.arrivals.0.try_send(arrival);
         debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
+        engine.numbers.sent(number);
         engine.pump();
         engine.caller_times().of(Stage::Commit).since(start);
         Ok(())
@@ -211,7 +213,7 @@ impl Acquisition {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,
             dataset_uuid,
-            numbers: Numbers::new(plan.ring.window as usize + plan.ring.frames, plan.frames_total),
+            numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total),
             gate: Gate::new(),
             arrivals: bounded(plan.ring.frames),
             layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
@@ -371,7 +373,7 @@ impl Acquisition {
                     done.frames += 1;
                 }
                 Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
-                    self.engine.numbers.claim_next()?;
+                    self.engine.numbers.let_go_next()?;
                     done.dropped += 1;
                 }
                 Err(error) if error.is_ring_full() && done.frames > 0 => return Ok(done),

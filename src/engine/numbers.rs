@@ -8,20 +8,41 @@ use crate::plan::LEAP_MAX;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Numbers {
-    /// `taken[n % len]` is the largest claimed number of that residue, plus one.
+    /// `taken[n % len]` is for the largest claimed number of that residue what [`Mark`] makes of it.
     taken: Box<[AtomicU64]>,
     /// All numbers below were settled.
     settled_end: AtomicU64,
     /// One past the largest claimed number.
     claimed_end: AtomicU64,
     frames_total: Option<u64>,
+    window: u64,
+}
+
+/// A claimed number and whether its frame is still on its way into the queue, in one word. 0: none was claimed.
+struct Mark;
+
+impl Mark {
+    fn on_its_way(number: u64) -> u64 {
+        2 * (number + 1) + 1
+    }
+
+    /// Its frame is in the queue, or was let go and never will be.
+    fn sent(number: u64) -> u64 {
+        2 * (number + 1)
+    }
+
+    /// The number plus one.
+    fn end(mark: u64) -> u64 {
+        mark / 2
+    }
 }
 
 impl Numbers {
-    /// `unsettled_max`: how many numbers may be claimed and not settled at once.
-    pub(crate) fn new(unsettled_max: usize, frames_total: Option<u64>) -> Self {
-        let len = (2 * unsettled_max).next_power_of_two();
+    /// `window`: how many numbers a frame may be behind the newest; `frames`: how many may be on their way at once.
+    pub(crate) fn new(window: u64, frames: usize, frames_total: Option<u64>) -> Self {
+        let len = (2 * (window as usize + frames)).next_power_of_two();
         Self {
+            window,
             taken: (0..len).map(|_| AtomicU64::new(0)).collect(),
             settled_end: AtomicU64::new(0),
             claimed_end: AtomicU64::new(0),
@@ -39,32 +60,66 @@ impl Numbers {
         if number > limit {
             return refuse(RefusedNumber::TooFar { limit });
         }
-        let place = &self.taken[number as usize & (self.taken.len() - 1)];
+        let place = self.place(number);
         let oldest = self.settled_end.load(Ordering::Relaxed);
         let mut last = place.load(Ordering::Relaxed);
         loop {
-            if last == number + 1 {
+            if Mark::end(last) == number + 1 {
                 return refuse(RefusedNumber::Duplicate);
             }
-            if number < oldest || last > number {
+            if number < oldest || Mark::end(last) > number {
                 return refuse(RefusedNumber::TooLate { oldest: oldest.max(number + 1) });
             }
             // Relaxed: the number alone is claimed; the frame travels through the queue.
-            match place.compare_exchange_weak(last, number + 1, Ordering::Relaxed, Ordering::Relaxed) {
+            match place.compare_exchange_weak(last, Mark::on_its_way(number), Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => last = now,
             }
         }
-        self.claimed_end.fetch_max(number + 1, Ordering::Relaxed);
+        // Release: whoever takes a later number in `claim_next` sees the mark of this one in `wait_for_older`.
+        self.claimed_end.fetch_max(number + 1, Ordering::Release);
         Ok(())
     }
 
     /// The next number for a caller who does not count.
     pub(crate) fn next(&self) -> u64 {
-        self.claimed_end.load(Ordering::Relaxed)
+        // Acquire: meets the Release in `claim`.
+        self.claimed_end.load(Ordering::Acquire)
     }
 
-    /// Takes the next number for a caller who does not count, be it for a frame or for one that was let go.
+    /// Takes the next number for a frame that was let go.
+    pub(crate) fn let_go_next(&self) -> Result<()> {
+        self.claim_next().map(|number| self.sent(number))
+    }
+
+    /// Returns when no claimed frame is on its way that would come too late if `number` arrived before it: a thread can
+    /// be put to sleep between the claim and the queue, while others go on for longer than the window. Each waits only
+    /// for lower numbers, so they never wait in a circle.
+    pub(crate) fn wait_for_older(&self, number: u64) {
+        let end = (number + 1).saturating_sub(self.window);
+        let mut oldest = self.settled_end.load(Ordering::Relaxed).max(end.saturating_sub(self.taken.len() as u64));
+        while oldest < end {
+            // Acquire: meets the Release in `sent`, so that the older frame is in the queue before this one.
+            if self.place(oldest).load(Ordering::Acquire) == Mark::on_its_way(oldest) {
+                std::thread::yield_now();
+            } else {
+                oldest += 1;
+            }
+        }
+    }
+
+    /// The frame `number` is in the queue, or will never be.
+    pub(crate) fn sent(&self, number: u64) {
+        // A later number of the same residue leaves nobody to wait for this one.
+        let (from, to) = (Mark::on_its_way(number), Mark::sent(number));
+        let _ = self.place(number).compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
+    }
+
+    fn place(&self, number: u64) -> &AtomicU64 {
+        &self.taken[number as usize & (self.taken.len() - 1)]
+    }
+
+    /// Takes the next number for a caller who does not count.
     pub(crate) fn claim_next(&self) -> Result<u64> {
         loop {
             let number = self.next();
@@ -97,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_number_is_taken_once() {
-        let numbers = Numbers::new(4, Some(100));
+        let numbers = Numbers::new(3, 1, Some(100));
         for number in [3, 0, 2, 1] {
             numbers.claim(number).unwrap();
         }
@@ -108,7 +163,7 @@ mod tests {
 
     #[test]
     fn settled_numbers_come_too_late_and_leaps_have_an_end() {
-        let numbers = Numbers::new(4, None);
+        let numbers = Numbers::new(3, 1, None);
         numbers.claim(0).unwrap();
         numbers.claim(20).unwrap();
         numbers.settle(16);
@@ -117,5 +172,31 @@ mod tests {
         assert!(matches!(why(numbers.claim(12)), RefusedNumber::TooLate { .. }));
         assert_eq!(why(numbers.claim(u64::MAX - 1)), RefusedNumber::TooFar { limit: 21 + LEAP_MAX });
         numbers.claim(19).unwrap();
+    }
+
+    #[test]
+    fn a_frame_waits_for_those_that_it_would_make_too_late() {
+        let numbers = Numbers::new(3, 4, None);
+        let done = AtomicU64::new(0);
+        let wait = |number| {
+            numbers.wait_for_older(number);
+            done.store(number, Ordering::Relaxed);
+        };
+        for number in 0..3 {
+            assert_eq!(numbers.claim_next().unwrap(), number);
+            // None of them can push another out of the window, wherever that is.
+            wait(number);
+        }
+        numbers.sent(1);
+        numbers.let_go_next().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| wait(4));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(done.load(Ordering::Relaxed), 2, "0 is on its way");
+            numbers.sent(0);
+        });
+        numbers.sent(2);
+        // 3 was let go, and nobody waits for it.
+        wait(100);
     }
 }
