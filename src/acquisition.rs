@@ -16,6 +16,7 @@ use crate::engine::losses::Losses;
 use crate::engine::numbers::Numbers;
 use crate::engine::records::Records;
 use crate::engine::sequencer::Sequencer;
+use crate::engine::threads::spawn;
 use crate::engine::worker::Worker;
 use crate::engine::writers;
 use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, caught};
@@ -564,10 +565,6 @@ pub struct Unfinished {
     /// The first error.
     #[source]
     pub error: Error,
-}
-
-fn spawn(name: String, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name).spawn(run).map_err(|e| Error::io("start a thread for", path, e))
 }
 
 fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &crate::plan::FramePlan) {

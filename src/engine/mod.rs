@@ -19,6 +19,7 @@ pub(crate) mod losses;
 pub(crate) mod numbers;
 pub(crate) mod records;
 pub(crate) mod sequencer;
+pub(crate) mod threads;
 pub(crate) mod worker;
 pub(crate) mod writers;
 

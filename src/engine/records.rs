@@ -24,7 +24,8 @@ impl Records {
         let blocks = window.div_ceil(plan.block_frames) + 4;
         let (give_back, spare) = bounded(blocks as usize);
         for _ in 0..blocks {
-            let columns = plan.fields.iter().map(|f| vec![0; f.dtype.size() * plan.block_frames as usize]).collect();
+            // Written, not just zeroed: the first commit shall not pay for their page faults.
+            let columns = plan.fields.iter().map(|f| vec![0xff; f.dtype.size() * plan.block_frames as usize]).collect();
             let sent = give_back.try_send(RecordBlock { number: 0, columns });
             debug_assert!(sent.is_ok(), "the queue holds all blocks");
         }
