@@ -19,7 +19,7 @@ use crate::engine::sequencer::Sequencer;
 use crate::engine::threads::spawn;
 use crate::engine::worker::Worker;
 use crate::engine::writers;
-use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, caught};
+use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, Ticket, caught};
 use crate::error::{Error, Result};
 use crate::ome;
 use crate::plan::Plan;
@@ -205,10 +205,10 @@ impl Acquisition {
         let cells = plan.shards.cells_a_block;
         let (requests, requested) = bounded(2 * blocks);
         let (deliver, prepared) = bounded(2 * blocks);
-        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize);
+        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let (closings, to_close) = bounded(blocks * cells as usize + 64);
-        let sequencer = Sequencer::new(plan.clone(), records, tickets, requests.clone(), prepared);
+        let sequencer = Sequencer::new(plan.clone(), records, requests.clone(), prepared);
 
         let engine = Arc::new(Engine {
             codec: config.codec.clone(),
@@ -218,6 +218,7 @@ impl Acquisition {
             gate: Gate::new(),
             arrivals: bounded(plan.ring.frames),
             layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
+            tickets,
             closings,
             counters: Counters::default(),
             first_error: FirstError::default(),
@@ -275,7 +276,7 @@ impl Acquisition {
         })();
         if let Err(error) = started {
             // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
-            engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).tickets = None;
+            engine.send_ticket(Ticket::End);
             threads.join(&engine);
             return Err(error);
         }
@@ -475,7 +476,7 @@ impl Acquisition {
             engine.pump();
             let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
             if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
-                sequencer.tickets = None;
+                engine.send_ticket(Ticket::End);
                 return;
             }
             drop(sequencer);
@@ -532,7 +533,7 @@ impl std::fmt::Debug for Acquisition {
 impl Threads {
     /// Ends all threads in the order in which they feed each other.
     fn join(self, engine: &Engine) {
-        // The sequencer has dropped its end of the ticket queue; the workers end when it is empty.
+        // The workers were told to end; they do so when no more tickets are about.
         // The writers end when the last worker has dropped its end of their queue, and it is empty.
         for worker in self.workers.into_iter().chain(self.writers) {
             if worker.join().is_err() {

@@ -47,6 +47,15 @@ pub(crate) struct Arrival {
     pub(crate) frame: Frame,
 }
 
+/// What a worker is told to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ticket {
+    /// Take part in this layer.
+    Layer(u32),
+    /// Nothing more comes, but for what other workers still pass on.
+    End,
+}
+
 /// Everything that the threads of one acquisition share.
 pub(crate) struct Engine {
     pub(crate) plan: Arc<Plan>,
@@ -59,6 +68,7 @@ pub(crate) struct Engine {
     pub(crate) gate: Gate,
     pub(crate) arrivals: (Sender<Arrival>, Receiver<Arrival>),
     pub(crate) layers: Layers,
+    pub(crate) tickets: Sender<Ticket>,
     pub(crate) closings: Sender<Closing>,
     pub(crate) counters: Counters,
     pub(crate) first_error: FirstError,
@@ -76,6 +86,11 @@ impl Engine {
     pub(crate) fn pump(&self) {
         // The doorbell lets one thread in at a time; the lock is never waited for but at the very end.
         self.doorbell.ring(|| self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self));
+    }
+
+    pub(crate) fn send_ticket(&self, ticket: Ticket) {
+        let sent = self.tickets.try_send(ticket);
+        debug_assert!(sent.is_ok(), "the queue holds the tickets of all layers and workers");
     }
 
     pub(crate) fn caller_times(&self) -> &StageTimes {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
 use super::writers::{Job, Scratch, Writers};
-use super::{Engine, ShardCell, StageTimes, caught};
+use super::{Engine, ShardCell, StageTimes, Ticket, caught};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
 use crate::geometry::Tile;
@@ -50,14 +50,32 @@ impl Worker {
     }
 
     /// Works until no more tickets come.
-    pub(crate) fn run(mut self, tickets: &Receiver<u32>) {
-        while let Ok(slot) = tickets.recv() {
-            let engine = self.engine.clone();
-            let layer_slot = engine.layers.slot(slot);
-            self.share_in(slot, layer_slot);
-            if layer_slot.return_ticket() {
-                finish_layer(&engine, slot, layer_slot);
-            }
+    pub(crate) fn run(mut self, tickets: &Receiver<Ticket>) {
+        while let Ok(ticket) = tickets.recv() {
+            let Ticket::Layer(slot) = ticket else {
+                // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall have
+                // as many workers as all others had.
+                let done = tickets.is_empty() && !self.engine.layers.have_unsent();
+                self.engine.send_ticket(Ticket::End);
+                if done {
+                    return;
+                }
+                std::thread::yield_now();
+                continue;
+            };
+            self.redeem(slot);
+        }
+    }
+
+    fn redeem(&mut self, slot: u32) {
+        let engine = self.engine.clone();
+        let layer_slot = engine.layers.slot(slot);
+        if layer_slot.take_unsent() {
+            engine.send_ticket(Ticket::Layer(slot));
+        }
+        self.share_in(slot, layer_slot);
+        if layer_slot.return_ticket() {
+            finish_layer(&engine, slot, layer_slot);
         }
     }
 
