@@ -11,7 +11,7 @@ use shardwright::{
 
 use crate::args::{Rate, Replay};
 use crate::failure::{Failure, exit};
-use crate::pace::Schedule;
+use crate::pace::{CameraPriority, Schedule};
 use crate::progress::Progress;
 use crate::report::{Circumstances, Report, say};
 use crate::source::{self, Recording, Source};
@@ -57,7 +57,12 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let acquisition = Acquisition::create(&args.output, config)?;
     let progress = Progress::new(args.quiet, total);
     let feed = Feed { pass, total, rate, drops };
-    let mut taken = progress.during(total, || acquisition.stats(), || feed.run(source.as_mut(), &mut &acquisition));
+    let play = || {
+        // Without a rate there is no camera, and a thread that never pauses must not have priority over all others.
+        let _priority = (rate != Rate::Max).then(CameraPriority::take).flatten();
+        feed.run(source.as_mut(), &mut &acquisition)
+    };
+    let mut taken = progress.during(total, || acquisition.stats(), play);
     if matches!(taken.end, End::Complete)
         && let Some(defect) = defect
     {
