@@ -13,7 +13,7 @@
 pub(crate) mod index;
 pub(crate) mod slot;
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -124,6 +124,18 @@ impl Shard {
         Ok(())
     }
 
+    #[allow(unsafe_code)]
+    fn write_slices(&self, at: u64, slices: &mut [IoSlice]) -> io::Result<()> {
+        let Some(map) = self.blob.map() else { return self.blob.write_slices_at(at, slices) };
+        let mut to = at;
+        for slice in slices.iter() {
+            // SAFETY: as in `write`.
+            unsafe { slot::copy_into(map, to, slice) };
+            to += slice.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Says that the slots of `chunks` will not be touched again before the close.
     pub(crate) fn done_with(&self, chunks: std::ops::Range<usize>) {
         let shard = &self.plan.shard;
@@ -162,6 +174,7 @@ impl Shard {
         self.blob.truncate(file_end).map_err(fail("truncate shard"))?;
         self.give_back_slack(&committed, data_end).map_err(fail("give back unused space of shard"))?;
         self.blob.sync().map_err(fail("sync finished shard"))?;
+        self.blob.forget();
         Ok(closed)
     }
 
