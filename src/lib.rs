@@ -64,4 +64,4 @@ pub use dtype::Dtype;
 pub use error::{Error, RefusedNumber, Result};
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
-pub use storage::{Blob, Memory, Storage};
+pub use storage::{Blob, Memory, Storage, storage_rates};

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 pub(crate) use directory::{Directory, Way};
 pub use memory::Memory;
+pub use trial::storage_rates;
 
 /// A place that holds a dataset's files, by key: `zarr.json`, `0/c/0/0/0`, …
 ///

@@ -14,11 +14,14 @@ use std::time::{Duration, Instant};
 use memmap2::MmapMut;
 
 use super::{Blob, Directory, Storage, Way};
+use crate::config::StorageKind;
+use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
 
 // More is not worth the wait of `create`.
 const TRIAL_BYTES: u64 = 24 << 20;
 const TRIAL_TIME: Duration = Duration::from_millis(60);
+const RATES_BYTES: u64 = 256 << 20;
 // A run that writes less than this is over before the choice matters.
 const RUN_BYTES_MIN: u64 = 256 << 20;
 /// As many writes at once as the engine has under way.
@@ -28,7 +31,7 @@ const WORTH_OF_MEMORY: f64 = 0.8;
 
 /// What a trial found out.
 #[derive(Debug, Clone)]
-pub(crate) struct Rates(Vec<(Way, f64)>);
+struct Rates(Vec<(Way, f64)>);
 
 /// What a trial depends on: the device, whether it is synced, bytes a write.
 type Conditions = (u64, bool, u64);
@@ -58,8 +61,25 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
     Ok(rates.best())
 }
 
+/// Tries the ways of writing in `folder`: fresh, reserved files, some writes of `piece_bytes` at once, `sync` included if
+/// wished. Returns those that are possible and safe there, with bytes a second; `StorageKind::Auto` takes about the fastest.
+///
+/// # Errors
+/// [`Error::Io`] where nothing can be written.
+pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration) -> Result<Vec<(StorageKind, f64)>> {
+    let piece = piece_bytes.next_multiple_of(PAGE as u64).max(PAGE as u64);
+    let rates = try_all(folder, piece, sync, RATES_BYTES.max(8 * piece), time);
+    let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
+    let kind = |way| match way {
+        Way::Mapped => StorageKind::Mapped,
+        Way::Buffered => StorageKind::Buffered,
+        Way::Direct => StorageKind::Direct,
+    };
+    Ok(rates.0.iter().map(|&(way, rate)| (kind(way), rate)).collect())
+}
+
 /// Bytes a second in each way that is possible and safe in `folder`.
-pub(crate) fn try_all(folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) -> io::Result<Rates> {
+fn try_all(folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) -> io::Result<Rates> {
     let mut rates = Vec::new();
     for way in Way::ALL {
         let directory = Directory::open(folder, way, sync)?;
@@ -77,13 +97,8 @@ pub(crate) fn try_all(folder: &Path, piece: u64, sync: bool, bytes: u64, time: D
 }
 
 impl Rates {
-    /// What was tried, with its bytes a second.
-    pub(crate) fn all(&self) -> &[(Way, f64)] {
-        &self.0
-    }
-
     /// The way to take, and why.
-    pub(crate) fn best(&self) -> (Way, String) {
+    fn best(&self) -> (Way, String) {
         let worth = |&(way, rate): &(Way, f64)| if way == Way::Direct { rate / WORTH_OF_MEMORY } else { rate };
         let Some(&(best, _)) = self.0.iter().max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
             return (Way::Buffered, "nothing else is possible here".to_owned());
@@ -152,7 +167,7 @@ mod tests {
     fn a_trial_measures_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let rates = try_all(folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
-        assert!(rates.all().iter().any(|&(way, rate)| way == Way::Buffered && rate > 0.0), "{rates:?}");
+        assert!(rates.0.iter().any(|&(way, rate)| way == Way::Buffered && rate > 0.0), "{rates:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -17,6 +17,7 @@ Examples:
   shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
   shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
   shardwright info out.zarr
+  shardwright probe /data --camera 2048x2048xu16@100
 
 Exit codes:
   0 fine   1 failure   2 usage   3 the input is invalid   4 finished, but frames were lost
@@ -34,6 +35,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Replay(Box<Replay>),
     Info(Info),
+    Probe(Probe),
     /// Print a completion script for a shell to stdout.
     Completions {
         /// The shell.
@@ -47,6 +49,28 @@ pub(crate) struct Info {
     /// The dataset.
     pub(crate) path: PathBuf,
     /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Find out whether this machine keeps up with a camera when it writes into a folder, with which settings, and how long the
+/// disk lasts. Takes some ten seconds and a few gigabytes of free space for that time.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 it keeps up   4 it does not: frames would be lost   others as with every command"
+)]
+pub(crate) struct Probe {
+    /// The folder in which datasets are to be written
+    pub(crate) path: PathBuf,
+    /// The camera: width, height, element type, frames a second; without these the highest rate is what you learn
+    #[arg(long, value_name = "WxHxDTYPE[@FPS]", default_value = "2048x2048xu16@100")]
+    pub(crate) camera: Camera,
+    /// How long each codec is tried
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -4,6 +4,7 @@ mod args;
 mod failure;
 mod info;
 mod pace;
+mod probe;
 mod progress;
 mod replay;
 mod report;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
+        Command::Probe(args) => probe::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut script);
