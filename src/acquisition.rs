@@ -25,7 +25,7 @@ use crate::ome;
 use crate::plan::Plan;
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
 use crate::ring::{Loan, Ring};
-use crate::stats::{Stage, Stats, Summary, report};
+use crate::stats::{Stage, StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use crate::sync::{Doorbell, Gate, Mutex, Sender, bounded};
 
@@ -128,6 +128,16 @@ impl FrameMut {
         self.hand_over(Some(number), record)
     }
 
+    /// As [`commit`](Self::commit), under the next number: one more than the largest that was given so far.
+    pub fn commit_next(self, record: Record) -> Result<()> {
+        self.hand_over(None, record)
+    }
+
+    /// Which of the ring's buffers this is: below [`Stats::ring_frames`], and always the same memory.
+    pub fn index(&self) -> usize {
+        self.loan.index() as usize
+    }
+
     /// As [`commit`](Self::commit); without a number under the next one.
     fn hand_over(mut self, number: Option<u64>, record: Record) -> Result<()> {
         let start = Instant::now();
@@ -223,6 +233,7 @@ impl Acquisition {
             counters: Counters::default(),
             first_error: FirstError::default(),
             losses: Losses::default(),
+            shard_closed: OnceLock::new(),
             aborting: AtomicBool::new(false),
             doorbell: Doorbell::new(),
             sequencer: Mutex::new(sequencer),
@@ -299,8 +310,21 @@ impl Acquisition {
     /// repeated. Under [`RingFull::DropNewest`] it means that the frame should be let go: its number, never committed,
     /// will be recorded as missing. Otherwise the first error of the run, or [`Error::Ended`].
     pub fn acquire(&self) -> Result<FrameMut> {
+        self.acquire_within(self.patience())
+    }
+
+    /// How long a call may wait for a free buffer. `None`: for ever.
+    fn patience(&self) -> Option<Duration> {
+        match self.ring_full {
+            RingFull::Block { timeout } => timeout,
+            RingFull::DropNewest | RingFull::Error => Some(Duration::ZERO),
+        }
+    }
+
+    /// As [`acquire`](Self::acquire), but waits as long as this call says, not as the configuration does. `None`: for ever.
+    pub fn acquire_within(&self, wait: Option<Duration>) -> Result<FrameMut> {
         let start = Instant::now();
-        let loan = self.loan(start);
+        let loan = self.loan(start, wait);
         if matches!(&loan, Err(error) if error.is_ring_full()) && self.ring_full == RingFull::DropNewest {
             self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
         }
@@ -315,17 +339,17 @@ impl Acquisition {
         })
     }
 
-    fn loan(&self, start: Instant) -> Result<Loan> {
+    fn loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {
         let ring = &self.engine.ring;
         self.check()?;
         if let Some(loan) = ring.try_loan() {
             return Ok(loan);
         }
-        let RingFull::Block { timeout } = self.ring_full else {
+        if wait == Some(Duration::ZERO) {
             return Err(Error::RingFull { frames: ring.frames(), waited: Duration::ZERO });
-        };
+        }
         loop {
-            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            let left = wait.map(|wait| wait.saturating_sub(start.elapsed()));
             match ring.loan_within(left.unwrap_or(LOOK_UP_EVERY).min(LOOK_UP_EVERY)) {
                 Ok(loan) => return Ok(loan),
                 Err(_) if left == Some(Duration::ZERO) => {
@@ -354,6 +378,19 @@ impl Acquisition {
     /// As [`append`](Self::append), for frames that are cut out of a larger buffer: rows start `row_stride` bytes apart,
     /// and the last row may end with the buffer. Every frame gets the same record.
     pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
+        self.append_within(pixels, row_stride, record, self.patience())
+    }
+
+    /// As [`append_with`](Self::append_with), but the whole call waits as long as it says here, not as the configuration does.
+    /// `None`: for ever.
+    pub fn append_within(
+        &self,
+        pixels: &[u8],
+        row_stride: usize,
+        record: Record,
+        wait: Option<Duration>,
+    ) -> Result<Appended> {
+        let start = Instant::now();
         let frame = &self.engine.plan.frame;
         let refuse = |expected| Err(Error::FrameSize { got: pixels.len(), expected });
         let frame_stride = frame.rows.checked_mul(row_stride);
@@ -368,7 +405,7 @@ impl Acquisition {
         let mut done = Appended::default();
         for at in 0..frames {
             let source = &pixels[at * frame_stride..];
-            match self.acquire() {
+            match self.acquire_within(wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
                 Ok(mut slot) => {
                     copy_frame(&mut slot, source, row_stride, frame);
                     slot.hand_over(None, record)?;
@@ -419,6 +456,24 @@ impl Acquisition {
     /// Counters of this moment.
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// How long each stage took until now, in the order of [`Stage::ALL`]. Unlike [`stats`](Self::stats) it takes memory.
+    pub fn latencies(&self) -> Vec<StageLatency> {
+        self.engine.latencies()
+    }
+
+    /// Has `call` told the key of every shard that is closed from now on: it is complete, and with [`Config::sync`] on the
+    /// device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first call counts;
+    /// false: there was one before.
+    pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> bool {
+        self.engine.shard_closed.set(Box::new(call)).is_ok()
+    }
+
+    /// What lives on when the run has ended: counters, the ring, the plan.
+    #[cfg(feature = "capi")]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Ends the acquisition: waits until all committed frames are in their shards, closes these, completes the documents.
@@ -487,7 +542,6 @@ impl Acquisition {
     fn summary(&self) -> Summary {
         let engine = &self.engine;
         let stats = engine.stats();
-        let stage = |stage| report(stage, engine.times.iter().map(|times| times.of(stage)));
         let end = engine.counters.newest_end.load(Relaxed);
         let settled = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
         let (missing, frames_missing) = engine.losses.merge(&engine.plan, &settled, stats.frames_missing, end);
@@ -504,7 +558,7 @@ impl Acquisition {
             elapsed: Duration::ZERO,
             shape: Vec::new(),
             storage: self.image.storage_choice.clone(),
-            stages: Stage::ALL.into_iter().map(stage).collect(),
+            stages: engine.latencies(),
             notes: self.notes.clone(),
             error: None,
         }

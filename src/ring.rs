@@ -59,6 +59,13 @@ impl Ring {
         self.free.len()
     }
 
+    /// Where a buffer's pixels begin, for a device that wants to know all places before the first frame. The address says
+    /// nothing about who may use it: that is the business of [`Loan`].
+    #[cfg(feature = "capi")]
+    pub(crate) fn address(&self, index: u32) -> *mut u8 {
+        self.pixels.address(index)
+    }
+
     /// A free buffer, if there is one now.
     pub(crate) fn try_loan(self: &Arc<Self>) -> Option<Loan> {
         self.free.try_recv().ok().map(|index| Loan { ring: self.clone(), index })
@@ -91,6 +98,11 @@ impl Ring {
 }
 
 impl Loan {
+    /// Which of the ring's buffers this is.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
     pub(crate) fn pixels_mut(&mut self) -> &mut [u8] {
         // SAFETY: a buffer on loan has this one `Loan`, and it is borrowed exclusively.
         unsafe { self.ring.pixels.write(self.index) }
@@ -171,6 +183,11 @@ impl Region {
         Ok(Self { start, piece_bytes, stride, map: Some(map), layout })
     }
 
+    #[cfg(feature = "capi")]
+    fn address(&self, index: u32) -> *mut u8 {
+        self.start.as_ptr().wrapping_add(index as usize * self.stride)
+    }
+
     /// # Safety
     ///
     /// Nobody may write the piece while the slice lives.
@@ -212,6 +229,11 @@ impl Region {
     fn new(pieces: usize, piece_bytes: usize) -> Result<Self> {
         let piece = |_| ::loom::cell::UnsafeCell::new(vec![0; piece_bytes].into_boxed_slice());
         Ok(Self { pieces: (0..pieces).map(piece).collect() })
+    }
+
+    #[cfg(feature = "capi")]
+    fn address(&self, _index: u32) -> *mut u8 {
+        unreachable!("loom watches accesses through cells, not through addresses")
     }
 
     unsafe fn read(&self, index: u32) -> &[u8] {

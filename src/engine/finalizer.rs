@@ -162,6 +162,10 @@ fn close_cell(engine: &Engine, image: &Image, cell: &ShardCell) {
         match caught(|| shard.close(image.storage())) {
             Ok(closed) if closed.chunks > 0 => {
                 engine.counters.shards_closed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                if let Some(tell) = engine.shard_closed.get() {
+                    // The shard is whole; what a listener does wrong must not count against the run.
+                    let _ = caught(|| Ok(tell(shard.key())));
+                }
             }
             Ok(_) => {}
             Err(error) => {

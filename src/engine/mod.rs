@@ -32,7 +32,7 @@ use crate::error::Error;
 use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
-use crate::stats::{Latencies, Stage, Stats};
+use crate::stats::{Latencies, Stage, StageLatency, Stats, report};
 use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender};
 use finalizer::Closing;
 use layer::Layers;
@@ -73,6 +73,8 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) first_error: FirstError,
     pub(crate) losses: Losses,
+    /// Who wants to hear of closed shards.
+    pub(crate) shard_closed: OnceLock<Box<dyn Fn(&str) + Send + Sync>>,
     /// What is still in the ring shall not be encoded any more.
     pub(crate) aborting: AtomicBool,
     pub(crate) doorbell: Doorbell,
@@ -108,6 +110,11 @@ impl Engine {
     pub(crate) fn count_chunk(&self, nbytes: usize) {
         self.counters.bytes_out.fetch_add(nbytes as u64, Relaxed);
         self.counters.chunks_written.fetch_add(1, Relaxed);
+    }
+
+    /// How long each stage took, over all threads.
+    pub(crate) fn latencies(&self) -> Vec<StageLatency> {
+        Stage::ALL.map(|stage| report(stage, self.times.iter().map(|times| times.of(stage)))).into()
     }
 
     pub(crate) fn stats(&self) -> Stats {
