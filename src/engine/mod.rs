@@ -56,6 +56,9 @@ pub(crate) enum Ticket {
     End,
 }
 
+/// Hears the key of each closed shard.
+pub(crate) type Listener = Box<dyn Fn(&str) + Send + Sync>;
+
 /// Everything that the threads of one acquisition share.
 pub(crate) struct Engine {
     pub(crate) plan: Arc<Plan>,
@@ -74,7 +77,7 @@ pub(crate) struct Engine {
     pub(crate) first_error: FirstError,
     pub(crate) losses: Losses,
     /// Who wants to hear of closed shards.
-    pub(crate) shard_closed: OnceLock<Box<dyn Fn(&str) + Send + Sync>>,
+    pub(crate) shard_closed: OnceLock<Listener>,
     /// What is still in the ring shall not be encoded any more.
     pub(crate) aborting: AtomicBool,
     pub(crate) doorbell: Doorbell,

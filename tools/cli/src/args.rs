@@ -92,6 +92,8 @@ pub(crate) struct Replay {
     pub(crate) layout: LayoutArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) soak: SoakArgs,
 
     /// Print one JSON object to stdout instead of the summary
     #[arg(long, help_heading = "Report")]
@@ -203,6 +205,19 @@ pub(crate) struct EngineArgs {
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Long runs")]
+pub(crate) struct SoakArgs {
+    /// Write a page with plots of throughput, commit latency and memory over time; without --frames the run takes twice the
+    /// machine's memory
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) soak: Option<PathBuf>,
+    /// Delete the oldest shards as soon as all closed ones together take more than this [default with --soak: half of
+    /// the free space, if the run does not fit in it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) roll: Option<u64>,
 }
 
 /// The names that `--codec` takes.

@@ -8,6 +8,7 @@ mod probe;
 mod progress;
 mod replay;
 mod report;
+mod soak;
 mod source;
 
 use std::process::ExitCode;
