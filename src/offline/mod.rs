@@ -8,14 +8,20 @@ mod chain;
 mod describe;
 mod document;
 mod fill;
+mod manifest;
+mod manifest_writer;
 mod metadata;
+mod places;
+mod publish;
 mod reader;
 mod region;
 mod shard_file;
+mod tree;
 mod zarr2;
 mod zarr3;
 
 pub use describe::{ArrayDescription, Description, describe};
+pub use manifest_writer::{ManifestOptions, ManifestSummary, write_manifest};
 pub use reader::Array;
 
 #[cfg(all(test, not(loom)))]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::document;
 use super::fill;
+use super::manifest::Manifest;
 use super::metadata::{self, Metadata};
 use super::region::{Area, Rows, for_each_position, linear};
 use super::shard_file::{Index, IndexLayout, Range, ShardFile};
@@ -22,7 +23,9 @@ const CHILDREN_MAX: usize = 20;
 
 /// An array on disk, opened for reading.
 ///
-/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`, and Zarr v2 arrays.
+/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`, and Zarr v2 arrays. Where an
+/// array declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that the manifest
+/// names, wherever these are.
 ///
 /// ```no_run
 /// use shardwright::offline::Array;
@@ -36,6 +39,7 @@ pub struct Array {
     path: PathBuf,
     metadata: Metadata,
     index: Option<IndexLayout>,
+    manifest: Option<Manifest>,
 }
 
 impl fmt::Debug for Array {
@@ -85,7 +89,9 @@ impl Array {
             zarr2::parse(&file, document, attributes)?
         };
         let index = metadata.index_layout(path)?;
-        Ok(Some(Self { path: path.to_path_buf(), metadata, index }))
+        let manifest =
+            metadata.manifest.as_ref().map(|manifest| Manifest::open(path, manifest, &metadata)).transpose()?;
+        Ok(Some(Self { path: path.to_path_buf(), metadata, index, manifest }))
     }
 
     fn no_array(path: &Path) -> Result<Option<Self>> {
@@ -224,7 +230,7 @@ impl Array {
     }
 
     /// The path of the file at a position of the grid of files.
-    fn file_path(&self, position: &[u64]) -> PathBuf {
+    pub(super) fn file_path(&self, position: &[u64]) -> PathBuf {
         let position = if self.shape().is_empty() { &[] } else { position };
         self.path.join(self.metadata.keys.key(position))
     }
@@ -239,6 +245,11 @@ impl Array {
 
     pub(super) fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// What says where the chunks lie, if not the names of their files.
+    pub(super) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
     }
 
     pub(super) fn index_layout(&self) -> Option<IndexLayout> {
@@ -314,7 +325,7 @@ impl Geometry<'_> {
         files.into_par_iter().try_for_each_init(
             || None,
             |worker, mut wanted| {
-                let Some(file) = ShardFile::open(self.array.file_path(&wanted.position))? else {
+                let Some((file, whole)) = self.array.open_file(&wanted.position)? else {
                     wanted.chunks.iter_mut().for_each(|chunk| self.fill(chunk));
                     return Ok(());
                 };
@@ -326,9 +337,9 @@ impl Geometry<'_> {
                             |worker, mut chunk| self.read_sharded(&area, worker, &file, &index, &mut chunk),
                         )
                     }
-                    // Without shards, the file is the chunk.
+                    // Without shards, the file is the chunk, or the part of it that a manifest names.
                     None => wanted.chunks.iter_mut().try_for_each(|chunk| {
-                        self.read_chunk(&area, worker, &file, file.whole(), chunk)
+                        self.read_chunk(&area, worker, &file, whole, chunk)
                             .map_err(|error| at_chunk(error, &file, &chunk.chunk))
                     }),
                 }

@@ -35,6 +35,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Replay(Box<Replay>),
     Info(Info),
+    Manifest(Manifest),
     Probe(Probe),
     /// Print a completion script for a shell to stdout.
     Completions {
@@ -49,6 +50,32 @@ pub(crate) struct Info {
     /// The dataset.
     pub(crate) path: PathBuf,
     /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write down where a dataset's chunks lie, so that readers which go by references open it without a copy: manifest.json
+/// (chunk-manifest-json) and kerchunk.json, in a folder beside the dataset.
+#[derive(Debug, Args)]
+pub(crate) struct Manifest {
+    /// The dataset
+    pub(crate) path: PathBuf,
+    /// The folder to create [default: beside the dataset, run.ome.manifest.zarr for run.ome.zarr]
+    pub(crate) output: Option<PathBuf>,
+    /// What stands before the paths of the dataset's files, such as s3://bucket/run.ome.zarr [default: file:// and where they
+    /// are now]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url_prefix: Option<String>,
+    /// The Zarr version of the documents in kerchunk.json: 2, which every reader of such files opens, or 3
+    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+    pub(crate) zarr_format: u8,
+    /// Put the manifest into the array's document where the array has at most so many chunks
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(crate) inline: u64,
+    /// Replace manifests that are in the way
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Print one JSON object instead of a sentence
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -3,6 +3,7 @@
 mod args;
 mod failure;
 mod info;
+mod manifest;
 mod pace;
 mod probe;
 mod progress;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
+        Command::Manifest(args) => manifest::run(&args).map(|()| 0),
         Command::Probe(args) => probe::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
