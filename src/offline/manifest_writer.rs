@@ -16,6 +16,7 @@
 //! The folder stands beside the dataset rather than in it, because a reader that lists a group fails on an array with a
 //! storage transformer that it does not know, which today all do.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -175,7 +176,9 @@ fn write_array(
     each_chunk(array, |key, path, range| {
         let url = urls.of(path)?;
         let Range { offset, nbytes } = range;
-        manifest.entry(key, &json!({"path": url, "offset": offset, "length": nbytes}))?;
+        // In the order of the proposal, which some readers take for granted.
+        let place = format!("{{\"path\": {}, \"offset\": {offset}, \"length\": {nbytes}}}", json!(url));
+        manifest.entry(key, &place)?;
         kerchunk.chunk(&node.name, key, &url, range)?;
         count += 1;
         summary.bytes = summary.bytes.saturating_add(nbytes);
@@ -355,7 +358,7 @@ impl Entries {
         self.out.write_all(bytes).map_err(|error| Error::io("write", &self.path, error))
     }
 
-    fn entry(&mut self, key: &str, value: &Value) -> Result<()> {
+    fn entry(&mut self, key: &str, value: &impl Display) -> Result<()> {
         let comma: &[u8] = if std::mem::take(&mut self.first) { b"\n" } else { b",\n" };
         self.write(comma)?;
         let line = format!("{}: {value}", Value::from(key));

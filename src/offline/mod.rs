@@ -7,6 +7,7 @@
 mod chain;
 mod describe;
 mod document;
+mod export;
 mod fill;
 mod manifest;
 mod manifest_writer;
@@ -21,6 +22,7 @@ mod zarr2;
 mod zarr3;
 
 pub use describe::{ArrayDescription, Description, describe};
+pub use export::Axis;
 pub use manifest_writer::{ManifestOptions, ManifestSummary, write_manifest};
 pub use reader::Array;
 

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use shardwright::{BloscCname, Compressor, Dtype, IndexLocation, Placement, RingFull, Shuffle, StorageKind};
 
+use crate::export::{FORMATS, Format, RegionArg};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -35,6 +36,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Replay(Box<Replay>),
     Info(Info),
+    Export(Export),
     Manifest(Manifest),
     Probe(Probe),
     /// Print a completion script for a shell to stdout.
@@ -52,6 +54,34 @@ pub(crate) struct Info {
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Write a region of an array as TIFF, OME-TIFF, npy or raw. Dimensions keep the array's order, slowest first; in TIFF each
+/// frame is a page. What would exceed 4 GB becomes BigTIFF.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The array, or the image whose first array is meant
+    pub(crate) path: PathBuf,
+    /// The file to write
+    pub(crate) output: PathBuf,
+    /// Which part: a span for each dimension, such as 0:100,:,512:1024, or for some by name, such as t=3,x=512:1024
+    #[arg(long, value_name = "SPANS")]
+    pub(crate) region: Option<RegionArg>,
+    /// The format [default: what the file's name ends with: .ome.tif, .tif, .npy, .raw]
+    #[arg(long, value_parser = one_of(&FORMATS))]
+    pub(crate) format: Option<Format>,
+    /// Write BigTIFF also where TIFF would do
+    #[arg(long)]
+    pub(crate) bigtiff: bool,
+    /// Memory for pixels on their way
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    pub(crate) memory: u64,
+    /// Replace a file that is in the way
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Show no progress and print nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 /// Write down where a dataset's chunks lie, so that readers which go by references open it without a copy: manifest.json

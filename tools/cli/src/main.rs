@@ -1,7 +1,9 @@
 //! The shardwright command.
 
 mod args;
+mod export;
 mod failure;
+mod headway;
 mod info;
 mod manifest;
 mod pace;
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
+        Command::Export(args) => export::run(&args).map(|()| 0),
         Command::Manifest(args) => manifest::run(&args).map(|()| 0),
         Command::Probe(args) => probe::run(&args),
         Command::Completions { shell } => {
