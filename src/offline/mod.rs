@@ -16,6 +16,7 @@ mod places;
 mod publish;
 mod reader;
 mod region;
+mod repack;
 mod shard_file;
 mod tree;
 mod zarr2;
@@ -25,6 +26,7 @@ pub use describe::{ArrayDescription, Description, describe};
 pub use export::Axis;
 pub use manifest_writer::{ManifestOptions, ManifestSummary, write_manifest};
 pub use reader::Array;
+pub use repack::{ChunkOrder, Repack, RepackHeadway, RepackOptions, RepackSummary};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -76,22 +76,27 @@ impl Array {
     /// The array at exactly this path; `None` when there is a group.
     pub(super) fn open_exactly(path: &Path) -> Result<Option<Self>> {
         let file = path.join("zarr.json");
-        let metadata = if let Some(document) = document::read(&file)? {
-            match zarr3::node(&file, &document)? {
-                zarr3::Node::Group => return Ok(None),
-                zarr3::Node::Array => zarr3::parse(&file, document)?,
-            }
-        } else {
-            let file = path.join(".zarray");
-            let Some(document) = document::read(&file)? else { return Self::no_array(path) };
-            let attributes =
-                document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
-            zarr2::parse(&file, document, attributes)?
-        };
+        if let Some(document) = document::read(&file)? {
+            return match zarr3::node(&file, &document)? {
+                zarr3::Node::Group => Ok(None),
+                zarr3::Node::Array => Self::described(path, document).map(Some),
+            };
+        }
+        let file = path.join(".zarray");
+        let Some(document) = document::read(&file)? else { return Self::no_array(path) };
+        let attributes = document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
+        let metadata = zarr2::parse(&file, document, attributes)?;
+        let index = metadata.index_layout(path)?;
+        Ok(Some(Self { path: path.to_path_buf(), metadata, index, manifest: None }))
+    }
+
+    /// An array at `path` as a Zarr v3 document describes it, whether the document or any file is there or not.
+    pub(super) fn described(path: &Path, document: Value) -> Result<Self> {
+        let metadata = zarr3::parse(&path.join("zarr.json"), document)?;
         let index = metadata.index_layout(path)?;
         let manifest =
             metadata.manifest.as_ref().map(|manifest| Manifest::open(path, manifest, &metadata)).transpose()?;
-        Ok(Some(Self { path: path.to_path_buf(), metadata, index, manifest }))
+        Ok(Self { path: path.to_path_buf(), metadata, index, manifest })
     }
 
     fn no_array(path: &Path) -> Result<Option<Self>> {
@@ -262,14 +267,21 @@ impl Array {
         Ok(Worker { decoder, encoded: Vec::new(), raw: Vec::new() })
     }
 
-    fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
+    /// Refuses an encoded length that no chunk has: no encoder doubles one. Without this bound, a sparse file could ask for
+    /// all of the memory.
+    pub(super) fn check_encoded(&self, range: Range, path: &Path) -> Result<()> {
         let raw_bytes = self.metadata.chunk_bytes();
-        // No encoder doubles a chunk; without this bound, a sparse file could ask for all of the memory.
         let limit = (raw_bytes as u64).saturating_mul(2).saturating_add(1 << 20);
         if range.nbytes > limit {
             let reason = format!("{} encoded bytes for a chunk of {raw_bytes} bytes", range.nbytes);
-            return Err(Error::format(file.path(), reason));
+            return Err(Error::format(path, reason));
         }
+        Ok(())
+    }
+
+    fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
+        let raw_bytes = self.metadata.chunk_bytes();
+        self.check_encoded(range, file.path())?;
         if worker.raw.is_empty() {
             let reserved = worker.raw.try_reserve_exact(raw_bytes);
             reserved.map_err(|_| Error::format(file.path(), format!("no memory for a chunk of {raw_bytes} bytes")))?;

@@ -9,6 +9,7 @@ mod manifest;
 mod pace;
 mod probe;
 mod progress;
+mod repack;
 mod replay;
 mod report;
 mod soak;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Export(args) => export::run(&args).map(|()| 0),
         Command::Manifest(args) => manifest::run(&args).map(|()| 0),
         Command::Probe(args) => probe::run(&args),
+        Command::Repack(args) => repack::run(&args).map(|()| 0),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut script);
