@@ -54,7 +54,7 @@ mod sync;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use acquisition::{Acquisition, Appended, FrameMut, Unfinished};
+pub use acquisition::{Acquisition, Appended, FrameMut, FrameView, Unfinished};
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
     RingFull, Shuffle, StorageKind,

@@ -216,6 +216,14 @@ impl FramePlan {
 }
 
 impl ShardPlan {
+    /// Where the index of a shard stands that is not closed.
+    pub(crate) fn open_index_at(&self) -> u64 {
+        match self.index_location {
+            IndexLocation::Start => 0,
+            IndexLocation::End => self.reserve_bytes - self.index_bytes,
+        }
+    }
+
     fn new(
         config: &Config,
         frame: &FramePlan,
