@@ -551,7 +551,10 @@ impl Acquisition {
             self.image.root().keep();
             let frames = self.engine.counters.newest_end.load(Relaxed);
             match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
-                Ok(shape) => summary.shape = shape,
+                Ok(shape) => {
+                    summary.shape = shape;
+                    summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
+                }
                 Err(error) => self.engine.first_error.set(error),
             }
         }

@@ -328,10 +328,11 @@ pub enum IndexLocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageKind {
-    /// `Mapped` where a memory map is safe, else `Buffered`.
+    /// What a short trial finds fastest in the dataset's folder, at about equal speed `Direct`; `Mapped` only where files are
+    /// memory. Short runs are `Buffered` without a trial. The summary says which and why.
     #[default]
     Auto,
-    /// Workers encode straight into a memory map of the preallocated shard.
+    /// Workers encode straight into a memory map of the preallocated shard. A device that goes away then kills the process.
     Mapped,
     /// Positioned writes through the page cache.
     Buffered,

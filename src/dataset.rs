@@ -127,7 +127,7 @@ impl Root {
                     Some(way) => (way, "as configured".to_owned()),
                     None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
                 };
-                let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?;
+                let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?.with_ballast();
                 let choice = format!("{} ({reason})", directory.name());
                 Ok((Arc::new(directory), choice))
             }

@@ -149,10 +149,11 @@ fn logged(placement: Placement, index_location: IndexLocation, depth: u64) -> Ve
         let mut slot = acquisition.acquire().unwrap();
         slot[..256].copy_from_slice(&frame(number, 256));
         slot.commit(number, Record::default()).unwrap();
-        note(acquisition.stats().frames_durable);
-        if number % 3 == 0 {
-            std::thread::sleep(Duration::from_millis(4));
+        if (number + 1) % (5 * depth) == 0 {
+            // Full shards as well as open ones.
+            wait_until("all of it is durable", || acquisition.stats().frames_durable == number + 1);
         }
+        note(acquisition.stats().frames_durable);
     }
     note(acquisition.finish().unwrap().frames_durable);
     log.ops()

@@ -163,6 +163,9 @@ pub(crate) fn close(
             Ok(Closing::Cell(cell)) => {
                 close_cell(engine, image, &cell);
                 live.remove(1);
+                if checkpoint_every.is_zero() {
+                    advance(engine, image, engine.newest_end());
+                }
             }
             Ok(Closing::Records(block)) => {
                 if let Err(error) = caught(|| image.write_records(&engine.plan, &block)) {
@@ -186,19 +189,27 @@ pub(crate) fn close(
 
 /// Lets indexes and documents catch up with what is in the slots.
 fn checkpoint(engine: &Engine, image: &Image) {
-    // Before the indexes: the shape shall not promise more than they can name.
+    // Acquire: the entries of these frames' chunks are seen by `checkpoint_cell`.
+    let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
+    let cells: Vec<_> = cells.collect();
+    // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
     let newest_end = engine.newest_end();
-    for cell in engine.open_cells.all() {
-        checkpoint_cell(engine, &cell);
+    for (written, cell) in cells {
+        checkpoint_cell(engine, &cell, written);
     }
-    if let Err(error) = caught(|| image.advance(&engine.plan, newest_end, false)) {
-        engine.first_error.set(error);
+    advance(engine, image, newest_end);
+}
+
+/// Lets the documents catch up. What they don't tell of is not durable, be it on the device: no reader would see it.
+fn advance(engine: &Engine, image: &Image, newest_end: u64) {
+    let synced = engine.counters.frames_synced.load(Relaxed);
+    match caught(|| image.advance(&engine.plan, newest_end, false)) {
+        Ok(()) => engine.counters.frames_durable.store(synced, Relaxed),
+        Err(error) => engine.first_error.set(error),
     }
 }
 
-fn checkpoint_cell(engine: &Engine, cell: &ShardCell) {
-    // Acquire: the entries of these frames' chunks are seen below.
-    let written = cell.frames_written.load(Acquire);
+fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
     for shard in &cell.shards {
         let start = Instant::now();
         match caught(|| shard.checkpoint()) {
@@ -211,13 +222,13 @@ fn checkpoint_cell(engine: &Engine, cell: &ShardCell) {
             }
         }
     }
-    count_durable(engine, cell, written);
+    count_synced(engine, cell, written);
 }
 
-fn count_durable(engine: &Engine, cell: &ShardCell, written: u64) {
+fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
     if engine.sync {
-        let before = cell.frames_durable.swap(written, Relaxed);
-        engine.counters.frames_durable.fetch_add(written - before, Relaxed);
+        let before = cell.frames_synced.swap(written, Relaxed);
+        engine.counters.frames_synced.fetch_add(written - before, Relaxed);
     }
 }
 
@@ -248,7 +259,7 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
         engine.finalizer_times().of(Stage::CloseShard).since(start);
     }
     if whole {
-        count_durable(engine, cell, cell.frames_written.load(Acquire));
+        count_synced(engine, cell, cell.frames_written.load(Acquire));
     }
 }
 

@@ -146,6 +146,9 @@ impl Engine {
 pub(crate) struct Counters {
     pub(crate) frames_accepted: AtomicU64,
     pub(crate) frames_written: AtomicU64,
+    /// Named by indexes on the device.
+    pub(crate) frames_synced: AtomicU64,
+    /// Those of them that the documents there tell of, too.
     pub(crate) frames_durable: AtomicU64,
     /// Settled without a frame.
     pub(crate) frames_missing: AtomicU64,
@@ -214,8 +217,8 @@ pub(crate) struct ShardCell {
     pub(crate) layers_left: crate::sync::atomic::AtomicU64,
     /// Frames of which every chunk is in its slot.
     pub(crate) frames_written: AtomicU64,
-    /// Those of them that are known to be durable. Only the thread that closes changes it.
-    pub(crate) frames_durable: AtomicU64,
+    /// Those of them that indexes on the device name. Only the thread that closes changes it.
+    pub(crate) frames_synced: AtomicU64,
 }
 
 impl ShardCell {
@@ -226,8 +229,8 @@ impl ShardCell {
         first_number: u64,
         layers_left: crate::sync::atomic::AtomicU64,
     ) -> Self {
-        let (frames_written, frames_durable) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { shards, block: at[0], cell: at[1], first_number, layers_left, frames_written, frames_durable }
+        let (frames_written, frames_synced) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { shards, block: at[0], cell: at[1], first_number, layers_left, frames_written, frames_synced }
     }
 
     /// Counts one layer as done; true for the last.
