@@ -429,6 +429,7 @@ impl Image {
             "writer": hex(&self.root.uuid),
             "complete": false,
             "acquisition_order": self.acquisition_order(),
+            "frames_planned": plan.frames_total,
             // Where slots stand depends on how far the encoder may reach. Who rebuilds an index shall not have to ask it.
             "slots": {
                 "placement": self.config.placement,
