@@ -5,9 +5,11 @@ mod failure;
 mod info;
 mod pace;
 mod progress;
+mod recover;
 mod replay;
 mod report;
 mod source;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,8 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
+        Command::Verify(args) => verify::run(&args),
+        Command::Recover(args) => recover::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut script);
