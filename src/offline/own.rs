@@ -4,6 +4,7 @@
 //! The arithmetic is the writer's, seen from the end: in the order of acquisition, the grid of shards counts like the
 //! digits of a number.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -34,6 +35,8 @@ pub(super) struct Own {
     pub(super) frames_missing: u64,
     pub(super) missing: Vec<Range<u64>>,
     pub(super) slots: Option<Slots>,
+    /// Shards, by their paths below the array, in which a recovery found bytes that it could not account for.
+    pub(super) damaged_shards: BTreeSet<String>,
     order: Vec<String>,
 }
 
@@ -64,6 +67,8 @@ struct Literally {
     frames_missing: u64,
     #[serde(default)]
     missing: Vec<[u64; 2]>,
+    #[serde(default)]
+    damaged_shards: BTreeSet<String>,
     slots: Option<LiteralSlots>,
 }
 
@@ -101,6 +106,7 @@ impl Own {
             frames_missing: own.frames_missing,
             missing: own.missing.iter().map(|range| range[0]..range[1]).collect(),
             slots,
+            damaged_shards: own.damaged_shards,
             order: own.acquisition_order,
         }))
     }

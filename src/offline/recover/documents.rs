@@ -45,6 +45,11 @@ fn attributes(document: &mut Value, plan: &ImagePlan) {
     own["frames_missing"] = json!(plan.frames.missing_count);
     own["missing"] = plan.frames.missing.iter().map(|range| json!([range.start, range.end])).collect();
     own["chunks"] = json!(plan.chunks());
+    let damaged = plan.shards.iter().filter(|shard| shard.damaged);
+    let damaged: Vec<_> = damaged.map(|shard| name(plan.image.node.array.path(), &shard.path)).collect();
+    if !damaged.is_empty() {
+        own["damaged_shards"] = json!(damaged);
+    }
 }
 
 /// The records' arrays are as long as there are frames; a record that was not written reads as one of no frame.

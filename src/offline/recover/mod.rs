@@ -9,6 +9,7 @@ mod frames;
 mod shard;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -268,7 +269,11 @@ impl Plan<'_> {
         shards.par_iter().try_for_each(|shard| shard.apply())?;
         for path in &tree.partial {
             stays_below(root, path)?;
-            fs::remove_file(path).map_err(|error| Error::io("remove", path, error))?;
+            match fs::remove_file(path) {
+                // A new document was made under this name, and has its own by now.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.map_err(|error| Error::io("remove", path, error))?,
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! One shard: which of its chunks are whole, and the index that says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -55,6 +55,9 @@ pub(super) struct ShardPlan {
     pub(super) torn: u64,
     /// The writer itself closed it: what is not there now was never to come.
     pub(super) closed: bool,
+    /// The index named bytes that no header accounts for. Perhaps somebody can make something of them, so the file keeps
+    /// all that it has, in later recoveries too.
+    pub(super) damaged: bool,
 }
 
 /// What the index says, entry by entry; broken ones name nothing.
@@ -71,6 +74,7 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         dropped: 0,
         torn: 0,
         closed: false,
+        damaged: image.own.damaged_shards.contains(&super::name(image.node.array.path(), path)),
     };
     let leave = |mut plan: ShardPlan, reason: &str| {
         plan.action = Action::Leave(reason.to_owned());
@@ -185,16 +189,23 @@ impl ShardPlan {
         self.salvaged = self.chunks.len() as u64 - kept;
         self.dropped = named.map_or(0, |named| named.count() - kept);
 
-        // Damaged chunks are cut off no more than whole ones: somebody may still want to look at their bytes.
-        let in_index = named.iter().flat_map(|named| named.0.iter().flatten().copied());
-        let behind_header = scan.seen.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
-        let mut used: Vec<_> = behind_header
-            .chain(in_index)
-            .filter(|range| range.offset.saturating_add(range.nbytes) <= file.len())
-            .collect();
+        let accounted: HashSet<u64> = scan.seen.iter().map(|seen| seen.range.offset).collect();
+        let mut in_index = named.iter().flat_map(|named| named.0.iter().flatten());
+        self.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
+        let (mut used, data_end) = if self.damaged {
+            let whole = Range { offset: 0, nbytes: file.len() };
+            let index_bytes = if location == IndexLocation::End { layout.bytes() } else { 0 };
+            (vec![whole], file.len().saturating_sub(index_bytes))
+        } else {
+            // Torn chunks are cut off no more than whole ones, for the same reason.
+            let behind_header =
+                scan.seen.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
+            let used: Vec<_> =
+                behind_header.filter(|range| range.offset.saturating_add(range.nbytes) <= file.len()).collect();
+            let end = used.iter().map(|range| range.offset + range.nbytes).max();
+            (used, end.unwrap_or(0).max(expected.first_slot_at()))
+        };
         used.sort_by_key(|range| range.offset);
-        let used_end = used.iter().map(|range| range.offset + range.nbytes).max();
-        let data_end = used_end.unwrap_or(0).max(expected.first_slot_at());
         let (at, file_end) = match location {
             IndexLocation::Start => (0, data_end),
             IndexLocation::End => (data_end, data_end.saturating_add(layout.bytes())),
@@ -211,7 +222,7 @@ impl ShardPlan {
             entries.iter().zip(&named.0).all(is_same)
         };
         if named.is_some_and(same) && self.dropped == 0 && file.len() == file_end {
-            self.closed = true;
+            self.closed = !self.damaged;
             return;
         }
         let mut bytes = index::encode(entries.into_iter());

@@ -33,7 +33,8 @@ impl Progress {
         if !io::stderr().is_terminal() {
             return Self::Lines;
         }
-        let style = ProgressStyle::with_template(&format!("{} {{msg}}", bar_template())).expect("the template is a constant");
+        let style =
+            ProgressStyle::with_template(&format!("{} {{msg}}", bar_template())).expect("the template is a constant");
         Self::Live(ProgressBar::new(total).with_style(style.progress_chars("━╸ ")))
     }
 
