@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::reader::Array;
 use super::region::for_each_position;
+use crate::config::Placement;
 use crate::error::{Error, Result};
 
 /// The attribute under which the writer speaks.
@@ -20,6 +21,9 @@ pub(super) const ATTRIBUTE: &str = "shardwright";
 
 /// The most frames that a writer's ring, and so a chunk of its, can hold.
 const FRAMES_A_CHUNK_MAX: u64 = 1 << 22;
+
+/// The most frames that a writer numbers.
+pub(super) const FRAMES_MAX: u64 = 1 << 56;
 
 /// The writer's attributes.
 #[derive(Debug, Clone)]
@@ -44,8 +48,9 @@ pub(super) struct Own {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slots {
     pub(super) first_at: u64,
-    /// From one slot to the next; `None` where chunks follow each other.
-    pub(super) fixed_bytes: Option<u64>,
+    /// The most bytes of a chunk with its header; in fixed placement, from one slot to the next.
+    pub(super) bytes: u64,
+    pub(super) fixed: bool,
     /// Chunks that hold only the fill value are stored like all others.
     pub(super) empty_chunks: bool,
 }
@@ -74,7 +79,7 @@ struct Literally {
 
 #[derive(Deserialize)]
 struct LiteralSlots {
-    placement: crate::config::Placement,
+    placement: Placement,
     first_at: u64,
     bytes: u64,
     #[serde(default)]
@@ -94,6 +99,10 @@ impl Own {
         let writer = uuid(&own.writer).ok_or_else(|| wrong(format!("writer {:?} is no UUID", own.writer)))?;
         if let Some(range) = own.missing.iter().find(|range| range[0] >= range[1]) {
             return Err(wrong(format!("missing names {range:?}; expected ranges that go up")));
+        }
+        let numbers = own.frames.into_iter().chain(own.missing.iter().map(|range| range[1]));
+        if let Some(frames) = numbers.max().filter(|&frames| frames > FRAMES_MAX) {
+            return Err(wrong(format!("{frames} frames are more than a writer can number, {FRAMES_MAX}")));
         }
         let slots = own.slots.map(|slots| slots.check().map_err(&wrong)).transpose()?;
         Ok(Some(Self {
@@ -119,8 +128,7 @@ impl LiteralSlots {
         if bytes <= header || bytes % 8 != 0 || first_at % 8 != 0 || first_at >= 1 << 40 || bytes >= 1 << 40 {
             return Err(format!("slots of {bytes} bytes from {first_at} on can't be: both are multiples of 8"));
         }
-        let fixed_bytes = (placement == crate::config::Placement::Fixed).then_some(bytes);
-        Ok(Slots { first_at, fixed_bytes, empty_chunks })
+        Ok(Slots { first_at, bytes, fixed: placement == Placement::Fixed, empty_chunks })
     }
 }
 

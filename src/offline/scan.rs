@@ -4,7 +4,7 @@
 //! goes from header to header, and where one is missing or its chunk was never finished, it looks for the next one at every
 //! multiple of 8 bytes.
 
-use super::own::{Own, Places};
+use super::own::{FRAMES_MAX, Own, Places};
 use super::shard_file::{Range, ShardFile};
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
@@ -81,8 +81,8 @@ impl Expected<'_> {
         if chunk >= self.chunks {
             return Some(format!("it names chunk {chunk} of {}", self.chunks));
         }
-        let room =
-            self.fixed_bytes().map_or(self.payload_bytes_max, |bytes| (bytes - HEADER).min(self.payload_bytes_max));
+        let in_slot = self.own.slots.map_or(u64::MAX, |slots| slots.bytes - HEADER);
+        let room = in_slot.min(self.payload_bytes_max);
         if header.nbytes > room {
             return Some(format!("it names {} bytes where {room} are possible", header.nbytes));
         }
@@ -93,7 +93,7 @@ impl Expected<'_> {
         let position = position.filter(|position| self.places.in_frame(position));
         match position.and_then(|position| self.places.frame_bounds(&position)) {
             None => Some(format!("it names chunk {chunk}, which lies outside the array")),
-            Some((low, high)) if header.first_frame < low || header.last_frame() > high => {
+            Some((low, high)) if header.first_frame < low || header.last_frame() > high.min(FRAMES_MAX - 1) => {
                 let (first, last) = (header.first_frame, header.last_frame());
                 Some(format!("it names frames {first} to {last}, and its chunk holds {low} to {high}"))
             }
@@ -102,7 +102,7 @@ impl Expected<'_> {
     }
 
     fn fixed_bytes(&self) -> Option<u64> {
-        self.own.slots.and_then(|slots| slots.fixed_bytes)
+        self.own.slots.filter(|slots| slots.fixed).map(|slots| slots.bytes)
     }
 
     /// Where the slot of a chunk stands in fixed placement.

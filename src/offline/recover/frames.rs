@@ -7,6 +7,7 @@ use super::Image;
 use super::shard::{Action, ShardPlan};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::offline::metadata;
 use crate::offline::ranges::{Gather, Ranges};
 use crate::offline::region::for_each_position;
 use crate::offline::shard_file::ShardFile;
@@ -14,8 +15,8 @@ use crate::offline::tree::{Node, Tree, below};
 
 /// How many ranges of missing frames the documents name, as the writer does; the count goes on beyond.
 const MISSING_RANGES_MAX: usize = 10_000;
-/// More frames than that were never recorded by anybody; a hostile document could promise them.
-const FRAMES_MAX: u64 = 1 << 32;
+/// More frames than that were never recorded by anybody; hostile headers could promise them.
+const COUNTED_MAX: u64 = 1 << 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Frames {
@@ -44,10 +45,21 @@ pub(super) fn count(tree: &Tree, image: &Image, shards: &[ShardPlan]) -> Result<
     let room = if own.unbounded { None } else { places.frames().filter(|_| !places.grows()) };
     let end = ends.max().unwrap_or(0).min(room.unwrap_or(u64::MAX));
 
+    // The document must not come to promise more than any reader can count.
+    let fits = |extent: u64| {
+        let mut shape = image.node.array.shape().to_vec();
+        shape[0] = shape[0].max(extent);
+        metadata::bytes(&shape, image.node.array.dtype()).is_some()
+    };
+    if places.extent(end).is_some_and(|extent| !fits(extent)) {
+        let reason = format!("{end} frames of {:?} are more than an array can hold", image.node.array.shape());
+        return Err(Error::format(image.node.array.path(), reason));
+    }
+
     let skips = own.slots.is_none_or(|slots| !slots.empty_chunks);
     let tiles = places.tiles();
     let (mut proven, mut present) = (Gather::default(), Gather::default());
-    let mut budget = FRAMES_MAX;
+    let mut budget = COUNTED_MAX;
     for (position, layer) in &layers {
         let whole = layer.chunks == tiles;
         // In a shard that the writer closed, a chunk that is not there held only the fill value.
@@ -60,7 +72,7 @@ pub(super) fn count(tree: &Tree, image: &Image, shards: &[ShardPlan]) -> Result<
             });
             budget =
                 budget.checked_sub(image.node.array.chunk_shape().iter().rev().skip(2).product()).ok_or_else(|| {
-                    Error::format(image.node.array.path(), format!("more than {FRAMES_MAX} frames are not counted"))
+                    Error::format(image.node.array.path(), format!("more than {COUNTED_MAX} frames are not counted"))
                 })?;
         }
     }
