@@ -134,6 +134,9 @@ fn with_header(slot: usize, at: usize, bytes: &'static [u8]) -> impl FnOnce(&Pat
     })
 }
 
+/// A change to a document, and what is said about it.
+type Case = (fn(&mut Value), &'static str);
+
 fn sharding(document: &mut Value) -> &mut Value {
     &mut document["codecs"][0]["configuration"]
 }
@@ -258,7 +261,7 @@ fn headers_that_would_be_read_for_ever() {
 
 #[test]
 fn documents_that_can_not_be() {
-    let cases: [(fn(&mut Value), &str); 12] = [
+    let cases: [Case; 12] = [
         (|d| d["shape"] = json!([u64::MAX, u64::MAX, u64::MAX]), "has more than 2^64 elements"),
         (|d| d["shape"] = json!(vec![1; 40]), "40 dimensions; at most 32 are read"),
         (|d| d["shape"] = json!([-1, 8, 8]), "invalid value"),
@@ -306,7 +309,7 @@ fn documents_that_can_not_be() {
 fn attributes_that_can_not_be() {
     let own =
         |change: fn(&mut Value)| edit("zarr.json", move |document| change(&mut document["attributes"]["shardwright"]));
-    let cases: [(fn(&mut Value), &str); 9] = [
+    let cases: [Case; 9] = [
         (|own| own["writer"] = json!("+0000000000000000000000000000000"), "is no UUID"),
         (|own| own["writer"] = json!(7), "invalid type"),
         (|own| own["acquisition_order"] = json!(["t", "t"]), "frames were acquired in the order"),

@@ -42,7 +42,8 @@ fn every_committed_chunk_comes_back_in_every_layout() {
         let image = &found.images[0];
         assert!(found.is_needed() && !found.applied);
         assert_eq!((image.chunks, image.chunks_dropped, image.chunks_torn), (28, 0, 0), "{layout:?}");
-        assert_eq!((image.frames, image.frames_missing, &image.missing[..]), (9, 2, &[4..6][..]));
+        assert_eq!((image.frames, image.frames_missing), (9, 2));
+        assert_eq!((image.missing[0].clone(), image.missing.len()), (4..6, 1));
         assert_eq!((image.shape_before[0], &image.shape[..]), (0, &[9, 8, 8][..]));
 
         let done = apply(&path);
@@ -241,7 +242,7 @@ fn frames_in_deep_chunks_and_any_order_are_accounted_for() {
     assert_eq!(image.shape, [2, 2, 4, 8, 8]);
     // The chunk of 8 and 10 is whole; 11 waited for 9.
     assert_eq!((image.frames, image.chunks), (11, 5));
-    assert_eq!(image.missing, [9..10]);
+    assert_eq!((image.missing[0].clone(), image.missing.len()), (9..10, 1));
     sound(&path);
     let array = Array::open(&path).unwrap();
     let mut pixels = vec![0; 64];

@@ -8,6 +8,9 @@ mod chain;
 mod describe;
 mod document;
 mod fill;
+#[cfg(fuzzing)]
+#[allow(missing_docs)]
+pub mod fuzzing;
 mod leftovers;
 mod lock;
 mod metadata;

@@ -6,6 +6,12 @@ use std::ops::Range;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ranges(Vec<Range<u64>>);
 
+impl From<Range<u64>> for Ranges {
+    fn from(range: Range<u64>) -> Self {
+        Self::new(std::iter::once(range).collect())
+    }
+}
+
 impl Ranges {
     /// The union of ranges in any order.
     pub(super) fn new(mut ranges: Vec<Range<u64>>) -> Self {

@@ -79,7 +79,7 @@ pub(super) fn count(tree: &Tree, image: &Image, shards: &[ShardPlan]) -> Result<
     let (present, proven) = (present.ranges(), proven.ranges());
     let dark = if skips { closed_frames(image, shards).and(&came_or_not.came) } else { Ranges::default() };
     let present = present.minus(&came_or_not.absent.minus(&proven)).union(&dark);
-    let all = Ranges::new(vec![0..end]);
+    let all = Ranges::from(0..end);
     // What was known to be missing stays so, unless its pixels are there: a shard that was recovered once looks as if its
     // writer had closed it.
     let missing = all.minus(&present).union(&Ranges::new(own.missing.clone()).minus(&proven)).and(&all);
