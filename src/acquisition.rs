@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, RingFull};
 use crate::dataset::{Ending, Image, Root};
 use crate::dtype::Dtype;
-use crate::engine::finalizer::{self, Closing, LiveCells, Preparing};
+use crate::engine::finalizer::{self, Closing, LiveCells, OpenCells, Preparing};
 use crate::engine::layer::Layers;
 use crate::engine::losses::Losses;
 use crate::engine::numbers::Numbers;
@@ -19,13 +19,13 @@ use crate::engine::sequencer::Sequencer;
 use crate::engine::threads::spawn;
 use crate::engine::worker::Worker;
 use crate::engine::writers;
-use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, caught};
+use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, Ticket, caught};
 use crate::error::{Error, Result};
 use crate::ome;
 use crate::plan::Plan;
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
-use crate::ring::{Loan, Ring};
-use crate::stats::{Stage, Stats, Summary, report};
+use crate::ring::{Loan, Ring, View};
+use crate::stats::{Stage, StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use crate::sync::{Doorbell, Gate, Mutex, Sender, bounded};
 
@@ -128,6 +128,16 @@ impl FrameMut {
         self.hand_over(Some(number), record)
     }
 
+    /// As [`commit`](Self::commit), under the next number: one more than the largest that was given so far.
+    pub fn commit_next(self, record: Record) -> Result<()> {
+        self.hand_over(None, record)
+    }
+
+    /// Which of the ring's buffers this is: below [`Stats::ring_frames`], and always the same memory.
+    pub fn index(&self) -> usize {
+        self.loan.index() as usize
+    }
+
     /// As [`commit`](Self::commit); without a number under the next one.
     fn hand_over(mut self, number: Option<u64>, record: Record) -> Result<()> {
         let start = Instant::now();
@@ -163,6 +173,34 @@ impl FrameMut {
 impl std::fmt::Debug for FrameMut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FrameMut").field("bytes", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// A committed frame, seen through [`Acquisition::newest`].
+pub struct FrameView {
+    view: View,
+}
+
+impl FrameView {
+    /// The frame's number.
+    pub fn number(&self) -> u64 {
+        let bytes = self.view.record()[NUMBER_IN_RECORD].try_into().expect("a record starts with 8 bytes of number");
+        i64::from_ne_bytes(bytes).cast_unsigned()
+    }
+}
+
+impl std::ops::Deref for FrameView {
+    type Target = [u8];
+
+    /// The buffer as the camera filled it: rows without gaps, or as [`Config::frame_layout`] says.
+    fn deref(&self) -> &[u8] {
+        self.view.pixels()
+    }
+}
+
+impl std::fmt::Debug for FrameView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameView").field("number", &self.number()).finish_non_exhaustive()
     }
 }
 
@@ -205,23 +243,27 @@ impl Acquisition {
         let cells = plan.shards.cells_a_block;
         let (requests, requested) = bounded(2 * blocks);
         let (deliver, prepared) = bounded(2 * blocks);
-        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize);
+        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let (closings, to_close) = bounded(blocks * cells as usize + 64);
-        let sequencer = Sequencer::new(plan.clone(), records, tickets, requests.clone(), prepared);
+        let sequencer = Sequencer::new(plan.clone(), records, requests.clone(), prepared);
 
         let engine = Arc::new(Engine {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,
+            sync: config.sync,
+            open_cells: OpenCells::default(),
             dataset_uuid,
             numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total),
             gate: Gate::new(),
             arrivals: bounded(plan.ring.frames),
             layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
+            tickets,
             closings,
             counters: Counters::default(),
             first_error: FirstError::default(),
             losses: Losses::default(),
+            shard_closed: OnceLock::new(),
             aborting: AtomicBool::new(false),
             doorbell: Doorbell::new(),
             sequencer: Mutex::new(sequencer),
@@ -268,14 +310,14 @@ impl Acquisition {
             let run = move || finalizer::prepare(&shared, &of, &live, &requested, &deliver);
             threads.preparer = Some(spawn("sw-prepare".into(), path, run)?);
             let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
-            let every = config.progress_every;
+            let every = config.checkpoint_every;
             let run = move || finalizer::close(&shared, &of, &live, &to_close, &written_records, every);
             threads.closer = Some(spawn("sw-close".into(), path, run)?);
             Ok(())
         })();
         if let Err(error) = started {
             // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
-            engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).tickets = None;
+            engine.send_ticket(Ticket::End);
             threads.join(&engine);
             return Err(error);
         }
@@ -298,8 +340,21 @@ impl Acquisition {
     /// repeated. Under [`RingFull::DropNewest`] it means that the frame should be let go: its number, never committed,
     /// will be recorded as missing. Otherwise the first error of the run, or [`Error::Ended`].
     pub fn acquire(&self) -> Result<FrameMut> {
+        self.acquire_within(self.patience())
+    }
+
+    /// How long a call may wait for a free buffer. `None`: for ever.
+    fn patience(&self) -> Option<Duration> {
+        match self.ring_full {
+            RingFull::Block { timeout } => timeout,
+            RingFull::DropNewest | RingFull::Error => Some(Duration::ZERO),
+        }
+    }
+
+    /// As [`acquire`](Self::acquire), but waits as long as this call says, not as the configuration does. `None`: for ever.
+    pub fn acquire_within(&self, wait: Option<Duration>) -> Result<FrameMut> {
         let start = Instant::now();
-        let loan = self.loan(start);
+        let loan = self.loan(start, wait);
         if matches!(&loan, Err(error) if error.is_ring_full()) && self.ring_full == RingFull::DropNewest {
             self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
         }
@@ -314,17 +369,17 @@ impl Acquisition {
         })
     }
 
-    fn loan(&self, start: Instant) -> Result<Loan> {
+    fn loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {
         let ring = &self.engine.ring;
         self.check()?;
         if let Some(loan) = ring.try_loan() {
             return Ok(loan);
         }
-        let RingFull::Block { timeout } = self.ring_full else {
+        if wait == Some(Duration::ZERO) {
             return Err(Error::RingFull { frames: ring.frames(), waited: Duration::ZERO });
-        };
+        }
         loop {
-            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            let left = wait.map(|wait| wait.saturating_sub(start.elapsed()));
             match ring.loan_within(left.unwrap_or(LOOK_UP_EVERY).min(LOOK_UP_EVERY)) {
                 Ok(loan) => return Ok(loan),
                 Err(_) if left == Some(Duration::ZERO) => {
@@ -340,6 +395,15 @@ impl Acquisition {
         if self.engine.gate.is_closed() { Err(Error::Ended) } else { Ok(()) }
     }
 
+    /// The frame that was committed last, to be looked at while the workers encode it; `None` if none came yet, or if the
+    /// workers were faster than this call.
+    ///
+    /// The writer never waits for a viewer, but as long as the view lives, its buffer is missing from the ring: copy what is
+    /// to be shown, and drop it.
+    pub fn newest(&self) -> Option<FrameView> {
+        self.engine.ring.view_newest().map(|view| FrameView { view })
+    }
+
     /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
     ///
     /// # Errors
@@ -353,6 +417,19 @@ impl Acquisition {
     /// As [`append`](Self::append), for frames that are cut out of a larger buffer: rows start `row_stride` bytes apart,
     /// and the last row may end with the buffer. Every frame gets the same record.
     pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
+        self.append_within(pixels, row_stride, record, self.patience())
+    }
+
+    /// As [`append_with`](Self::append_with), but the whole call waits as long as it says here, not as the configuration does.
+    /// `None`: for ever.
+    pub fn append_within(
+        &self,
+        pixels: &[u8],
+        row_stride: usize,
+        record: Record,
+        wait: Option<Duration>,
+    ) -> Result<Appended> {
+        let start = Instant::now();
         let frame = &self.engine.plan.frame;
         let refuse = |expected| Err(Error::FrameSize { got: pixels.len(), expected });
         let frame_stride = frame.rows.checked_mul(row_stride);
@@ -367,7 +444,7 @@ impl Acquisition {
         let mut done = Appended::default();
         for at in 0..frames {
             let source = &pixels[at * frame_stride..];
-            match self.acquire() {
+            match self.acquire_within(wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
                 Ok(mut slot) => {
                     copy_frame(&mut slot, source, row_stride, frame);
                     slot.hand_over(None, record)?;
@@ -418,6 +495,24 @@ impl Acquisition {
     /// Counters of this moment.
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// How long each stage took until now, in the order of [`Stage::ALL`]. Unlike [`stats`](Self::stats) it takes memory.
+    pub fn latencies(&self) -> Vec<StageLatency> {
+        self.engine.latencies()
+    }
+
+    /// Has `call` told the key of every shard that is closed from now on: it is complete, and with [`Config::sync`] on the
+    /// device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first call counts;
+    /// false: there was one before.
+    pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> bool {
+        self.engine.shard_closed.set(Box::new(call)).is_ok()
+    }
+
+    /// What lives on when the run has ended: counters, the ring, the plan.
+    #[cfg(feature = "capi")]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Ends the acquisition: waits until all committed frames are in their shards, closes these, completes the documents.
@@ -476,7 +571,7 @@ impl Acquisition {
             engine.pump();
             let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
             if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
-                sequencer.tickets = None;
+                engine.send_ticket(Ticket::End);
                 return;
             }
             drop(sequencer);
@@ -487,13 +582,13 @@ impl Acquisition {
     fn summary(&self) -> Summary {
         let engine = &self.engine;
         let stats = engine.stats();
-        let stage = |stage| report(stage, engine.times.iter().map(|times| times.of(stage)));
         let end = engine.counters.newest_end.load(Relaxed);
         let settled = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
         let (missing, frames_missing) = engine.losses.merge(&engine.plan, &settled, stats.frames_missing, end);
         Summary {
             frames_accepted: stats.frames_accepted,
             frames_written: end.saturating_sub(frames_missing),
+            frames_durable: stats.frames_durable,
             frames_missing,
             missing,
             bytes_in: stats.bytes_in,
@@ -504,7 +599,7 @@ impl Acquisition {
             elapsed: Duration::ZERO,
             shape: Vec::new(),
             storage: self.image.storage_choice.clone(),
-            stages: Stage::ALL.into_iter().map(stage).collect(),
+            stages: engine.latencies(),
             notes: self.notes.clone(),
             error: None,
         }
@@ -533,7 +628,7 @@ impl std::fmt::Debug for Acquisition {
 impl Threads {
     /// Ends all threads in the order in which they feed each other.
     fn join(self, engine: &Engine) {
-        // The sequencer has dropped its end of the ticket queue; the workers end when it is empty.
+        // The workers were told to end; they do so when no more tickets are about.
         // The writers end when the last worker has dropped its end of their queue, and it is empty.
         for worker in self.workers.into_iter().chain(self.writers) {
             if worker.join().is_err() {

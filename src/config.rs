@@ -60,8 +60,9 @@ pub struct Config {
     pub affinity: Vec<usize>,
     /// Wait until shards and documents have reached the device before they are called done.
     pub sync: bool,
-    /// How often documents and per-frame records on disk catch up with the run, so that readers can follow it.
-    pub progress_every: Duration,
+    /// How often open shards, documents and per-frame records on disk catch up with the run: what is in its slot then becomes
+    /// durable, and readers see it. Zero: only when a shard is full, and at the end.
+    pub checkpoint_every: Duration,
     /// Per-frame record fields beyond the frame number and the two timestamps.
     pub record_fields: Vec<RecordField>,
     /// The channels' names and display settings, for viewers. Empty, or as many as the channel dimension is long.
@@ -90,7 +91,7 @@ impl Default for Config {
             workers: 0,
             affinity: Vec::new(),
             sync: true,
-            progress_every: Duration::from_secs(1),
+            checkpoint_every: Duration::from_secs(1),
             record_fields: Vec::new(),
             channels: Vec::new(),
             name: None,

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::Plan;
-use crate::storage::{Directory, Storage};
+use crate::storage::{Directory, Storage, Way, trial};
 
 const LOCK_FILE: &str = ".shardwright.lock";
 
@@ -118,13 +118,17 @@ impl Root {
         self.keep.store(true, Relaxed);
     }
 
-    fn storage(&self, config: &Config) -> Result<(Arc<dyn Storage>, String)> {
+    fn storage(&self, config: &Config, plan: &Plan) -> Result<(Arc<dyn Storage>, String)> {
         match &self.place {
             Place::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
             Place::Folder(folder) => {
-                let directory = Directory::open(&folder.path, config.storage, config.sync);
-                let directory = directory.map_err(|e| Error::io("look at the file system of", &folder.path, e))?;
-                let choice = format!("{} ({})", directory.name(), directory.reason());
+                let look = |e| Error::io("look at the file system of", &folder.path, e);
+                let (way, reason) = match Way::named(config.storage) {
+                    Some(way) => (way, "as configured".to_owned()),
+                    None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
+                };
+                let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?;
+                let choice = format!("{} ({reason})", directory.name());
                 Ok((Arc::new(directory), choice))
             }
         }
@@ -305,7 +309,7 @@ impl Image {
         if let Some(name) = name.filter(|name| root.has_image(name)) {
             return Err(Error::Exists { path: root.path().join(name) });
         }
-        let (storage, storage_choice) = root.storage(&config)?;
+        let (storage, storage_choice) = root.storage(&config, plan)?;
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
         let image = Self {
             root,

@@ -54,7 +54,7 @@ mod sync;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use acquisition::{Acquisition, Appended, FrameMut, Unfinished};
+pub use acquisition::{Acquisition, Appended, FrameMut, FrameView, Unfinished};
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
     RingFull, Shuffle, StorageKind,
@@ -64,4 +64,4 @@ pub use dtype::Dtype;
 pub use error::{Error, RefusedNumber, Result};
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
-pub use storage::{Blob, Memory, Storage};
+pub use storage::{Blob, Memory, Storage, storage_rates};

@@ -45,7 +45,7 @@ fn config(number: u64) -> Config {
         ring_bytes: 24 * 20480,
         workers: 2,
         sync: number % 3 == 0,
-        progress_every: Duration::from_millis(20),
+        checkpoint_every: Duration::from_millis(20),
         ..Config::default()
     }
 }

@@ -20,7 +20,8 @@
 //! that an index can be rebuilt when the process or the machine died before it wrote one.
 #![allow(unsafe_code)]
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::iter;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
@@ -29,6 +30,9 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a slot header.
 pub(crate) const HEADER_BYTES: usize = 64;
+
+/// The most pieces of which [`Elsewhere::commit_pieces`] makes a chunk.
+pub(crate) const PIECES_MAX: usize = 64;
 
 const MAGIC: [u8; 4] = *b"SWc1";
 const VERSION: u8 = 1;
@@ -54,13 +58,17 @@ pub(crate) fn header(origin: &Origin, payload: &[u8]) -> [u8; HEADER_BYTES] {
         Some((_, crc)) if origin.checksum_in_payload => u32::from_le_bytes(*crc),
         _ => crc32c::crc32c(payload),
     };
+    header_with(origin, payload.len(), crc)
+}
+
+fn header_with(origin: &Origin, nbytes: usize, crc: u32) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[0..4].copy_from_slice(&MAGIC);
     bytes[4] = VERSION;
     bytes[5] = if origin.checksum_in_payload { FLAG_CHECKSUM_IN_PAYLOAD } else { 0 };
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     bytes[12..16].copy_from_slice(&origin.chunk.to_le_bytes());
-    bytes[16..24].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    bytes[16..24].copy_from_slice(&(nbytes as u64).to_le_bytes());
     bytes[24..40].copy_from_slice(&origin.dataset);
     bytes[40..48].copy_from_slice(&origin.shard.to_le_bytes());
     bytes[48..56].copy_from_slice(&origin.first_frame.to_le_bytes());
@@ -237,6 +245,23 @@ impl Elsewhere<'_> {
         self.shard.write(at, &scratch[..whole])?;
         self.entry.commit(at + HEADER_BYTES as u64, nbytes as u64);
         Ok(())
+    }
+
+    /// Writes a chunk from where it stands: `pieces` behind each other, and behind them their checksum if the chunk shall
+    /// end with one. Returns the chunk's bytes.
+    pub(crate) fn commit_pieces(self, pieces: &[&[u8]], origin: &Origin) -> io::Result<usize> {
+        let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
+        let tail = crc.to_le_bytes();
+        let tail = if origin.checksum_in_payload { &tail[..] } else { &[] };
+        let nbytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + tail.len();
+        let header = header_with(origin, nbytes, crc);
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX + 2];
+        let all = iter::once(&header[..]).chain(pieces.iter().copied()).chain(iter::once(tail));
+        let used = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
+        let at = self.shard.place(self.chunk, HEADER_BYTES + nbytes);
+        self.shard.write_slices(at, &mut slices[..used])?;
+        self.entry.commit(at + HEADER_BYTES as u64, nbytes as u64);
+        Ok(nbytes)
     }
 }
 

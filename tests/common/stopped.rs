@@ -33,7 +33,7 @@ pub fn small((placement, index_location, storage): (Placement, IndexLocation, St
         ring_bytes: 64 * 4096,
         workers: 2,
         sync: false,
-        progress_every: Duration::from_secs(3600),
+        checkpoint_every: Duration::from_secs(3600),
         ..Config::default()
     }
 }

@@ -21,9 +21,8 @@ use super::leftovers;
 use super::lock::{self, Lock};
 use super::own::{Own, Places};
 use super::tree::{Group, Node, Tree, below};
-use crate::config::StorageKind;
 use crate::error::{Error, Result};
-use crate::storage::{Directory, Storage};
+use crate::storage::{Directory, Storage, Way};
 use documents::Change;
 use shard::{Action, ShardPlan};
 
@@ -258,7 +257,7 @@ fn name(root: &Path, path: &Path) -> String {
 
 impl Plan<'_> {
     fn apply(&self, root: &Path, tree: &Tree) -> Result<()> {
-        let storage = Directory::open(root, StorageKind::Buffered, true);
+        let storage = Directory::open(root, Way::Buffered, true);
         let storage = storage.map_err(|error| Error::io("look at", root, error))?;
         for change in &self.documents {
             stays_below(root, &root.join(&change.key))?;

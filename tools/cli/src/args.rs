@@ -19,6 +19,7 @@ Examples:
   shardwright info out.zarr
   shardwright verify out.zarr
   shardwright recover out.zarr --apply
+  shardwright probe /data --camera 2048x2048xu16@100
 
 Exit codes:
   0 fine   1 failure   2 usage   3 the input is invalid   4 finished, but frames were lost
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Info(Info),
     Verify(Verify),
     Recover(Recover),
+    Probe(Probe),
     /// Print a completion script for a shell to stdout.
     Completions {
         /// The shell.
@@ -98,6 +100,28 @@ pub(crate) struct Recover {
     pub(crate) quiet: bool,
 }
 
+/// Find out whether this machine keeps up with a camera when it writes into a folder, with which settings, and how long the
+/// disk lasts. Takes some ten seconds and a few gigabytes of free space for that time.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 it keeps up   4 it does not: frames would be lost   others as with every command"
+)]
+pub(crate) struct Probe {
+    /// The folder in which datasets are to be written
+    pub(crate) path: PathBuf,
+    /// The camera: width, height, element type, frames a second; without these the highest rate is what you learn
+    #[arg(long, value_name = "WxHxDTYPE[@FPS]", default_value = "2048x2048xu16@100")]
+    pub(crate) camera: Camera,
+    /// How long each codec is tried
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -115,6 +139,8 @@ pub(crate) struct Replay {
     pub(crate) layout: LayoutArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) soak: SoakArgs,
 
     /// Print one JSON object to stdout instead of the summary
     #[arg(long, help_heading = "Report")]
@@ -226,6 +252,19 @@ pub(crate) struct EngineArgs {
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Long runs")]
+pub(crate) struct SoakArgs {
+    /// Write a page with plots of throughput, commit latency and memory over time; without --frames the run takes twice the
+    /// machine's memory
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) soak: Option<PathBuf>,
+    /// Delete the oldest shards as soon as all closed ones together take more than this [default with --soak: half of
+    /// the free space, if the run does not fit in it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) roll: Option<u64>,
 }
 
 /// The names that `--codec` takes.
