@@ -23,7 +23,8 @@ struct Dataset {
 static DATASETS: LazyLock<Vec<Dataset>> = LazyLock::new(|| {
     let placements = [Placement::Fixed, Placement::Packed];
     let all = placements.into_iter().flat_map(|p| [(p, IndexLocation::End), (p, IndexLocation::Start)]);
-    let compressors = [Compressor::None, Compressor::Zstd { level: 1 }, Compressor::default(), Compressor::Gzip { level: 1 }];
+    let compressors =
+        [Compressor::None, Compressor::Zstd { level: 1 }, Compressor::default(), Compressor::Gzip { level: 1 }];
     all.zip(compressors).map(|((placement, location), compressor)| dataset(placement, location, compressor)).collect()
 });
 
@@ -86,7 +87,8 @@ fuzz_target!(|data: &[u8]| {
     let dataset = &DATASETS[usize::from(mode) % 4];
     let mut shard = if mode & 4 == 0 { changed(&dataset.shard, data) } else { data.to_vec() };
     if mode & 8 != 0 {
-        let headers: Vec<_> = (0..shard.len().saturating_sub(63)).step_by(8).filter(|&at| shard[at..].starts_with(b"SWc1")).collect();
+        let headers: Vec<_> =
+            (0..shard.len().saturating_sub(63)).step_by(8).filter(|&at| shard[at..].starts_with(b"SWc1")).collect();
         headers.into_iter().for_each(|at| seal(&mut shard[at..at + 64]));
     }
     if mode & 16 != 0 && shard.len() >= INDEX_BYTES {
