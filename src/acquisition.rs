@@ -542,6 +542,7 @@ impl Acquisition {
         }
         let mut summary = self.summary();
         let ending = Ending {
+            chunks: summary.chunks_written,
             frames_missing: summary.frames_missing,
             missing: &summary.missing,
             error: self.engine.first_error.get(),

@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod fault_log;
+pub mod stopped;
 pub mod storage;
 
 use shardwright::{Codec, Compressor, Config, Dim, Dtype};

@@ -239,7 +239,7 @@ pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
 }
 
 /// The first ranges, as people count: `3, 7 to 9`.
-fn missing_text(ranges: &[Range<u64>]) -> String {
+pub(crate) fn missing_text(ranges: &[Range<u64>]) -> String {
     const SHOWN: usize = 12;
     let shown = ranges.iter().take(SHOWN).map(|range| match range.end - range.start {
         1 => range.start.to_string(),
