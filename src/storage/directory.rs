@@ -17,7 +17,8 @@ use crate::config::StorageKind;
 
 const PAGE: u64 = 4096;
 
-const BALLAST_FILE: &str = ".shardwright.ballast";
+// After a kill it is one of the unfinished files that may be removed.
+const BALLAST_FILE: &str = ".shardwright.ballast.partial";
 const BALLAST_BYTES: u64 = 1 << 20;
 const BALLAST_TRIES: u32 = 20;
 const BALLAST_PAUSE: Duration = Duration::from_millis(20);
