@@ -34,17 +34,17 @@ fn config(number: u64) -> Config {
     Config {
         dtype: Dtype::U16,
         dims: vec![
-            Dim::time(if number % 5 == 0 { Some(100_000) } else { None }).chunk(1 + deep).shard(12),
+            Dim::time(if number.is_multiple_of(5) { Some(100_000) } else { None }).chunk(1 + deep).shard(12),
             Dim::y(96).chunk(64).shard(128),
             Dim::x(96).chunk(32),
         ],
-        codec: Codec { compressor, checksum: number % 7 != 0 },
+        codec: Codec { compressor, checksum: !number.is_multiple_of(7) },
         placement,
         index_location,
         storage,
         ring_bytes: 24 * 20480,
         workers: 2,
-        sync: number % 3 == 0,
+        sync: number.is_multiple_of(3),
         checkpoint_every: Duration::from_millis(20),
         ..Config::default()
     }
@@ -64,7 +64,7 @@ fn child() {
         let mut frame = acquisition.acquire().unwrap();
         frame.copy_from_slice(&common::frame(number, 2 * 96 * 96));
         frame.commit(number, Record::default()).unwrap();
-        if number % 8 == 0 {
+        if number.is_multiple_of(8) {
             println!("written {}", acquisition.stats().frames_written);
         }
     }

@@ -21,7 +21,7 @@ static DATASET: LazyLock<Dataset> = LazyLock::new(|| {
     let dims = vec![Dim::time(None).chunk(1).shard(2), Dim::y(4), Dim::x(4)];
     let config = Config { dtype: Dtype::U8, dims, ring_bytes: 1 << 16, workers: 1, sync: false, ..Config::default() };
     let acquisition = Acquisition::create(&path, config).expect("a run");
-    (0..3).for_each(|number| drop(acquisition.append(&[number; 16]).expect("a frame")));
+    (0..3).for_each(|number| assert_eq!(acquisition.append(&[number; 16]).expect("a frame").frames, 1));
     acquisition.finish().expect("a dataset");
     let read = |name: &str| fs::read(path.join(name)).expect("a document");
     Dataset { array: read("0/zarr.json"), group: read("zarr.json"), path }
