@@ -38,7 +38,10 @@ mod dialect;
 mod dtype;
 mod engine;
 mod error;
+#[cfg(feature = "capi")]
+pub mod ffi;
 mod geometry;
+#[cfg(feature = "offline")]
 pub mod offline;
 mod ome;
 mod plan;
