@@ -570,8 +570,9 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_rust() {
+        let defaults = defaults();
         // SAFETY: the struct is filled, and points to nothing.
-        let wishes = unsafe { wishes((&raw const defaults()).cast()) }.unwrap();
+        let wishes = unsafe { wishes((&raw const defaults).cast()) }.unwrap();
         assert_eq!(serde_json::to_value(wishes).unwrap(), serde_json::to_value(Config::default()).unwrap());
     }
 
