@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files in the order in which a reader of the header wants to meet them.
-const SOURCES: [&str; 9] =
-    ["status", "config", "memory", "storage", "run", "dataset", "report", "ending", "log"];
+const SOURCES: [&str; 9] = ["status", "config", "memory", "storage", "run", "dataset", "report", "ending", "log"];
 
 const INTRODUCTION: &str = "\
 /* shardwright: camera frames in, finished Zarr shards out.
@@ -31,7 +30,8 @@ fn root() -> PathBuf {
 fn generated() -> String {
     let mut config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
     config.header = Some(INTRODUCTION.trim_end().to_owned());
-    let [major, minor, patch] = ["MAJOR", "MINOR", "PATCH"].map(|part| std::env::var(format!("CARGO_PKG_VERSION_{part}")).unwrap());
+    let [major, minor, patch] =
+        ["MAJOR", "MINOR", "PATCH"].map(|part| std::env::var(format!("CARGO_PKG_VERSION_{part}")).unwrap());
     config.after_includes = Some(format!(
         "\n/* The version of this header. That of the library is sw_version(). */\n\
          #define SW_VERSION \"{major}.{minor}.{patch}\"\n\
@@ -55,7 +55,10 @@ fn the_header_is_what_the_sources_say() {
     }
     let committed = std::fs::read_to_string(&path).unwrap();
     let differs = committed.lines().zip(generated.lines()).find(|(old, new)| old != new);
-    assert!(committed == generated, "include/shardwright.h is out of date; run tools/header. First difference: {differs:?}");
+    assert!(
+        committed == generated,
+        "include/shardwright.h is out of date; run tools/header. First difference: {differs:?}"
+    );
 }
 
 /// Every public name of the interface begins with `sw_` or `SW_`, so that it meets no other library's.
@@ -71,8 +74,7 @@ fn names_have_a_prefix() {
 fn compilers_take_it_without_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion", "-fsyntax-only"];
-    let languages =
-        [("c99", "c"), ("c11", "c"), ("c17", "c"), ("c++11", "cpp"), ("c++17", "cpp"), ("c++20", "cpp")];
+    let languages = [("c99", "c"), ("c11", "c"), ("c17", "c"), ("c++11", "cpp"), ("c++17", "cpp"), ("c++20", "cpp")];
     for (standard, extension) in languages {
         let headers: &[&str] = if extension == "c" || standard == "c++11" {
             &["shardwright.h"]
@@ -82,8 +84,11 @@ fn compilers_take_it_without_a_warning() {
         for header in headers {
             for options in [&[][..], &["-fno-exceptions"]] {
                 let source = folder.path().join(format!("includes.{extension}"));
-                std::fs::write(&source, format!("#include <{header}>\n#include <{header}>\nint main(void) {{ return 0; }}\n"))
-                    .unwrap();
+                std::fs::write(
+                    &source,
+                    format!("#include <{header}>\n#include <{header}>\nint main(void) {{ return 0; }}\n"),
+                )
+                .unwrap();
                 compile(&source, standard, &strict, if extension == "c" { &[] } else { options });
             }
         }
@@ -94,7 +99,13 @@ fn compile(source: &Path, standard: &str, strict: &[&str], options: &[&str]) {
     let name = if source.extension().is_some_and(|extension| extension == "c") { "CC" } else { "CXX" };
     let compiler = std::env::var(name).unwrap_or_else(|_| if name == "CC" { "cc".into() } else { "c++".into() });
     let mut command = Command::new(&compiler);
-    command.arg(format!("-std={standard}")).args(strict).args(options).arg("-I").arg(root().join("include")).arg(source);
+    command
+        .arg(format!("-std={standard}"))
+        .args(strict)
+        .args(options)
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg(source);
     let output = command.output().unwrap_or_else(|error| {
         panic!("can't run {compiler}: {error}; these tests need a compiler for C and C++ (Debian: apt install g++)")
     });
