@@ -269,7 +269,7 @@ typedef struct sw_storage {
     int32_t (*punch)(void *context, void *blob, uint64_t offset, uint64_t bytes);
     // Frees the blob, of which nothing is asked any more. Null: nothing to free.
     void (*release)(void *context, void *blob);
-    // What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 512 on,
+    // What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16 on, large
     // writes are done by threads of their own, several at once.
     size_t alignment;
 } sw_storage;
@@ -277,7 +277,8 @@ typedef struct sw_storage {
 // A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or discards the
 // frame, on any thread, by DMA or through a driver.
 typedef struct sw_frame {
-    // The first byte, on a page boundary. It holds what an earlier frame left there.
+    // The first byte, on a page boundary; frames of less than 2 KiB are only on a cache line. The buffer holds what an earlier
+    // frame left there.
     void *data;
     // Bytes that may be written: a frame's, or the configuration's `buffer_bytes`.
     size_t bytes;

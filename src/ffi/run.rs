@@ -37,7 +37,8 @@ pub const SW_ACQUISITIONS_MAX: usize = 256;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_frame {
-    /// The first byte, on a page boundary. It holds what an earlier frame left there.
+    /// The first byte, on a page boundary; frames of less than 2 KiB are only on a cache line. The buffer holds what an earlier
+    /// frame left there.
     pub data: *mut c_void,
     /// Bytes that may be written: a frame's, or the configuration's `buffer_bytes`.
     pub bytes: usize,

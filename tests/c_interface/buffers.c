@@ -4,14 +4,14 @@
 
 #include <pthread.h>
 #include <shardwright.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BUFFERS = 12, ROUNDS = 200 };
 static sw_acquisition *acquisition;
-static atomic_ullong next_number;
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t next_number;
 
 #define RIGHT(call)                                                                                                   \
     do {                                                                                                              \
@@ -24,13 +24,16 @@ static atomic_ullong next_number;
 static void *addresses[BUFFERS];
 
 static void fill_and_commit(const sw_frame *frame) {
-    const uint64_t number = atomic_fetch_add(&next_number, 1);
+    /* A thread that slept with a number in its hand would come too late. */
+    pthread_mutex_lock(&order);
+    const uint64_t number = next_number++;
     if (frame->data != addresses[frame->index]) {
         fprintf(stderr, "buffer %u is elsewhere\n", frame->index);
         exit(1);
     }
     memset(frame->data, (int)(number % 253), frame->bytes);
     RIGHT(sw_commit_buffer(acquisition, frame->index, number, NULL));
+    pthread_mutex_unlock(&order);
 }
 
 /* A driver with four buffers of its own, in a circle. */
@@ -57,8 +60,8 @@ int main(int argc, char **argv) {
     if (argc != 2) return 2;
     const sw_dim dims[] = {
         {.name = "t", .kind = SW_DIM_TIME, .chunk = 1, .shard = 50},
-        {.name = "y", .kind = SW_DIM_SPACE, .size = 32},
-        {.name = "x", .kind = SW_DIM_SPACE, .size = 32},
+        {.name = "y", .kind = SW_DIM_SPACE, .size = 64},
+        {.name = "x", .kind = SW_DIM_SPACE, .size = 64},
     };
     sw_config config;
     RIGHT(sw_config_init(&config, sizeof config));

@@ -135,9 +135,9 @@ fn buffers_that_were_announced_are_the_ones_that_are_written() {
     let output = Program::new("tests/c_interface/buffers.c").run(&[&path]);
     assert_eq!(output, "600 frames written, 0 missing\n");
     let (shape, frame) = frames(&path.join("0"));
-    assert_eq!(shape, [600, 32, 32]);
+    assert_eq!(shape, [600, 64, 64]);
     for number in 0..600 {
-        assert!(frame(number) == vec![(number % 253) as u8; 32 * 32], "frame {number}");
+        assert!(frame(number) == vec![(number % 253) as u8; 64 * 64], "frame {number}");
     }
 }
 

