@@ -164,7 +164,11 @@ fn close_cell(engine: &Engine, image: &Image, cell: &ShardCell) {
                 engine.counters.shards_closed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 if let Some(tell) = engine.shard_closed.get() {
                     // The shard is whole; what a listener does wrong must not count against the run.
-                    let _ = caught(|| Ok(tell(shard.key())));
+                    let told = caught(|| {
+                        tell(shard.key());
+                        Ok(())
+                    });
+                    drop(told);
                 }
             }
             Ok(_) => {}

@@ -47,6 +47,9 @@ pub(crate) struct Arrival {
     pub(crate) frame: Frame,
 }
 
+/// Hears the keys of closed shards.
+pub(crate) type ShardListener = dyn Fn(&str) + Send + Sync;
+
 /// Everything that the threads of one acquisition share.
 pub(crate) struct Engine {
     pub(crate) plan: Arc<Plan>,
@@ -64,7 +67,7 @@ pub(crate) struct Engine {
     pub(crate) first_error: FirstError,
     pub(crate) losses: Losses,
     /// Who wants to hear of closed shards.
-    pub(crate) shard_closed: OnceLock<Box<dyn Fn(&str) + Send + Sync>>,
+    pub(crate) shard_closed: OnceLock<Box<ShardListener>>,
     /// What is still in the ring shall not be encoded any more.
     pub(crate) aborting: AtomicBool,
     pub(crate) doorbell: Doorbell,

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use super::pointer::{Grows, optional_text, put_text, read, sized_out, slice, text};
-use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_status};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
     RingFull, Shuffle, StorageKind,
@@ -398,12 +398,12 @@ pub(super) unsafe fn wishes(config: *const sw_config) -> Outcome<Config> {
 fn from_document(document: &str) -> Outcome<Config> {
     // A JSON object begins with a brace, which no TOML document does.
     if document.trim_start().starts_with('{') {
-        let parsed = serde_json::from_str(document);
-        return parsed.or_else(|error| refuse!(SW_ERROR_CONFIG, "sw_config.document, read as JSON: {error}"));
+        let wrong = |error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as JSON: {error}"));
+        return serde_json::from_str(document).map_err(wrong);
     }
     #[cfg(feature = "toml")]
     return toml::from_str(document)
-        .or_else(|error| refuse!(SW_ERROR_CONFIG, "sw_config.document, read as TOML: {error}"));
+        .map_err(|error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {error}")));
     #[cfg(not(feature = "toml"))]
     refuse!(super::status::SW_ERROR_UNSUPPORTED, "sw_config.document is no JSON object, and this library has no TOML")
 }

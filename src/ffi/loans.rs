@@ -8,9 +8,10 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, refuse};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, Told, refuse};
 use crate::acquisition::{Acquisition, FrameMut};
 use crate::config::RingFull;
+use crate::error::Error;
 
 // How often a thread that waits for any buffer looks for one that another thread put aside.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(5);
@@ -51,21 +52,17 @@ impl Loans {
 
     /// Loans any buffer; returns its index and its turn.
     pub(super) fn any(&self, acquisition: &Acquisition, wait: Option<Duration>) -> Outcome<(usize, u32)> {
-        let start = Instant::now();
-        loop {
-            if !self.picky.load(Ordering::Relaxed) {
-                return Ok(self.keep(acquisition.acquire_within(wait)?, ON_LOAN));
-            }
-            if let Some(found) = (0..self.places.len()).find_map(|at| self.pick_up(at)) {
-                return Ok(found);
-            }
-            let left = wait.map(|wait| wait.saturating_sub(start.elapsed()));
-            match acquisition.acquire_within(Some(left.unwrap_or(LOOK_UP_EVERY).min(LOOK_UP_EVERY))) {
-                Ok(frame) => return Ok(self.keep(frame, ON_LOAN)),
-                Err(error) if !error.is_ring_full() || left == Some(Duration::ZERO) => return Err(error.into()),
-                Err(_) => {}
-            }
-        }
+        self.wait(
+            acquisition,
+            wait,
+            |frame| Ok(self.keep(frame, ON_LOAN)),
+            || {
+                if !self.picky.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                Ok((0..self.places.len()).find_map(|at| self.pick_up(at)))
+            },
+        )
     }
 
     /// Loans a certain buffer. Others that come before it are put aside, for whoever asks for any.
@@ -77,21 +74,59 @@ impl Loans {
     ) -> Outcome<(usize, u32)> {
         self.picky.store(true, Ordering::Relaxed);
         let place = self.place(index)?;
-        let start = Instant::now();
-        loop {
+        let keep = |frame: FrameMut| {
+            if frame.index() == index {
+                return Ok(self.keep(frame, ON_LOAN));
+            }
+            self.keep(frame, ASIDE);
+            Err(())
+        };
+        self.wait(acquisition, wait, keep, || {
             if let Some(found) = self.pick_up(index) {
-                return Ok(found);
+                return Ok(Some(found));
             }
             if place.state.load(Ordering::Relaxed) % TURN == ON_LOAN {
                 return refuse!(SW_ERROR_FRAME, "buffer {index} is on loan already; commit or discard it first");
             }
+            Ok(None)
+        })
+    }
+
+    /// Takes buffers from the ring until `keep` keeps one, or `look` finds one that another thread has put aside.
+    fn wait(
+        &self,
+        acquisition: &Acquisition,
+        wait: Option<Duration>,
+        keep: impl Fn(FrameMut) -> Result<(usize, u32), ()>,
+        look: impl Fn() -> Outcome<Option<(usize, u32)>>,
+    ) -> Outcome<(usize, u32)> {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            // The first look costs no time; most calls end with it.
             let left = wait.map(|wait| wait.saturating_sub(start.elapsed()));
             match acquisition.acquire_within(Some(left.unwrap_or(LOOK_UP_EVERY).min(LOOK_UP_EVERY))) {
-                Ok(frame) if frame.index() == index => return Ok(self.keep(frame, ON_LOAN)),
-                Ok(frame) => drop(self.keep(frame, ASIDE)),
-                Err(error) if !error.is_ring_full() || left == Some(Duration::ZERO) => return Err(error.into()),
-                Err(_) => {}
+                Ok(frame) => {
+                    if let Ok(kept) = keep(frame) {
+                        return Ok(kept);
+                    }
+                }
+                Err(error) if error.is_ring_full() && left != Some(Duration::ZERO) => {}
+                Err(error) => {
+                    acquisition.count_dropped(&error);
+                    return Err(self.full_after(error, start));
+                }
             }
+        }
+    }
+
+    fn full_after(&self, error: Error, start: Instant) -> Told {
+        match error {
+            // Not how long the last look took.
+            Error::RingFull { frames, .. } => Error::RingFull { frames, waited: start.elapsed() }.into(),
+            other => other.into(),
         }
     }
 

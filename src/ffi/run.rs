@@ -384,7 +384,7 @@ pub unsafe extern "C" fn sw_buffers(
         let count = if count.is_null() { None } else { Some(unsafe { out(count, "count") }?) };
         if !addresses.is_null() || capacity > 0 {
             // SAFETY: as above; only the check is wanted.
-            drop(unsafe { out(addresses, "addresses") }?);
+            let _checked = unsafe { out(addresses, "addresses") }?;
             if capacity < frames {
                 return refuse!(SW_ERROR_SIZE, "room for {capacity} addresses; there are {frames} buffers");
             }
