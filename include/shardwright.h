@@ -193,9 +193,9 @@ typedef struct sw_config {
     const size_t *affinity;
     // How many cores. Default 0.
     size_t affinity_count;
-    // How often documents and records on disk catch up with the run, so that readers can follow it, in milliseconds.
-    // Default 1000.
-    uint64_t progress_every_ms;
+    // How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then becomes
+    // durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
+    uint64_t checkpoint_every_ms;
     // Per-frame record fields beyond the frame number and the two timestamps. Default null.
     const struct sw_record_field *record_fields;
     // How many, at most 16. Default 0.
@@ -343,6 +343,9 @@ typedef struct sw_stats {
     uint64_t frames_accepted;
     // Frames whose every chunk is in its shard.
     uint64_t frames_written;
+    // Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0 without the
+    // configuration's `sync`.
+    uint64_t frames_durable;
     // Frame numbers that were settled without a frame.
     uint64_t frames_missing;
     // Times that a frame found the ring full and was let go.
@@ -408,6 +411,8 @@ typedef struct sw_summary {
     uint64_t frames_accepted;
     // Frames whose every chunk is in the dataset.
     uint64_t frames_written;
+    // Frames that a loss of power does not take. 0 without the configuration's `sync`.
+    uint64_t frames_durable;
     // Frames that the dataset lacks. sw_summary_json tells their numbers.
     uint64_t frames_missing;
     // Bytes of accepted frames.
@@ -612,10 +617,10 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // Before the chunks.
 #define SW_INDEX_START 1
 
-// Mapped where a memory map is safe, else buffered.
+// What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
 #define SW_STORAGE_AUTO 0
 
-// Straight into a memory map of the preallocated shard.
+// Straight into a memory map of the preallocated shard. A device that goes away then kills the process.
 #define SW_STORAGE_MAPPED 1
 
 // Positioned writes through the page cache.
@@ -671,6 +676,9 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // Closing a shard.
 #define SW_STAGE_CLOSE_SHARD 8
+
+// Syncing an open shard and writing the index of what is in it.
+#define SW_STAGE_CHECKPOINT 9
 
 // Nothing is told.
 #define SW_LOG_NONE 0

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, RingFull};
 use crate::dataset::{Ending, Image, Root};
 use crate::dtype::Dtype;
-use crate::engine::finalizer::{self, Closing, LiveCells, Preparing};
+use crate::engine::finalizer::{self, Closing, LiveCells, OpenCells, Preparing};
 use crate::engine::layer::Layers;
 use crate::engine::losses::Losses;
 use crate::engine::numbers::Numbers;
@@ -19,12 +19,12 @@ use crate::engine::sequencer::Sequencer;
 use crate::engine::threads::spawn;
 use crate::engine::worker::Worker;
 use crate::engine::writers;
-use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, caught};
+use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, Ticket, caught};
 use crate::error::{Error, Result};
 use crate::ome;
 use crate::plan::Plan;
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
-use crate::ring::{Loan, Ring};
+use crate::ring::{Loan, Ring, View};
 use crate::stats::{Stage, StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use crate::sync::{Doorbell, Gate, Mutex, Sender, bounded};
@@ -176,6 +176,34 @@ impl std::fmt::Debug for FrameMut {
     }
 }
 
+/// A committed frame, seen through [`Acquisition::newest`].
+pub struct FrameView {
+    view: View,
+}
+
+impl FrameView {
+    /// The frame's number.
+    pub fn number(&self) -> u64 {
+        let bytes = self.view.record()[NUMBER_IN_RECORD].try_into().expect("a record starts with 8 bytes of number");
+        i64::from_ne_bytes(bytes).cast_unsigned()
+    }
+}
+
+impl std::ops::Deref for FrameView {
+    type Target = [u8];
+
+    /// The buffer as the camera filled it: rows without gaps, or as [`Config::frame_layout`] says.
+    fn deref(&self) -> &[u8] {
+        self.view.pixels()
+    }
+}
+
+impl std::fmt::Debug for FrameView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameView").field("number", &self.number()).finish_non_exhaustive()
+    }
+}
+
 impl Acquisition {
     /// Creates the dataset `path` with one image and starts its acquisition.
     ///
@@ -215,19 +243,22 @@ impl Acquisition {
         let cells = plan.shards.cells_a_block;
         let (requests, requested) = bounded(2 * blocks);
         let (deliver, prepared) = bounded(2 * blocks);
-        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize);
+        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let (closings, to_close) = bounded(blocks * cells as usize + 64);
-        let sequencer = Sequencer::new(plan.clone(), records, tickets, requests.clone(), prepared);
+        let sequencer = Sequencer::new(plan.clone(), records, requests.clone(), prepared);
 
         let engine = Arc::new(Engine {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,
+            sync: config.sync,
+            open_cells: OpenCells::default(),
             dataset_uuid,
             numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total),
             gate: Gate::new(),
             arrivals: bounded(plan.ring.frames),
             layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
+            tickets,
             closings,
             counters: Counters::default(),
             first_error: FirstError::default(),
@@ -279,14 +310,14 @@ impl Acquisition {
             let run = move || finalizer::prepare(&shared, &of, &live, &requested, &deliver);
             threads.preparer = Some(spawn("sw-prepare".into(), path, run)?);
             let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
-            let every = config.progress_every;
+            let every = config.checkpoint_every;
             let run = move || finalizer::close(&shared, &of, &live, &to_close, &written_records, every);
             threads.closer = Some(spawn("sw-close".into(), path, run)?);
             Ok(())
         })();
         if let Err(error) = started {
             // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
-            engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).tickets = None;
+            engine.send_ticket(Ticket::End);
             threads.join(&engine);
             return Err(error);
         }
@@ -366,6 +397,15 @@ impl Acquisition {
     fn check(&self) -> Result<()> {
         self.engine.first_error.check()?;
         if self.engine.gate.is_closed() { Err(Error::Ended) } else { Ok(()) }
+    }
+
+    /// The frame that was committed last, to be looked at while the workers encode it; `None` if none came yet, or if the
+    /// workers were faster than this call.
+    ///
+    /// The writer never waits for a viewer, but as long as the view lives, its buffer is missing from the ring: copy what is
+    /// to be shown, and drop it.
+    pub fn newest(&self) -> Option<FrameView> {
+        self.engine.ring.view_newest().map(|view| FrameView { view })
     }
 
     /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
@@ -507,6 +547,7 @@ impl Acquisition {
         }
         let mut summary = self.summary();
         let ending = Ending {
+            chunks: summary.chunks_written,
             frames_missing: summary.frames_missing,
             missing: &summary.missing,
             error: self.engine.first_error.get(),
@@ -516,7 +557,10 @@ impl Acquisition {
             self.image.root().keep();
             let frames = self.engine.counters.newest_end.load(Relaxed);
             match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
-                Ok(shape) => summary.shape = shape,
+                Ok(shape) => {
+                    summary.shape = shape;
+                    summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
+                }
                 Err(error) => self.engine.first_error.set(error),
             }
         }
@@ -535,7 +579,7 @@ impl Acquisition {
             engine.pump();
             let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
             if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
-                sequencer.tickets = None;
+                engine.send_ticket(Ticket::End);
                 return;
             }
             drop(sequencer);
@@ -552,6 +596,7 @@ impl Acquisition {
         Summary {
             frames_accepted: stats.frames_accepted,
             frames_written: end.saturating_sub(frames_missing),
+            frames_durable: stats.frames_durable,
             frames_missing,
             missing,
             bytes_in: stats.bytes_in,
@@ -591,7 +636,7 @@ impl std::fmt::Debug for Acquisition {
 impl Threads {
     /// Ends all threads in the order in which they feed each other.
     fn join(self, engine: &Engine) {
-        // The sequencer has dropped its end of the ticket queue; the workers end when it is empty.
+        // The workers were told to end; they do so when no more tickets are about.
         // The writers end when the last worker has dropped its end of their queue, and it is empty.
         for worker in self.workers.into_iter().chain(self.writers) {
             if worker.join().is_err() {

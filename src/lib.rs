@@ -30,6 +30,9 @@
 //! A *layer* is the frames that one row of chunks needs: as many as a chunk is deep. A *tile* is a rectangle of a layer; its
 //! encoded form is a *chunk*. A *slot* is the byte range in a shard that one chunk may fill.
 
+// What reads the headers of slots stands beside what writes them.
+#![cfg_attr(not(feature = "offline"), allow(dead_code))]
+
 mod acquisition;
 pub mod codec;
 mod config;
@@ -57,7 +60,7 @@ mod sync;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use acquisition::{Acquisition, Appended, FrameMut, Unfinished};
+pub use acquisition::{Acquisition, Appended, FrameMut, FrameView, Unfinished};
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
     RingFull, Shuffle, StorageKind,
@@ -67,4 +70,4 @@ pub use dtype::Dtype;
 pub use error::{Error, RefusedNumber, Result};
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
-pub use storage::{Blob, Memory, Storage};
+pub use storage::{Blob, Memory, Storage, storage_rates};

@@ -78,6 +78,8 @@ pub(crate) struct FramePlan {
 pub(crate) struct ShardPlan {
     pub(crate) placement: Placement,
     pub(crate) index_location: IndexLocation,
+    /// Whether a whole tile of a frame is one piece of the ring's buffer.
+    pub(crate) rows_touch: bool,
     /// Decoded bytes of a chunk.
     pub(crate) chunk_bytes: usize,
     /// Whether a chunk's last 4 bytes are a CRC-32C of those before.
@@ -153,7 +155,7 @@ impl Plan {
         let size = [dims[outer].size.unwrap_or(0), dims[outer + 1].size.unwrap_or(0)];
         let tiles =
             tiles(size, [chunk_shape[outer], chunk_shape[outer + 1]], [shard_shape[outer], shard_shape[outer + 1]]);
-        let shard = ShardPlan::new(config, size, &chunk_shape, &shard_shape)?;
+        let shard = ShardPlan::new(config, &frame, size, &chunk_shape, &shard_shape)?;
         let workers = workers(config)?;
         let record = RecordPlan::new(config, frames_total)?;
         let ring = RingPlan::new(config, &frame, &layers, &shards, &shard, frames_total, workers, tiles.len())?;
@@ -214,7 +216,21 @@ impl FramePlan {
 }
 
 impl ShardPlan {
-    fn new(config: &Config, size: [u64; 2], chunk_shape: &[u64], shard_shape: &[u64]) -> Result<Self> {
+    /// Where the index of a shard stands that is not closed.
+    pub(crate) fn open_index_at(&self) -> u64 {
+        match self.index_location {
+            IndexLocation::Start => 0,
+            IndexLocation::End => self.reserve_bytes - self.index_bytes,
+        }
+    }
+
+    fn new(
+        config: &Config,
+        frame: &FramePlan,
+        size: [u64; 2],
+        chunk_shape: &[u64],
+        shard_shape: &[u64],
+    ) -> Result<Self> {
         let element = config.dtype.size();
         let shape = || format!("{chunk_shape:?}");
         let chunk_bytes = chunk_shape
@@ -251,12 +267,20 @@ impl ShardPlan {
                     "a shard file would pass 4 EiB; choose smaller shards",
                 )
             })?;
-        // Two of them: the final one, which follows the last chunk, must not touch the first before the file is cut off.
-        let at_end = if config.index_location == IndexLocation::End { 2 * index_bytes } else { 0 };
+        // At the end there are two of them: the final one, which follows the last chunk, must not touch the one before until
+        // the file is cut off. That one starts on a page, because it is rewritten in place: what fits a page is never torn.
+        let slots_end = first_slot_at + slots;
+        let reserve_bytes = match config.index_location {
+            IndexLocation::Start => slots_end,
+            IndexLocation::End => (slots_end + index_bytes).next_multiple_of(PAGE as u64) + index_bytes,
+        };
         let outer = chunk_shape.len() - 2;
+        let rows_touch =
+            chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
         Ok(Self {
             placement: config.placement,
             index_location: config.index_location,
+            rows_touch,
             chunk_bytes,
             checksum: config.codec.checksum,
             chunks,
@@ -266,7 +290,7 @@ impl ShardPlan {
             slot_bytes,
             first_slot_at,
             index_bytes,
-            reserve_bytes: first_slot_at + slots + at_end,
+            reserve_bytes,
         })
     }
 }

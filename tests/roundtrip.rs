@@ -128,6 +128,31 @@ proptest! {
     }
 }
 
+/// Chunks that need no gathering: whole rows, stored as they are.
+fn whole_rows() -> impl Strategy<Value = Config> {
+    let shape = (1u64..9, 1u64..4, 1u64..20, 1u64..12, 1u64..40);
+    (shape, config()).prop_map(|((frames, depth, rows, chunk_rows, columns), config)| {
+        let dims = vec![
+            Dim::time(frames).chunk(depth).shard(2 * depth),
+            Dim::y(rows).chunk(chunk_rows).shard(2 * chunk_rows),
+            Dim::x(columns).chunk(columns).shard(columns),
+        ];
+        let codec = Codec { compressor: Compressor::None, ..config.codec };
+        Config { dims, codec, acquisition_order: vec![], ..config }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn chunks_written_from_where_they_stand_are_equal(config in whole_rows(), keep in any::<u64>()) {
+        let some = |number: &u64| *number == 0 || (keep >> number) & 1 == 1;
+        let numbers: Vec<u64> = (0..frames(&config)).filter(some).collect();
+        check(&config, &numbers)?;
+    }
+}
+
 #[test]
 fn frames_may_come_out_of_order_within_the_window() {
     let config = Config {

@@ -155,7 +155,7 @@ int main(int argc, char **argv) {
     config.dim_count = 3;
     config.workers = 1;
     config.ring_bytes = 512 << 10;
-    config.progress_every_ms = 60 * 60 * 1000;
+    config.checkpoint_every_ms = 0;
 
     sw_memory memory = {.size = sizeof memory};
     if (sw_memory_needed(&config, &memory)) return failed("memory");

@@ -66,6 +66,27 @@ impl Encoder {
         matches!(self.means, EncoderMeans::Copy) && !self.checksum
     }
 
+    /// Whether tiles become chunks as they are, but perhaps for a checksum behind them: then a tile that was made where the
+    /// chunk shall be only needs [`seal`](Self::seal).
+    pub(crate) fn copies(&self) -> bool {
+        matches!(self.means, EncoderMeans::Copy)
+    }
+
+    /// Turns the tile at the start of `room` into a chunk, where tiles become chunks as they are; returns its bytes.
+    pub(crate) fn seal(&self, room: &mut [u8]) -> usize {
+        self.seal_first(self.raw_bytes, room)
+    }
+
+    /// Appends the checksum of the first `length` bytes, if there is to be one.
+    fn seal_first(&self, length: usize, room: &mut [u8]) -> usize {
+        if !self.checksum {
+            return length;
+        }
+        let crc = crc32c::crc32c(&room[..length]);
+        room[length..length + CHECKSUM_BYTES].copy_from_slice(&crc.to_le_bytes());
+        length + CHECKSUM_BYTES
+    }
+
     /// Encodes `raw` into the start of `room` and returns the bytes used.
     ///
     /// `room` must hold [`bound`](Self::bound) bytes. Bytes of `room` past the result may be changed.
@@ -78,12 +99,7 @@ impl Encoder {
             return Err(Error::codec("tile", format!("room for {} bytes, expected {}", room.len(), self.bound)));
         }
         let length = self.means.encode(raw, room)?;
-        if !self.checksum {
-            return Ok(length);
-        }
-        let crc = crc32c::crc32c(&room[..length]);
-        room[length..length + CHECKSUM_BYTES].copy_from_slice(&crc.to_le_bytes());
-        Ok(length + CHECKSUM_BYTES)
+        Ok(self.seal_first(length, room))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The frames that one row of chunks needs, while they gather and while workers encode them.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -31,6 +31,8 @@ pub(crate) struct LayerSlot {
     /// The next tile that nobody has taken.
     pub(crate) next_tile: AtomicU32,
     tickets_left: AtomicU32,
+    /// Tickets that are yet to be sent, by the workers that got one: waking a thread takes longer than a commit may.
+    unsent: AtomicU32,
     /// A tile of it could not be stored.
     pub(crate) failed: AtomicBool,
 }
@@ -64,6 +66,7 @@ impl Layers {
             layer: RwLock::new(Layer::new(depth)),
             next_tile: AtomicU32::new(0),
             tickets_left: AtomicU32::new(0),
+            unsent: AtomicU32::new(0),
             failed: AtomicBool::new(false),
         };
         Self { slots: (0..slots).map(slot).collect(), free, freed }
@@ -71,6 +74,11 @@ impl Layers {
 
     pub(crate) fn slot(&self, slot: u32) -> &LayerSlot {
         &self.slots[slot as usize]
+    }
+
+    /// Whether some worker is about to pass a ticket on.
+    pub(crate) fn have_unsent(&self) -> bool {
+        self.slots.iter().any(|slot| slot.unsent.load(Ordering::Relaxed) > 0)
     }
 
     /// The layer may be used for other frames.
@@ -81,11 +89,19 @@ impl Layers {
 }
 
 impl LayerSlot {
-    /// Makes the layer ready for `tickets` workers. The queue that carries the tickets publishes all of it.
+    /// Makes the layer ready for `tickets` workers, of which the caller sends the first. The queue that carries the tickets
+    /// publishes all of it.
     pub(crate) fn open_to_workers(&self, tickets: u32) {
         self.next_tile.store(0, Ordering::Relaxed);
         self.failed.store(false, Ordering::Relaxed);
         self.tickets_left.store(tickets, Ordering::Relaxed);
+        self.unsent.store(tickets - 1, Ordering::Relaxed);
+    }
+
+    /// Whether the holder of a ticket shall send one more.
+    pub(crate) fn take_unsent(&self) -> bool {
+        // Only holders of a ticket come here, so the count belongs to their layer. Relaxed: the count says it all.
+        self.unsent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |unsent| unsent.checked_sub(1)).is_ok()
     }
 
     /// One more thread works for the layer, on behalf of one that still holds a ticket.
@@ -157,6 +173,10 @@ pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
         engine.losses.add_layer(layer.numbers(&engine.plan.layers));
     } else {
         engine.counters.frames_written.fetch_add(u64::from(layer.present), Relaxed);
+        if let Some(cell) = &layer.cell {
+            // Release: whoever sees the frames sees the entries of all their chunks.
+            cell.frames_written.fetch_add(u64::from(layer.present), Release);
+        }
     }
     for frame in layer.frames.iter_mut().filter_map(Option::take) {
         engine.ring.release(frame);

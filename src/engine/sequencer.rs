@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::finalizer::{Closing, Preparing};
 use super::layer::Layer;
 use super::records::Records;
-use super::{Arrival, Engine, ShardBlock, ShardCell};
+use super::{Arrival, Engine, ShardBlock, ShardCell, Ticket};
 use crate::geometry::CellOf;
 use crate::plan::Plan;
 use crate::sync::{Receiver, Sender};
@@ -35,8 +35,6 @@ pub(crate) struct Sequencer {
     blocks: Blocks,
     pub(crate) records: Records,
     pub(crate) missing: Vec<std::ops::Range<u64>>,
-    /// `None` once the workers were told to end.
-    pub(crate) tickets: Option<Sender<u32>>,
 }
 
 /// Why a frame can't go on.
@@ -51,7 +49,6 @@ impl Sequencer {
     pub(crate) fn new(
         plan: Arc<Plan>,
         records: Records,
-        tickets: Sender<u32>,
         requests: Sender<Preparing>,
         prepared: Receiver<ShardBlock>,
     ) -> Self {
@@ -65,7 +62,6 @@ impl Sequencer {
             blocks: Blocks::new(&plan, requests, prepared),
             records,
             missing: Vec::with_capacity(MISSING_RANGES_MAX),
-            tickets: Some(tickets),
             plan,
         }
     }
@@ -204,14 +200,8 @@ impl Sequencer {
             return;
         }
         layer.ready_at = Instant::now();
-        let tickets = self.plan.ring.tickets_a_layer;
-        engine.layers.slot(slot).open_to_workers(tickets);
-        if let Some(queue) = &self.tickets {
-            for _ in 0..tickets {
-                let sent = queue.try_send(slot);
-                debug_assert!(sent.is_ok(), "the queue holds the tickets of all layers");
-            }
-        }
+        engine.layers.slot(slot).open_to_workers(self.plan.ring.tickets_a_layer);
+        engine.send_ticket(Ticket::Layer(slot));
     }
 
     /// Its number was recorded as missing in the moment in which it was committed.

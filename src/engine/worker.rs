@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
 use super::writers::{Job, Scratch, Writers};
-use super::{Engine, ShardCell, StageTimes, caught};
+use super::{Engine, ShardCell, StageTimes, Ticket, caught};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
 use crate::geometry::Tile;
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::shard::Claim;
-use crate::shard::slot::{HEADER_BYTES, Origin};
+use crate::shard::slot::{HEADER_BYTES, Origin, PIECES_MAX};
 use crate::stats::Stage;
 use crate::sync::Receiver;
 
@@ -22,9 +22,7 @@ use crate::sync::Receiver;
 pub(crate) struct Worker {
     engine: Arc<Engine>,
     index: usize,
-    encoder: Encoder,
-    /// The tile as gathered.
-    raw: Box<[u8]>,
+    maker: Maker,
     /// Header and encoded tile, where they can't be made in place.
     scratch: Scratch,
     /// Who writes the scratch, where that takes long.
@@ -44,20 +42,38 @@ impl Worker {
     pub(crate) fn new(engine: Arc<Engine>, index: usize, writers: Option<Writers>) -> Result<Self> {
         let (plan, codec) = (&engine.plan, &engine.codec);
         let encoder = Encoder::new(codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
-        let raw = vec![0; plan.shard.chunk_bytes].into();
+        let raw = vec![0; if encoder.copies() { 0 } else { plan.shard.chunk_bytes }].into();
         let scratch = Scratch::new(plan.shard.slot_bytes).map_err(|e| Error::io("get memory for", "a worker", e))?;
-        Ok(Self { index, encoder, raw, scratch, writers, engine })
+        Ok(Self { index, maker: Maker { encoder, raw }, scratch, writers, engine })
     }
 
     /// Works until no more tickets come.
-    pub(crate) fn run(mut self, tickets: &Receiver<u32>) {
-        while let Ok(slot) = tickets.recv() {
-            let engine = self.engine.clone();
-            let layer_slot = engine.layers.slot(slot);
-            self.share_in(slot, layer_slot);
-            if layer_slot.return_ticket() {
-                finish_layer(&engine, slot, layer_slot);
-            }
+    pub(crate) fn run(mut self, tickets: &Receiver<Ticket>) {
+        while let Ok(ticket) = tickets.recv() {
+            let Ticket::Layer(slot) = ticket else {
+                // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall have
+                // as many workers as all others had.
+                let done = tickets.is_empty() && !self.engine.layers.have_unsent();
+                self.engine.send_ticket(Ticket::End);
+                if done {
+                    return;
+                }
+                std::thread::yield_now();
+                continue;
+            };
+            self.redeem(slot);
+        }
+    }
+
+    fn redeem(&mut self, slot: u32) {
+        let engine = self.engine.clone();
+        let layer_slot = engine.layers.slot(slot);
+        if layer_slot.take_unsent() {
+            engine.send_ticket(Ticket::Layer(slot));
+        }
+        self.share_in(slot, layer_slot);
+        if layer_slot.return_ticket() {
+            finish_layer(&engine, slot, layer_slot);
         }
     }
 
@@ -106,15 +122,8 @@ impl Worker {
     ) -> Result<Stored> {
         let engine = &self.engine;
         let times: &StageTimes = engine.worker_times(self.index);
-        gather(layer, &engine.ring, &engine.plan, tile, &mut self.raw);
-        let empty = engine.skip_empty_chunks && is_fill(&self.raw, &engine.plan.frame.fill);
-        *now = times.of(Stage::Gather).since(*now);
-        if empty {
-            return Ok(Stored::Empty);
-        }
         let shard = &cell.shards[tile.shard];
         let chunk = layer.first_chunk + tile.chunk;
-        let claim = shard.claim(chunk).expect("a chunk belongs to one tile of one layer");
         let origin = Origin {
             dataset: engine.dataset_uuid,
             shard: cell.first_number + tile.shard as u64,
@@ -123,10 +132,12 @@ impl Worker {
             frames: (layer.last_frame - layer.first_frame).min(u64::from(u32::MAX)) as u32,
             checksum_in_payload: engine.plan.shard.checksum,
         };
-        let stored = match claim {
+        let fail = |error| Error::io("write a chunk to shard", shard.key(), error);
+        let stored = match shard.claim(chunk).expect("a chunk belongs to one tile of one layer") {
             Claim::InPlace(mut slot) => {
-                let bytes = self.encoder.encode(&self.raw, slot.room())?;
-                *now = times.of(Stage::Encode).since(*now);
+                let Some(bytes) = self.maker.make(engine, layer, tile, slot.room(), times, now)? else {
+                    return Ok(Stored::Empty);
+                };
                 slot.commit(bytes, &origin);
                 if engine.plan.shard.slot_bytes >= LARGE_SLOT_BYTES {
                     shard.done_with(chunk..chunk + 1);
@@ -134,8 +145,22 @@ impl Worker {
                 Stored::Here(bytes)
             }
             Claim::Elsewhere(place) => {
-                let bytes = self.encoder.encode(&self.raw, &mut self.scratch[HEADER_BYTES..])?;
-                *now = times.of(Stage::Encode).since(*now);
+                let mut pieces = [&[][..]; PIECES_MAX];
+                if self.writers.is_none()
+                    && self.maker.encoder.copies()
+                    && let Some(pieces) = in_pieces(layer, &engine.ring, &engine.plan, tile, &mut pieces)
+                {
+                    if engine.skip_empty_chunks && pieces.iter().all(|piece| is_fill(piece, &engine.plan.frame.fill)) {
+                        return Ok(Stored::Empty);
+                    }
+                    let bytes = place.commit_pieces(pieces, &origin).map_err(fail)?;
+                    *now = times.of(Stage::Store).since(*now);
+                    return Ok(Stored::Here(bytes));
+                }
+                let room = &mut self.scratch[HEADER_BYTES..];
+                let Some(bytes) = self.maker.make(engine, layer, tile, room, times, now)? else {
+                    return Ok(Stored::Empty);
+                };
                 match &self.writers {
                     Some(writers) => {
                         let (claimed, shard) = (place.detach(), tile.shard);
@@ -145,8 +170,7 @@ impl Worker {
                         Stored::HandedOver
                     }
                     None => {
-                        let written = place.commit(&mut self.scratch, bytes, &origin);
-                        written.map_err(|error| Error::io("write a chunk to shard", shard.key(), error))?;
+                        place.commit(&mut self.scratch, bytes, &origin).map_err(fail)?;
                         Stored::Here(bytes)
                     }
                 }
@@ -160,9 +184,62 @@ impl Worker {
     fn renew_encoder(&mut self) {
         let plan = &self.engine.plan;
         if let Ok(encoder) = Encoder::new(&self.engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes) {
-            self.encoder = encoder;
+            self.maker.encoder = encoder;
         }
     }
+}
+
+/// Makes chunks of tiles.
+struct Maker {
+    encoder: Encoder,
+    /// The tile as gathered, where it is not the chunk already.
+    raw: Box<[u8]>,
+}
+
+impl Maker {
+    /// Makes a tile's chunk at the start of `room` and returns its bytes; `None` if it holds nothing but the fill value.
+    fn make(
+        &mut self,
+        engine: &Engine,
+        layer: &Layer,
+        tile: &Tile,
+        room: &mut [u8],
+        times: &StageTimes,
+        now: &mut Instant,
+    ) -> Result<Option<usize>> {
+        let copies = self.encoder.copies();
+        let raw = if copies { &mut room[..engine.plan.shard.chunk_bytes] } else { &mut self.raw[..] };
+        gather(layer, &engine.ring, &engine.plan, tile, raw);
+        let empty = engine.skip_empty_chunks && is_fill(raw, &engine.plan.frame.fill);
+        *now = times.of(Stage::Gather).since(*now);
+        if empty {
+            return Ok(None);
+        }
+        let bytes = if copies { self.encoder.seal(room) } else { self.encoder.encode(&self.raw, room)? };
+        *now = times.of(Stage::Encode).since(*now);
+        Ok(Some(bytes))
+    }
+}
+
+/// The pieces of the ring's buffers that make up a tile, where it is whole and its rows follow each other without gaps.
+fn in_pieces<'a, 'b>(
+    layer: &Layer,
+    ring: &'a Ring,
+    plan: &Plan,
+    tile: &Tile,
+    pieces: &'b mut [&'a [u8]; PIECES_MAX],
+) -> Option<&'b [&'a [u8]]> {
+    let [.., rows, _] = plan.chunk_shape[..] else { return None };
+    let pieces = pieces.get_mut(..layer.frames.len())?;
+    if !plan.shard.rows_touch || tile.rows as u64 != rows {
+        return None;
+    }
+    let layout = &plan.frame.layout;
+    let from = layout.offset + tile.y * layout.row_stride;
+    for (piece, frame) in pieces.iter_mut().zip(&layer.frames) {
+        *piece = &ring.pixels(frame.as_ref()?)[from..from + tile.rows * layout.row_stride];
+    }
+    Some(pieces)
 }
 
 /// Copies a tile together from its frames: first frame first, each row by row.

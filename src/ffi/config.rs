@@ -103,9 +103,9 @@ pub const SW_INDEX_START: sw_index_location = 1;
 
 /// How bytes reach the file. Of no meaning with a storage of the caller's own.
 pub type sw_storage_kind = u32;
-/// Mapped where a memory map is safe, else buffered.
+/// What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
 pub const SW_STORAGE_AUTO: sw_storage_kind = 0;
-/// Straight into a memory map of the preallocated shard.
+/// Straight into a memory map of the preallocated shard. A device that goes away then kills the process.
 pub const SW_STORAGE_MAPPED: sw_storage_kind = 1;
 /// Positioned writes through the page cache.
 pub const SW_STORAGE_BUFFERED: sw_storage_kind = 2;
@@ -237,9 +237,9 @@ pub struct sw_config {
     pub affinity: *const usize,
     /// How many cores. Default 0.
     pub affinity_count: usize,
-    /// How often documents and records on disk catch up with the run, so that readers can follow it, in milliseconds.
-    /// Default 1000.
-    pub progress_every_ms: u64,
+    /// How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then becomes
+    /// durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
+    pub checkpoint_every_ms: u64,
     /// Per-frame record fields beyond the frame number and the two timestamps. Default null.
     pub record_fields: *const sw_record_field,
     /// How many, at most 16. Default 0.
@@ -313,7 +313,7 @@ fn defaults() -> PresentConfig {
         workers: defaults.workers,
         affinity: std::ptr::null(),
         affinity_count: 0,
-        progress_every_ms: defaults.progress_every.as_millis() as u64,
+        checkpoint_every_ms: defaults.checkpoint_every.as_millis() as u64,
         record_fields: std::ptr::null(),
         record_field_count: 0,
         channels: std::ptr::null(),
@@ -465,7 +465,7 @@ unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         // SAFETY: as above.
         affinity: unsafe { slice(config.affinity, config.affinity_count, "sw_config.affinity") }?.to_vec(),
         sync: flag(config.sync, "sw_config.sync")?,
-        progress_every: Duration::from_millis(config.progress_every_ms),
+        checkpoint_every: Duration::from_millis(config.checkpoint_every_ms),
         // SAFETY: as above.
         record_fields: fields.iter().map(|field| unsafe { record_field(field) }).collect::<Outcome<_>>()?,
         // SAFETY: as above.

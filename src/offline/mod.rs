@@ -8,15 +8,40 @@ mod chain;
 mod describe;
 mod document;
 mod fill;
+#[cfg(fuzzing)]
+#[allow(missing_docs)]
+pub mod fuzzing;
+mod leftovers;
+mod lock;
 mod metadata;
+mod own;
+mod ranges;
 mod reader;
+mod recover;
 mod region;
+mod scan;
 mod shard_file;
+mod tree;
+mod verify;
 mod zarr2;
 mod zarr3;
 
 pub use describe::{ArrayDescription, Description, describe};
 pub use reader::Array;
+pub use recover::{ImageRecovered, Recovery, ShardAction, ShardRecovered, recover};
+pub use verify::{ArrayVerified, Finding, Severity, Verification, verify};
+
+use std::path::{Component, Path};
+
+/// Whether a path that a document names leads to something below, and not out of its dataset.
+fn is_below(path: &str) -> bool {
+    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Whether there is a group or an array at `path`, readable or not.
+fn has_node(path: &Path) -> bool {
+    ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| path.join(name).is_file())
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests;

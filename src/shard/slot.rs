@@ -20,7 +20,8 @@
 //! that an index can be rebuilt when the process or the machine died before it wrote one.
 #![allow(unsafe_code)]
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::iter;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
@@ -29,6 +30,9 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a slot header.
 pub(crate) const HEADER_BYTES: usize = 64;
+
+/// The most pieces of which [`Elsewhere::commit_pieces`] makes a chunk.
+pub(crate) const PIECES_MAX: usize = 64;
 
 const MAGIC: [u8; 4] = *b"SWc1";
 const VERSION: u8 = 1;
@@ -54,13 +58,17 @@ pub(crate) fn header(origin: &Origin, payload: &[u8]) -> [u8; HEADER_BYTES] {
         Some((_, crc)) if origin.checksum_in_payload => u32::from_le_bytes(*crc),
         _ => crc32c::crc32c(payload),
     };
+    header_with(origin, payload.len(), crc)
+}
+
+fn header_with(origin: &Origin, nbytes: usize, crc: u32) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[0..4].copy_from_slice(&MAGIC);
     bytes[4] = VERSION;
     bytes[5] = if origin.checksum_in_payload { FLAG_CHECKSUM_IN_PAYLOAD } else { 0 };
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     bytes[12..16].copy_from_slice(&origin.chunk.to_le_bytes());
-    bytes[16..24].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    bytes[16..24].copy_from_slice(&(nbytes as u64).to_le_bytes());
     bytes[24..40].copy_from_slice(&origin.dataset);
     bytes[40..48].copy_from_slice(&origin.shard.to_le_bytes());
     bytes[48..56].copy_from_slice(&origin.first_frame.to_le_bytes());
@@ -68,6 +76,65 @@ pub(crate) fn header(origin: &Origin, payload: &[u8]) -> [u8; HEADER_BYTES] {
     let crc = crc32c::crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());
     bytes
+}
+
+/// What a header says, as read back. It vouches for itself by its own checksum, and for nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) dataset: [u8; 16],
+    pub(crate) shard: u64,
+    pub(crate) chunk: u32,
+    pub(crate) nbytes: u64,
+    pub(crate) first_frame: u64,
+    /// The highest frame number minus the lowest.
+    pub(crate) frames: u32,
+    payload_crc: u32,
+    checksum_in_payload: bool,
+}
+
+/// Whether the first bytes of something are those of a header.
+pub(crate) fn has_magic(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// The header in `bytes`, if it is whole and of a version that is known.
+pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+    let u32_at = |at: usize| bytes[at..].first_chunk().copied().map(u32::from_le_bytes);
+    let u64_at = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
+    let whole = has_magic(bytes) && u32_at(60)? == crc32c::crc32c(&bytes[..60]);
+    // A bit that this version gives no meaning may change that of the others.
+    let known = bytes[4] == VERSION && bytes[5] & !FLAG_CHECKSUM_IN_PAYLOAD == 0 && bytes[6..8] == [0, 0];
+    (whole && known).then_some(Header {
+        payload_crc: u32_at(8)?,
+        chunk: u32_at(12)?,
+        nbytes: u64_at(16)?,
+        dataset: *bytes[24..].first_chunk()?,
+        shard: u64_at(40)?,
+        first_frame: u64_at(48)?,
+        frames: u32_at(56)?,
+        checksum_in_payload: bytes[5] == FLAG_CHECKSUM_IN_PAYLOAD,
+    })
+}
+
+impl Header {
+    /// Whether `payload` is what was committed under this header.
+    pub(crate) fn vouches_for(&self, payload: &[u8]) -> bool {
+        let crc = match payload.split_last_chunk::<4>() {
+            // The checksum in the payload is only as good as what it says about the bytes before it.
+            Some((data, crc)) if self.checksum_in_payload => {
+                let stored = u32::from_le_bytes(*crc);
+                (crc32c::crc32c(data) == stored).then_some(stored)
+            }
+            _ if self.checksum_in_payload => None,
+            _ => Some(crc32c::crc32c(payload)),
+        };
+        payload.len() as u64 == self.nbytes && crc == Some(self.payload_crc)
+    }
+
+    /// The highest frame number in the chunk, as far as a number can be that.
+    pub(crate) fn last_frame(&self) -> u64 {
+        self.first_frame.saturating_add(self.frames.into())
+    }
 }
 
 /// One chunk's line in the index under construction.
@@ -179,6 +246,23 @@ impl Elsewhere<'_> {
         self.entry.commit(at + HEADER_BYTES as u64, nbytes as u64);
         Ok(())
     }
+
+    /// Writes a chunk from where it stands: `pieces` behind each other, and behind them their checksum if the chunk shall
+    /// end with one. Returns the chunk's bytes.
+    pub(crate) fn commit_pieces(self, pieces: &[&[u8]], origin: &Origin) -> io::Result<usize> {
+        let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
+        let tail = crc.to_le_bytes();
+        let tail = if origin.checksum_in_payload { &tail[..] } else { &[] };
+        let nbytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + tail.len();
+        let header = header_with(origin, nbytes, crc);
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX + 2];
+        let all = iter::once(&header[..]).chain(pieces.iter().copied()).chain(iter::once(tail));
+        let used = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
+        let at = self.shard.place(self.chunk, HEADER_BYTES + nbytes);
+        self.shard.write_slices(at, &mut slices[..used])?;
+        self.entry.commit(at + HEADER_BYTES as u64, nbytes as u64);
+        Ok(nbytes)
+    }
 }
 
 /// Copies into a mapped shard what was made elsewhere.
@@ -219,6 +303,46 @@ mod tests {
         let bytes = header(&Origin { checksum_in_payload: true, ..ORIGIN }, &payload);
         assert_eq!(bytes[5], 1);
         assert_eq!(bytes[8..12], crc.to_le_bytes());
+    }
+
+    #[test]
+    fn a_header_is_read_back_and_vouches_for_its_payload_alone() {
+        let crc = crc32c::crc32c(b"data");
+        let payload = [&b"data"[..], &crc.to_le_bytes()].concat();
+        for checksum_in_payload in [false, true] {
+            let bytes = header(&Origin { checksum_in_payload, ..ORIGIN }, &payload);
+            let read = parse(&bytes).expect("a header");
+            assert_eq!((read.dataset, read.shard, read.chunk, read.nbytes), ([7; 16], 3, 5, 8));
+            assert_eq!((read.first_frame, read.last_frame()), (80, 95));
+            assert!(read.vouches_for(&payload));
+            for at in 0..payload.len() {
+                let mut flipped = payload.clone();
+                flipped[at] ^= 0x10;
+                assert!(!read.vouches_for(&flipped), "byte {at}");
+            }
+            assert!(!read.vouches_for(&payload[..7]) && !read.vouches_for(&[]));
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_spoils_a_header() {
+        let bytes = header(&ORIGIN, b"payload");
+        for bit in 0..8 * HEADER_BYTES {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parse(&flipped), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_header_of_the_future_is_not_understood() {
+        for (at, value) in [(4, 2), (5, 2), (6, 1)] {
+            let mut bytes = header(&ORIGIN, b"payload");
+            bytes[at] = value;
+            let crc = crc32c::crc32c(&bytes[..60]);
+            bytes[60..].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(parse(&bytes), None, "byte {at}");
+        }
     }
 
     #[test]

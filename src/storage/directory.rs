@@ -1,14 +1,15 @@
-//! A folder of a local file system, with or without memory maps.
+//! A folder of a local file system, with or without memory maps and the page cache.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, fdatasync, renameat_with};
+use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync, renameat_with};
 use rustix::io::Errno;
 
 use super::{Blob, Storage};
@@ -16,50 +17,134 @@ use crate::config::StorageKind;
 
 const PAGE: u64 = 4096;
 
-// From statfs(2): file systems on which a store into a preallocated, mapped range can't fail. On copy-on-write ones it
-// can (a full disk then kills the process by SIGBUS), on network ones it can at any time.
-const SAFE_TO_MAP: [(u64, &str); 3] = [(0xEF53, "ext4"), (0x5846_5342, "xfs"), (0x0102_1994, "tmpfs")];
+const BALLAST_FILE: &str = ".shardwright.ballast";
+const BALLAST_BYTES: u64 = 1 << 20;
+const BALLAST_TRIES: u32 = 20;
+const BALLAST_PAUSE: Duration = Duration::from_millis(20);
+
+// From statfs(2).
+const EXT4: u64 = 0xEF53;
+const XFS: u64 = 0x5846_5342;
+const TMPFS: u64 = 0x0102_1994;
 
 /// Keys are paths below a folder.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
     way: Way,
+    file_system: u64,
     sync: bool,
-    reason: String,
+    ballast: Option<Ballast>,
 }
 
+/// Room on the disk that is given up when it is full, so that documents and records can tell what is in the shards: those
+/// that are there by then are worth nothing to a reader whose document does not know of them.
+#[derive(Debug)]
+struct Ballast(PathBuf);
+
+impl Ballast {
+    /// Only a wish.
+    fn load(root: &Path) -> Option<Self> {
+        let path = root.join(BALLAST_FILE);
+        let file = create_new(&path).ok()?;
+        let ballast = Self(path);
+        fallocate(&file, FallocateFlags::empty(), 0, BALLAST_BYTES).ok().map(|()| ballast)
+    }
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A way to bring bytes into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
+    /// See [`StorageKind::Mapped`]; so with the others.
     Mapped,
+    /// See [`StorageKind::Buffered`].
     Buffered,
+    /// See [`StorageKind::Direct`].
     Direct,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 3] = [Self::Mapped, Self::Buffered, Self::Direct];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mapped => "mapped",
+            Self::Buffered => "buffered",
+            Self::Direct => "direct",
+        }
+    }
+
+    /// The way that a caller named; `None` if the choice is left to us.
+    pub(crate) fn named(kind: StorageKind) -> Option<Self> {
+        match kind {
+            StorageKind::Auto => None,
+            StorageKind::Mapped => Some(Self::Mapped),
+            StorageKind::Buffered => Some(Self::Buffered),
+            StorageKind::Direct => Some(Self::Direct),
+        }
+    }
 }
 
 impl Directory {
     /// `root` must exist.
-    pub(crate) fn open(root: &Path, kind: StorageKind, sync: bool) -> io::Result<Self> {
-        let configured = || "as configured".to_owned();
-        let (way, reason) = match kind {
-            StorageKind::Mapped => (Way::Mapped, configured()),
-            StorageKind::Buffered => (Way::Buffered, configured()),
-            StorageKind::Direct => (Way::Direct, configured()),
-            StorageKind::Auto => {
-                let magic = rustix::fs::statfs(root)?.f_type as u64;
-                match SAFE_TO_MAP.iter().find(|known| known.0 == magic) {
-                    Some((_, name)) => (Way::Mapped, format!("{name} keeps its promise of reserved space")),
-                    None => {
-                        (Way::Buffered, format!("a memory map is not known to be safe on file system type {magic:#x}"))
-                    }
-                }
-            }
-        };
-        Ok(Self { root: root.to_path_buf(), way, sync, reason })
+    pub(crate) fn open(root: &Path, way: Way, sync: bool) -> io::Result<Self> {
+        let file_system = rustix::fs::statfs(root)?.f_type as u64;
+        Ok(Self { root: root.to_path_buf(), way, file_system, sync, ballast: None })
     }
 
-    /// Why this way of writing was chosen.
-    pub(crate) fn reason(&self) -> &str {
-        &self.reason
+    /// With room kept for the documents of a disk that becomes full.
+    pub(crate) fn with_ballast(self) -> Self {
+        Self { ballast: Ballast::load(&self.root), ..self }
+    }
+
+    fn put_once(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.create_parents(path)?;
+        let partial = unpublished(path);
+        let write = || {
+            let file = create_new(&partial)?;
+            file.write_all_at(bytes, 0)?;
+            if self.sync { file.sync_all() } else { Ok(()) }
+        };
+        let renamed = write().and_then(|()| fs::rename(&partial, path));
+        if renamed.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        renamed?;
+        self.sync_folder_of(path)
+    }
+
+    /// Whether a store into a preallocated, mapped range can't fail. On copy-on-write file systems it can (a full disk then
+    /// kills the process by SIGBUS), on network ones at any time.
+    pub(crate) fn is_safe_to_map(&self) -> bool {
+        matches!(self.file_system, EXT4 | XFS | TMPFS)
+    }
+
+    /// Whether its files are memory, which no way of writing passes by.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.file_system == TMPFS
+    }
+
+    /// Makes sure that `len` bytes can be written to a new file.
+    fn reserve(&self, file: &File, len: u64) -> io::Result<()> {
+        if self.is_memory() && self.way != Way::Mapped {
+            // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves. A
+            // write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
+            let state = rustix::fs::fstatvfs(file)?;
+            if state.f_blocks > 0 && state.f_bavail.saturating_mul(state.f_frsize) < len {
+                return Err(Errno::NOSPC.into());
+            }
+            return file.set_len(len);
+        }
+        match fallocate(file, FallocateFlags::empty(), 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.way != Way::Mapped => file.set_len(len),
+            other => Ok(other?),
+        }
     }
 
     /// Creates the folders above `path`; each new one is synced into its parent.
@@ -101,11 +186,7 @@ fn create_new(path: &Path) -> io::Result<File> {
 
 impl Storage for Directory {
     fn name(&self) -> &'static str {
-        match self.way {
-            Way::Mapped => "mapped",
-            Way::Buffered => "buffered",
-            Way::Direct => "direct",
-        }
+        self.way.name()
     }
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
@@ -123,34 +204,30 @@ impl Storage for Directory {
             published: AtomicBool::new(false),
             sync: self.sync,
         };
-        match fallocate(&blob.file, FallocateFlags::empty(), 0, len) {
-            Ok(()) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.way != Way::Mapped => blob.file.set_len(len)?,
-            Err(error) => return Err(error.into()),
-        }
+        self.reserve(&blob.file, len)?;
         match self.way {
             Way::Mapped => blob.map = Some(MmapOptions::new().len(len as usize).map_raw(&blob.file)?),
-            Way::Direct => blob.direct = open_direct(&blob.partial),
-            Way::Buffered => {}
+            Way::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
+            Way::Direct | Way::Buffered => {}
         }
         Ok(Box::new(blob))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.root.join(key);
-        self.create_parents(&path)?;
-        let partial = unpublished(&path);
-        let write = || {
-            let file = create_new(&partial)?;
-            file.write_all_at(bytes, 0)?;
-            if self.sync { file.sync_all() } else { Ok(()) }
-        };
-        let renamed = write().and_then(|()| fs::rename(&partial, &path));
-        if renamed.is_err() {
-            let _ = fs::remove_file(&partial);
+        let mut written = self.put_once(&path, bytes);
+        for _ in 0..BALLAST_TRIES {
+            match (&written, &self.ballast) {
+                (Err(error), Some(ballast)) if error.kind() == io::ErrorKind::StorageFull => {
+                    let _ = fs::remove_file(&ballast.0);
+                    // Some file systems free in the background.
+                    std::thread::sleep(BALLAST_PAUSE);
+                    written = self.put_once(&path, bytes);
+                }
+                _ => break,
+            }
         }
-        renamed?;
-        self.sync_folder_of(&path)
+        written
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
@@ -197,6 +274,27 @@ impl Blob for FileBlob {
             }
         }
         self.file.write_all_at(bytes, offset)
+    }
+
+    fn write_slices_at(&self, mut offset: u64, mut slices: &mut [IoSlice]) -> io::Result<()> {
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            match rustix::io::pwritev(&self.file, slices, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut slices, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&self) {
+        // Only a wish: cameras and readers have better uses for the memory.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
     #[allow(unsafe_code)]

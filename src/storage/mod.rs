@@ -2,13 +2,15 @@
 
 mod directory;
 mod memory;
+pub(crate) mod trial;
 
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::ptr::NonNull;
 
-pub(crate) use directory::Directory;
+pub(crate) use directory::{Directory, Way};
 pub use memory::Memory;
+pub use trial::storage_rates;
 
 /// A place that holds a dataset's files, by key: `zarr.json`, `0/c/0/0/0`, …
 ///
@@ -45,6 +47,15 @@ pub trait Blob: Send + Sync {
     /// Writes `bytes` at `offset`, within the reserved length.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes the slices one after another, starting at `offset`, within the reserved length.
+    fn write_slices_at(&self, mut offset: u64, slices: &mut [IoSlice]) -> io::Result<()> {
+        for slice in slices {
+            self.write_at(offset, slice)?;
+            offset += slice.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Says that nobody will touch the mapped range again soon, so that it need not count as this process's memory.
     fn done_with(&self, offset: u64, len: u64);
 
@@ -59,4 +70,7 @@ pub trait Blob: Send + Sync {
 
     /// Cuts the file off at `len` bytes.
     fn truncate(&self, len: u64) -> io::Result<()>;
+
+    /// Says that the file is finished, and that its bytes need not be kept in memory any longer.
+    fn forget(&self) {}
 }

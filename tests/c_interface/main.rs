@@ -187,7 +187,7 @@ fn every_option_can_be_said_as_a_struct_and_as_a_document() {
         workers: 2,
         affinity: vec![0],
         sync: false,
-        progress_every: Duration::from_millis(250),
+        checkpoint_every: Duration::from_millis(250),
         record_fields: vec![field("laser", Dtype::U16), field("stage", Dtype::F64)],
         channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "FFFFFF", None)],
         name: Some("µ".into()),

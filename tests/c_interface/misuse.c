@@ -309,7 +309,7 @@ static void wrong_frames(void) {
     WRONG(SW_ERROR_SIZE, sw_get_stats(acquisition, &stats));
     WRONG(SW_ERROR_NULL, sw_get_stats(acquisition, NULL));
     sw_latency latency = {.size = sizeof latency};
-    WRONG(SW_ERROR_ARGUMENT, sw_get_latency(acquisition, 9, &latency));
+    WRONG(SW_ERROR_ARGUMENT, sw_get_latency(acquisition, 10, &latency));
     sw_layout layout = {.size = 1};
     WRONG(SW_ERROR_SIZE, sw_get_layout(acquisition, &layout));
     void *addresses[8] = {NULL};

@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
         config.workers = 2;
         config.affinity = affinity;
         config.affinity_count = 1;
-        config.progress_every_ms = 250;
+        config.checkpoint_every_ms = 250;
         config.record_fields = fields;
         config.record_field_count = 2;
         config.channels = channels;

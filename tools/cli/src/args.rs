@@ -17,10 +17,22 @@ Examples:
   shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
   shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
   shardwright info out.zarr
+  shardwright verify out.zarr
+  shardwright recover out.zarr --apply
+  shardwright probe /data --camera 2048x2048xu16@100
 
 Exit codes:
   0 fine   1 failure   2 usage   3 the input is invalid   4 finished, but frames were lost
-  130 interrupted by Ctrl-C and finished cleanly";
+  130 interrupted by Ctrl-C and finished cleanly
+  verify and recover have their own; see their help";
+
+const VERIFY_EXIT_CODES: &str = "\
+Exit codes:
+  0 sound   1 damage was found   2 it could not be checked";
+
+const RECOVER_EXIT_CODES: &str = "\
+Exit codes:
+  0 nothing to do, or done   1 there is something to do (without --apply)   2 it could not be done";
 
 /// Replay recordings into sharded Zarr datasets at camera speed, and look at datasets.
 #[derive(Debug, Parser)]
@@ -34,6 +46,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Replay(Box<Replay>),
     Info(Info),
+    Verify(Verify),
+    Recover(Recover),
+    Probe(Probe),
     /// Print a completion script for a shell to stdout.
     Completions {
         /// The shell.
@@ -47,6 +62,62 @@ pub(crate) struct Info {
     /// The dataset.
     pub(crate) path: PathBuf,
     /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Check everything about a dataset that can be checked: documents, indexes, checksums, decoding, slot headers.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXIT_CODES)]
+pub(crate) struct Verify {
+    /// The dataset or the array.
+    pub(crate) path: PathBuf,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json; the exit code tells.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Bring back what a writer had written when it was killed or the power went.
+///
+/// Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before the
+/// chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
+#[derive(Debug, Args)]
+#[command(after_help = RECOVER_EXIT_CODES)]
+pub(crate) struct Recover {
+    /// The dataset.
+    pub(crate) path: PathBuf,
+    /// Make the changes.
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json; the exit code tells.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Find out whether this machine keeps up with a camera when it writes into a folder, with which settings, and how long the
+/// disk lasts. Takes some ten seconds and a few gigabytes of free space for that time.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 it keeps up   4 it does not: frames would be lost   others as with every command"
+)]
+pub(crate) struct Probe {
+    /// The folder in which datasets are to be written
+    pub(crate) path: PathBuf,
+    /// The camera: width, height, element type, frames a second; without these the highest rate is what you learn
+    #[arg(long, value_name = "WxHxDTYPE[@FPS]", default_value = "2048x2048xu16@100")]
+    pub(crate) camera: Camera,
+    /// How long each codec is tried
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -68,6 +139,8 @@ pub(crate) struct Replay {
     pub(crate) layout: LayoutArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) soak: SoakArgs,
 
     /// Print one JSON object to stdout instead of the summary
     #[arg(long, help_heading = "Report")]
@@ -179,6 +252,19 @@ pub(crate) struct EngineArgs {
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Long runs")]
+pub(crate) struct SoakArgs {
+    /// Write a page with plots of throughput, commit latency and memory over time; without --frames the run takes twice the
+    /// machine's memory
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) soak: Option<PathBuf>,
+    /// Delete the oldest shards as soon as all closed ones together take more than this [default with --soak: half of
+    /// the free space, if the run does not fit in it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) roll: Option<u64>,
 }
 
 /// The names that `--codec` takes.
@@ -444,6 +530,16 @@ mod tests {
         assert_eq!(replay.layout.compressor().unwrap(), Compressor::default());
         assert_eq!(replay.pace.ring_full().unwrap(), RingFull::Block { timeout: None });
         assert_eq!(replay.layout.placement, Placement::Fixed);
+    }
+
+    #[test]
+    fn a_recovery_changes_nothing_unless_it_is_told_to() {
+        let recover = |words: &[&str]| match Cli::try_parse_from(words).unwrap().command {
+            Command::Recover(recover) => recover.apply,
+            other => panic!("{other:?}"),
+        };
+        assert!(!recover(&["shardwright", "recover", "run.zarr"]));
+        assert!(recover(&["shardwright", "recover", "run.zarr", "--apply"]));
     }
 
     #[test]

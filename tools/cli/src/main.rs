@@ -4,10 +4,14 @@ mod args;
 mod failure;
 mod info;
 mod pace;
+mod probe;
 mod progress;
+mod recover;
 mod replay;
 mod report;
+mod soak;
 mod source;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -19,6 +23,9 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
+        Command::Verify(args) => verify::run(&args),
+        Command::Recover(args) => recover::run(&args),
+        Command::Probe(args) => probe::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut script);

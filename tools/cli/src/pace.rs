@@ -43,6 +43,39 @@ impl Schedule {
     }
 }
 
+/// While it lives, the thread that made it has real-time priority, as the thread of a camera driver has: on a machine whose
+/// cores are all busy, an ordinary thread can lose its core for milliseconds in the middle of a commit.
+#[derive(Debug)]
+pub(crate) struct CameraPriority(());
+
+impl CameraPriority {
+    /// `None` where the system does not allow it.
+    pub(crate) fn take() -> Option<Self> {
+        schedule(libc::SCHED_FIFO, 1).then_some(Self(()))
+    }
+}
+
+impl Drop for CameraPriority {
+    fn drop(&mut self) {
+        schedule(libc::SCHED_OTHER, 0);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn schedule(policy: i32, priority: i32) -> bool {
+    // SAFETY: all of `sched_param` is integers, for which zeros are a value.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = priority;
+    // SAFETY: the pointer is good for the call, which changes nothing but how this thread (0) is scheduled.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn schedule(_policy: i32, _priority: i32) -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,9 +11,10 @@ use shardwright::{
 
 use crate::args::{Rate, Replay};
 use crate::failure::{Failure, exit};
-use crate::pace::Schedule;
+use crate::pace::{CameraPriority, Schedule};
 use crate::progress::Progress;
 use crate::report::{Circumstances, Report, say};
+use crate::soak::{self, Diary, Roll};
 use crate::source::{self, Recording, Source};
 
 /// Set by the first Ctrl-C: no more frames are taken.
@@ -29,10 +30,9 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let mut source = source::open(&args.input, &args.recording, args.engine.memory)?;
     let recording = source.recording().clone();
     let pass = frames_a_pass(args, &recording)?;
-    let total = pass.checked_mul(args.recording.repeat).ok_or_else(|| {
-        Failure::Usage(format!("{pass} frames in {} loops are more than can be counted", args.recording.repeat))
-    })?;
+    let total = frames_total(args, &recording, pass)?;
     let rate = rate(args, &recording);
+    let run_bytes = total.saturating_mul(recording.frame_bytes());
     let config = config(args, &recording, total, rate, source.held_bytes())?;
     // A recording whose very first frame can't be read leaves no dataset behind.
     source.read(0, &mut vec![0; recording.frame_bytes() as usize])?;
@@ -55,9 +55,17 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     };
     let drops = config.ring_full == RingFull::DropNewest;
     let acquisition = Acquisition::create(&args.output, config)?;
+    let roll = roll_at(args, run_bytes)?;
+    let roll = roll.map(|bytes| Roll::start(&acquisition, &args.output, bytes));
+    let mut sink = Recorder { acquisition: &acquisition, diary: args.soak.soak.as_ref().map(|_| Diary::new()) };
     let progress = Progress::new(args.quiet, total);
     let feed = Feed { pass, total, rate, drops };
-    let mut taken = progress.during(total, || acquisition.stats(), || feed.run(source.as_mut(), &mut &acquisition));
+    let play = || {
+        // Without a rate there is no camera, and a thread that never pauses must not have priority over all others.
+        let _priority = (rate != Rate::Max).then(CameraPriority::take).flatten();
+        feed.run(source.as_mut(), &mut sink)
+    };
+    let mut taken = progress.during(total, || acquisition.stats(), play);
     if matches!(taken.end, End::Complete)
         && let Some(defect) = defect
     {
@@ -69,8 +77,13 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
         return Err(failure.clone());
     }
     progress.finishing();
+    let diary = sink.diary.take();
     let finished = acquisition.finish();
+    roll.into_iter().for_each(Roll::join);
     progress.clear();
+    if let (Some(path), Some(diary)) = (&args.soak.soak, diary) {
+        diary.write(path, &format!("{}, {}, {}", args.input.display(), run.codec, args.output.display()))?;
+    }
     conclude(args, taken, finished, run)
 }
 
@@ -96,6 +109,26 @@ fn frames_a_pass(args: &Replay, recording: &Recording) -> Result<u64, Failure> {
         (Some(there), wanted) => Ok(wanted.unwrap_or(there)),
         (None, wanted) => Ok(wanted.unwrap_or(source::synthetic::DEFAULT_FRAMES)),
     }
+}
+
+/// The frames of the whole run.
+fn frames_total(args: &Replay, recording: &Recording, pass: u64) -> Result<u64, Failure> {
+    let total = pass.checked_mul(args.recording.repeat).ok_or_else(|| {
+        Failure::Usage(format!("{pass} frames in {} loops are more than can be counted", args.recording.repeat))
+    })?;
+    let soaks = args.soak.soak.is_some() && args.recording.frames.is_none();
+    Ok(if soaks { total.max(soak::long_enough() / recording.frame_bytes().max(1)) } else { total })
+}
+
+/// How many bytes of closed shards may stay; `None`: all.
+fn roll_at(args: &Replay, run_bytes: u64) -> Result<Option<u64>, Failure> {
+    if args.soak.roll.is_some() || args.soak.soak.is_none() {
+        return Ok(args.soak.roll);
+    }
+    let look = |error| Failure::Run(format!("{}: {error}", args.output.display()));
+    let state = rustix::fs::statvfs(&args.output).map_err(look)?;
+    let free = state.f_bavail * state.f_frsize;
+    Ok((run_bytes > free).then_some(free / 2))
 }
 
 fn rate(args: &Replay, recording: &Recording) -> Rate {
@@ -193,11 +226,22 @@ enum Refusal {
     Engine(shardwright::Error),
 }
 
-impl Sink for &Acquisition {
+/// The engine, and who writes down how long it takes.
+struct Recorder<'a> {
+    acquisition: &'a Acquisition,
+    diary: Option<Diary>,
+}
+
+impl Sink for Recorder<'_> {
     fn take(&mut self, number: u64, fill: Fill) -> Result<(), Refusal> {
-        let mut frame = self.acquire().map_err(Refusal::Engine)?;
+        let mut frame = self.acquisition.acquire().map_err(Refusal::Engine)?;
         fill(&mut frame).map_err(Refusal::Input)?;
-        frame.commit(number, Record::default()).map_err(Refusal::Engine)
+        let start = Instant::now();
+        frame.commit(number, Record::default()).map_err(Refusal::Engine)?;
+        if let Some(diary) = &mut self.diary {
+            diary.note(start.elapsed(), || self.acquisition.stats());
+        }
+        Ok(())
     }
 }
 

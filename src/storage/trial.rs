@@ -1,0 +1,176 @@
+//! Which way of writing suits a folder, found out by writing a little in each.
+//!
+//! How fast a memory map, the page cache and the device itself are, compared with each other, depends on the file system,
+//! the kernel, the device and the machine around it; on one and the same computer it can differ by a factor of five from one
+//! folder to the next. No table knows that, but a tenth of a second of trying does.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use memmap2::MmapMut;
+
+use super::{Blob, Directory, Storage, Way};
+use crate::config::StorageKind;
+use crate::error::{Error, Result};
+use crate::plan::{PAGE, Plan};
+
+// More is not worth the wait of `create`.
+const TRIAL_BYTES: u64 = 24 << 20;
+const TRIAL_TIME: Duration = Duration::from_millis(60);
+const RATES_BYTES: u64 = 256 << 20;
+// A run that writes less than this is over before the choice matters.
+const RUN_BYTES_MIN: u64 = 256 << 20;
+/// As many writes at once as the engine has under way.
+const WRITERS: u64 = 4;
+// Direct writes leave the page cache to others, so they may be this much slower than the fastest.
+const WORTH_OF_MEMORY: f64 = 0.8;
+
+/// What a trial found out.
+#[derive(Debug, Clone)]
+struct Rates(Vec<(Way, f64)>);
+
+/// What a trial depends on: the device, whether it is synced, bytes a write.
+type Conditions = (u64, bool, u64);
+
+/// What was found out before: a process that starts many runs tries once.
+static KNOWN: Mutex<Vec<(Conditions, Rates)>> = Mutex::new(Vec::new());
+
+/// The way for a run that `plan` describes, and why.
+pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way, String)> {
+    let run_bytes = plan.frames_total.map(|frames| frames.saturating_mul(plan.frame.bytes as u64));
+    if run_bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
+        return Ok((Way::Buffered, "a short run".to_owned()));
+    }
+    let piece = (plan.shard.slot_bytes as u64).next_multiple_of(PAGE as u64).clamp(PAGE as u64, 1 << 20);
+    let device = rustix::fs::stat(folder)?.st_dev as u64;
+    let key = (device, sync, piece);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let rates = match known.iter().find(|(of, _)| *of == key) {
+        Some((_, rates)) => rates.clone(),
+        None => {
+            let rates = try_all(folder, piece, sync, TRIAL_BYTES, TRIAL_TIME)?;
+            known.push((key, rates.clone()));
+            rates
+        }
+    };
+    drop(known);
+    // A map kills the process when its device goes away: it is nothing to choose for others, but where files are memory.
+    let memory = Directory::open(folder, Way::Buffered, sync)?.is_memory();
+    Ok(rates.best(|way| way != Way::Mapped || memory))
+}
+
+/// Tries the ways of writing in `folder`: fresh, reserved files, some writes of `piece_bytes` at once, `sync` included if
+/// wished. Returns those that are possible and safe there, with bytes a second; `StorageKind::Auto` takes about the fastest.
+///
+/// # Errors
+/// [`Error::Io`] where nothing can be written.
+pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration) -> Result<Vec<(StorageKind, f64)>> {
+    let piece = piece_bytes.next_multiple_of(PAGE as u64).max(PAGE as u64);
+    let rates = try_all(folder, piece, sync, RATES_BYTES.max(8 * piece), time);
+    let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
+    let kind = |way| match way {
+        Way::Mapped => StorageKind::Mapped,
+        Way::Buffered => StorageKind::Buffered,
+        Way::Direct => StorageKind::Direct,
+    };
+    Ok(rates.0.iter().map(|&(way, rate)| (kind(way), rate)).collect())
+}
+
+/// Bytes a second in each way that is possible and safe in `folder`.
+fn try_all(folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) -> io::Result<Rates> {
+    let mut rates = Vec::new();
+    for way in Way::ALL {
+        let directory = Directory::open(folder, way, sync)?;
+        let possible = match way {
+            Way::Mapped => directory.is_safe_to_map(),
+            Way::Buffered => true,
+            Way::Direct => !directory.is_memory(),
+        };
+        // What can't be tried, be it for want of room, is no choice; the run itself will say what is wrong.
+        if possible && let Ok(Some(rate)) = try_one(&directory, way, piece, bytes, time) {
+            rates.push((way, rate));
+        }
+    }
+    Ok(Rates(rates))
+}
+
+impl Rates {
+    /// The way to take, and why.
+    fn best(&self, may: impl Fn(Way) -> bool) -> (Way, String) {
+        let worth = |&(way, rate): &(Way, f64)| if way == Way::Direct { rate / WORTH_OF_MEMORY } else { rate };
+        let Some(&(best, _)) = self.0.iter().filter(|&&(way, _)| may(way)).max_by(|a, b| worth(a).total_cmp(&worth(b)))
+        else {
+            return (Way::Buffered, "nothing else is possible here".to_owned());
+        };
+        let tried: Vec<_> = self.0.iter().map(|(way, rate)| format!("{} {:.2}", way.name(), rate / 1e9)).collect();
+        (best, format!("GB/s in a trial: {}", tried.join(", ")))
+    }
+}
+
+/// Bytes a second from the creation of a file until all is synced; `None` where the way turns out not to be possible.
+fn try_one(directory: &Directory, way: Way, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
+    // What it takes to reserve counts, too. A blob that is never published leaves no file behind.
+    let start = Instant::now();
+    let blob = directory.create(".trial", bytes)?;
+    if way == Way::Direct && blob.alignment() == 1 {
+        return Ok(None);
+    }
+    let source = MmapMut::map_anon(piece as usize)?;
+    let next = AtomicU64::new(0);
+    let write = || {
+        let mut written = 0;
+        loop {
+            let at = next.fetch_add(piece, Relaxed);
+            if at + piece > bytes || start.elapsed() > time {
+                return Ok(written);
+            }
+            write_piece(&*blob, at, &source)?;
+            written += piece;
+        }
+    };
+    let written: io::Result<u64> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..WRITERS).map(|_| scope.spawn(write)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(0))).sum()
+    });
+    let written = written?;
+    blob.sync()?;
+    Ok((written > 0).then(|| written as f64 / start.elapsed().as_secs_f64()))
+}
+
+#[allow(unsafe_code)]
+fn write_piece(blob: &dyn Blob, at: u64, piece: &[u8]) -> io::Result<()> {
+    match blob.map() {
+        // SAFETY: the range lies within the blob's length, and each is given to one thread.
+        Some(map) => unsafe { piece.as_ptr().copy_to_nonoverlapping(map.as_ptr().add(at as usize), piece.len()) },
+        None => blob.write_at(at, piece)?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn best(rates: &[(Way, f64)]) -> Way {
+        Rates(rates.to_vec()).best(|way| way != Way::Mapped).0
+    }
+
+    #[test]
+    fn the_fastest_way_wins_and_direct_a_close_race() {
+        assert_eq!(best(&[(Way::Mapped, 3e9), (Way::Buffered, 2e9), (Way::Direct, 1.5e9)]), Way::Buffered);
+        assert_eq!(best(&[(Way::Mapped, 1e9), (Way::Buffered, 2e9), (Way::Direct, 1.7e9)]), Way::Direct);
+        assert_eq!(best(&[]), Way::Buffered);
+    }
+
+    #[test]
+    fn a_trial_measures_and_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let rates = try_all(folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
+        assert!(rates.0.iter().any(|&(way, rate)| way == Way::Buffered && rate > 0.0), "{rates:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
