@@ -1,6 +1,6 @@
 /* The C side of benches/capi.rs: acquires, fills and commits as fast as it can, and prints one line of JSON.
 
-   capi FRAMES_FILE OUTPUT SIDE COUNT RING_BYTES COMPRESSOR */
+   capi FRAMES_FILE OUTPUT SIDE COUNT RING_BYTES COMPRESSOR FRAMES_A_CHUNK */
 
 #include <shardwright.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void must(sw_status status, const char *what) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 7) return 2;
+    if (argc != 8) return 2;
     const uint64_t side = strtoull(argv[3], NULL, 10), count = strtoull(argv[4], NULL, 10);
     const size_t bytes = side * side * 2;
     FILE *file = fopen(argv[1], "rb");
@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
     memset(times, 0, count * sizeof *times);
 
     const sw_dim dims[] = {
-        {.name = "t", .kind = SW_DIM_TIME, .chunk = 1, .shard = 64},
+        {.name = "t", .kind = SW_DIM_TIME, .chunk = strtoull(argv[7], NULL, 10), .shard = 64},
         {.name = "y", .kind = SW_DIM_SPACE, .size = side},
         {.name = "x", .kind = SW_DIM_SPACE, .size = side},
     };

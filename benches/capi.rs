@@ -21,13 +21,17 @@ mod camera;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// name, side of a frame, frames, ring bytes, compressor, its number in the header
-const CASES: [(&str, usize, usize, usize, Compressor, u32); 4] = [
-    // The ring holds all frames, so that no call waits for a worker.
-    ("calls alone, 64x64", 64, 20_000, 256 << 20, Compressor::None, 0),
-    ("none, 2048x2048", 2048, 256, 512 << 20, Compressor::None, 0),
-    ("blosc-noise, 2048x2048", 2048, 256, 512 << 20, Compressor::BloscNoise { block_bytes: 0 }, 2),
-    ("zstd 1, 1024x1024", 1024, 256, 512 << 20, Compressor::Zstd { level: 1 }, 3),
+/// Name, side of a frame, frames, ring bytes, compressor, its number in the header, frames a chunk.
+type Case = (&'static str, usize, usize, usize, Compressor, u32, u64);
+
+const CASES: [Case; 5] = [
+    // The ring holds all frames, so that no call waits for a worker. In deep chunks most commits only add a frame; in flat ones
+    // each also tells the workers of a layer.
+    ("calls alone, 64 deep", 64, 20_000, 256 << 20, Compressor::None, 0, 64),
+    ("calls alone, 1 deep", 64, 20_000, 256 << 20, Compressor::None, 0, 1),
+    ("none, 2048x2048", 2048, 256, 512 << 20, Compressor::None, 0, 1),
+    ("blosc-noise, 2048x2048", 2048, 256, 512 << 20, Compressor::BloscNoise { block_bytes: 0 }, 2, 1),
+    ("zstd 1, 1024x1024", 1024, 256, 512 << 20, Compressor::Zstd { level: 1 }, 3, 1),
 ];
 
 struct Measured {
@@ -90,16 +94,12 @@ fn build(folder: &Path) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-fn through_c(
-    program: &Path,
-    frames: &Path,
-    folder: &Path,
-    case: &(&str, usize, usize, usize, Compressor, u32),
-) -> Outcome<Measured> {
-    let (_, side, count, ring_bytes, _, compressor) = case;
+fn through_c(program: &Path, frames: &Path, folder: &Path, case: &Case) -> Outcome<Measured> {
+    let (_, side, count, ring_bytes, _, compressor, deep) = case;
     let mut command = Command::new(program);
     command.arg(frames).arg(folder.join("c.zarr"));
-    command.args([side.to_string(), count.to_string(), ring_bytes.to_string(), compressor.to_string()]);
+    command.args([side.to_string(), count.to_string(), ring_bytes.to_string()]);
+    command.args([compressor.to_string(), deep.to_string()]);
     let output = command.output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
@@ -109,14 +109,10 @@ fn through_c(
     Ok(Measured { bytes_per_second: number("bytes_per_second")?, p50_ns: number("p50_ns")?, p99_ns: number("p99_ns")? })
 }
 
-fn through_rust(
-    pixels: &[u8],
-    folder: &Path,
-    case: &(&str, usize, usize, usize, Compressor, u32),
-) -> Outcome<Measured> {
-    let &(_, side, count, ring_bytes, compressor, _) = case;
+fn through_rust(pixels: &[u8], folder: &Path, case: &Case) -> Outcome<Measured> {
+    let &(_, side, count, ring_bytes, compressor, _, deep) = case;
     let bytes = side * side * 2;
-    let dims = vec![Dim::time(None).chunk(1).shard(64), Dim::y(side as u64), Dim::x(side as u64)];
+    let dims = vec![Dim::time(None).chunk(deep).shard(64), Dim::y(side as u64), Dim::x(side as u64)];
     let codec = Codec::from(compressor);
     let config = Config { dims, codec, ring_bytes, overwrite: true, ..Config::default() };
     let mut times = vec![0.0; count];
