@@ -340,7 +340,14 @@ impl Acquisition {
     /// repeated. Under [`RingFull::DropNewest`] it means that the frame should be let go: its number, never committed,
     /// will be recorded as missing. Otherwise the first error of the run, or [`Error::Ended`].
     pub fn acquire(&self) -> Result<FrameMut> {
-        self.acquire_within(self.patience())
+        self.acquire_within(self.patience()).inspect_err(|error| self.count_dropped(error))
+    }
+
+    /// A frame that finds the ring full is let go, where that is the policy.
+    pub(crate) fn count_dropped(&self, error: &Error) {
+        if error.is_ring_full() && self.ring_full == RingFull::DropNewest {
+            self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
+        }
     }
 
     /// How long a call may wait for a free buffer. `None`: for ever.
@@ -352,13 +359,10 @@ impl Acquisition {
     }
 
     /// As [`acquire`](Self::acquire), but waits as long as this call says, not as the configuration does. `None`: for ever.
+    /// A full ring is not counted as a dropped frame: the caller may try again.
     pub fn acquire_within(&self, wait: Option<Duration>) -> Result<FrameMut> {
         let start = Instant::now();
-        let loan = self.loan(start, wait);
-        if matches!(&loan, Err(error) if error.is_ring_full()) && self.ring_full == RingFull::DropNewest {
-            self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
-        }
-        let loan = loan?;
+        let loan = self.loan(start, wait)?;
         self.engine.caller_times().of(Stage::Acquire).since(start);
         Ok(FrameMut {
             loan,
@@ -451,6 +455,7 @@ impl Acquisition {
                     done.frames += 1;
                 }
                 Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
+                    self.count_dropped(&error);
                     self.engine.numbers.let_go_next()?;
                     done.dropped += 1;
                 }
