@@ -470,7 +470,8 @@ static void *wait_for_a_buffer(void *unused) {
 
 static void *wait_for_the_end(void *unused) {
     (void)unused;
-    outcomes[0] = sw_finish(shared, SW_FOREVER, NULL);
+    do outcomes[0] = sw_finish(shared, SW_FOREVER, NULL);
+    while (outcomes[0] == SW_ERROR_BUSY);
     return NULL;
 }
 
@@ -540,7 +541,8 @@ static void several_threads(void) {
     WRONG(SW_TIMEOUT, sw_finish(shared, 30, NULL));
     WRONG(SW_ERROR_NOT_ENDED, sw_free(shared));
     pthread_create(&threads[0], NULL, wait_for_the_end, NULL);
-    usleep(50000);
+    /* As soon as the other thread waits; however long the machine takes to start it. */
+    while (sw_finish(shared, 0, NULL) == SW_TIMEOUT) usleep(1000);
     WRONG(SW_ERROR_BUSY, sw_finish(shared, 10, NULL));
     WRONG(SW_TIMEOUT, sw_abort(shared, 10));
     pthread_mutex_unlock(&gate);
