@@ -67,6 +67,7 @@ fn paced(seconds: f64, fps: f64, folder: Option<PathBuf>) -> Outcome<()> {
     let dims = vec![Dim::time(None).shard(64), Dim::y(2048).chunk(512), Dim::x(2048).chunk(512)];
     let codec = Compressor::BloscNoise { block_bytes: 0 }.into();
     let acquisition = start(folder.as_ref(), Config { dims, codec, ring_bytes: 512 << 20, ..Config::default() })?;
+    let mut acquires = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
     let (mut commits, mut wakes) = (
         Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?,
         Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?,
@@ -83,7 +84,9 @@ fn paced(seconds: f64, fps: f64, folder: Option<PathBuf>) -> Outcome<()> {
     let frames = (seconds * fps) as u64;
     for number in 0..frames {
         sleep_until(begin + Duration::from_secs_f64(number as f64 / fps));
+        let start = Instant::now();
         let mut slot = acquisition.acquire()?;
+        acquires.saturating_record(start.elapsed().as_nanos() as u64);
         slot.copy_from_slice(&frame);
         let start = Instant::now();
         slot.commit(number, Record::default())?;
@@ -104,6 +107,8 @@ fn paced(seconds: f64, fps: f64, folder: Option<PathBuf>) -> Outcome<()> {
     println!(
         "2048 x 2048 u16 at {fps} frames a second, {frames} frames, caller of {priority} priority, {late} buffers free at the end"
     );
+    println!("  a shard ends every 64 frames");
+    print("acquire", &acquires);
     print("commit", &commits);
     print("bare wake of a thread", &wakes);
     Ok(())

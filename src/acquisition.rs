@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, RingFull};
 use crate::dataset::{Ending, Image, Root};
 use crate::dtype::Dtype;
-use crate::engine::finalizer::{self, Closing, LiveCells, Preparing};
+use crate::engine::finalizer::{self, Closing, LiveCells, OpenCells, Preparing};
 use crate::engine::layer::Layers;
 use crate::engine::losses::Losses;
 use crate::engine::numbers::Numbers;
@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::ome;
 use crate::plan::Plan;
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
-use crate::ring::{Loan, Ring};
+use crate::ring::{Loan, Ring, View};
 use crate::stats::{Stage, StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use crate::sync::{Doorbell, Gate, Mutex, Sender, bounded};
@@ -176,6 +176,34 @@ impl std::fmt::Debug for FrameMut {
     }
 }
 
+/// A committed frame, seen through [`Acquisition::newest`].
+pub struct FrameView {
+    view: View,
+}
+
+impl FrameView {
+    /// The frame's number.
+    pub fn number(&self) -> u64 {
+        let bytes = self.view.record()[NUMBER_IN_RECORD].try_into().expect("a record starts with 8 bytes of number");
+        i64::from_ne_bytes(bytes).cast_unsigned()
+    }
+}
+
+impl std::ops::Deref for FrameView {
+    type Target = [u8];
+
+    /// The buffer as the camera filled it: rows without gaps, or as [`Config::frame_layout`] says.
+    fn deref(&self) -> &[u8] {
+        self.view.pixels()
+    }
+}
+
+impl std::fmt::Debug for FrameView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameView").field("number", &self.number()).finish_non_exhaustive()
+    }
+}
+
 impl Acquisition {
     /// Creates the dataset `path` with one image and starts its acquisition.
     ///
@@ -223,6 +251,8 @@ impl Acquisition {
         let engine = Arc::new(Engine {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,
+            sync: config.sync,
+            open_cells: OpenCells::default(),
             dataset_uuid,
             numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total),
             gate: Gate::new(),
@@ -280,7 +310,7 @@ impl Acquisition {
             let run = move || finalizer::prepare(&shared, &of, &live, &requested, &deliver);
             threads.preparer = Some(spawn("sw-prepare".into(), path, run)?);
             let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
-            let every = config.progress_every;
+            let every = config.checkpoint_every;
             let run = move || finalizer::close(&shared, &of, &live, &to_close, &written_records, every);
             threads.closer = Some(spawn("sw-close".into(), path, run)?);
             Ok(())
@@ -310,7 +340,14 @@ impl Acquisition {
     /// repeated. Under [`RingFull::DropNewest`] it means that the frame should be let go: its number, never committed,
     /// will be recorded as missing. Otherwise the first error of the run, or [`Error::Ended`].
     pub fn acquire(&self) -> Result<FrameMut> {
-        self.acquire_within(self.patience())
+        self.acquire_within(self.patience()).inspect_err(|error| self.count_dropped(error))
+    }
+
+    /// A frame that finds the ring full is let go, where that is the policy.
+    pub(crate) fn count_dropped(&self, error: &Error) {
+        if error.is_ring_full() && self.ring_full == RingFull::DropNewest {
+            self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
+        }
     }
 
     /// How long a call may wait for a free buffer. `None`: for ever.
@@ -322,13 +359,10 @@ impl Acquisition {
     }
 
     /// As [`acquire`](Self::acquire), but waits as long as this call says, not as the configuration does. `None`: for ever.
+    /// A full ring is not counted as a dropped frame: the caller may try again.
     pub fn acquire_within(&self, wait: Option<Duration>) -> Result<FrameMut> {
         let start = Instant::now();
-        let loan = self.loan(start, wait);
-        if matches!(&loan, Err(error) if error.is_ring_full()) && self.ring_full == RingFull::DropNewest {
-            self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
-        }
-        let loan = loan?;
+        let loan = self.loan(start, wait)?;
         self.engine.caller_times().of(Stage::Acquire).since(start);
         Ok(FrameMut {
             loan,
@@ -363,6 +397,15 @@ impl Acquisition {
     fn check(&self) -> Result<()> {
         self.engine.first_error.check()?;
         if self.engine.gate.is_closed() { Err(Error::Ended) } else { Ok(()) }
+    }
+
+    /// The frame that was committed last, to be looked at while the workers encode it; `None` if none came yet, or if the
+    /// workers were faster than this call.
+    ///
+    /// The writer never waits for a viewer, but as long as the view lives, its buffer is missing from the ring: copy what is
+    /// to be shown, and drop it.
+    pub fn newest(&self) -> Option<FrameView> {
+        self.engine.ring.view_newest().map(|view| FrameView { view })
     }
 
     /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
@@ -412,6 +455,7 @@ impl Acquisition {
                     done.frames += 1;
                 }
                 Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
+                    self.count_dropped(&error);
                     self.engine.numbers.let_go_next()?;
                     done.dropped += 1;
                 }
@@ -503,6 +547,7 @@ impl Acquisition {
         }
         let mut summary = self.summary();
         let ending = Ending {
+            chunks: summary.chunks_written,
             frames_missing: summary.frames_missing,
             missing: &summary.missing,
             error: self.engine.first_error.get(),
@@ -512,7 +557,10 @@ impl Acquisition {
             self.image.root().keep();
             let frames = self.engine.counters.newest_end.load(Relaxed);
             match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
-                Ok(shape) => summary.shape = shape,
+                Ok(shape) => {
+                    summary.shape = shape;
+                    summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
+                }
                 Err(error) => self.engine.first_error.set(error),
             }
         }
@@ -548,6 +596,7 @@ impl Acquisition {
         Summary {
             frames_accepted: stats.frames_accepted,
             frames_written: end.saturating_sub(frames_missing),
+            frames_durable: stats.frames_durable,
             frames_missing,
             missing,
             bytes_in: stats.bytes_in,

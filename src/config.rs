@@ -60,8 +60,9 @@ pub struct Config {
     pub affinity: Vec<usize>,
     /// Wait until shards and documents have reached the device before they are called done.
     pub sync: bool,
-    /// How often documents and per-frame records on disk catch up with the run, so that readers can follow it.
-    pub progress_every: Duration,
+    /// How often open shards, documents and per-frame records on disk catch up with the run: what is in its slot then becomes
+    /// durable, and readers see it. Zero: only when a shard is full, and at the end.
+    pub checkpoint_every: Duration,
     /// Per-frame record fields beyond the frame number and the two timestamps.
     pub record_fields: Vec<RecordField>,
     /// The channels' names and display settings, for viewers. Empty, or as many as the channel dimension is long.
@@ -90,7 +91,7 @@ impl Default for Config {
             workers: 0,
             affinity: Vec::new(),
             sync: true,
-            progress_every: Duration::from_secs(1),
+            checkpoint_every: Duration::from_secs(1),
             record_fields: Vec::new(),
             channels: Vec::new(),
             name: None,
@@ -327,10 +328,11 @@ pub enum IndexLocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageKind {
-    /// `Mapped` where a memory map is safe, else `Buffered`.
+    /// What a short trial finds fastest in the dataset's folder, at about equal speed `Direct`; `Mapped` only where files are
+    /// memory. Short runs are `Buffered` without a trial. The summary says which and why.
     #[default]
     Auto,
-    /// Workers encode straight into a memory map of the preallocated shard.
+    /// Workers encode straight into a memory map of the preallocated shard. A device that goes away then kills the process.
     Mapped,
     /// Positioned writes through the page cache.
     Buffered,

@@ -127,7 +127,7 @@ impl Root {
                     Some(way) => (way, "as configured".to_owned()),
                     None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
                 };
-                let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?;
+                let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?.with_ballast();
                 let choice = format!("{} ({reason})", directory.name());
                 Ok((Arc::new(directory), choice))
             }
@@ -296,6 +296,8 @@ struct ImageState {
 
 /// How a run ended, for the documents.
 pub(crate) struct Ending<'a> {
+    /// Chunks in the shards.
+    pub(crate) chunks: u64,
     pub(crate) frames_missing: u64,
     pub(crate) missing: &'a [std::ops::Range<u64>],
     pub(crate) error: Option<&'a Error>,
@@ -340,7 +342,7 @@ impl Image {
         self.put("records/zarr.json", &zarr3::group(json!({})))?;
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0))?;
         self.put("0/zarr.json", &zarr3::image(&self.config, plan, &plan.shape))?;
-        self.put("zarr.json", &self.group(&Map::new(), None))
+        self.put("zarr.json", &self.group(plan, &Map::new(), None))
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {
@@ -405,7 +407,7 @@ impl Image {
             state.frames = frames;
         }
         if std::mem::take(&mut state.attributes_changed) {
-            self.put("zarr.json", &self.group(&state.attributes, None))?;
+            self.put("zarr.json", &self.group(plan, &state.attributes, None))?;
         }
         Ok(())
     }
@@ -414,14 +416,14 @@ impl Image {
     pub(crate) fn finish(&self, plan: &Plan, frames: u64, ending: &Ending) -> Result<Vec<u64>> {
         self.advance(plan, frames, true)?;
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.put("zarr.json", &self.group(&state.attributes, Some((frames, ending))))?;
+        self.put("zarr.json", &self.group(plan, &state.attributes, Some((frames, ending))))?;
         if let Some(name) = &self.name {
             self.root.list_image(&*self.storage, name, &self.config, &state.shape)?;
         }
         Ok(state.shape.clone())
     }
 
-    fn group(&self, user: &Map<String, Value>, ending: Option<(u64, &Ending)>) -> Value {
+    fn group(&self, plan: &Plan, user: &Map<String, Value>, ending: Option<(u64, &Ending)>) -> Value {
         let mut attributes = user.clone();
         if ome::why_not(&self.config.dims).is_none() {
             attributes.insert("ome".into(), ome::image_attributes(&self.config, "0"));
@@ -431,10 +433,19 @@ impl Image {
             "writer": hex(&self.root.uuid),
             "complete": false,
             "acquisition_order": self.acquisition_order(),
+            "frames_planned": plan.frames_total,
+            // Where slots stand depends on how far the encoder may reach. Who rebuilds an index shall not have to ask it.
+            "slots": {
+                "placement": self.config.placement,
+                "first_at": plan.shard.first_slot_at,
+                "bytes": plan.shard.slot_bytes,
+                "empty_chunks": !self.config.skip_empty_chunks,
+            },
         });
         if let Some((frames, ending)) = ending {
             own["complete"] = json!(ending.error.is_none());
             own["frames"] = json!(frames);
+            own["chunks"] = json!(ending.chunks);
             own["frames_missing"] = json!(ending.frames_missing);
             own["missing"] = ending.missing.iter().map(|range| json!([range.start, range.end])).collect();
             if let Some(error) = ending.error {

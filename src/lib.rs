@@ -30,6 +30,9 @@
 //! A *layer* is the frames that one row of chunks needs: as many as a chunk is deep. A *tile* is a rectangle of a layer; its
 //! encoded form is a *chunk*. A *slot* is the byte range in a shard that one chunk may fill.
 
+// What reads the headers of slots stands beside what writes them.
+#![cfg_attr(not(feature = "offline"), allow(dead_code))]
+
 mod acquisition;
 pub mod codec;
 mod config;
@@ -38,7 +41,10 @@ mod dialect;
 mod dtype;
 mod engine;
 mod error;
+#[cfg(feature = "capi")]
+pub mod ffi;
 mod geometry;
+#[cfg(feature = "offline")]
 pub mod offline;
 mod ome;
 mod plan;
@@ -54,7 +60,7 @@ mod sync;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use acquisition::{Acquisition, Appended, FrameMut, Unfinished};
+pub use acquisition::{Acquisition, Appended, FrameMut, FrameView, Unfinished};
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
     RingFull, Shuffle, StorageKind,

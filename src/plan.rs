@@ -216,6 +216,14 @@ impl FramePlan {
 }
 
 impl ShardPlan {
+    /// Where the index of a shard stands that is not closed.
+    pub(crate) fn open_index_at(&self) -> u64 {
+        match self.index_location {
+            IndexLocation::Start => 0,
+            IndexLocation::End => self.reserve_bytes - self.index_bytes,
+        }
+    }
+
     fn new(
         config: &Config,
         frame: &FramePlan,
@@ -259,8 +267,13 @@ impl ShardPlan {
                     "a shard file would pass 4 EiB; choose smaller shards",
                 )
             })?;
-        // Two of them: the final one, which follows the last chunk, must not touch the first before the file is cut off.
-        let at_end = if config.index_location == IndexLocation::End { 2 * index_bytes } else { 0 };
+        // At the end there are two of them: the final one, which follows the last chunk, must not touch the one before until
+        // the file is cut off. That one starts on a page, because it is rewritten in place: what fits a page is never torn.
+        let slots_end = first_slot_at + slots;
+        let reserve_bytes = match config.index_location {
+            IndexLocation::Start => slots_end,
+            IndexLocation::End => (slots_end + index_bytes).next_multiple_of(PAGE as u64) + index_bytes,
+        };
         let outer = chunk_shape.len() - 2;
         let rows_touch =
             chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
@@ -277,7 +290,7 @@ impl ShardPlan {
             slot_bytes,
             first_slot_at,
             index_bytes,
-            reserve_bytes: first_slot_at + slots + at_end,
+            reserve_bytes,
         })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Workers finish out of order, so a strict first-in-first-out ring would wait for its slowest frame. The ring is a pool:
 //! a buffer is *free* (its index is in the queue), on *loan* (one [`Loan`] exists), or *committed* (one [`Frame`] exists).
-//! The three are joined by consuming calls only, so a buffer has one owner at a time; each way through the queue is a
+//! The three are joined by consuming calls only, so a buffer has one owner at a time (a committed one may have viewers who
+//! count as part of it); each way through the queue is a
 //! Release/Acquire pair, which makes the last reader's reads happen before the next writer's writes.
 #![allow(unsafe_code)]
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Receiver, Sender, bounded};
 
 /// All frame buffers and their records.
@@ -19,6 +21,10 @@ pub(crate) struct Ring {
     free: Receiver<u32>,
     freed: Sender<u32>,
     frames: usize,
+    /// For each buffer, who needs its committed frame: the workers together, and each viewer. 0: nobody; it is free or on loan.
+    users: Box<[AtomicU32]>,
+    /// The buffer that was committed last, plus one.
+    newest: AtomicU32,
 }
 
 /// A buffer on loan: its holder alone may write it. Dropping it frees the buffer.
@@ -31,6 +37,12 @@ pub(crate) struct Loan {
 #[derive(Debug)]
 #[must_use = "a frame that is not released is lost to the ring"]
 pub(crate) struct Frame {
+    index: u32,
+}
+
+/// A committed buffer that someone looks at beside the workers. It is not free before the view is dropped.
+pub(crate) struct View {
+    ring: Arc<Ring>,
     index: u32,
 }
 
@@ -48,6 +60,8 @@ impl Ring {
             free,
             freed,
             frames,
+            users: (0..frames).map(|_| AtomicU32::new(0)).collect(),
+            newest: AtomicU32::new(0),
         })
     }
 
@@ -90,10 +104,48 @@ impl Ring {
         unsafe { self.records.read(frame.index) }
     }
 
-    /// The frame's buffer is free again.
+    /// The workers are done with the frame; its buffer is free again, unless someone views it.
     pub(crate) fn release(&self, frame: Frame) {
-        let sent = self.freed.try_send(frame.index);
+        self.end_use(frame.index);
+    }
+
+    /// AcqRel: every user's reads happen before the last one frees the buffer.
+    fn end_use(&self, index: u32) {
+        if self.users[index as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.free_again(index);
+        }
+    }
+
+    fn free_again(&self, index: u32) {
+        let sent = self.freed.try_send(index);
         debug_assert!(sent.is_ok(), "the queue holds all buffers");
+    }
+
+    /// The frame that was committed last, if its buffer still holds it.
+    pub(crate) fn view_newest(self: &Arc<Self>) -> Option<View> {
+        let index = self.newest.load(Ordering::Relaxed).checked_sub(1)?;
+        // Only a frame that someone uses is there to be seen, and only from its commit on. Acquire: meets the Release there.
+        let join = |users: u32| users.checked_add(1).filter(|&users| users > 1);
+        let joined = self.users[index as usize].fetch_update(Ordering::Acquire, Ordering::Relaxed, join);
+        joined.ok().map(|_| View { ring: self.clone(), index })
+    }
+}
+
+impl View {
+    pub(crate) fn pixels(&self) -> &[u8] {
+        // SAFETY: the buffer is committed, and stays so while this view counts as a user.
+        unsafe { self.ring.pixels.read(self.index) }
+    }
+
+    pub(crate) fn record(&self) -> &[u8] {
+        // SAFETY: as in `pixels`.
+        unsafe { self.ring.records.read(self.index) }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.ring.end_use(self.index);
     }
 }
 
@@ -122,6 +174,9 @@ impl Loan {
     pub(crate) fn commit(self) -> Frame {
         let mut loan = std::mem::ManuallyDrop::new(self);
         let frame = Frame { index: loan.index };
+        // Release: who views the frame sees what was filled in. The workers get it through a queue.
+        loan.ring.users[frame.index as usize].store(1, Ordering::Release);
+        loan.ring.newest.store(frame.index + 1, Ordering::Relaxed);
         // SAFETY: the loan is never used again, not even by its `Drop`; only its share of the ring must still end.
         unsafe { std::ptr::drop_in_place(&mut loan.ring) };
         frame
@@ -130,7 +185,7 @@ impl Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        self.ring.release(Frame { index: self.index });
+        self.ring.free_again(self.index);
     }
 }
 
@@ -258,7 +313,7 @@ unsafe impl Send for Region {}
 #[cfg(all(test, loom))]
 mod loom {
     use super::*;
-    use crate::sync::atomic::{AtomicUsize, Ordering};
+    use crate::sync::atomic::AtomicUsize;
     use ::loom::thread;
     use std::cell::UnsafeCell;
 
@@ -313,6 +368,31 @@ mod loom {
                 loan.record_mut().fill(9);
             }
             worker.join().unwrap();
+            assert_eq!(ring.free_frames(), 1);
+        });
+    }
+
+    #[test]
+    fn a_buffer_is_not_free_while_someone_views_it() {
+        ::loom::model(|| {
+            let ring = Arc::new(Ring::new(1, 4, 4).unwrap());
+            let mut loan = ring.try_loan().unwrap();
+            loan.pixels_mut().fill(7);
+            let frame = loan.commit();
+            let viewer = ring.clone();
+            let viewer = thread::spawn(move || {
+                if let Some(view) = viewer.view_newest() {
+                    // Either frame, but whole.
+                    assert!(matches!(view.pixels(), [7, 7, 7, 7] | [9, 9, 9, 9]));
+                }
+            });
+            ring.release(frame);
+            // The camera goes on, if it gets the buffer.
+            if let Some(mut loan) = ring.try_loan() {
+                loan.pixels_mut().fill(9);
+                ring.release(loan.commit());
+            }
+            viewer.join().unwrap();
             assert_eq!(ring.free_frames(), 1);
         });
     }

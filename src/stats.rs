@@ -14,6 +14,9 @@ pub struct Stats {
     pub frames_accepted: u64,
     /// Frames whose every chunk is in its slot.
     pub frames_written: u64,
+    /// Frames that a loss of power does not take: their chunks have reached the device, and an index there names them. 0
+    /// without [`Config::sync`](crate::Config::sync).
+    pub frames_durable: u64,
     /// Frame numbers that were settled without a frame.
     pub frames_missing: u64,
     /// Times that a frame found the ring full and was let go.
@@ -38,6 +41,8 @@ pub struct Summary {
     pub frames_accepted: u64,
     /// Frames whose every chunk is in the dataset.
     pub frames_written: u64,
+    /// Frames that a loss of power does not take. 0 without [`Config::sync`](crate::Config::sync).
+    pub frames_durable: u64,
     /// Frames that the dataset lacks.
     pub frames_missing: u64,
     /// The numbers of the frames that the dataset lacks, the first 10,000 ranges of them.
@@ -94,13 +99,15 @@ pub enum Stage {
     Write,
     /// Creating a shard ahead of need.
     PrepareShard,
+    /// Syncing an open shard and writing the index of what is in it.
+    Checkpoint,
     /// Closing a shard.
     CloseShard,
 }
 
 impl Stage {
     /// All stages, in the order of [`Summary::stages`].
-    pub const ALL: [Stage; 9] = [
+    pub const ALL: [Stage; 10] = [
         Stage::Acquire,
         Stage::Commit,
         Stage::Queue,
@@ -109,6 +116,7 @@ impl Stage {
         Stage::Store,
         Stage::Write,
         Stage::PrepareShard,
+        Stage::Checkpoint,
         Stage::CloseShard,
     ];
 }

@@ -404,11 +404,12 @@ fn shards_of_unequal_length_may_all_be_open() {
 
 #[test]
 fn progress_may_be_as_rare_or_as_frequent_as_one_likes() {
-    for progress_every in [Duration::MAX, Duration::from_secs(u64::MAX / 4), Duration::ZERO, Duration::from_nanos(1)] {
+    for checkpoint_every in [Duration::MAX, Duration::from_secs(u64::MAX / 4), Duration::ZERO, Duration::from_nanos(1)]
+    {
         within(60, move || {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("run.zarr");
-            let acquisition = Acquisition::create(&path, Config { progress_every, ..tiny(None, 8) }).unwrap();
+            let acquisition = Acquisition::create(&path, Config { checkpoint_every, ..tiny(None, 8) }).unwrap();
             (0..10).for_each(|number| commit(&acquisition, number).unwrap());
             acquisition.finish().unwrap();
             holds(&path, 0..10, 10);

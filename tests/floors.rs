@@ -10,12 +10,12 @@
 //! | 5 | dialect, shard |
 //! | 6 | dataset, engine, offline: `offline` knows nothing of the engine |
 //! | 7 | acquisition |
-//! | 8 | the crate's root |
+//! | 8 | the crate's root, and ffi: the doors |
 
 use std::path::{Path, PathBuf};
 
 /// The floor of a path below the crate's root; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 20] = [
+const FLOORS: [(&str, u32); 21] = [
     ("error", 0),
     ("sync", 0),
     ("dtype", 1),
@@ -36,6 +36,7 @@ const FLOORS: [(&str, u32); 20] = [
     ("engine", 6),
     ("offline", 6),
     ("acquisition", 7),
+    ("ffi", 8),
 ];
 
 /// What is public is known at the root by its own name; where it comes from is what counts.

@@ -1,6 +1,7 @@
 //! The two threads beside the workers: one creates shards ahead of need, one closes full ones and keeps the documents up
 //! to date. Both may be slow; neither is waited for by a frame, as long as it keeps up on average.
 
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,10 @@ use crate::stats::Stage;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Receiver, Sender};
 
-const PROGRESS_EVERY_MIN: Duration = Duration::from_millis(10);
-const PROGRESS_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
+const CHECKPOINT_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+// Checkpoints take at most one part in so many of the closer's time, plus one.
+const CHECKPOINT_REST: u32 = 4;
 
 /// Work for the thread that prepares.
 #[derive(Debug)]
@@ -68,6 +71,28 @@ impl LiveCells {
     }
 }
 
+/// The cells that exist and are not closed.
+#[derive(Debug, Default)]
+pub(crate) struct OpenCells(StdMutex<Vec<Arc<ShardCell>>>);
+
+impl OpenCells {
+    fn lock(&self) -> impl std::ops::DerefMut<Target = Vec<Arc<ShardCell>>> + '_ {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, cells: &[Arc<ShardCell>]) {
+        self.lock().extend_from_slice(cells);
+    }
+
+    fn remove(&self, cell: &Arc<ShardCell>) {
+        self.lock().retain(|open| !Arc::ptr_eq(open, cell));
+    }
+
+    fn all(&self) -> Vec<Arc<ShardCell>> {
+        self.lock().clone()
+    }
+}
+
 /// Creates blocks of shards as they are asked for.
 pub(crate) fn prepare(
     engine: &Engine,
@@ -94,7 +119,7 @@ pub(crate) fn create_block(engine: &Engine, image: &Image, number: u64) -> Resul
         // On a full disk those that could be made take the room that others need.
         begun.iter().for_each(|key| drop(caught(|| Ok(image.storage().remove(key)))));
     }
-    block
+    block.inspect(|block| engine.open_cells.add(&block.cells))
 }
 
 fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<String>) -> Result<ShardBlock> {
@@ -112,29 +137,35 @@ fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<St
         }
         let first_number = (number * plan.shards.cells_a_block + cell) * plan.shard.across_frame as u64;
         let layers_left = AtomicU64::new(plan.layers_of_shard(&grid));
-        cells.push(Arc::new(ShardCell { shards, block: number, cell, first_number, layers_left }));
+        cells.push(Arc::new(ShardCell::new(shards, [number, cell], first_number, layers_left)));
     }
     Ok(ShardBlock { number, cells })
 }
 
-/// Closes shards, writes records, and between whiles brings the documents up to date.
+/// Closes shards, writes records, and between whiles brings open shards and documents up to date.
 pub(crate) fn close(
     engine: &Engine,
     image: &Image,
     live: &LiveCells,
     closings: &Receiver<Closing>,
     written_records: &Sender<RecordBlock>,
-    progress_every: Duration,
+    checkpoint_every: Duration,
 ) {
-    // Zero would keep a core busy with looking, and the far future has no `Instant`.
-    let progress_every = progress_every.clamp(PROGRESS_EVERY_MIN, PROGRESS_EVERY_MAX);
-    let mut next_progress = Instant::now() + progress_every;
+    // Almost zero would keep a core and the device busy, and the far future has no `Instant`.
+    let every = match checkpoint_every {
+        Duration::ZERO => CHECKPOINT_EVERY_MAX,
+        every => every.clamp(CHECKPOINT_EVERY_MIN, CHECKPOINT_EVERY_MAX),
+    };
+    let mut next = Instant::now() + every;
     loop {
-        let closing = closings.recv_timeout(next_progress.saturating_duration_since(Instant::now()));
+        let closing = closings.recv_timeout(next.saturating_duration_since(Instant::now()));
         match closing {
             Ok(Closing::Cell(cell)) => {
                 close_cell(engine, image, &cell);
                 live.remove(1);
+                if checkpoint_every.is_zero() {
+                    advance(engine, image, engine.newest_end());
+                }
             }
             Ok(Closing::Records(block)) => {
                 if let Err(error) = caught(|| image.write_records(&engine.plan, &block)) {
@@ -147,16 +178,63 @@ pub(crate) fn close(
             Err(error) if error.is_disconnected() => return,
             Err(_) => {}
         }
-        if Instant::now() >= next_progress {
-            next_progress = Instant::now() + progress_every;
-            if let Err(error) = caught(|| image.advance(&engine.plan, engine.newest_end(), false)) {
-                engine.first_error.set(error);
-            }
+        let start = Instant::now();
+        if start >= next {
+            checkpoint(engine, image);
+            // On a slow device the shards that wait to be closed come first.
+            next = Instant::now() + every.max(CHECKPOINT_REST * start.elapsed());
         }
     }
 }
 
-fn close_cell(engine: &Engine, image: &Image, cell: &ShardCell) {
+/// Lets indexes and documents catch up with what is in the slots.
+fn checkpoint(engine: &Engine, image: &Image) {
+    // Acquire: the entries of these frames' chunks are seen by `checkpoint_cell`.
+    let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
+    let cells: Vec<_> = cells.collect();
+    // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
+    let newest_end = engine.newest_end();
+    for (written, cell) in cells {
+        checkpoint_cell(engine, &cell, written);
+    }
+    advance(engine, image, newest_end);
+}
+
+/// Lets the documents catch up. What they don't tell of is not durable, be it on the device: no reader would see it.
+fn advance(engine: &Engine, image: &Image, newest_end: u64) {
+    let synced = engine.counters.frames_synced.load(Relaxed);
+    match caught(|| image.advance(&engine.plan, newest_end, false)) {
+        Ok(()) => engine.counters.frames_durable.store(synced, Relaxed),
+        Err(error) => engine.first_error.set(error),
+    }
+}
+
+fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
+    for shard in &cell.shards {
+        let start = Instant::now();
+        match caught(|| shard.checkpoint()) {
+            Ok(true) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
+            Ok(false) => {}
+            Err(error) => {
+                engine.losses.add_cell(cell.block, cell.cell);
+                engine.first_error.set(error);
+                return;
+            }
+        }
+    }
+    count_synced(engine, cell, written);
+}
+
+fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
+    if engine.sync {
+        let before = cell.frames_synced.swap(written, Relaxed);
+        engine.counters.frames_synced.fetch_add(written - before, Relaxed);
+    }
+}
+
+fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
+    engine.open_cells.remove(cell);
+    let mut whole = true;
     for shard in &cell.shards {
         let start = Instant::now();
         match caught(|| shard.close(image.storage())) {
@@ -173,11 +251,15 @@ fn close_cell(engine: &Engine, image: &Image, cell: &ShardCell) {
             }
             Ok(_) => {}
             Err(error) => {
+                whole = false;
                 engine.losses.add_cell(cell.block, cell.cell);
                 engine.first_error.set(error);
             }
         }
         engine.finalizer_times().of(Stage::CloseShard).since(start);
+    }
+    if whole {
+        count_synced(engine, cell, cell.frames_written.load(Acquire));
     }
 }
 

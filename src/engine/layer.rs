@@ -1,6 +1,6 @@
 //! The frames that one row of chunks needs, while they gather and while workers encode them.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -173,6 +173,10 @@ pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
         engine.losses.add_layer(layer.numbers(&engine.plan.layers));
     } else {
         engine.counters.frames_written.fetch_add(u64::from(layer.present), Relaxed);
+        if let Some(cell) = &layer.cell {
+            // Release: whoever sees the frames sees the entries of all their chunks.
+            cell.frames_written.fetch_add(u64::from(layer.present), Release);
+        }
     }
     for frame in layer.frames.iter_mut().filter_map(Option::take) {
         engine.ring.release(frame);

@@ -34,7 +34,7 @@ use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::stats::{Latencies, Stage, StageLatency, Stats, report};
 use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender};
-use finalizer::Closing;
+use finalizer::{Closing, OpenCells};
 use layer::Layers;
 use losses::Losses;
 use numbers::Numbers;
@@ -64,6 +64,10 @@ pub(crate) struct Engine {
     pub(crate) plan: Arc<Plan>,
     pub(crate) codec: Codec,
     pub(crate) skip_empty_chunks: bool,
+    /// Bytes are waited for until they are on the device.
+    pub(crate) sync: bool,
+    /// For checkpoints.
+    pub(crate) open_cells: OpenCells,
     pub(crate) dataset_uuid: [u8; 16],
     pub(crate) ring: Arc<Ring>,
     pub(crate) numbers: Numbers,
@@ -125,6 +129,7 @@ impl Engine {
         Stats {
             frames_accepted: counters.frames_accepted.load(Relaxed),
             frames_written: counters.frames_written.load(Relaxed),
+            frames_durable: counters.frames_durable.load(Relaxed),
             frames_missing: counters.frames_missing.load(Relaxed),
             frames_dropped: counters.frames_dropped.load(Relaxed),
             bytes_in: counters.frames_accepted.load(Relaxed) * self.plan.frame.bytes as u64,
@@ -141,6 +146,10 @@ impl Engine {
 pub(crate) struct Counters {
     pub(crate) frames_accepted: AtomicU64,
     pub(crate) frames_written: AtomicU64,
+    /// Named by indexes on the device.
+    pub(crate) frames_synced: AtomicU64,
+    /// Those of them that the documents there tell of, too.
+    pub(crate) frames_durable: AtomicU64,
     /// Settled without a frame.
     pub(crate) frames_missing: AtomicU64,
     pub(crate) frames_dropped: AtomicU64,
@@ -206,9 +215,24 @@ pub(crate) struct ShardCell {
     pub(crate) first_number: u64,
     /// Layers that are yet to be encoded or given up.
     pub(crate) layers_left: crate::sync::atomic::AtomicU64,
+    /// Frames of which every chunk is in its slot.
+    pub(crate) frames_written: AtomicU64,
+    /// Those of them that indexes on the device name. Only the thread that closes changes it.
+    pub(crate) frames_synced: AtomicU64,
 }
 
 impl ShardCell {
+    /// `at`: block and cell.
+    pub(crate) fn new(
+        shards: Vec<Shard>,
+        at: [u64; 2],
+        first_number: u64,
+        layers_left: crate::sync::atomic::AtomicU64,
+    ) -> Self {
+        let (frames_written, frames_synced) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { shards, block: at[0], cell: at[1], first_number, layers_left, frames_written, frames_synced }
+    }
+
     /// Counts one layer as done; true for the last.
     ///
     /// AcqRel: each layer's entries are released here and acquired by the one that hands the cell to the closer.
@@ -234,7 +258,7 @@ mod loom {
     fn whoever_does_the_last_layer_sees_all_entries() {
         ::loom::model(|| {
             let layers_left = crate::sync::atomic::AtomicU64::new(2);
-            let cell = ShardCell { shards: vec![], block: 0, cell: 0, first_number: 0, layers_left };
+            let cell = ShardCell::new(vec![], [0, 0], 0, layers_left);
             let shared = Arc::new((cell, [Entry::new(), Entry::new()]));
             let layer = |which: usize| {
                 let shared = shared.clone();

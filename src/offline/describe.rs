@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::document;
 use super::manifest::Manifest;
 use super::metadata;
+use super::nodes;
 use super::reader::Array;
 use super::shard_file::{Range, ShardFile};
-use super::tree;
 use crate::config::IndexLocation;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
@@ -83,11 +83,11 @@ pub struct ArrayDescription {
 /// [`ArrayDescription::damaged`].
 pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let root = path.as_ref();
-    let nodes = tree::nodes(root)?;
+    let nodes = nodes::nodes(root)?;
     let attributes = root_attributes(root)?;
     let arrays = nodes.par_iter().filter_map(|node| match &node.kind {
-        tree::Kind::Array(array) => Some(describe_array(&node.name, array)),
-        tree::Kind::Group => None,
+        nodes::Kind::Array(array) => Some(describe_array(&node.name, array)),
+        nodes::Kind::Group => None,
     });
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     arrays.sort_by(|a, b| a.path.cmp(&b.path));

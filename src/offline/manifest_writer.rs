@@ -27,12 +27,12 @@ use serde_json::{Map, Value, json};
 
 use super::document::named;
 use super::fill;
+use super::nodes::{self, Kind, Node};
 use super::places::FileChunks;
 use super::publish;
 use super::reader::Array;
 use super::region::{for_each_position, linear};
 use super::shard_file::Range;
-use super::tree::{self, Kind, Node};
 use crate::config::Compressor;
 use crate::error::{Error, Result};
 
@@ -97,7 +97,7 @@ pub fn write_manifest(
     let root = root.canonicalize().map_err(|error| Error::io("open", root, error))?;
     let out = publish::absolute(out.as_ref())?;
     check(&root, &out, options)?;
-    let nodes = tree::nodes(&root)?;
+    let nodes = nodes::nodes(&root)?;
     let partial = publish::hidden(&out, "partial");
     // Left by a call that was killed.
     let _ = fs::remove_dir_all(&partial);

@@ -9,16 +9,27 @@ mod describe;
 mod document;
 mod export;
 mod fill;
+#[cfg(fuzzing)]
+#[allow(missing_docs)]
+pub mod fuzzing;
+mod leftovers;
+mod lock;
 mod manifest;
 mod manifest_writer;
 mod metadata;
+mod nodes;
+mod own;
 mod places;
 mod publish;
+mod ranges;
 mod reader;
+mod recover;
 mod region;
 mod repack;
+mod scan;
 mod shard_file;
 mod tree;
+mod verify;
 mod zarr2;
 mod zarr3;
 
@@ -26,7 +37,21 @@ pub use describe::{ArrayDescription, Description, describe};
 pub use export::Axis;
 pub use manifest_writer::{ManifestOptions, ManifestSummary, write_manifest};
 pub use reader::Array;
+pub use recover::{ImageRecovered, Recovery, ShardAction, ShardRecovered, recover};
 pub use repack::{ChunkOrder, Repack, RepackHeadway, RepackOptions, RepackSummary};
+pub use verify::{ArrayVerified, Finding, Severity, Verification, verify};
+
+use std::path::{Component, Path};
+
+/// Whether a path that a document names leads to something below, and not out of its dataset.
+fn is_below(path: &str) -> bool {
+    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Whether there is a group or an array at `path`, readable or not.
+fn has_node(path: &Path) -> bool {
+    ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| path.join(name).is_file())
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests;

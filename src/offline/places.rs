@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::nodes::directory;
 use super::reader::Array;
 use super::shard_file::{Range, ShardFile};
-use super::tree::directory;
 use crate::error::{Error, Result};
 
 /// The chunks of one file, by their place in it in C order.

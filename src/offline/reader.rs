@@ -1,7 +1,7 @@
 //! Reads regions of Zarr arrays, with or without shards.
 
 use std::fmt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde_json::Value;
@@ -49,10 +49,10 @@ impl fmt::Debug for Array {
 }
 
 /// What decodes chunks on one thread: never shared, so never locked.
-struct Worker {
+pub(super) struct Worker {
     decoder: Decoder,
-    encoded: Vec<u8>,
-    raw: Vec<u8>,
+    pub(super) encoded: Vec<u8>,
+    pub(super) raw: Vec<u8>,
 }
 
 impl Array {
@@ -122,7 +122,7 @@ impl Array {
             return Err(Error::format(path, format!("is a group; {}", children(path))));
         };
         // A document must not lead out of its dataset.
-        if Path::new(dataset).components().all(|part| matches!(part, Component::Normal(_))) && !dataset.is_empty() {
+        if super::is_below(dataset) {
             Ok(dataset.to_owned())
         } else {
             Err(Error::format(path, format!("names a dataset {dataset:?} that is not below it")))
@@ -242,10 +242,18 @@ impl Array {
 
     /// The position of the file with this path below the array, if it is one of the array's.
     pub(super) fn file_position(&self, key: &str) -> Option<Vec<u64>> {
-        let position = self.metadata.keys.position(key, self.shape().len())?;
+        self.any_file_position(key).filter(|position| self.covers(position))
+    }
+
+    /// The position of the file with this path below the array, be it inside the array's shape or not.
+    pub(super) fn any_file_position(&self, key: &str) -> Option<Vec<u64>> {
+        self.metadata.keys.position(key, self.shape().len())
+    }
+
+    /// Whether the file at a position of the grid has a part in the array's shape.
+    pub(super) fn covers(&self, position: &[u64]) -> bool {
         let grid = self.shape().iter().zip(&self.metadata.file_shape);
-        let inside = position.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file));
-        inside.then_some(position)
+        position.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file))
     }
 
     pub(super) fn metadata(&self) -> &Metadata {
@@ -261,25 +269,30 @@ impl Array {
         self.index
     }
 
-    fn worker(&self) -> Result<Worker> {
+    pub(super) fn worker(&self) -> Result<Worker> {
         let raw_bytes = self.metadata.chunk_bytes();
         let decoder = Decoder::new(self.codec(), self.dtype().size(), raw_bytes)?;
         Ok(Worker { decoder, encoded: Vec::new(), raw: Vec::new() })
     }
 
-    /// Refuses an encoded length that no chunk has: no encoder doubles one. Without this bound, a sparse file could ask for
-    /// all of the memory.
+    /// More bytes than any chunk's encoded form has.
+    pub(super) fn encoded_bytes_max(&self) -> u64 {
+        // No encoder doubles a chunk; without this bound, a sparse file could ask for all of the memory.
+        (self.metadata.chunk_bytes() as u64).saturating_mul(2).saturating_add(1 << 20)
+    }
+
+    /// Refuses an encoded length that no chunk has.
     pub(super) fn check_encoded(&self, range: Range, path: &Path) -> Result<()> {
         let raw_bytes = self.metadata.chunk_bytes();
-        let limit = (raw_bytes as u64).saturating_mul(2).saturating_add(1 << 20);
-        if range.nbytes > limit {
+        if range.nbytes > self.encoded_bytes_max() {
             let reason = format!("{} encoded bytes for a chunk of {raw_bytes} bytes", range.nbytes);
             return Err(Error::format(path, reason));
         }
         Ok(())
     }
 
-    fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
+    /// Reads a chunk and decodes it into the worker's `raw`, elements in little-endian byte order.
+    pub(super) fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
         let raw_bytes = self.metadata.chunk_bytes();
         self.check_encoded(range, file.path())?;
         if worker.raw.is_empty() {

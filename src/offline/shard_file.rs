@@ -24,6 +24,9 @@ const CRC_BYTES: u64 = 4;
 /// 16 million chunks in a shard; past that, a document is broken rather than generous.
 const INDEX_BYTES_MAX: u64 = 256 << 20;
 
+/// So much of a hole is read like anything else.
+const SPARSE_BYTES: u64 = 4 << 30;
+
 /// How large a shard's index is and where it stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IndexLayout {
@@ -37,6 +40,10 @@ impl IndexLayout {
     pub(super) fn new(chunks: u64, location: IndexLocation, checksum: bool) -> Option<Self> {
         let bytes = chunks.checked_mul(ENTRY_BYTES)?;
         (bytes <= INDEX_BYTES_MAX).then_some(Self { chunks, location, checksum })
+    }
+
+    pub(super) fn chunks(self) -> u64 {
+        self.chunks
     }
 
     pub(super) fn bytes(self) -> u64 {
@@ -134,6 +141,21 @@ impl ShardFile {
         Err(Error::format(&self.path, reason))
     }
 
+    /// Where data may start at or after `at`; `None` where nothing but a hole follows.
+    pub(super) fn data_from(&self, at: u64) -> Option<u64> {
+        // Some file systems have called data a hole that had not reached the device yet, so zeros are rather read than
+        // passed over. Only a file of a size that would take for ever, and that no writer makes, is believed.
+        let mostly_holes = self.len / 4 > self.disk_bytes.saturating_add(SPARSE_BYTES);
+        if !mostly_holes {
+            return (at < self.len).then_some(at);
+        }
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => Some(data.max(at)),
+            Err(rustix::io::Errno::NXIO) => None,
+            Err(_) => (at < self.len).then_some(at),
+        }
+    }
+
     /// Reads a range into `room`, which becomes exactly as long.
     pub(super) fn read(&self, range: Range, room: &mut Vec<u8>) -> Result<()> {
         let length = usize::try_from(range.nbytes).map_err(|_| Error::format(&self.path, "too large for memory"))?;
@@ -141,7 +163,12 @@ impl ShardFile {
         room.try_reserve(additional)
             .map_err(|_| Error::format(&self.path, format!("no memory for {length} encoded bytes")))?;
         room.resize(length, 0);
-        self.file.read_exact_at(room, range.offset).map_err(|error| Error::io("read", &self.path, error))
+        self.read_exactly(range.offset, room)
+    }
+
+    /// Fills `room` with the bytes from `at` on.
+    pub(super) fn read_exactly(&self, at: u64, room: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(room, at).map_err(|error| Error::io("read", &self.path, error))
     }
 }
 

@@ -1,11 +1,14 @@
-//! The nodes of a dataset: its groups and arrays, found by the documents beside them.
+//! What stands in a dataset's folders: groups, arrays with their files, and what belongs to neither.
+//!
+//! Unlike a reader, a walk goes on behind a broken document: whoever checks or repairs wants to know of all of them.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::document;
 use super::reader::Array;
@@ -14,79 +17,189 @@ use crate::error::{Error, Result};
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
 
-/// A group or an array of a dataset.
-pub(super) struct Node {
+const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
+const BESIDE_DOCUMENTS: [&str; 4] = [".zattrs", ".zmetadata", super::lock::LOCK_FILE, "METADATA.ome.xml"];
+
+/// All that a walk found.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    pub(super) groups: Vec<Group>,
+    pub(super) arrays: Vec<Node>,
+    /// Documents that can't be understood.
+    pub(super) broken: Vec<Error>,
+    /// Files that a writer had begun and not yet given their name.
+    pub(super) partial: Vec<PathBuf>,
+    /// What no document speaks of.
+    pub(super) unexpected: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
     /// The path below the root; empty for the root itself.
     pub(super) name: String,
     pub(super) path: PathBuf,
-    pub(super) kind: Kind,
+    pub(super) attributes: Value,
 }
 
-pub(super) enum Kind {
-    Group,
-    Array(Box<Array>),
+/// An array and the files whose names are places in a grid like its own, inside its shape or not.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) array: Array,
+    pub(super) files: Vec<(PathBuf, Vec<u64>)>,
 }
 
-impl Node {
-    /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of Zarr v2 has only attributes in
-    /// it.
-    pub(super) fn document(&self) -> Result<Value> {
-        if let Some(document) = document::read(&self.path.join("zarr.json"))? {
-            return Ok(document);
+impl Tree {
+    /// Walks the dataset at `root`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or a folder can't be listed.
+    pub(super) fn walk(root: &Path) -> Result<Self> {
+        let mut walk = Walk { visited: HashSet::new(), nodes: 0, tree: Self::default() };
+        if !has_document(root) {
+            // The reader's own words for what is there instead.
+            Array::open_exactly(root)?;
         }
-        let attributes = document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({}));
-        let kind = if matches!(self.kind, Kind::Group) { "group" } else { "array" };
-        Ok(json!({"zarr_format": 3, "node_type": kind, "attributes": attributes}))
+        walk.node(root, "", 0)?;
+        let mut tree = walk.tree;
+        tree.groups.sort_by(|a, b| a.name.cmp(&b.name));
+        tree.arrays.sort_by(|a, b| a.name.cmp(&b.name));
+        tree.arrays.iter_mut().for_each(|node| node.files.sort());
+        tree.partial.sort();
+        tree.unexpected.sort();
+        Ok(tree)
+    }
+
+    pub(super) fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    pub(super) fn array(&self, name: &str) -> Option<&Node> {
+        self.arrays.iter().find(|node| node.name == name)
     }
 }
 
-/// All nodes from `root` down, parents before their children, siblings by name.
-pub(super) fn nodes(root: &Path) -> Result<Vec<Node>> {
-    let mut walk = Walk { visited: HashSet::new(), nodes: Vec::new() };
-    walk.node(root, "", 0)?;
-    Ok(walk.nodes)
+/// The name of a node below another.
+pub(super) fn below(group: &str, name: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
+}
+
+fn has_document(path: &Path) -> bool {
+    DOCUMENTS.iter().any(|name| fs::symlink_metadata(path.join(name)).is_ok())
+}
+
+fn is_partial(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(".partial")
 }
 
 struct Walk {
-    /// Device and inode of directories seen, since a symbolic link may lead back up.
+    /// Device and inode of folders seen, since a symbolic link may lead back up.
     visited: HashSet<(u64, u64)>,
-    nodes: Vec<Node>,
+    nodes: usize,
+    tree: Tree,
 }
 
 impl Walk {
-    fn node(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
+    /// Whether this folder was not seen before.
+    fn enter(&mut self, path: &Path, depth: usize) -> Result<bool> {
         let metadata = fs::metadata(path).map_err(|error| Error::io("look at", path, error))?;
-        if !self.visited.insert((metadata.dev(), metadata.ino())) {
+        if depth > DEPTH_MAX {
+            return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
+        }
+        Ok(self.visited.insert((metadata.dev(), metadata.ino())))
+    }
+
+    fn node(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
+        if !self.enter(path, depth)? {
             return Ok(());
         }
-        if depth > DEPTH_MAX || self.nodes.len() >= NODES_MAX {
-            let reason = format!("the tree is deeper than {DEPTH_MAX} or has more than {NODES_MAX} nodes");
-            return Err(Error::format(path, reason));
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return Err(Error::format(path, format!("the tree has more than {NODES_MAX} nodes")));
         }
-        let array = Array::open_exactly(path)?;
-        let is_array = array.is_some();
-        let kind = array.map_or(Kind::Group, |array| Kind::Array(Box::new(array)));
-        self.nodes.push(Node { name: name.to_owned(), path: path.to_path_buf(), kind });
-        if is_array {
-            return Ok(());
+        match Array::open_exactly(path) {
+            Ok(Some(array)) => {
+                let mut files = Vec::new();
+                self.files(&array, path, "", depth, &mut files)?;
+                self.tree.arrays.push(Node { name: name.to_owned(), array, files });
+                Ok(())
+            }
+            Ok(None) => self.group(path, name, depth),
+            Err(error) => {
+                self.tree.broken.push(error);
+                // What is below a broken document can't be told from what is not its own.
+                Ok(())
+            }
         }
-        let mut children = directory(path)?;
-        children.sort();
-        for child in children {
-            let is_node = ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| child.join(name).is_file());
-            let Some(last) = child.file_name().map(|last| last.to_string_lossy()) else { continue };
-            // What is hidden is work in progress, or what it has replaced.
-            if is_node && !last.starts_with('.') {
-                let name = if name.is_empty() { last.into_owned() } else { format!("{name}/{last}") };
-                self.node(&child, &name, depth + 1)?;
+    }
+
+    fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
+        match attributes(path) {
+            Ok(attributes) => {
+                self.tree.groups.push(Group { name: name.to_owned(), path: path.to_path_buf(), attributes })
+            }
+            Err(error) => self.tree.broken.push(error),
+        }
+        for child in list(path)? {
+            let last = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if child.is_dir() && has_document(&child) {
+                self.node(&child, &below(name, &last), depth + 1)?;
+            } else if !child.is_dir() && is_partial(&last) {
+                self.tree.partial.push(child);
+            } else if !is_beside_array(&last) {
+                self.tree.unexpected.push(child);
+            }
+        }
+        Ok(())
+    }
+
+    /// All files below a folder of an array.
+    fn files(
+        &mut self,
+        array: &Array,
+        folder: &Path,
+        key: &str,
+        depth: usize,
+        files: &mut Vec<(PathBuf, Vec<u64>)>,
+    ) -> Result<()> {
+        for path in list(folder)? {
+            let name = path.file_name().and_then(OsStr::to_str);
+            let key = name.map(|name| below(key, name));
+            let position = key.as_deref().and_then(|key| array.any_file_position(key));
+            match (position, name, &key) {
+                (Some(position), ..) if !path.is_dir() => files.push((path, position)),
+                (_, Some(name), _) if !path.is_dir() && is_partial(name) => self.tree.partial.push(path),
+                (_, Some(name), _) if folder == array.path() && is_beside_array(name) => {}
+                (_, _, Some(key)) if path.is_dir() && key.split('/').count() <= array.shape().len() + 1 => {
+                    if self.enter(&path, depth)? {
+                        self.files(array, &path, key, depth + 1, files)?;
+                    }
+                }
+                _ => self.tree.unexpected.push(path),
             }
         }
         Ok(())
     }
 }
 
-/// What a directory holds.
-pub(super) fn directory(path: &Path) -> Result<Vec<PathBuf>> {
+fn is_beside_array(name: &str) -> bool {
+    DOCUMENTS.contains(&name) || BESIDE_DOCUMENTS.contains(&name)
+}
+
+/// The attributes of the group at `path`: an object, if they are there.
+fn attributes(path: &Path) -> Result<Value> {
+    let attributes = match document::read(&path.join("zarr.json"))? {
+        Some(document) => document.get("attributes").cloned().unwrap_or_default(),
+        None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
+    };
+    if attributes.is_null() || attributes.is_object() {
+        return Ok(attributes);
+    }
+    Err(Error::format(path, format!("its attributes are {attributes}; expected an object")))
+}
+
+fn list(path: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io("list", path, error);
     let entries = fs::read_dir(path).map_err(failed)?;
     entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()

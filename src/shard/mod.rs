@@ -15,7 +15,7 @@ pub(crate) mod slot;
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::config::{IndexLocation, Placement};
 use crate::error::{Error, Result};
@@ -33,6 +33,11 @@ pub(crate) struct Shard {
     tail: AtomicU64,
     /// What claimed lengths are multiples of.
     grain: u64,
+    /// Chunks that the index on the device names. Only the thread that closes shards uses it.
+    named: AtomicU64,
+    /// A sync failed. The system tells it once and then may say that all is well, so nothing that is not named yet can be
+    /// trusted to be on the device.
+    poisoned: AtomicBool,
 }
 
 /// Where a chunk's bytes are to be made.
@@ -58,18 +63,15 @@ impl Shard {
         let shard = &plan.shard;
         let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
         let missing = index::encode((0..shard.chunks).map(|_| (index::MISSING, index::MISSING)));
-        let index_at = match shard.index_location {
-            IndexLocation::Start => 0,
-            IndexLocation::End => shard.reserve_bytes - shard.index_bytes,
-        };
-        blob.write_at(index_at, &missing).map_err(|e| fail("write the index of shard", e))?;
+        blob.write_at(shard.open_index_at(), &missing).map_err(|e| fail("write the index of shard", e))?;
         blob.sync().map_err(|e| fail("sync new shard", e))?;
         blob.publish().map_err(|e| fail("publish shard", e))?;
         let entries = (0..shard.chunks).map(|_| Entry::new()).collect();
         let tail = AtomicU64::new(shard.first_slot_at);
         let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
         let grain = if alignment > 8 { PAGE as u64 } else { 8 };
-        Ok(Self { key, plan, blob, entries, tail, grain })
+        let (named, poisoned) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { key, plan, blob, entries, tail, grain, named, poisoned })
     }
 
     /// Whether writes take long enough to be done by threads of their own.
@@ -145,6 +147,39 @@ impl Shard {
         }
     }
 
+    /// Makes what is committed durable, and has the index name it. False if there is nothing new.
+    ///
+    /// The index names only what a successful sync covered: the set of chunks is fixed before the sync, and the index is
+    /// written after it, over the one before, where readers of an unfinished shard look for it.
+    pub(crate) fn checkpoint(&self) -> Result<bool> {
+        let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
+        let committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
+        let count = committed.iter().flatten().count() as u64;
+        if count == self.named.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.sync().map_err(fail("sync shard"))?;
+        let index = self.index(&committed);
+        let written = self.blob.write_at(self.plan.shard.open_index_at(), &index);
+        written.map_err(fail("write the index of shard"))?;
+        self.sync().map_err(fail("sync the index of shard"))?;
+        self.named.store(count, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn index(&self, committed: &[Option<(u64, u64)>]) -> Vec<u8> {
+        let missing = (index::MISSING, index::MISSING);
+        index::encode(committed.iter().map(|entry| entry.unwrap_or(missing)))
+    }
+
+    /// No sync is tried again after one that failed.
+    fn sync(&self) -> io::Result<()> {
+        if self.poisoned.load(Ordering::Relaxed) {
+            return Err(io::Error::other("a sync failed before, so the device may lack what was written"));
+        }
+        self.blob.sync().inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))
+    }
+
     /// Closes the shard. All its writers must be done.
     ///
     /// The order keeps the file readable at every step: data reach the device before an index names them; a new index at
@@ -161,19 +196,18 @@ impl Shard {
             storage.remove(&self.key).map_err(fail("remove empty shard"))?;
             return Ok(closed);
         }
-        self.blob.sync().map_err(fail("sync shard"))?;
+        self.sync().map_err(fail("sync shard"))?;
         let data_end = committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(shard.first_slot_at);
         let (index_at, file_end) = match shard.index_location {
             IndexLocation::Start => (0, data_end),
             IndexLocation::End => (data_end, data_end + shard.index_bytes),
         };
-        let missing = (index::MISSING, index::MISSING);
-        let index = index::encode(committed.iter().map(|entry| entry.unwrap_or(missing)));
+        let index = self.index(&committed);
         self.blob.write_at(index_at, &index).map_err(fail("write the index of shard"))?;
-        self.blob.sync().map_err(fail("sync the index of shard"))?;
+        self.sync().map_err(fail("sync the index of shard"))?;
         self.blob.truncate(file_end).map_err(fail("truncate shard"))?;
         self.give_back_slack(&committed, data_end).map_err(fail("give back unused space of shard"))?;
-        self.blob.sync().map_err(fail("sync finished shard"))?;
+        self.sync().map_err(fail("sync finished shard"))?;
         self.blob.forget();
         Ok(closed)
     }

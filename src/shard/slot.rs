@@ -78,6 +78,65 @@ fn header_with(origin: &Origin, nbytes: usize, crc: u32) -> [u8; HEADER_BYTES] {
     bytes
 }
 
+/// What a header says, as read back. It vouches for itself by its own checksum, and for nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) dataset: [u8; 16],
+    pub(crate) shard: u64,
+    pub(crate) chunk: u32,
+    pub(crate) nbytes: u64,
+    pub(crate) first_frame: u64,
+    /// The highest frame number minus the lowest.
+    pub(crate) frames: u32,
+    payload_crc: u32,
+    checksum_in_payload: bool,
+}
+
+/// Whether the first bytes of something are those of a header.
+pub(crate) fn has_magic(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// The header in `bytes`, if it is whole and of a version that is known.
+pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+    let u32_at = |at: usize| bytes[at..].first_chunk().copied().map(u32::from_le_bytes);
+    let u64_at = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
+    let whole = has_magic(bytes) && u32_at(60)? == crc32c::crc32c(&bytes[..60]);
+    // A bit that this version gives no meaning may change that of the others.
+    let known = bytes[4] == VERSION && bytes[5] & !FLAG_CHECKSUM_IN_PAYLOAD == 0 && bytes[6..8] == [0, 0];
+    (whole && known).then_some(Header {
+        payload_crc: u32_at(8)?,
+        chunk: u32_at(12)?,
+        nbytes: u64_at(16)?,
+        dataset: *bytes[24..].first_chunk()?,
+        shard: u64_at(40)?,
+        first_frame: u64_at(48)?,
+        frames: u32_at(56)?,
+        checksum_in_payload: bytes[5] == FLAG_CHECKSUM_IN_PAYLOAD,
+    })
+}
+
+impl Header {
+    /// Whether `payload` is what was committed under this header.
+    pub(crate) fn vouches_for(&self, payload: &[u8]) -> bool {
+        let crc = match payload.split_last_chunk::<4>() {
+            // The checksum in the payload is only as good as what it says about the bytes before it.
+            Some((data, crc)) if self.checksum_in_payload => {
+                let stored = u32::from_le_bytes(*crc);
+                (crc32c::crc32c(data) == stored).then_some(stored)
+            }
+            _ if self.checksum_in_payload => None,
+            _ => Some(crc32c::crc32c(payload)),
+        };
+        payload.len() as u64 == self.nbytes && crc == Some(self.payload_crc)
+    }
+
+    /// The highest frame number in the chunk, as far as a number can be that.
+    pub(crate) fn last_frame(&self) -> u64 {
+        self.first_frame.saturating_add(self.frames.into())
+    }
+}
+
 /// One chunk's line in the index under construction.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -244,6 +303,46 @@ mod tests {
         let bytes = header(&Origin { checksum_in_payload: true, ..ORIGIN }, &payload);
         assert_eq!(bytes[5], 1);
         assert_eq!(bytes[8..12], crc.to_le_bytes());
+    }
+
+    #[test]
+    fn a_header_is_read_back_and_vouches_for_its_payload_alone() {
+        let crc = crc32c::crc32c(b"data");
+        let payload = [&b"data"[..], &crc.to_le_bytes()].concat();
+        for checksum_in_payload in [false, true] {
+            let bytes = header(&Origin { checksum_in_payload, ..ORIGIN }, &payload);
+            let read = parse(&bytes).expect("a header");
+            assert_eq!((read.dataset, read.shard, read.chunk, read.nbytes), ([7; 16], 3, 5, 8));
+            assert_eq!((read.first_frame, read.last_frame()), (80, 95));
+            assert!(read.vouches_for(&payload));
+            for at in 0..payload.len() {
+                let mut flipped = payload.clone();
+                flipped[at] ^= 0x10;
+                assert!(!read.vouches_for(&flipped), "byte {at}");
+            }
+            assert!(!read.vouches_for(&payload[..7]) && !read.vouches_for(&[]));
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_spoils_a_header() {
+        let bytes = header(&ORIGIN, b"payload");
+        for bit in 0..8 * HEADER_BYTES {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parse(&flipped), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_header_of_the_future_is_not_understood() {
+        for (at, value) in [(4, 2), (5, 2), (6, 1)] {
+            let mut bytes = header(&ORIGIN, b"payload");
+            bytes[at] = value;
+            let crc = crc32c::crc32c(&bytes[..60]);
+            bytes[60..].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(parse(&bytes), None, "byte {at}");
+        }
     }
 
     #[test]

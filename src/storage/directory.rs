@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync, renameat_with};
@@ -15,6 +16,12 @@ use super::{Blob, Storage};
 use crate::config::StorageKind;
 
 const PAGE: u64 = 4096;
+
+// After a kill it is one of the unfinished files that may be removed.
+const BALLAST_FILE: &str = ".shardwright.ballast.partial";
+const BALLAST_BYTES: u64 = 1 << 20;
+const BALLAST_TRIES: u32 = 20;
+const BALLAST_PAUSE: Duration = Duration::from_millis(20);
 
 // From statfs(2).
 const EXT4: u64 = 0xEF53;
@@ -28,6 +35,28 @@ pub(crate) struct Directory {
     way: Way,
     file_system: u64,
     sync: bool,
+    ballast: Option<Ballast>,
+}
+
+/// Room on the disk that is given up when it is full, so that documents and records can tell what is in the shards: those
+/// that are there by then are worth nothing to a reader whose document does not know of them.
+#[derive(Debug)]
+struct Ballast(PathBuf);
+
+impl Ballast {
+    /// Only a wish.
+    fn load(root: &Path) -> Option<Self> {
+        let path = root.join(BALLAST_FILE);
+        let file = create_new(&path).ok()?;
+        let ballast = Self(path);
+        fallocate(&file, FallocateFlags::empty(), 0, BALLAST_BYTES).ok().map(|()| ballast)
+    }
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// A way to bring bytes into a file.
@@ -67,7 +96,28 @@ impl Directory {
     /// `root` must exist.
     pub(crate) fn open(root: &Path, way: Way, sync: bool) -> io::Result<Self> {
         let file_system = rustix::fs::statfs(root)?.f_type as u64;
-        Ok(Self { root: root.to_path_buf(), way, file_system, sync })
+        Ok(Self { root: root.to_path_buf(), way, file_system, sync, ballast: None })
+    }
+
+    /// With room kept for the documents of a disk that becomes full.
+    pub(crate) fn with_ballast(self) -> Self {
+        Self { ballast: Ballast::load(&self.root), ..self }
+    }
+
+    fn put_once(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.create_parents(path)?;
+        let partial = unpublished(path);
+        let write = || {
+            let file = create_new(&partial)?;
+            file.write_all_at(bytes, 0)?;
+            if self.sync { file.sync_all() } else { Ok(()) }
+        };
+        let renamed = write().and_then(|()| fs::rename(&partial, path));
+        if renamed.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        renamed?;
+        self.sync_folder_of(path)
     }
 
     /// Whether a store into a preallocated, mapped range can't fail. On copy-on-write file systems it can (a full disk then
@@ -166,19 +216,19 @@ impl Storage for Directory {
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.root.join(key);
-        self.create_parents(&path)?;
-        let partial = unpublished(&path);
-        let write = || {
-            let file = create_new(&partial)?;
-            file.write_all_at(bytes, 0)?;
-            if self.sync { file.sync_all() } else { Ok(()) }
-        };
-        let renamed = write().and_then(|()| fs::rename(&partial, &path));
-        if renamed.is_err() {
-            let _ = fs::remove_file(&partial);
+        let mut written = self.put_once(&path, bytes);
+        for _ in 0..BALLAST_TRIES {
+            match (&written, &self.ballast) {
+                (Err(error), Some(ballast)) if error.kind() == io::ErrorKind::StorageFull => {
+                    let _ = fs::remove_file(&ballast.0);
+                    // Some file systems free in the background.
+                    std::thread::sleep(BALLAST_PAUSE);
+                    written = self.put_once(&path, bytes);
+                }
+                _ => break,
+            }
         }
-        renamed?;
-        self.sync_folder_of(&path)
+        written
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {

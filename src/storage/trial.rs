@@ -58,7 +58,9 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
         }
     };
     drop(known);
-    Ok(rates.best())
+    // A map kills the process when its device goes away: it is nothing to choose for others, but where files are memory.
+    let memory = Directory::open(folder, Way::Buffered, sync)?.is_memory();
+    Ok(rates.best(|way| way != Way::Mapped || memory))
 }
 
 /// Tries the ways of writing in `folder`: fresh, reserved files, some writes of `piece_bytes` at once, `sync` included if
@@ -98,9 +100,10 @@ fn try_all(folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) ->
 
 impl Rates {
     /// The way to take, and why.
-    fn best(&self) -> (Way, String) {
+    fn best(&self, may: impl Fn(Way) -> bool) -> (Way, String) {
         let worth = |&(way, rate): &(Way, f64)| if way == Way::Direct { rate / WORTH_OF_MEMORY } else { rate };
-        let Some(&(best, _)) = self.0.iter().max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
+        let Some(&(best, _)) = self.0.iter().filter(|&&(way, _)| may(way)).max_by(|a, b| worth(a).total_cmp(&worth(b)))
+        else {
             return (Way::Buffered, "nothing else is possible here".to_owned());
         };
         let tried: Vec<_> = self.0.iter().map(|(way, rate)| format!("{} {:.2}", way.name(), rate / 1e9)).collect();
@@ -153,12 +156,12 @@ mod tests {
     use super::*;
 
     fn best(rates: &[(Way, f64)]) -> Way {
-        Rates(rates.to_vec()).best().0
+        Rates(rates.to_vec()).best(|way| way != Way::Mapped).0
     }
 
     #[test]
     fn the_fastest_way_wins_and_direct_a_close_race() {
-        assert_eq!(best(&[(Way::Mapped, 2e9), (Way::Buffered, 1e9), (Way::Direct, 1.5e9)]), Way::Mapped);
+        assert_eq!(best(&[(Way::Mapped, 3e9), (Way::Buffered, 2e9), (Way::Direct, 1.5e9)]), Way::Buffered);
         assert_eq!(best(&[(Way::Mapped, 1e9), (Way::Buffered, 2e9), (Way::Direct, 1.7e9)]), Way::Direct);
         assert_eq!(best(&[]), Way::Buffered);
     }

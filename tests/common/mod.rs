@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod cases;
+pub mod fault_log;
+pub mod stopped;
 pub mod storage;
 
 use shardwright::{Codec, Compressor, Config, Dim, Dtype};

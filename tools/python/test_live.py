@@ -95,3 +95,24 @@ def test_a_run_without_an_end(running):
     for library in LIBRARIES:
         assert_same(read(library(out / "0")), movie)
     assert zarr.open_group(out, mode="r").attrs["shardwright"]["complete"] is True
+
+
+@pytest.mark.parametrize("index", ["end", "start"])
+@pytest.mark.parametrize("storage", ["mapped", "buffered", "direct"])
+def test_an_open_shard_shows_what_the_last_checkpoint_covers(running, storage, index):
+    movie = pixels(np.uint16, (60, 40, 50)) | 1
+    # One shard for all frames: whatever is seen before the end is in a shard that is not closed.
+    layout = ["--chunk", "1,16,16", "--shard", "64,48,64", "--index", index, "--storage", storage]
+    process, out = running(movie, "--unbounded", "--rate", 20, *layout)
+    most = 0
+    while process.poll() is None:
+        for library in LIBRARIES:
+            got = read(library(out / "0"))
+            assert_frames_or_fill(got, movie)
+            seen = int(got.any(axis=(1, 2)).sum())
+            if process.poll() is None:
+                most = max(most, seen)
+        time.sleep(0.05)
+    assert process.returncode == 0
+    # Three seconds at a checkpoint a second.
+    assert most >= 15, f"{most} frames could be seen while their shard was open"

@@ -28,9 +28,9 @@ use std::thread;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::nodes::{self, Kind, Node};
 use super::publish;
 use super::reader::Array;
-use super::tree::{self, Kind, Node};
 use crate::config::{Codec, IndexLocation};
 use crate::error::{Error, Result};
 use lock::Lock;
@@ -199,7 +199,7 @@ impl Repack {
             None => Some(Lock::to_write(&root)?),
             Some(_) => Lock::to_read(&root)?,
         };
-        let nodes = tree::nodes(&root)?;
+        let nodes = nodes::nodes(&root)?;
         if out.is_none() && !options.incomplete {
             refuse_incomplete(&root, &nodes)?;
         }

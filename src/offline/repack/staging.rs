@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::lock::{LOCK_FILE, Lock};
+use super::lock::Lock;
 use crate::error::{Error, Result};
 use crate::offline::document;
+use crate::offline::lock::LOCK_FILE;
+use crate::offline::nodes::directory;
 use crate::offline::publish;
 use crate::offline::reader::Array;
-use crate::offline::tree::directory;
 
 const JOURNAL: &str = "journal.json";
 

@@ -7,8 +7,8 @@ use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::offline::chain;
 use crate::offline::metadata::{Metadata, Sharding};
+use crate::offline::nodes::Node;
 use crate::offline::reader::Array;
-use crate::offline::tree::Node;
 
 /// Whether the options concern this array.
 pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {

@@ -22,11 +22,22 @@ Examples:
   shardwright export out.zarr part.ome.tif --region 0:100,:,512:1024
   shardwright repack out.zarr archive.zarr --codec zstd --level 9
   shardwright manifest out.zarr --url-prefix s3://bucket/out.zarr
+  shardwright verify out.zarr
+  shardwright recover out.zarr --apply
   shardwright probe /data --camera 2048x2048xu16@100
 
 Exit codes:
   0 fine   1 failure   2 usage   3 the input is invalid   4 finished, but frames were lost
-  130 interrupted by Ctrl-C and finished cleanly";
+  130 interrupted by Ctrl-C and finished cleanly
+  verify and recover have their own; see their help";
+
+const VERIFY_EXIT_CODES: &str = "\
+Exit codes:
+  0 sound   1 damage was found   2 it could not be checked";
+
+const RECOVER_EXIT_CODES: &str = "\
+Exit codes:
+  0 nothing to do, or done   1 there is something to do (without --apply)   2 it could not be done";
 
 /// Replay recordings into sharded Zarr datasets at camera speed, and look at datasets.
 #[derive(Debug, Parser)]
@@ -42,6 +53,8 @@ pub(crate) enum Command {
     Info(Info),
     Export(Export),
     Manifest(Manifest),
+    Verify(Verify),
+    Recover(Recover),
     Probe(Probe),
     Repack(Repack),
     /// Print a completion script for a shell to stdout.
@@ -89,6 +102,20 @@ pub(crate) struct Export {
     pub(crate) quiet: bool,
 }
 
+/// Check everything about a dataset that can be checked: documents, indexes, checksums, decoding, slot headers.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXIT_CODES)]
+pub(crate) struct Verify {
+    /// The dataset or the array.
+    pub(crate) path: PathBuf,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json; the exit code tells.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
 /// Write down where a dataset's chunks lie, so that readers which go by references open it without a copy: manifest.json
 /// (chunk-manifest-json) and kerchunk.json, in a folder beside the dataset.
 #[derive(Debug, Args)]
@@ -113,6 +140,26 @@ pub(crate) struct Manifest {
     /// Print one JSON object instead of a sentence
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Bring back what a writer had written when it was killed or the power went.
+///
+/// Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before the
+/// chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
+#[derive(Debug, Args)]
+#[command(after_help = RECOVER_EXIT_CODES)]
+pub(crate) struct Recover {
+    /// The dataset.
+    pub(crate) path: PathBuf,
+    /// Make the changes.
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json; the exit code tells.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 /// Find out whether this machine keeps up with a camera when it writes into a folder, with which settings, and how long the
@@ -613,6 +660,16 @@ mod tests {
         assert_eq!(replay.layout.compressor().unwrap(), Compressor::default());
         assert_eq!(replay.pace.ring_full().unwrap(), RingFull::Block { timeout: None });
         assert_eq!(replay.layout.placement, Placement::Fixed);
+    }
+
+    #[test]
+    fn a_recovery_changes_nothing_unless_it_is_told_to() {
+        let recover = |words: &[&str]| match Cli::try_parse_from(words).unwrap().command {
+            Command::Recover(recover) => recover.apply,
+            other => panic!("{other:?}"),
+        };
+        assert!(!recover(&["shardwright", "recover", "run.zarr"]));
+        assert!(recover(&["shardwright", "recover", "run.zarr", "--apply"]));
     }
 
     #[test]

@@ -9,13 +9,19 @@ pub(crate) enum Failure {
     Usage(String),
     /// The recording does not hold what it should.
     Input(String),
+    /// A dataset could not be looked at, so that nothing is known about it.
+    Unchecked(String),
     /// Something else went wrong on the way.
     Run(String),
 }
 
 /// Exit codes, as `--help` lists them.
 pub(crate) mod exit {
+    pub(crate) const FINE: u8 = 0;
     pub(crate) const FAILURE: u8 = 1;
+    /// Of `verify` and `recover`: there is something to tell.
+    pub(crate) const FOUND: u8 = 1;
+    pub(crate) const UNCHECKED: u8 = 2;
     pub(crate) const USAGE: u8 = 2;
     pub(crate) const INPUT: u8 = 3;
     pub(crate) const FRAMES_LOST: u8 = 4;
@@ -27,6 +33,7 @@ impl Failure {
         match self {
             Self::Usage(_) => exit::USAGE,
             Self::Input(_) => exit::INPUT,
+            Self::Unchecked(_) => exit::UNCHECKED,
             Self::Run(_) => exit::FAILURE,
         }
     }
@@ -34,7 +41,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(text) | Self::Input(text) | Self::Run(text)) = self;
+        let (Self::Usage(text) | Self::Input(text) | Self::Unchecked(text) | Self::Run(text)) = self;
         f.write_str(text)
     }
 }

@@ -9,11 +9,13 @@ mod manifest;
 mod pace;
 mod probe;
 mod progress;
+mod recover;
 mod repack;
 mod replay;
 mod report;
 mod soak;
 mod source;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args).map(|()| 0),
         Command::Export(args) => export::run(&args).map(|()| 0),
         Command::Manifest(args) => manifest::run(&args).map(|()| 0),
+        Command::Verify(args) => verify::run(&args),
+        Command::Recover(args) => recover::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Repack(args) => repack::run(&args).map(|()| 0),
         Command::Completions { shell } => {

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Report {
     pub(crate) frames_written: u64,
+    pub(crate) frames_durable: u64,
     pub(crate) frames_missing: u64,
     pub(crate) frames_accepted: u64,
     /// Frames that found the ring full and were let go.
@@ -90,6 +91,7 @@ impl Report {
         let seconds = summary.elapsed.as_secs_f64();
         Self {
             frames_written: summary.frames_written,
+            frames_durable: summary.frames_durable,
             frames_missing: summary.frames_missing,
             frames_accepted: summary.frames_accepted,
             frames_dropped: run.frames_dropped,
@@ -201,6 +203,7 @@ fn stage_name(stage: Stage) -> &'static str {
         Stage::Store => "store",
         Stage::Write => "write",
         Stage::PrepareShard => "prepare shard",
+        Stage::Checkpoint => "checkpoint",
         Stage::CloseShard => "close shard",
     }
 }
@@ -236,7 +239,7 @@ pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
 }
 
 /// The first ranges, as people count: `3, 7 to 9`.
-fn missing_text(ranges: &[Range<u64>]) -> String {
+pub(crate) fn missing_text(ranges: &[Range<u64>]) -> String {
     const SHOWN: usize = 12;
     let shown = ranges.iter().take(SHOWN).map(|range| match range.end - range.start {
         1 => range.start.to_string(),
@@ -329,6 +332,7 @@ mod tests {
             .into();
         Report {
             frames_written: 98,
+            frames_durable: 990,
             frames_missing: 2,
             frames_accepted: 98,
             frames_dropped: 2,

@@ -1,0 +1,135 @@
+//! What the C interface costs: the same frames through C and through Rust, in turns, and the time of acquire plus commit.
+//!
+//! ```text
+//! cargo bench --bench capi [-- --folder DIR] [--rounds N]
+//! ```
+//!
+//! The library is built and installed by `tools/install-c` first; the C program is `benches/capi.c`. Give it a folder on a
+//! memory file system, and a quiet machine: only the ratios within one run count.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Record};
+
+#[path = "camera/mod.rs"]
+#[allow(dead_code)]
+mod camera;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Name, side of a frame, frames, ring bytes, compressor, its number in the header, frames a chunk.
+type Case = (&'static str, usize, usize, usize, Compressor, u32, u64);
+
+const CASES: [Case; 5] = [
+    // The ring holds all frames, so that no call waits for a worker. In deep chunks most commits only add a frame; in flat ones
+    // each also tells the workers of a layer.
+    ("calls alone, 64 deep", 64, 20_000, 256 << 20, Compressor::None, 0, 64),
+    ("calls alone, 1 deep", 64, 20_000, 256 << 20, Compressor::None, 0, 1),
+    ("none, 2048x2048", 2048, 256, 512 << 20, Compressor::None, 0, 1),
+    ("blosc-noise, 2048x2048", 2048, 256, 512 << 20, Compressor::BloscNoise { block_bytes: 0 }, 2, 1),
+    ("zstd 1, 1024x1024", 1024, 256, 512 << 20, Compressor::Zstd { level: 1 }, 3, 1),
+];
+
+struct Measured {
+    bytes_per_second: f64,
+    p50_ns: f64,
+    p99_ns: f64,
+}
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let option = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1));
+    let folder = option("--folder").map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = tempfile::tempdir_in(folder)?;
+    let rounds: usize = option("--rounds").map_or(Ok(5), |text| text.parse())?;
+    let program = build(folder.path())?;
+    println!("{:<24} {:>10} {:>10} {:>7}   acquire+commit p50, p99: C; Rust", "", "C GB/s", "Rust GB/s", "ratio");
+    for case in CASES {
+        let frames = folder.path().join("frames");
+        let pixels: Vec<u8> = (0..8).flat_map(|_| camera::frame(case.1, 2)).collect();
+        std::fs::write(&frames, &pixels)?;
+        let (mut c, mut rust) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            c.push(through_c(&program, &frames, folder.path(), &case)?);
+            rust.push(through_rust(&pixels, folder.path(), &case)?);
+        }
+        let [c_rate, rust_rate] = [&c, &rust].map(|all| median(all.iter().map(|one| one.bytes_per_second)) / 1e9);
+        let times = |all: &[Measured]| {
+            let [p50, p99] =
+                [|one: &Measured| one.p50_ns, |one: &Measured| one.p99_ns].map(|of| median(all.iter().map(of)));
+            format!("{p50:.0} ns, {p99:.0} ns")
+        };
+        let ratio = c_rate / rust_rate;
+        println!("{:<24} {c_rate:>10.3} {rust_rate:>10.3} {ratio:>7.3}   {}; {}", case.0, times(&c), times(&rust));
+    }
+    Ok(())
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Installs the library and compiles the C program against it.
+fn build(folder: &Path) -> Outcome<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let prefix = folder.join("prefix");
+    let installed = Command::new(root.join("tools/install-c")).arg("--prefix").arg(&prefix).status()?;
+    if !installed.success() {
+        return Err("tools/install-c failed".into());
+    }
+    let program = folder.join("capi");
+    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    compiler.args(["-std=gnu11", "-O2"]).arg(root.join("benches/capi.c")).arg("-o").arg(&program);
+    compiler.arg("-I").arg(prefix.join("include")).arg("-L").arg(prefix.join("lib")).arg("-lshardwright");
+    compiler.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+    if !compiler.status()?.success() {
+        return Err("the C program does not compile".into());
+    }
+    Ok(program)
+}
+
+fn through_c(program: &Path, frames: &Path, folder: &Path, case: &Case) -> Outcome<Measured> {
+    let (_, side, count, ring_bytes, _, compressor, deep) = case;
+    let mut command = Command::new(program);
+    command.arg(frames).arg(folder.join("c.zarr"));
+    command.args([side.to_string(), count.to_string(), ring_bytes.to_string()]);
+    command.args([compressor.to_string(), deep.to_string()]);
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let printed: Value = serde_json::from_slice(&output.stdout)?;
+    let number = |name: &str| printed[name].as_f64().ok_or("the C program printed something else");
+    Ok(Measured { bytes_per_second: number("bytes_per_second")?, p50_ns: number("p50_ns")?, p99_ns: number("p99_ns")? })
+}
+
+fn through_rust(pixels: &[u8], folder: &Path, case: &Case) -> Outcome<Measured> {
+    let &(_, side, count, ring_bytes, compressor, _, deep) = case;
+    let bytes = side * side * 2;
+    let dims = vec![Dim::time(None).chunk(deep).shard(64), Dim::y(side as u64), Dim::x(side as u64)];
+    let codec = Codec::from(compressor);
+    let config = Config { dims, codec, ring_bytes, overwrite: true, ..Config::default() };
+    let mut times = vec![0.0; count];
+    let acquisition = Acquisition::create(folder.join("rust.zarr"), config)?;
+    let start = Instant::now();
+    for (number, time) in times.iter_mut().enumerate() {
+        let before = Instant::now();
+        let mut frame = acquisition.acquire()?;
+        let acquired = before.elapsed();
+        frame.copy_from_slice(&pixels[number % 8 * bytes..][..bytes]);
+        let filled = Instant::now();
+        frame.commit(number as u64, Record::default())?;
+        *time = (acquired + filled.elapsed()).as_nanos() as f64;
+    }
+    acquisition.finish()?;
+    let seconds = start.elapsed().as_secs_f64();
+    times.sort_by(f64::total_cmp);
+    let bytes_per_second = (count * bytes) as f64 / seconds;
+    Ok(Measured { bytes_per_second, p50_ns: times[count / 2], p99_ns: times[count * 99 / 100] })
+}

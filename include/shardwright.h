@@ -1,0 +1,951 @@
+/* shardwright: camera frames in, finished Zarr shards out.
+
+   Generated from src/ffi by tools/header; do not edit.
+
+   Every function that can fail returns SW_OK or an error code; sw_last_error has the text. Results are written through pointers,
+   and only on success. Handles may be used from any thread, and from several at once, if nothing else is said. A wrong argument
+   (null, misaligned, a freed handle, a frame that was committed before, a handle of the parent process after a fork) is found out
+   and returned as an error. What the library can't see is whether a pointer that is neither null nor misaligned points to as much
+   memory as its description says.
+
+   All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for callbacks, their
+   contexts and the functions of a storage. No function unwinds, and callbacks must not either. */
+
+#ifndef SHARDWRIGHT_H
+#define SHARDWRIGHT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The version of this header. That of the library is sw_version(). */
+#define SW_VERSION "0.1.0"
+#define SW_VERSION_MAJOR 0
+#define SW_VERSION_MINOR 1
+#define SW_VERSION_PATCH 0
+
+// The version of the interface that a header describes; sw_config_init keeps it in the struct. It grows with every struct that
+// gets a field and every call that is added.
+#define SW_INTERFACE 1
+
+// As a time limit: wait as long as it takes.
+#define SW_FOREVER -1
+
+// As a time limit of sw_acquire, sw_acquire_buffer and sw_append: as the configuration's `ring_full` says.
+#define SW_AS_CONFIGURED -2
+
+// As a frame number: one more than the largest number that was committed so far.
+#define SW_NEXT UINT64_MAX
+
+// Acquisitions that may exist at once in a process, and datasets.
+#define SW_ACQUISITIONS_MAX 256
+
+// The record has a device_timestamp.
+#define SW_HAS_DEVICE_TIMESTAMP 1
+
+// The record has a host_timestamp.
+#define SW_HAS_HOST_TIMESTAMP 2
+
+// Dimensions that an array may have.
+#define SW_DIMS_MAX 16
+
+// A running or ended acquisition of one image. Its calls may come from any thread, and from several at once.
+typedef struct sw_acquisition sw_acquisition;
+
+// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come from any
+// thread.
+typedef struct sw_dataset sw_dataset;
+
+// What a call returns: SW_OK, or why it did nothing. The numbers never change their meaning; new ones may be added.
+typedef int32_t sw_status;
+
+// The type of a pixel, or of a record field.
+typedef uint32_t sw_dtype;
+
+// What a dimension means; OME-Zarr's axis type.
+typedef uint32_t sw_dim_kind;
+
+// One dimension of the array. Fields that are 0 have a default, but for `name`.
+typedef struct sw_dim {
+    // The name, unique in the array: "t", "c", "z", "y", "x". UTF-8.
+    const char *name;
+    // What it means. 0: SW_DIM_OTHER.
+    sw_dim_kind kind;
+    // 0.
+    uint32_t reserved;
+    // Elements. 0 (the first dimension only): as many as arrive.
+    uint64_t size;
+    // Elements a chunk. 0: such that a chunk is about 512 KiB.
+    uint64_t chunk;
+    // Elements a shard, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is about 512 MiB.
+    uint64_t shard;
+    // The distance between neighbours, in `unit`. 0: 1.
+    double scale;
+    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
+    const char *unit;
+    // 0.
+    uint64_t reserved_too[2];
+} sw_dim;
+
+// What makes a chunk smaller.
+typedef uint32_t sw_compressor;
+
+// The compressor inside of a Blosc frame.
+typedef uint32_t sw_blosc;
+
+// What reorders a block before it is compressed.
+typedef uint32_t sw_shuffle;
+
+// Where a chunk's bytes go in its shard.
+typedef uint32_t sw_placement;
+
+// Where a shard's index stands.
+typedef uint32_t sw_index_location;
+
+// How bytes reach the file. Of no meaning with a storage of the caller's own.
+typedef uint32_t sw_storage_kind;
+
+// What sw_append does when no frame buffer became free within its time limit; and, with SW_AS_CONFIGURED, what the limit is.
+typedef uint32_t sw_ring_full;
+
+// A per-frame record field of the caller's own, stored as an array beside the image.
+typedef struct sw_record_field {
+    // The array's name: letters, digits, _ and -.
+    const char *name;
+    // Its element type.
+    sw_dtype dtype;
+    // 0.
+    uint32_t reserved;
+} sw_record_field;
+
+// One channel, as viewers show it.
+typedef struct sw_channel {
+    // The name that viewers show. UTF-8.
+    const char *label;
+    // Red, green and blue as six hexadecimal digits. Null: "FFFFFF".
+    const char *color;
+    // The pixel value that viewers show as black.
+    double window_low;
+    // The pixel value that viewers show as full colour. Equal to `window_low`: the whole range of the type.
+    double window_high;
+    // 0.
+    uint64_t reserved[2];
+} sw_channel;
+
+// What arrives, how it is stored, with which means.
+//
+// sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps: all
+// pointers need to be good only during the call. Flags are 0 or 1.
+typedef struct sw_config {
+    // sizeof(sw_config), as sw_config_init set it: a library that knows more or fewer fields goes by it.
+    size_t size;
+    // SW_INTERFACE, as sw_config_init set it.
+    uint32_t version;
+    // The type of a pixel. Default SW_U16.
+    sw_dtype dtype;
+    // A document with the whole configuration, in place of all fields below, which must be as sw_config_init left them: JSON,
+    // or TOML where the library was built with it, with the fields of Rust's `Config`. sw_config_json writes one. Default null.
+    const char *document;
+    // The dimensions in storage order, slowest first. The last two are the rows and columns of a frame.
+    const struct sw_dim *dims;
+    // How many, 2 to 16.
+    size_t dim_count;
+    // The names of the outer dimensions in the order in which they arrive, slowest first. Default null: as they are stored.
+    const char *const *acquisition_order;
+    // How many names. Default 0.
+    size_t acquisition_order_count;
+    // The compressor. Default SW_COMPRESSOR_BLOSC.
+    sw_compressor compressor;
+    // Its level, where it has one. Default 1.
+    int32_t level;
+    // The compressor inside of Blosc frames. Default SW_BLOSC_LZ4.
+    sw_blosc blosc_cname;
+    // What Blosc does before it compresses. Default SW_SHUFFLE_BIT.
+    sw_shuffle shuffle;
+    // Bytes a Blosc block. Default 0: one that suits the cache.
+    size_t block_bytes;
+    // 1: append a CRC-32C to every chunk, so that readers notice flipped bits. Default 1.
+    uint32_t checksum;
+    // Where a chunk's bytes go in its shard. Default SW_PLACEMENT_FIXED.
+    sw_placement placement;
+    // Where a shard's index stands. Default SW_INDEX_END.
+    sw_index_location index_location;
+    // How bytes reach the file. Default SW_STORAGE_AUTO.
+    sw_storage_kind storage;
+    // The value of pixels that were never acquired. Default 0.
+    double fill_value;
+    // 1: leave out chunks that hold only the fill value. Default 1.
+    uint32_t skip_empty_chunks;
+    // What a full ring means to sw_append. Default SW_RING_FULL_BLOCK.
+    sw_ring_full ring_full;
+    // With SW_RING_FULL_BLOCK, how many milliseconds calls with SW_AS_CONFIGURED wait. Default SW_FOREVER.
+    int64_t ring_full_timeout_ms;
+    // Bytes for the frame buffers of the ring. Default 1 GiB.
+    size_t ring_bytes;
+    // Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
+    size_t buffer_bytes;
+    // Where in a buffer the first row's first pixel stands, in bytes.
+    size_t frame_offset;
+    // Bytes from one row's start to the next in a buffer.
+    size_t row_stride;
+    // Worker threads that encode. Default 0: one for each core that the process may use.
+    size_t workers;
+    // Cores to pin the workers to, in turn. Default null: not pinned.
+    const size_t *affinity;
+    // How many cores. Default 0.
+    size_t affinity_count;
+    // How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then becomes
+    // durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
+    uint64_t checkpoint_every_ms;
+    // Per-frame record fields beyond the frame number and the two timestamps. Default null.
+    const struct sw_record_field *record_fields;
+    // How many, at most 16. Default 0.
+    size_t record_field_count;
+    // The channels' names and display settings. Default null.
+    const struct sw_channel *channels;
+    // How many: 0, or as many as the channel dimension is long. Default 0.
+    size_t channel_count;
+    // The image's name, for viewers. UTF-8. Default null: none.
+    const char *name;
+    // 1: wait until shards and documents have reached the device before they are called done. Default 1.
+    uint32_t sync;
+    // 1: replace a dataset that is in the way. Of no meaning within a dataset of several images. Default 0.
+    uint32_t overwrite;
+} sw_config;
+
+// What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
+// `size` to sizeof(sw_memory) before the call.
+typedef struct sw_memory {
+    // sizeof(sw_memory).
+    size_t size;
+    // The frame buffers, mapped and written once by sw_create.
+    uint64_t ring_bytes;
+    // Frame records: in the ring, and gathered for the disk.
+    uint64_t record_bytes;
+    // What workers encode with: a tile, its encoded form, the compressor's own memory.
+    uint64_t worker_bytes;
+    // Tables of the shards that may exist at once, some of which are made and freed as the run goes on: never more than this.
+    uint64_t shard_bytes;
+    // Queues, layers, counters of latencies; documents, while they are written.
+    uint64_t other_bytes;
+    // All of the above.
+    uint64_t total_bytes;
+    // Threads that the library starts.
+    uint64_t threads;
+    // Addresses reserved for the threads' stacks, of which they touch a small part. Not in the total.
+    uint64_t stack_bytes;
+    // Bytes that the shards being filled, closed and prepared may reserve in the storage at once. Not in the total.
+    uint64_t storage_bytes;
+} sw_memory;
+
+// A storage of the caller's own: a flat store of files by key ("zarr.json", "0/c/0/0/0"). Set `size` to sizeof(sw_storage) and
+// all else to 0 before filling it.
+//
+// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once, published,
+// synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get `context` first, are
+// called from threads of the library, must not unwind or jump out, and return 0, or a positive errno value that becomes the
+// acquisition's error. Functions that are not `write_at` are never called by a thread that encodes. None is called any more
+// when sw_free, or sw_create_in with an error, has returned.
+typedef struct sw_storage {
+    // sizeof(sw_storage).
+    size_t size;
+    // Given to every function.
+    void *context;
+    // Creates a file of `bytes` bytes that read as zeros, and sets `*blob` to what the other functions shall get. It must not
+    // appear under its key before `publish`. Required.
+    int32_t (*create)(void *context, const char *key, uint64_t bytes, void **blob);
+    // Replaces a file as a whole: a reader sees the old bytes or the new ones. Required.
+    int32_t (*put)(void *context, const char *key, const void *data, size_t bytes);
+    // Removes a file, if it is there. Null: files stay, also empty shards.
+    int32_t (*remove)(void *context, const char *key);
+    // Writes into a blob, within its length. Required.
+    int32_t (*write_at)(void *context, void *blob, uint64_t offset, const void *data, size_t bytes);
+    // Makes the blob appear under its key. Null: `create` does.
+    int32_t (*publish)(void *context, void *blob);
+    // Returns when everything written so far has reached the device. Null: `write_at` does.
+    int32_t (*sync)(void *context, void *blob);
+    // Ends a shard: cuts it off at `bytes` bytes. Required, because readers look for the index at the end.
+    int32_t (*finish)(void *context, void *blob, uint64_t bytes);
+    // Says that the bytes of a range are of no use any more and may be given back. Null: they stay.
+    int32_t (*punch)(void *context, void *blob, uint64_t offset, uint64_t bytes);
+    // Frees the blob, of which nothing is asked any more. Null: nothing to free.
+    void (*release)(void *context, void *blob);
+    // What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16 on, large
+    // writes are done by threads of their own, several at once.
+    size_t alignment;
+} sw_storage;
+
+// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or discards the
+// frame, on any thread, by DMA or through a driver.
+typedef struct sw_frame {
+    // The first byte, on a page boundary; frames of less than 2 KiB are only on a cache line. The buffer holds what an earlier
+    // frame left there.
+    void *data;
+    // Bytes that may be written: a frame's, or the configuration's `buffer_bytes`.
+    size_t bytes;
+    // Which of the ring's buffers this is: always the same memory during a run.
+    uint32_t index;
+    // Tells this loan of the buffer from others.
+    uint32_t turn;
+} sw_frame;
+
+// What a record's value is.
+typedef uint32_t sw_value_kind;
+
+// A number of one of three types.
+typedef union sw_number {
+    // With SW_VALUE_INT.
+    int64_t i;
+    // With SW_VALUE_UINT.
+    uint64_t u;
+    // With SW_VALUE_FLOAT.
+    double f;
+} sw_number;
+
+// The value of a record field. It is stored as the field's own type: what does not fit becomes the nearest value that does.
+typedef struct sw_value {
+    // Which member of `number` counts.
+    sw_value_kind kind;
+    // 0.
+    uint32_t reserved;
+    // The value.
+    union sw_number number;
+} sw_value;
+
+// What the instrument says about one frame. Set `size` to sizeof(sw_record) and all else to 0 before filling it.
+typedef struct sw_record {
+    // sizeof(sw_record).
+    size_t size;
+    // Which of the timestamps are given: SW_HAS_DEVICE_TIMESTAMP, SW_HAS_HOST_TIMESTAMP, or both added.
+    uint32_t has;
+    // How many values; at most as many as the configuration has record fields.
+    uint32_t value_count;
+    // The device's own time stamp, in whatever unit the device counts.
+    uint64_t device_timestamp;
+    // The host's time of the frame in nanoseconds since 1970. Not given: the moment of the commit.
+    int64_t host_timestamp;
+    // The values of the configuration's record fields, in their order. Needed only during the call.
+    const struct sw_value *values;
+} sw_record;
+
+// What an append did.
+typedef struct sw_appended {
+    // Frames taken. Fewer than given, if the ring became full on the way: repeat the call with the rest.
+    uint64_t frames;
+    // Frames let go, because the ring was full and SW_RING_FULL_DROP_NEWEST is configured.
+    uint64_t dropped;
+} sw_appended;
+
+// A moment's view of an acquisition. Counters never go back. Set `size` to sizeof(sw_stats) before the call.
+typedef struct sw_stats {
+    // sizeof(sw_stats).
+    size_t size;
+    // Frames in the ring or beyond it.
+    uint64_t frames_accepted;
+    // Frames whose every chunk is in its shard.
+    uint64_t frames_written;
+    // Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0 without the
+    // configuration's `sync`.
+    uint64_t frames_durable;
+    // Frame numbers that were settled without a frame.
+    uint64_t frames_missing;
+    // Times that a frame found the ring full and was let go.
+    uint64_t frames_dropped;
+    // Bytes of accepted frames.
+    uint64_t bytes_in;
+    // Encoded bytes of chunks in their shards.
+    uint64_t bytes_out;
+    // Frame buffers that wait for the camera.
+    uint64_t ring_free;
+    // All frame buffers.
+    uint64_t ring_frames;
+    // Shards closed.
+    uint64_t shards_closed;
+} sw_stats;
+
+// The stages of a frame's path that are timed.
+typedef uint32_t sw_stage;
+
+// How long one stage took until now, in nanoseconds. Set `size` to sizeof(sw_latency) before the call.
+typedef struct sw_latency {
+    // sizeof(sw_latency).
+    size_t size;
+    // How many items passed it.
+    uint64_t count;
+    // The sum of all times.
+    uint64_t total_ns;
+    // Half of the items were at most so slow.
+    uint64_t p50_ns;
+    // 99 % of them.
+    uint64_t p99_ns;
+    // 99.9 % of them.
+    uint64_t p999_ns;
+    // The slowest.
+    uint64_t max_ns;
+} sw_latency;
+
+// The sizes with which an acquisition runs, the automatic ones filled in. Set `size` to sizeof(sw_layout) before the call.
+typedef struct sw_layout {
+    // sizeof(sw_layout).
+    size_t size;
+    // Bytes of one frame without gaps between its rows, as sw_append takes it.
+    size_t frame_bytes;
+    // Bytes of one ring buffer that a camera may write.
+    size_t buffer_bytes;
+    // Frame buffers in the ring.
+    uint64_t ring_frames;
+    // How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    uint64_t reorder_window;
+    // Dimensions.
+    uint64_t dim_count;
+    // Elements a chunk in each dimension.
+    uint64_t chunk[SW_DIMS_MAX];
+    // Elements a shard in each dimension.
+    uint64_t shard[SW_DIMS_MAX];
+} sw_layout;
+
+// What an acquisition did. Set `size` to sizeof(sw_summary) before the call.
+typedef struct sw_summary {
+    // sizeof(sw_summary).
+    size_t size;
+    // Frames that were taken into the ring.
+    uint64_t frames_accepted;
+    // Frames whose every chunk is in the dataset.
+    uint64_t frames_written;
+    // Frames that a loss of power does not take. 0 without the configuration's `sync`.
+    uint64_t frames_durable;
+    // Frames that the dataset lacks. sw_summary_json tells their numbers.
+    uint64_t frames_missing;
+    // Bytes of accepted frames.
+    uint64_t bytes_in;
+    // Encoded bytes of chunks.
+    uint64_t bytes_out;
+    // Chunks written.
+    uint64_t chunks_written;
+    // Chunks left out, because they hold only the fill value or no frame of theirs came.
+    uint64_t chunks_empty;
+    // Shards written.
+    uint64_t shards;
+    // From the first commit to the end, in nanoseconds.
+    uint64_t elapsed_ns;
+} sw_summary;
+
+// How much a log line matters.
+typedef uint32_t sw_log_level;
+
+// Hears a log line: its level, the part of the library it comes from, its text without a line end. Both texts are the library's
+// and good during the call. It is called from any thread, also from several at once.
+typedef void (*sw_log_fn)(void *context, sw_log_level level, const char *source, const char *text);
+
+// Hears that a shard is closed: its key below the dataset, for example "0/c/0/0/0", good during the call. It is called from the
+// one thread that closes shards, which does nothing else meanwhile.
+typedef void (*sw_shard_fn)(void *context, const char *key);
+
+// The call did what it says.
+#define SW_OK 0
+
+// A pointer is null that must not be.
+#define SW_ERROR_NULL 1
+
+// A pointer is not aligned as its type requires.
+#define SW_ERROR_MISALIGNED 2
+
+// A struct's `size` field is not that of any version, or a buffer of the caller's is too small.
+#define SW_ERROR_SIZE 3
+
+// The caller's struct has fields that this library does not know, and they are set.
+#define SW_ERROR_VERSION 4
+
+// An argument is outside its range, or text is not UTF-8.
+#define SW_ERROR_ARGUMENT 5
+
+// The handle is not one of this kind, or it was freed.
+#define SW_ERROR_HANDLE 6
+
+// The handle belongs to the process from which this one was forked.
+#define SW_ERROR_FORKED 7
+
+// The frame is not on loan: it was committed or discarded before, or never acquired.
+#define SW_ERROR_FRAME 8
+
+// Another thread is in a call that allows only one, or uses the handle that would be freed.
+#define SW_ERROR_BUSY 9
+
+// The acquisition has ended; it takes no more frames.
+#define SW_ERROR_ENDED 10
+
+// The acquisition has not ended yet: finish or abort it first.
+#define SW_ERROR_NOT_ENDED 11
+
+// More handles than the library holds at once.
+#define SW_ERROR_TOO_MANY 12
+
+// This library was built without what the call needs.
+#define SW_ERROR_UNSUPPORTED 13
+
+// The time limit passed. The work goes on; repeat the call to wait longer.
+#define SW_TIMEOUT 20
+
+// No frame buffer became free within the time limit: the workers or the disk are slower than the camera.
+#define SW_RING_FULL 21
+
+// A configuration value that can't work. Nothing was written.
+#define SW_ERROR_CONFIG 30
+
+// The operating system, or the caller's own storage, refused something.
+#define SW_ERROR_IO 31
+
+// Pixels that are not a whole number of frames.
+#define SW_ERROR_FRAME_SIZE 32
+
+// A frame number that came before, comes too late, or lies beyond the array.
+#define SW_ERROR_FRAME_NUMBER 33
+
+// A record field that was not configured.
+#define SW_ERROR_RECORD 34
+
+// The output exists and overwriting is off.
+#define SW_ERROR_EXISTS 35
+
+// Another writer holds the dataset.
+#define SW_ERROR_LOCKED 36
+
+// A codec failed.
+#define SW_ERROR_CODEC 37
+
+// A file or document that does not hold what it should.
+#define SW_ERROR_FORMAT 38
+
+// The library ran into a bug of its own, and stopped it at its border. Please report the text.
+#define SW_ERROR_PANIC 39
+
+// An error without a number of its own yet.
+#define SW_ERROR_OTHER 40
+
+// 8 bits, unsigned.
+#define SW_U8 0
+
+// 8 bits, signed.
+#define SW_I8 1
+
+// 16 bits, unsigned.
+#define SW_U16 2
+
+// 16 bits, signed.
+#define SW_I16 3
+
+// 32 bits, unsigned.
+#define SW_U32 4
+
+// 32 bits, signed.
+#define SW_I32 5
+
+// 64 bits, unsigned.
+#define SW_U64 6
+
+// 64 bits, signed.
+#define SW_I64 7
+
+// IEEE 754, 32 bits.
+#define SW_F32 8
+
+// IEEE 754, 64 bits.
+#define SW_F64 9
+
+// Anything else: stage position, angle, well.
+#define SW_DIM_OTHER 0
+
+// Time.
+#define SW_DIM_TIME 1
+
+// Channel, wavelength, polarisation.
+#define SW_DIM_CHANNEL 2
+
+// A direction in space.
+#define SW_DIM_SPACE 3
+
+// Nothing: raw pixels.
+#define SW_COMPRESSOR_NONE 0
+
+// Blosc 1 frames, with `blosc_cname`, `level` 0 to 9, `shuffle` and `block_bytes`. Read by every Zarr library.
+#define SW_COMPRESSOR_BLOSC 1
+
+// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; two to four times as fast as LZ4 at level 1.
+#define SW_COMPRESSOR_BLOSC_NOISE 2
+
+// A Zstandard frame, with `level` from -131072 (fastest) to 22 (smallest).
+#define SW_COMPRESSOR_ZSTD 3
+
+// A gzip stream, with `level` 0 to 9.
+#define SW_COMPRESSOR_GZIP 4
+
+// `numcodecs.lz4`; only zarr-python reads it.
+#define SW_COMPRESSOR_LZ4 5
+
+// LZ4.
+#define SW_BLOSC_LZ4 0
+
+// LZ4 HC.
+#define SW_BLOSC_LZ4HC 1
+
+// Zstandard.
+#define SW_BLOSC_ZSTD 2
+
+// Zlib.
+#define SW_BLOSC_ZLIB 3
+
+// BloscLZ. The one compressor that takes memory for each chunk.
+#define SW_BLOSC_BLOSCLZ 4
+
+// Nothing.
+#define SW_SHUFFLE_NONE 0
+
+// All first bytes, then all second bytes, and so on.
+#define SW_SHUFFLE_BYTE 1
+
+// All lowest bits, then all second bits, and so on. What camera frames want.
+#define SW_SHUFFLE_BIT 2
+
+// Each chunk has a slot of its own, large enough for the worst case; what is unused is given back when the shard closes.
+#define SW_PLACEMENT_FIXED 0
+
+// Chunks follow each other without gaps.
+#define SW_PLACEMENT_PACKED 1
+
+// After the chunks.
+#define SW_INDEX_END 0
+
+// Before the chunks.
+#define SW_INDEX_START 1
+
+// What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
+#define SW_STORAGE_AUTO 0
+
+// Straight into a memory map of the preallocated shard. A device that goes away then kills the process.
+#define SW_STORAGE_MAPPED 1
+
+// Positioned writes through the page cache.
+#define SW_STORAGE_BUFFERED 2
+
+// Positioned writes past the page cache (O_DIRECT).
+#define SW_STORAGE_DIRECT 3
+
+// It returns SW_RING_FULL. The configured limit is `ring_full_timeout_ms`.
+#define SW_RING_FULL_BLOCK 0
+
+// It lets the newest frame go and counts its number as missing. The configured limit is 0.
+#define SW_RING_FULL_DROP_NEWEST 1
+
+// It returns SW_RING_FULL. The configured limit is 0.
+#define SW_RING_FULL_ERROR 2
+
+// Nothing: the field is 0.
+#define SW_VALUE_NONE 0
+
+// `i`.
+#define SW_VALUE_INT 1
+
+// `u`.
+#define SW_VALUE_UINT 2
+
+// `f`.
+#define SW_VALUE_FLOAT 3
+
+// A call that takes a frame: waiting for a free buffer, and for sw_append the copy.
+#define SW_STAGE_ACQUIRE 0
+
+// A commit call.
+#define SW_STAGE_COMMIT 1
+
+// A layer between its last frame's commit and the first worker's look at it.
+#define SW_STAGE_QUEUE 2
+
+// Copying a tile together from its frames.
+#define SW_STAGE_GATHER 3
+
+// A tile in the codec.
+#define SW_STAGE_ENCODE 4
+
+// Bringing an encoded tile into its slot.
+#define SW_STAGE_STORE 5
+
+// Writing a chunk, on a thread that is no worker.
+#define SW_STAGE_WRITE 6
+
+// Creating a shard ahead of need.
+#define SW_STAGE_PREPARE_SHARD 7
+
+// Closing a shard.
+#define SW_STAGE_CLOSE_SHARD 8
+
+// Syncing an open shard and writing the index of what is in it.
+#define SW_STAGE_CHECKPOINT 9
+
+// Nothing is told.
+#define SW_LOG_NONE 0
+
+// Something failed.
+#define SW_LOG_ERROR 1
+
+// Something may become a problem.
+#define SW_LOG_WARN 2
+
+// The course of things.
+#define SW_LOG_INFO 3
+
+// Details.
+#define SW_LOG_DEBUG 4
+
+// More details.
+#define SW_LOG_TRACE 5
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The text of the last error that a call on this thread returned, in English, without a line end; empty if there was none.
+// A call that succeeds leaves it as it is.
+//
+// The text belongs to the library and stays as it is until the next call on this thread that fails.
+const char *sw_last_error(void);
+
+// What a status means in general, in English. Never null. The text of a certain error is in sw_last_error.
+const char *sw_status_text(sw_status status);
+
+// The library's version, for example "0.1.0". A program may compare it with SW_VERSION, with which it was compiled.
+const char *sw_version(void);
+
+// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
+//
+// The size tells the library which fields the program was compiled with, so that both can grow at different times.
+//
+// Errors: SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE. Any thread.
+sw_status sw_config_init(struct sw_config *config, size_t size);
+
+// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
+//
+// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
+// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+//
+// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at; for that,
+// see sw_memory_needed. Any thread.
+sw_status sw_config_json(const struct sw_config *config,
+                         char *text,
+                         size_t capacity,
+                         size_t *needed);
+
+// Zstandard's own bound of a context's memory for a level; in its library, though not in its stable header.
+extern size_t ZSTD_estimateCCtxSize(int level);
+
+// What a configuration will need, before anything is created. `memory` must have its `size` set.
+//
+// Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it. Any thread.
+sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *memory);
+
+// Creates the dataset `path` (a folder) with one image and starts its acquisition.
+//
+// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the disk. If
+// anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
+//
+// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as
+// the file system needs to reserve a shard. Any thread.
+sw_status sw_create(const char *path,
+                    const struct sw_config *config,
+                    struct sw_acquisition **acquisition);
+
+// As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay until the
+// acquisition is freed.
+sw_status sw_create_in(const struct sw_storage *storage,
+                       const struct sw_config *config,
+                       struct sw_acquisition **acquisition);
+
+// Borrows a free frame buffer, to be filled and then committed or discarded. Any number may be on loan at once, on any threads.
+//
+// It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
+//
+// Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will be recorded
+// as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
+sw_status sw_acquire(struct sw_acquisition *acquisition,
+                     int64_t timeout_ms,
+                     struct sw_frame *frame);
+
+// As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in their own
+// order. Buffers that become free before it are kept for other calls.
+//
+// Errors: as sw_acquire; SW_ERROR_FRAME if the buffer is on loan already; SW_ERROR_ARGUMENT if there is none of that index.
+sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
+                            uint32_t index,
+                            int64_t timeout_ms,
+                            struct sw_frame *frame);
+
+// Hands a filled frame to the workers under its number, counted from 0 in acquisition order; SW_NEXT: the next one.
+//
+// Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window` behind the
+// newest. `record` may be null. It never waits for the disk. Whatever is returned but SW_ERROR_FRAME and the errors of wrong
+// arguments: the buffer is the library's again.
+//
+// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a number that
+// came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error of the run.
+sw_status sw_commit(struct sw_acquisition *acquisition,
+                    const struct sw_frame *frame,
+                    uint64_t number,
+                    const struct sw_record *record);
+
+// As sw_commit, by the buffer's index: for drivers that name a buffer and know nothing of a frame.
+sw_status sw_commit_buffer(struct sw_acquisition *acquisition,
+                           uint32_t index,
+                           uint64_t number,
+                           const struct sw_record *record);
+
+// Gives a frame's buffer back unused. Also after the acquisition has ended.
+//
+// Errors: SW_ERROR_FRAME if the frame is not on loan.
+sw_status sw_discard(struct sw_acquisition *acquisition, const struct sw_frame *frame);
+
+// As sw_discard, by the buffer's index.
+sw_status sw_discard_buffer(struct sw_acquisition *acquisition, uint32_t index);
+
+// The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
+// SetUserBuffers want to know before the first frame. They stay the same until the acquisition is freed.
+//
+// A buffer may be filled only while it is on loan. `addresses` gets all of them if `capacity` suffices, else nothing; `count`
+// (null: not wanted) gets how many there are. With `addresses` null and `capacity` 0, only `count` is set.
+//
+// Errors: SW_ERROR_SIZE.
+sw_status sw_buffers(struct sw_acquisition *acquisition,
+                     void **addresses,
+                     size_t capacity,
+                     size_t *count);
+
+// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
+//
+// `row_stride` is the distance of rows in `pixels` in bytes, for frames that are cut out of a larger picture; 0: rows follow
+// each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free buffers.
+// `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
+//
+// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, the call returns
+// SW_OK, and `appended` says how many were taken.
+sw_status sw_append(struct sw_acquisition *acquisition,
+                    const void *pixels,
+                    size_t bytes,
+                    size_t row_stride,
+                    const struct sw_record *record,
+                    int64_t timeout_ms,
+                    struct sw_appended *appended);
+
+// Sets a user attribute of the image to a JSON value. It is in the dataset after the next progress, at the latest at the end.
+//
+// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", which the
+// writer sets itself; SW_ERROR_ENDED.
+sw_status sw_set_attribute(struct sw_acquisition *acquisition,
+                           const char *key,
+                           const char *json);
+
+// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced; anything
+// else never is. Free the handle with sw_dataset_free.
+//
+// Errors: SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY.
+sw_status sw_dataset_create(const char *path,
+                            uint32_t overwrite,
+                            struct sw_dataset **dataset);
+
+// As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay until
+// the dataset and all its acquisitions are freed.
+sw_status sw_dataset_create_in(const struct sw_storage *storage,
+                               struct sw_dataset **dataset);
+
+// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots.
+//
+// Errors: as sw_create; SW_ERROR_EXISTS if there is an image of that name.
+sw_status sw_dataset_acquisition(struct sw_dataset *dataset,
+                                 const char *name,
+                                 const struct sw_config *config,
+                                 struct sw_acquisition **acquisition);
+
+// Gives the handle back. Acquisitions of the dataset go on; the dataset is unlocked when the last of them is freed. One in which
+// nothing was acquired disappears.
+//
+// Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
+sw_status sw_dataset_free(struct sw_dataset *dataset);
+
+// Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.
+//
+// Errors: only those of wrong arguments.
+sw_status sw_get_stats(struct sw_acquisition *acquisition, struct sw_stats *stats);
+
+// How long a stage took until now. It takes some memory for the moment of the call.
+//
+// Errors: SW_ERROR_ARGUMENT for a stage that there is not.
+sw_status sw_get_latency(struct sw_acquisition *acquisition, sw_stage stage, struct sw_latency *latency);
+
+// The sizes with which the acquisition runs.
+//
+// Errors: only those of wrong arguments.
+sw_status sw_get_layout(struct sw_acquisition *acquisition, struct sw_layout *layout);
+
+// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are closed, the
+// documents completed. Numbers below the newest that never came count as missing.
+//
+// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call again to
+// wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be committed any more;
+// their memory stays until sw_free, so that a driver may be stopped afterwards.
+//
+// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call; SW_ERROR_ENDED if it succeeded before; otherwise the
+// first error of the run, once; sw_summary then says what was saved all the same.
+sw_status sw_finish(struct sw_acquisition *acquisition,
+                    int64_t timeout_ms,
+                    struct sw_summary *summary);
+
+// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable. If no frame
+// was committed, the dataset disappears. A sw_finish that is under way ends sooner. If the run has ended, nothing happens.
+//
+// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards to close.
+//
+// Errors: SW_TIMEOUT, after which it may be called again.
+sw_status sw_abort(struct sw_acquisition *acquisition,
+                   int64_t timeout_ms);
+
+// What came of a run that has ended, also with an error. `summary` must have its `size` set.
+//
+// Errors: SW_ERROR_NOT_ENDED.
+sw_status sw_get_summary(struct sw_acquisition *acquisition, struct sw_summary *summary);
+
+// As sw_get_summary, everything as a JSON document: also the numbers of the missing frames, the array's shape, the latencies of
+// each stage, the storage that was chosen and why.
+//
+// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
+// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+//
+// Errors: SW_ERROR_NOT_ENDED, SW_ERROR_SIZE.
+sw_status sw_summary_json(struct sw_acquisition *acquisition,
+                          char *text,
+                          size_t capacity,
+                          size_t *needed);
+
+// Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
+//
+// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another thread is in
+// a call with the handle.
+sw_status sw_free(struct sw_acquisition *acquisition);
+
+// Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the whole
+// process. On return, the function before is not called any more.
+//
+// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in a Rust
+// program that has a subscriber for `tracing` of its own.
+sw_status sw_set_log(sw_log_level level,
+                     sw_log_fn callback,
+                     void *context);
+
+// Has the keys of shards told to `callback` that are closed from now on: such a shard is complete, and with `sync` on the device.
+// It can be set once for an acquisition. The function and its context must stay until the acquisition is freed.
+//
+// Errors: SW_ERROR_NULL, SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
+sw_status sw_on_shard_closed(struct sw_acquisition *acquisition,
+                             sw_shard_fn callback,
+                             void *context);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* SHARDWRIGHT_H */

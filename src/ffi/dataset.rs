@@ -1,0 +1,81 @@
+//! Several images in one dataset.
+#![allow(unsafe_code)]
+
+use std::ffi::c_char;
+
+use super::config::{sw_config, wishes};
+use super::handle::Registry;
+use super::pointer::{out, text};
+use super::run::{SW_ACQUISITIONS_MAX, path, start, sw_acquisition};
+use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
+use super::storage::{caller_storage, sw_storage};
+use crate::dataset::Dataset;
+
+/// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come from any
+/// thread.
+pub struct sw_dataset(());
+
+static DATASETS: Registry<Dataset, SW_ACQUISITIONS_MAX> = Registry::new(0b1011, "dataset");
+
+/// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced; anything
+/// else never is. Free the handle with sw_dataset_free.
+///
+/// Errors: SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_dataset_create(
+    path: *const c_char,
+    overwrite: u32,
+    dataset: *mut *mut sw_dataset,
+) -> sw_status {
+    boundary(|| {
+        // SAFETY: as the caller promises, which is what the header says.
+        let (path, dataset) = unsafe { (self::path(path)?, out(dataset, "dataset")?) };
+        if overwrite > 1 {
+            return refuse!(SW_ERROR_ARGUMENT, "overwrite = {overwrite}: 0 or 1");
+        }
+        DATASETS.check_room()?;
+        dataset.set(DATASETS.insert(Dataset::create(path, overwrite == 1)?)?);
+        Ok(())
+    })
+}
+
+/// As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay until
+/// the dataset and all its acquisitions are freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_dataset_create_in(storage: *const sw_storage, dataset: *mut *mut sw_dataset) -> sw_status {
+    boundary(|| {
+        // SAFETY: as the caller promises, which is what the header says.
+        let (storage, dataset) = unsafe { (caller_storage(storage)?, out(dataset, "dataset")?) };
+        DATASETS.check_room()?;
+        dataset.set(DATASETS.insert(Dataset::create_in(storage)?)?);
+        Ok(())
+    })
+}
+
+/// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots.
+///
+/// Errors: as sw_create; SW_ERROR_EXISTS if there is an image of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_dataset_acquisition(
+    dataset: *mut sw_dataset,
+    name: *const c_char,
+    config: *const sw_config,
+    acquisition: *mut *mut sw_acquisition,
+) -> sw_status {
+    boundary(|| {
+        let dataset = DATASETS.enter(dataset)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let (name, config) = unsafe { (text(name, "name")?, wishes(config)?) };
+        // SAFETY: as above.
+        unsafe { start(config, acquisition, |config| dataset.acquisition(name, config)) }
+    })
+}
+
+/// Gives the handle back. Acquisitions of the dataset go on; the dataset is unlocked when the last of them is freed. One in which
+/// nothing was acquired disappears.
+///
+/// Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_dataset_free(dataset: *mut sw_dataset) -> sw_status {
+    boundary(|| DATASETS.remove(dataset, |_| Ok(())).map(drop))
+}

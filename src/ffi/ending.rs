@@ -1,0 +1,239 @@
+//! Finish, abort, free.
+//!
+//! To end a run takes as long as the disk needs, and a caller may not have so long. So a thread of its own ends the run, and
+//! callers wait for it as long as they say.
+#![allow(unsafe_code)]
+
+use std::ffi::c_char;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::log::in_callback;
+use super::pointer::{grown_out, put_text};
+use super::report::sw_summary;
+use super::run::{RUNS, Run, enter, limit, sw_acquisition};
+use super::status::{
+    Outcome, SW_ERROR_BUSY, SW_ERROR_ENDED, SW_ERROR_IO, SW_ERROR_NOT_ENDED, SW_TIMEOUT, boundary, refuse, sw_status,
+    told,
+};
+use crate::acquisition::Unfinished;
+use crate::engine::caught;
+use crate::error::Error;
+use crate::stats::Summary;
+
+/// How far the end of a run has come.
+#[derive(Default)]
+pub(super) struct Ending {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    thread: Option<JoinHandle<()>>,
+    /// A thread waits in sw_finish.
+    waited_for: bool,
+    /// Somebody was told the outcome.
+    told: bool,
+    outcome: Option<Finished>,
+}
+
+struct Finished {
+    summary: Option<Summary>,
+    error: Option<Error>,
+}
+
+impl Ending {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, wait: Option<Duration>) -> Outcome<MutexGuard<'_, State>> {
+        let start = Instant::now();
+        let mut state = self.state();
+        while state.outcome.is_none() {
+            state = match wait.map(|wait| wait.saturating_sub(start.elapsed())) {
+                None => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => {
+                    return refuse!(SW_TIMEOUT, "the run is not over after {:?}; it goes on ending", start.elapsed());
+                }
+                Some(left) => self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        Ok(state)
+    }
+}
+
+impl Run {
+    /// No more frames are taken; a thread brings the run to its end.
+    fn begin_to_end(self: &Arc<Self>) -> Outcome<()> {
+        let mut state = self.ending.state();
+        if state.thread.is_some() {
+            return Ok(());
+        }
+        let run = self.clone();
+        let thread = std::thread::Builder::new().name("sw-finish".into()).spawn(move || run.end());
+        let thread = thread
+            .map_err(|error| told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {error}")))?;
+        // Those who wait for a buffer or are about to commit leave now.
+        self.engine.gate.close();
+        state.thread = Some(thread);
+        Ok(())
+    }
+
+    fn end(&self) {
+        self.engine.gate.close();
+        // The last of those who wait in a call lets this thread in.
+        let acquisition = self.acquisition.write().unwrap_or_else(PoisonError::into_inner).take();
+        let finished = match caught(|| Ok(acquisition.map(crate::acquisition::Acquisition::finish))) {
+            Ok(Some(Ok(summary))) => Finished { summary: Some(summary), error: None },
+            Ok(Some(Err(Unfinished { summary, error }))) => Finished { summary: Some(*summary), error: Some(error) },
+            Ok(None) => Finished { summary: None, error: Some(Error::Ended) },
+            Err(error) => Finished { summary: None, error: Some(error) },
+        };
+        self.ending.state().outcome = Some(finished);
+        self.ending.ended.notify_all();
+    }
+
+    /// What came of the run.
+    pub(super) fn summary(&self) -> Outcome<Summary> {
+        match &self.ending.state().outcome {
+            Some(Finished { summary: Some(summary), .. }) => Ok(summary.clone()),
+            Some(Finished { error: Some(error), .. }) => Err(error.clone().into()),
+            _ => refuse!(SW_ERROR_NOT_ENDED, "there is no summary before the end: finish or abort the run first"),
+        }
+    }
+}
+
+fn check_thread() -> Outcome<()> {
+    if in_callback() {
+        return refuse!(
+            SW_ERROR_BUSY,
+            "this is a callback, which the end of the run waits for; end it on another thread"
+        );
+    }
+    Ok(())
+}
+
+/// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are closed, the
+/// documents completed. Numbers below the newest that never came count as missing.
+///
+/// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call again to
+/// wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be committed any more;
+/// their memory stays until sw_free, so that a driver may be stopped afterwards.
+///
+/// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call; SW_ERROR_ENDED if it succeeded before; otherwise the
+/// first error of the run, once; sw_summary then says what was saved all the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_finish(
+    acquisition: *mut sw_acquisition,
+    timeout_ms: i64,
+    summary: *mut sw_summary,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let place = if summary.is_null() { None } else { Some(unsafe { grown_out(summary) }?) };
+        let wait = limit(timeout_ms)?;
+        check_thread()?;
+        {
+            let mut state = run.ending.state();
+            if state.told {
+                return refuse!(SW_ERROR_ENDED, "the acquisition was finished or aborted before");
+            }
+            if state.waited_for {
+                return refuse!(SW_ERROR_BUSY, "another thread waits for the end of this run");
+            }
+            state.waited_for = true;
+        }
+        let begun = run.begin_to_end();
+        let waited = begun.and_then(|()| run.ending.wait(wait)).map(|mut state| {
+            state.told = true;
+            state.outcome.as_ref().map(|finished| (finished.error.clone(), finished.summary.clone()))
+        });
+        run.ending.state().waited_for = false;
+        match waited?.unwrap_or_default() {
+            (Some(error), _) => Err(error.into()),
+            (None, finished) => {
+                if let (Some(place), Some(finished)) = (place, finished) {
+                    place.set(sw_summary::from(&finished));
+                }
+                Ok(())
+            }
+        }
+    })
+}
+
+/// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable. If no frame
+/// was committed, the dataset disappears. A sw_finish that is under way ends sooner. If the run has ended, nothing happens.
+///
+/// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards to close.
+///
+/// Errors: SW_TIMEOUT, after which it may be called again.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        let wait = limit(timeout_ms)?;
+        check_thread()?;
+        run.engine.aborting.store(true, Relaxed);
+        run.begin_to_end()?;
+        run.ending.wait(wait)?.told = true;
+        Ok(())
+    })
+}
+
+/// What came of a run that has ended, also with an error. `summary` must have its `size` set.
+///
+/// Errors: SW_ERROR_NOT_ENDED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_get_summary(acquisition: *mut sw_acquisition, summary: *mut sw_summary) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let place = unsafe { grown_out(summary) }?;
+        place.set(sw_summary::from(&run.summary()?));
+        Ok(())
+    })
+}
+
+/// As sw_get_summary, everything as a JSON document: also the numbers of the missing frames, the array's shape, the latencies of
+/// each stage, the storage that was chosen and why.
+///
+/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
+/// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+///
+/// Errors: SW_ERROR_NOT_ENDED, SW_ERROR_SIZE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_summary_json(
+    acquisition: *mut sw_acquisition,
+    text: *mut c_char,
+    capacity: usize,
+    needed: *mut usize,
+) -> sw_status {
+    boundary(|| {
+        let document = serde_json::to_string_pretty(&enter(acquisition)?.summary()?).unwrap_or_default();
+        // SAFETY: as the caller promises, which is what the header says.
+        unsafe { put_text(&document, text, capacity, needed) }
+    })
+}
+
+/// Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
+///
+/// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another thread is in
+/// a call with the handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_free(acquisition: *mut sw_acquisition) -> sw_status {
+    boundary(|| {
+        let run = RUNS.remove(acquisition, |run| {
+            let ended = run.ending.state().outcome.is_some();
+            if ended { Ok(()) } else { refuse!(SW_ERROR_NOT_ENDED, "the run goes on: finish or abort it first") }
+        })?;
+        let thread = run.ending.state().thread.take();
+        // It has told its outcome, and has nothing left to do.
+        let _ = thread.map(JoinHandle::join);
+        Ok(())
+    })
+}

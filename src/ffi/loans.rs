@@ -1,0 +1,238 @@
+//! Which buffers the caller has, and whether it may give them back.
+//!
+//! Rust's own interface lets a frame be committed once by taking it away from the caller. C keeps its copy; so each buffer has
+//! a place here that holds the frame while it is on loan, and a turn that tells this loan from the ones before.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, Told, refuse};
+use crate::acquisition::{Acquisition, FrameMut};
+use crate::config::RingFull;
+use crate::error::Error;
+
+// How often a thread that waits for any buffer looks for one that another thread put aside.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(5);
+
+// The two lowest bits of a place's state; the rest is its turn.
+const EMPTY: u32 = 0;
+const ON_LOAN: u32 = 1;
+/// Taken from the ring by a thread that wanted another one.
+const ASIDE: u32 = 2;
+const CHANGING: u32 = 3;
+const TURN: u32 = 4;
+
+/// A place for each of the ring's buffers.
+pub(super) struct Loans {
+    places: Box<[Place]>,
+    /// A certain buffer was asked for at least once, so that others may have been put aside.
+    picky: AtomicBool,
+}
+
+struct Place {
+    state: AtomicU32,
+    frame: UnsafeCell<Option<FrameMut>>,
+}
+
+// SAFETY: a place's frame is touched by the thread that made the state CHANGING, or that brings the frame which belongs there:
+// there is one of these. Each change is a Release/Acquire pair.
+unsafe impl Sync for Loans {}
+
+impl Loans {
+    pub(super) fn new(frames: usize) -> Self {
+        let place = |_| Place { state: AtomicU32::new(EMPTY), frame: UnsafeCell::new(None) };
+        Self { places: (0..frames).map(place).collect(), picky: AtomicBool::new(false) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Loans any buffer; returns its index and its turn.
+    pub(super) fn any(&self, acquisition: &Acquisition, wait: Option<Duration>) -> Outcome<(usize, u32)> {
+        self.wait(
+            acquisition,
+            wait,
+            |frame| Ok(self.keep(frame, ON_LOAN)),
+            || {
+                if !self.picky.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                Ok((0..self.places.len()).find_map(|at| self.pick_up(at)))
+            },
+        )
+    }
+
+    /// Loans a certain buffer. Others that come before it are put aside, for whoever asks for any.
+    pub(super) fn certain(
+        &self,
+        acquisition: &Acquisition,
+        index: usize,
+        wait: Option<Duration>,
+    ) -> Outcome<(usize, u32)> {
+        self.picky.store(true, Ordering::Relaxed);
+        let place = self.place(index)?;
+        let keep = |frame: FrameMut| {
+            if frame.index() == index {
+                return Ok(self.keep(frame, ON_LOAN));
+            }
+            self.keep(frame, ASIDE);
+            Err(())
+        };
+        self.wait(acquisition, wait, keep, || {
+            if let Some(found) = self.pick_up(index) {
+                return Ok(Some(found));
+            }
+            if place.state.load(Ordering::Relaxed) % TURN == ON_LOAN {
+                return refuse!(SW_ERROR_FRAME, "buffer {index} is on loan already; commit or discard it first");
+            }
+            Ok(None)
+        })
+    }
+
+    /// Takes buffers from the ring until `keep` keeps one, or `look` finds one that another thread has put aside.
+    fn wait(
+        &self,
+        acquisition: &Acquisition,
+        wait: Option<Duration>,
+        keep: impl Fn(FrameMut) -> Result<(usize, u32), ()>,
+        look: impl Fn() -> Outcome<Option<(usize, u32)>>,
+    ) -> Outcome<(usize, u32)> {
+        // Most calls end here, and don't look at the clock.
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        match acquisition.acquire_within(Some(Duration::ZERO)) {
+            Ok(frame) => {
+                if let Ok(kept) = keep(frame) {
+                    return Ok(kept);
+                }
+            }
+            Err(error) if error.is_ring_full() => {}
+            Err(error) => return Err(error.into()),
+        }
+        let start = Instant::now();
+        loop {
+            let left = wait.map(|wait| wait.saturating_sub(start.elapsed()));
+            match acquisition.acquire_within(Some(left.unwrap_or(LOOK_UP_EVERY).min(LOOK_UP_EVERY))) {
+                Ok(frame) => {
+                    if let Ok(kept) = keep(frame) {
+                        return Ok(kept);
+                    }
+                }
+                Err(error) if error.is_ring_full() && left != Some(Duration::ZERO) => {}
+                Err(error) => {
+                    acquisition.count_dropped(&error);
+                    return Err(self.full_after(error, start));
+                }
+            }
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn full_after(&self, error: Error, start: Instant) -> Told {
+        match error {
+            // Not how long the last look took.
+            Error::RingFull { frames, .. } => Error::RingFull { frames, waited: start.elapsed() }.into(),
+            other => other.into(),
+        }
+    }
+
+    /// Takes a loaned frame back from the caller. With a turn, only that loan of the buffer.
+    pub(super) fn take(&self, index: usize, turn: Option<u32>) -> Outcome<FrameMut> {
+        let place = self.place(index)?;
+        let state = place.state.load(Ordering::Relaxed);
+        let this_one = state % TURN == ON_LOAN && turn.is_none_or(|turn| turn == state / TURN);
+        // Acquire: meets the Release in `keep`; the loser of two threads finds another state.
+        let changing = state - state % TURN + CHANGING;
+        let won =
+            this_one && place.state.compare_exchange(state, changing, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if !won {
+            return refuse!(
+                SW_ERROR_FRAME,
+                "the frame in buffer {index} is not on loan: it was committed or discarded before, or never acquired"
+            );
+        }
+        // SAFETY: only one thread makes a place CHANGING, and until it is EMPTY no other touches the frame.
+        let frame = unsafe { (*place.frame.get()).take() };
+        // Release: before the buffer goes back to the ring, whose next user stores its frame here.
+        place.state.store(changing - CHANGING + EMPTY, Ordering::Release);
+        Ok(frame.expect("a place on loan holds its frame"))
+    }
+
+    /// Buffers that are neither with the caller nor with the ring.
+    pub(super) fn aside(&self) -> usize {
+        if !self.picky.load(Ordering::Relaxed) {
+            return 0;
+        }
+        self.places.iter().filter(|place| place.state.load(Ordering::Relaxed) % TURN == ASIDE).count()
+    }
+
+    fn place(&self, index: usize) -> Outcome<&Place> {
+        match self.places.get(index) {
+            Some(place) => Ok(place),
+            None => refuse!(
+                SW_ERROR_ARGUMENT,
+                "there is no buffer {index}: the ring has {}, counted from 0",
+                self.places.len()
+            ),
+        }
+    }
+
+    fn keep(&self, frame: FrameMut, as_what: u32) -> (usize, u32) {
+        let index = frame.index();
+        let place = &self.places[index];
+        // Acquire: meets the Release in `take`, by the thread that had the buffer before.
+        let state = place.state.load(Ordering::Acquire);
+        debug_assert_eq!(state % TURN, EMPTY);
+        // SAFETY: there is one `FrameMut` of a buffer, this one; the place is EMPTY, so nobody else touches it.
+        unsafe { *place.frame.get() = Some(frame) };
+        let next = (state - state % TURN).wrapping_add(TURN);
+        // Release: whoever takes the frame sees it.
+        place.state.store(next + as_what, Ordering::Release);
+        (index, next / TURN)
+    }
+
+    /// Loans a buffer that was put aside.
+    fn pick_up(&self, index: usize) -> Option<(usize, u32)> {
+        let place = &self.places[index];
+        let state = place.state.load(Ordering::Relaxed);
+        let on_loan = state - state % TURN + ON_LOAN;
+        let picked = state % TURN == ASIDE
+            // Acquire and Release: the frame was stored by another thread, and a third may take it.
+            && place.state.compare_exchange(state, on_loan, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        picked.then_some((index, on_loan / TURN))
+    }
+}
+
+/// A time limit in milliseconds as C gives it; `None`: as the configuration says.
+pub(super) enum Limit {
+    Within(Option<Duration>),
+    AsConfigured,
+}
+
+impl Limit {
+    pub(super) fn of(timeout_ms: i64) -> Outcome<Self> {
+        match timeout_ms {
+            super::run::SW_FOREVER => Ok(Self::Within(None)),
+            super::run::SW_AS_CONFIGURED => Ok(Self::AsConfigured),
+            0.. => Ok(Self::Within(Some(Duration::from_millis(timeout_ms as u64)))),
+            _ => refuse!(
+                SW_ERROR_ARGUMENT,
+                "timeout_ms = {timeout_ms}: milliseconds from 0 on, SW_FOREVER or SW_AS_CONFIGURED"
+            ),
+        }
+    }
+
+    pub(super) fn or(self, configured: RingFull) -> Option<Duration> {
+        match (self, configured) {
+            (Self::Within(wait), _) => wait,
+            (Self::AsConfigured, RingFull::Block { timeout }) => timeout,
+            (Self::AsConfigured, RingFull::DropNewest | RingFull::Error) => Some(Duration::ZERO),
+        }
+    }
+}

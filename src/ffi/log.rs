@@ -1,0 +1,200 @@
+//! Log lines and closed shards, told to the caller's functions.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::{CString, c_char, c_void};
+use std::fmt::{self, Write as _};
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use tracing::field::{Field, Visit};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use super::run::{enter, sw_acquisition};
+use super::status::{
+    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_BUSY, SW_ERROR_NULL, SW_ERROR_UNSUPPORTED, boundary, refuse, sw_status,
+};
+
+/// How much a log line matters.
+pub type sw_log_level = u32;
+/// Nothing is told.
+pub const SW_LOG_NONE: sw_log_level = 0;
+/// Something failed.
+pub const SW_LOG_ERROR: sw_log_level = 1;
+/// Something may become a problem.
+pub const SW_LOG_WARN: sw_log_level = 2;
+/// The course of things.
+pub const SW_LOG_INFO: sw_log_level = 3;
+/// Details.
+pub const SW_LOG_DEBUG: sw_log_level = 4;
+/// More details.
+pub const SW_LOG_TRACE: sw_log_level = 5;
+
+/// Hears a log line: its level, the part of the library it comes from, its text without a line end. Both texts are the library's
+/// and good during the call. It is called from any thread, also from several at once.
+pub type sw_log_fn =
+    Option<unsafe extern "C" fn(context: *mut c_void, level: sw_log_level, source: *const c_char, text: *const c_char)>;
+
+/// Hears that a shard is closed: its key below the dataset, for example "0/c/0/0/0", good during the call. It is called from the
+/// one thread that closes shards, which does nothing else meanwhile.
+pub type sw_shard_fn = Option<unsafe extern "C" fn(context: *mut c_void, key: *const c_char)>;
+
+#[derive(Clone, Copy)]
+struct Listener {
+    call: unsafe extern "C" fn(*mut c_void, sw_log_level, *const c_char, *const c_char),
+    context: *mut c_void,
+    level: sw_log_level,
+}
+
+// SAFETY: the header says that the function is called from any thread, with the same context.
+unsafe impl Send for Listener {}
+// SAFETY: as above.
+unsafe impl Sync for Listener {}
+
+static LISTENER: RwLock<Option<Listener>> = RwLock::new(None);
+
+thread_local! {
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is in a function of the caller's own, for which the library waits.
+pub(super) fn in_callback() -> bool {
+    IN_CALLBACK.get()
+}
+
+/// Runs a function of the caller's own.
+fn calling(call: impl FnOnce()) {
+    let outer = IN_CALLBACK.replace(true);
+    call();
+    IN_CALLBACK.set(outer);
+}
+
+/// Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the whole
+/// process. On return, the function before is not called any more.
+///
+/// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in a Rust
+/// program that has a subscriber for `tracing` of its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, context: *mut c_void) -> sw_status {
+    boundary(|| {
+        if level > SW_LOG_TRACE {
+            return refuse!(SW_ERROR_ARGUMENT, "level = {level}: 0 to {SW_LOG_TRACE} are possible");
+        }
+        if in_callback() {
+            return refuse!(SW_ERROR_BUSY, "this is a callback; set the log's function on another thread");
+        }
+        subscribe()?;
+        let listener = callback.map(|call| Listener { call, context, level });
+        *LISTENER.write().unwrap_or_else(PoisonError::into_inner) = listener;
+        Ok(())
+    })
+}
+
+/// Has the keys of shards told to `callback` that are closed from now on: such a shard is complete, and with `sync` on the device.
+/// It can be set once for an acquisition. The function and its context must stay until the acquisition is freed.
+///
+/// Errors: SW_ERROR_NULL, SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_on_shard_closed(
+    acquisition: *mut sw_acquisition,
+    callback: sw_shard_fn,
+    context: *mut c_void,
+) -> sw_status {
+    boundary(|| {
+        struct Context(*mut c_void);
+        // SAFETY: the header says that the function is called from another thread, with this context.
+        unsafe impl Send for Context {}
+        // SAFETY: as above.
+        unsafe impl Sync for Context {}
+
+        let run = enter(acquisition)?;
+        let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
+        let context = Context(context);
+        let set = run.running()?.on_shard_closed(move |key| {
+            let context = &context;
+            let Ok(key) = CString::new(key) else { return };
+            // SAFETY: the caller gave the function for this; the key lives through the call.
+            calling(|| unsafe { callback(context.0, key.as_ptr()) });
+        });
+        if set { Ok(()) } else { refuse!(SW_ERROR_BUSY, "this acquisition has such a function already") }
+    })
+}
+
+fn subscribe() -> Outcome<()> {
+    static SET: OnceLock<bool> = OnceLock::new();
+    if *SET.get_or_init(|| tracing::subscriber::set_global_default(Lines).is_ok()) {
+        return Ok(());
+    }
+    refuse!(SW_ERROR_UNSUPPORTED, "this program has a tracing subscriber of its own, which gets the library's lines")
+}
+
+/// Tells events to the listener of the moment; there are no spans.
+struct Lines;
+
+fn level_of(level: &Level) -> sw_log_level {
+    match *level {
+        Level::ERROR => SW_LOG_ERROR,
+        Level::WARN => SW_LOG_WARN,
+        Level::INFO => SW_LOG_INFO,
+        Level::DEBUG => SW_LOG_DEBUG,
+        Level::TRACE => SW_LOG_TRACE,
+    }
+}
+
+impl Subscriber for Lines {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        // The listener may change.
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // A line that is told while a line is told would wait for itself.
+        metadata.is_event()
+            && !in_callback()
+            && LISTENER
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_some_and(|listener| level_of(metadata.level()) <= listener.level)
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let source = CString::new(event.metadata().target()).unwrap_or_default();
+        let text = CString::new(line.0.replace('\0', "?")).unwrap_or_default();
+        // Held through the call, so that `sw_set_log` returns only when the function before is done.
+        let listener = LISTENER.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(listener) = listener.as_ref() else { return };
+        let level = level_of(event.metadata().level());
+        // SAFETY: the caller gave the function for this; the texts live through the call.
+        calling(|| unsafe { (listener.call)(listener.context, level, source.as_ptr(), text.as_ptr()) });
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// The message, then the other fields.
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let outcome = if field.name() == "message" {
+            let rest = std::mem::take(&mut self.0);
+            write!(self.0, "{value:?}{rest}")
+        } else {
+            write!(self.0, "; {}: {value:?}", field.name())
+        };
+        debug_assert!(outcome.is_ok(), "a string takes everything");
+    }
+}

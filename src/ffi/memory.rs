@@ -1,0 +1,158 @@
+//! What a configuration will need, counted before anything is taken.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::mem::size_of;
+
+use super::config::{sw_config, wishes};
+use super::pointer::{Grows, grown_out};
+use super::status::{boundary, sw_status};
+use crate::codec::Encoder;
+use crate::config::{BloscCname, Compressor, Config};
+use crate::engine::layer::{Layer, LayerSlot};
+use crate::engine::{Arrival, ShardCell, StageTimes};
+use crate::error::Result;
+use crate::plan::{PAGE, Plan};
+use crate::shard::Shard;
+use crate::shard::slot::Entry;
+use crate::stats::Stage;
+
+/// What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
+/// `size` to sizeof(sw_memory) before the call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_memory {
+    /// sizeof(sw_memory).
+    pub size: usize,
+    /// The frame buffers, mapped and written once by sw_create.
+    pub ring_bytes: u64,
+    /// Frame records: in the ring, and gathered for the disk.
+    pub record_bytes: u64,
+    /// What workers encode with: a tile, its encoded form, the compressor's own memory.
+    pub worker_bytes: u64,
+    /// Tables of the shards that may exist at once, some of which are made and freed as the run goes on: never more than this.
+    pub shard_bytes: u64,
+    /// Queues, layers, counters of latencies; documents, while they are written.
+    pub other_bytes: u64,
+    /// All of the above.
+    pub total_bytes: u64,
+    /// Threads that the library starts.
+    pub threads: u64,
+    /// Addresses reserved for the threads' stacks, of which they touch a small part. Not in the total.
+    pub stack_bytes: u64,
+    /// Bytes that the shards being filled, closed and prepared may reserve in the storage at once. Not in the total.
+    pub storage_bytes: u64,
+}
+
+// SAFETY: `repr(C)`, numbers only, the size first. When it grows, FIRST_BYTES becomes the offset of the first new field.
+unsafe impl Grows for sw_memory {
+    const FIRST_BYTES: usize = size_of::<Self>();
+    const NAME: &'static str = "sw_memory";
+}
+
+// What the allocator and the queues add to each thing in them.
+const OVERHEAD: u64 = 32;
+/// Buffers through which documents, indexes, keys and the final report pass, and what the standard library keeps.
+const PASSING_BYTES: u64 = 4 << 20;
+/// The stack that Rust gives a thread.
+const STACK_BYTES: u64 = 2 << 20;
+/// Buckets of one stage's latencies, with some to spare.
+const STAGE_BYTES: u64 = 2048 * 8;
+/// Threads beside workers and writers: they prepare, close, finish.
+const OTHER_THREADS: u64 = 3;
+
+unsafe extern "C" {
+    /// Zstandard's own bound of a context's memory for a level; in its library, though not in its stable header.
+    fn ZSTD_estimateCCtxSize(level: c_int) -> usize;
+}
+
+/// What a configuration will need, before anything is created. `memory` must have its `size` set.
+///
+/// Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut sw_memory) -> sw_status {
+    boundary(|| {
+        // SAFETY: as the caller promises, which is what the header says.
+        let (config, place) = unsafe { (wishes(config)?, grown_out(memory)?) };
+        place.set(needed(&config)?);
+        Ok(())
+    })
+}
+
+fn needed(config: &Config) -> Result<sw_memory> {
+    let plan = Plan::new(config)?;
+    let page = PAGE as u64;
+    let frames = plan.ring.frames as u64;
+    let ring_bytes = frames * (plan.frame.layout.buffer_bytes as u64).next_multiple_of(page);
+
+    let record = plan.record.bytes as u64;
+    let record_blocks = plan.ring.window.div_ceil(plan.record.block_frames) + 4;
+    let record_bytes = (frames * record.next_multiple_of(64)).next_multiple_of(page)
+        + record_blocks * (plan.record.block_frames * record + plan.record.fields.len() as u64 * OVERHEAD);
+
+    let (workers, writers) = (plan.workers as u64, crate::engine::writers::WRITERS as u64);
+    // Spare scratch is bounded by a sum of its own; it is there only where writes have threads of their own.
+    let slot = (plan.shard.slot_bytes as u64).next_multiple_of(page);
+    let spare = if writes_apart(config) { (2 * writers * slot).min((32 << 20) + slot) } else { 0 };
+    let worker_bytes = workers * (plan.shard.chunk_bytes as u64 + slot + encoder_bytes(config, &plan)?) + spare;
+
+    let cells = plan.ring.shard_blocks_live * plan.shards.cells_a_block;
+    let shards = cells * plan.shard.across_frame as u64;
+    let index = plan.shard.chunks as u64 * size_of::<Entry>() as u64;
+    let a_shard = index + size_of::<Shard>() as u64 + 512;
+    // Two threads make an index at a time: the raw pairs, their bytes, and the copy with its checksum.
+    let shard_bytes = shards * a_shard + cells * (size_of::<ShardCell>() as u64 + OVERHEAD) + 2 * 4 * index;
+
+    let depth = plan.layers.frames_a_cell();
+    let layer = size_of::<LayerSlot>() as u64 + size_of::<Layer>() as u64 + depth * 8 + OVERHEAD;
+    let layer_slots = plan.ring.layer_slots as u64;
+    let queues = frames * (size_of::<Arrival>() as u64 + 3 * OVERHEAD)
+        + layer_slots * (u64::from(plan.ring.tickets_a_layer) + 2) * OVERHEAD
+        + (cells * 4 + 256) * 128;
+    let numbers = 8 * (2 * (plan.ring.window + frames)).next_power_of_two();
+    let tiles = plan.tiles.len() as u64 * size_of::<crate::geometry::Tile>() as u64;
+    let times = (workers + 2) * (Stage::ALL.len() as u64 * STAGE_BYTES + size_of::<StageTimes>() as u64);
+    // Two plans exist for a moment.
+    let other_bytes = layer_slots * layer + queues + numbers + 2 * tiles + times + PASSING_BYTES;
+
+    let threads = workers + if writes_apart(config) { writers } else { 0 } + OTHER_THREADS;
+    Ok(sw_memory {
+        size: size_of::<sw_memory>(),
+        ring_bytes,
+        record_bytes,
+        worker_bytes,
+        shard_bytes,
+        other_bytes,
+        total_bytes: ring_bytes + record_bytes + worker_bytes + shard_bytes + other_bytes,
+        threads,
+        stack_bytes: threads * STACK_BYTES,
+        storage_bytes: shards * plan.shard.reserve_bytes,
+    })
+}
+
+/// Whether chunks may be written by threads of their own. A storage of the caller's own can wish for that, too, so that the
+/// answer is only no where slots are too small for it.
+fn writes_apart(config: &Config) -> bool {
+    !matches!(config.storage, crate::config::StorageKind::Mapped | crate::config::StorageKind::Buffered)
+}
+
+/// What an encoder keeps beside its tile. A bound: each allocates its scratch by the size of a tile.
+fn encoder_bytes(config: &Config, plan: &Plan) -> Result<u64> {
+    // It also refuses levels that there are not.
+    let bound = Encoder::new(&config.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?.bound() as u64;
+    let tile = plan.shard.chunk_bytes as u64;
+    // SAFETY: the function only computes.
+    let zstd = |level: i32| unsafe { ZSTD_estimateCCtxSize(level) } as u64;
+    Ok(match config.codec.compressor {
+        Compressor::None => 0,
+        Compressor::Blosc { cname: BloscCname::Zstd, level, .. } => {
+            // Blosc's levels are Zstandard's, but the last, which is its highest.
+            zstd(if level == 9 { 22 } else { i32::from(level) * 2 }) + 2 * tile.min(4 << 20) + bound.min(4 << 20)
+        }
+        Compressor::Blosc { .. } => 2 * tile + bound + (1 << 20),
+        Compressor::BloscNoise { .. } => 2 * tile + bound + (1 << 20),
+        Compressor::Zstd { level } => zstd(level),
+        Compressor::Gzip { .. } => 4 << 20,
+        Compressor::Lz4 => bound + (1 << 20),
+    })
+}

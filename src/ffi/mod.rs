@@ -1,0 +1,33 @@
+//! The C interface: `include/shardwright.h`, which is generated from these files.
+//!
+//! Each function is a few lines of etiquette round one Rust call: panics stop here, pointers are checked, results are set only
+//! on success, a code is returned, and the error's text waits in [`sw_last_error`](status::sw_last_error).
+//!
+//! ```text
+//! status     codes, error text, the boundary at which panics stop
+//! pointer    what a caller's pointers must be before they are followed
+//! handle     handles that can be told from anything else, without following them
+//! config     the configuration as a struct or as a document
+//! memory     what a configuration will need
+//! storage    the caller's own functions as a storage
+//! dataset    several images
+//! run        create, acquire, commit, discard, append
+//! loans      which buffers the caller has, and whether it may give them back
+//! ending     finish, abort, free
+//! report     counters, latencies, the summary
+//! log        log lines and closed shards, told to the caller's functions
+//! ```
+#![allow(non_camel_case_types, clippy::missing_safety_doc)]
+
+pub mod config;
+pub mod dataset;
+pub mod ending;
+mod handle;
+mod loans;
+pub mod log;
+pub mod memory;
+mod pointer;
+pub mod report;
+pub mod run;
+pub mod status;
+pub mod storage;

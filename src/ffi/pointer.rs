@@ -1,0 +1,208 @@
+//! What a caller's pointers must be before they are followed: not null, aligned, and as long as they say.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char};
+
+use super::status::{
+    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_MISALIGNED, SW_ERROR_NULL, SW_ERROR_SIZE, SW_ERROR_VERSION, refuse,
+};
+
+/// No struct of this interface will ever be as long; a larger `size` was never set.
+const SIZE_MAX: usize = 1 << 16;
+
+fn check<T>(pointer: *const T, name: &str) -> Outcome<()> {
+    if pointer.is_null() {
+        return refuse!(SW_ERROR_NULL, "{name} is null");
+    }
+    if !pointer.is_aligned() {
+        let align = align_of::<T>();
+        return refuse!(SW_ERROR_MISALIGNED, "{name} = {pointer:p} is not aligned to {align} bytes");
+    }
+    Ok(())
+}
+
+/// What `pointer` points to.
+///
+/// # Safety
+/// If it is neither null nor misaligned, it must be good for reads of a `T` that nobody writes meanwhile.
+pub(super) unsafe fn required<'a, T>(pointer: *const T, name: &str) -> Outcome<&'a T> {
+    check(pointer, name)?;
+    // SAFETY: as the caller promises.
+    Ok(unsafe { &*pointer })
+}
+
+/// A place for a result, to be written only when there is one.
+pub(super) struct Out<T>(*mut T);
+
+/// # Safety
+/// If it is neither null nor misaligned, it must be good for writing a `T` until the call returns.
+pub(super) unsafe fn out<T>(pointer: *mut T, name: &str) -> Outcome<Out<T>> {
+    check(pointer, name)?;
+    Ok(Out(pointer))
+}
+
+impl<T> Out<T> {
+    pub(super) fn set(self, value: T) {
+        // SAFETY: the caller of `out` promised that it is good for writing until the call returns.
+        unsafe { self.0.write(value) };
+    }
+}
+
+/// `count` elements. None may be at any address.
+///
+/// # Safety
+/// If it is neither null nor misaligned, it must be good for reads of `count` elements that nobody writes meanwhile.
+pub(super) unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -> Outcome<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    check(pointer, name)?;
+    if count.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > isize::MAX as usize) {
+        return refuse!(SW_ERROR_ARGUMENT, "{name}: {count} elements are more than memory holds");
+    }
+    // SAFETY: as the caller promises; the length was checked just above.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// Text that ends with a zero.
+///
+/// # Safety
+/// If it is not null, it must end with a zero that nobody writes meanwhile.
+pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Outcome<&'a str> {
+    // SAFETY: as the caller promises.
+    match unsafe { bytes(pointer, name) }?.to_str() {
+        Ok(text) => Ok(text),
+        Err(error) => refuse!(SW_ERROR_ARGUMENT, "{name} is not UTF-8: {error}"),
+    }
+}
+
+/// As [`text`]; null is none.
+///
+/// # Safety
+/// As for [`text`].
+pub(super) unsafe fn optional_text<'a>(pointer: *const c_char, name: &str) -> Outcome<Option<&'a str>> {
+    // SAFETY: as the caller promises.
+    if pointer.is_null() { Ok(None) } else { unsafe { text(pointer, name) }.map(Some) }
+}
+
+/// Bytes that end with a zero.
+///
+/// # Safety
+/// As for [`text`].
+pub(super) unsafe fn bytes<'a>(pointer: *const c_char, name: &str) -> Outcome<&'a CStr> {
+    check(pointer, name)?;
+    // SAFETY: as the caller promises.
+    Ok(unsafe { CStr::from_ptr(pointer) })
+}
+
+/// A struct that starts with its own size in bytes, and may grow at its end with each version.
+///
+/// # Safety
+/// `T` is `repr(C)`, any bytes are a `T`, and its first field is a `usize`.
+pub(super) unsafe trait Grows: Copy {
+    /// How long it was in the first version that had it.
+    const FIRST_BYTES: usize;
+    const NAME: &'static str;
+}
+
+fn check_size<T: Grows>(size: usize) -> Outcome<()> {
+    if size < T::FIRST_BYTES || size > SIZE_MAX || !size.is_multiple_of(align_of::<T>()) {
+        let (name, first, now) = (T::NAME, T::FIRST_BYTES, size_of::<T>());
+        return refuse!(SW_ERROR_SIZE, "{name}.size = {size}: at least {first}, now {now}; set it to sizeof({name})");
+    }
+    Ok(())
+}
+
+/// Reads as much of a struct as its caller knows; the rest stays as in `defaults`.
+///
+/// # Safety
+/// If it is neither null nor misaligned, it must be good for reads of as many bytes as its `size` field says.
+pub(super) unsafe fn read<T: Grows>(pointer: *const T, defaults: T) -> Outcome<T> {
+    check(pointer, T::NAME)?;
+    // SAFETY: the first field is the size, and the pointer is aligned.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    check_size::<T>(size)?;
+    let known = size.min(size_of::<T>());
+    // SAFETY: the caller says that so many bytes are there.
+    let beyond = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
+    if let Some(at) = beyond.iter().position(|&byte| byte != 0) {
+        let (name, at) = (T::NAME, known + at);
+        return refuse!(
+            SW_ERROR_VERSION,
+            "{name} has a value at byte {at} of {size}, of which this library (version {}) knows {known}: \
+             the program was compiled for a newer one",
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+    let mut value = defaults;
+    // SAFETY: both are good for `known` bytes, any bytes are a `T`, and they don't overlap.
+    unsafe { std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut value).cast::<u8>(), known) };
+    Ok(value)
+}
+
+/// A place for a struct of which the caller may know more or less than this library.
+pub(super) struct GrownOut<T> {
+    pointer: *mut T,
+    size: usize,
+}
+
+/// The place at `pointer`, whose `size` field the caller has set.
+///
+/// # Safety
+/// If it is neither null nor misaligned, it must be good for as many bytes as its `size` field says until the call returns.
+pub(super) unsafe fn grown_out<T: Grows>(pointer: *mut T) -> Outcome<GrownOut<T>> {
+    check(pointer, T::NAME)?;
+    // SAFETY: the first field is the size, and the pointer is aligned.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    check_size::<T>(size)?;
+    Ok(GrownOut { pointer, size })
+}
+
+/// The place at `pointer`, which is `size` bytes long and not yet initialised.
+///
+/// # Safety
+/// If it is neither null nor misaligned, it must be good for `size` bytes until the call returns.
+pub(super) unsafe fn sized_out<T: Grows>(pointer: *mut T, size: usize) -> Outcome<GrownOut<T>> {
+    check(pointer, T::NAME)?;
+    check_size::<T>(size)?;
+    Ok(GrownOut { pointer, size })
+}
+
+impl<T: Grows> GrownOut<T> {
+    /// Writes what the caller knows of `value`, and zeros into what only the caller knows.
+    pub(super) fn set(self, value: T) {
+        let known = self.size.min(size_of::<T>());
+        let place = self.pointer.cast::<u8>();
+        // SAFETY: the place is `size` bytes long, `known` is no more than that, and its first field is the size.
+        unsafe {
+            std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), place, known);
+            place.add(known).write_bytes(0, self.size - known);
+            self.pointer.cast::<usize>().write(self.size);
+        }
+    }
+}
+
+/// Writes text and its ending zero into a caller's buffer, as `snprintf` does, but all or nothing.
+///
+/// # Safety
+/// `place` must be good for `capacity` bytes if it is not null; `needed` as for [`out`].
+pub(super) unsafe fn put_text(text: &str, place: *mut c_char, capacity: usize, needed: *mut usize) -> Outcome<()> {
+    // SAFETY: as the caller promises.
+    let needed = if needed.is_null() { None } else { Some(unsafe { out(needed, "needed") }?) };
+    let bytes = text.len() + 1;
+    if !place.is_null() || capacity > 0 {
+        check(place, "text")?;
+        if capacity < bytes {
+            return refuse!(SW_ERROR_SIZE, "the text needs {bytes} bytes, its ending zero included, not {capacity}");
+        }
+        // SAFETY: the place is good for `capacity` bytes, which is enough.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast::<u8>(), text.len());
+            place.add(text.len()).write(0);
+        }
+    }
+    if let Some(needed) = needed {
+        needed.set(bytes);
+    }
+    Ok(())
+}

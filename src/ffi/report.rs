@@ -1,0 +1,281 @@
+//! Counters, latencies, sizes, the summary.
+#![allow(unsafe_code)]
+
+use super::pointer::{Grows, grown_out};
+use super::run::{enter, sw_acquisition};
+use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
+use crate::stats::{Stage, StageLatency, Summary};
+
+/// A moment's view of an acquisition. Counters never go back. Set `size` to sizeof(sw_stats) before the call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_stats {
+    /// sizeof(sw_stats).
+    pub size: usize,
+    /// Frames in the ring or beyond it.
+    pub frames_accepted: u64,
+    /// Frames whose every chunk is in its shard.
+    pub frames_written: u64,
+    /// Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0 without the
+    /// configuration's `sync`.
+    pub frames_durable: u64,
+    /// Frame numbers that were settled without a frame.
+    pub frames_missing: u64,
+    /// Times that a frame found the ring full and was let go.
+    pub frames_dropped: u64,
+    /// Bytes of accepted frames.
+    pub bytes_in: u64,
+    /// Encoded bytes of chunks in their shards.
+    pub bytes_out: u64,
+    /// Frame buffers that wait for the camera.
+    pub ring_free: u64,
+    /// All frame buffers.
+    pub ring_frames: u64,
+    /// Shards closed.
+    pub shards_closed: u64,
+}
+
+// SAFETY: `repr(C)`, numbers only, the size first. When it grows, FIRST_BYTES becomes the offset of the first new field.
+unsafe impl Grows for sw_stats {
+    const FIRST_BYTES: usize = size_of::<Self>();
+    const NAME: &'static str = "sw_stats";
+}
+
+/// The stages of a frame's path that are timed.
+pub type sw_stage = u32;
+/// A call that takes a frame: waiting for a free buffer, and for sw_append the copy.
+pub const SW_STAGE_ACQUIRE: sw_stage = 0;
+/// A commit call.
+pub const SW_STAGE_COMMIT: sw_stage = 1;
+/// A layer between its last frame's commit and the first worker's look at it.
+pub const SW_STAGE_QUEUE: sw_stage = 2;
+/// Copying a tile together from its frames.
+pub const SW_STAGE_GATHER: sw_stage = 3;
+/// A tile in the codec.
+pub const SW_STAGE_ENCODE: sw_stage = 4;
+/// Bringing an encoded tile into its slot.
+pub const SW_STAGE_STORE: sw_stage = 5;
+/// Writing a chunk, on a thread that is no worker.
+pub const SW_STAGE_WRITE: sw_stage = 6;
+/// Creating a shard ahead of need.
+pub const SW_STAGE_PREPARE_SHARD: sw_stage = 7;
+/// Closing a shard.
+pub const SW_STAGE_CLOSE_SHARD: sw_stage = 8;
+/// Syncing an open shard and writing the index of what is in it.
+pub const SW_STAGE_CHECKPOINT: sw_stage = 9;
+
+/// By number; numbers stay as they are, wherever a new stage stands among the others.
+const STAGES: [Stage; Stage::ALL.len()] = [
+    Stage::Acquire,
+    Stage::Commit,
+    Stage::Queue,
+    Stage::Gather,
+    Stage::Encode,
+    Stage::Store,
+    Stage::Write,
+    Stage::PrepareShard,
+    Stage::CloseShard,
+    Stage::Checkpoint,
+];
+
+/// How long one stage took until now, in nanoseconds. Set `size` to sizeof(sw_latency) before the call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_latency {
+    /// sizeof(sw_latency).
+    pub size: usize,
+    /// How many items passed it.
+    pub count: u64,
+    /// The sum of all times.
+    pub total_ns: u64,
+    /// Half of the items were at most so slow.
+    pub p50_ns: u64,
+    /// 99 % of them.
+    pub p99_ns: u64,
+    /// 99.9 % of them.
+    pub p999_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+// SAFETY: as for `sw_stats`.
+unsafe impl Grows for sw_latency {
+    const FIRST_BYTES: usize = size_of::<Self>();
+    const NAME: &'static str = "sw_latency";
+}
+
+impl From<&StageLatency> for sw_latency {
+    fn from(latency: &StageLatency) -> Self {
+        Self {
+            size: size_of::<Self>(),
+            count: latency.count,
+            total_ns: latency.total_ns,
+            p50_ns: latency.p50_ns,
+            p99_ns: latency.p99_ns,
+            p999_ns: latency.p999_ns,
+            max_ns: latency.max_ns,
+        }
+    }
+}
+
+/// Dimensions that an array may have.
+pub const SW_DIMS_MAX: usize = 16;
+
+/// The sizes with which an acquisition runs, the automatic ones filled in. Set `size` to sizeof(sw_layout) before the call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_layout {
+    /// sizeof(sw_layout).
+    pub size: usize,
+    /// Bytes of one frame without gaps between its rows, as sw_append takes it.
+    pub frame_bytes: usize,
+    /// Bytes of one ring buffer that a camera may write.
+    pub buffer_bytes: usize,
+    /// Frame buffers in the ring.
+    pub ring_frames: u64,
+    /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    pub reorder_window: u64,
+    /// Dimensions.
+    pub dim_count: u64,
+    /// Elements a chunk in each dimension.
+    pub chunk: [u64; SW_DIMS_MAX],
+    /// Elements a shard in each dimension.
+    pub shard: [u64; SW_DIMS_MAX],
+}
+
+// SAFETY: as for `sw_stats`.
+unsafe impl Grows for sw_layout {
+    const FIRST_BYTES: usize = size_of::<Self>();
+    const NAME: &'static str = "sw_layout";
+}
+
+/// What an acquisition did. Set `size` to sizeof(sw_summary) before the call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_summary {
+    /// sizeof(sw_summary).
+    pub size: usize,
+    /// Frames that were taken into the ring.
+    pub frames_accepted: u64,
+    /// Frames whose every chunk is in the dataset.
+    pub frames_written: u64,
+    /// Frames that a loss of power does not take. 0 without the configuration's `sync`.
+    pub frames_durable: u64,
+    /// Frames that the dataset lacks. sw_summary_json tells their numbers.
+    pub frames_missing: u64,
+    /// Bytes of accepted frames.
+    pub bytes_in: u64,
+    /// Encoded bytes of chunks.
+    pub bytes_out: u64,
+    /// Chunks written.
+    pub chunks_written: u64,
+    /// Chunks left out, because they hold only the fill value or no frame of theirs came.
+    pub chunks_empty: u64,
+    /// Shards written.
+    pub shards: u64,
+    /// From the first commit to the end, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+// SAFETY: as for `sw_stats`.
+unsafe impl Grows for sw_summary {
+    const FIRST_BYTES: usize = size_of::<Self>();
+    const NAME: &'static str = "sw_summary";
+}
+
+impl From<&Summary> for sw_summary {
+    fn from(summary: &Summary) -> Self {
+        Self {
+            size: size_of::<Self>(),
+            frames_accepted: summary.frames_accepted,
+            frames_written: summary.frames_written,
+            frames_durable: summary.frames_durable,
+            frames_missing: summary.frames_missing,
+            bytes_in: summary.bytes_in,
+            bytes_out: summary.bytes_out,
+            chunks_written: summary.chunks_written,
+            chunks_empty: summary.chunks_empty,
+            shards: summary.shards,
+            elapsed_ns: summary.elapsed.as_nanos() as u64,
+        }
+    }
+}
+
+/// Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.
+///
+/// Errors: only those of wrong arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_get_stats(acquisition: *mut sw_acquisition, stats: *mut sw_stats) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let place = unsafe { grown_out(stats) }?;
+        let stats = run.engine.stats();
+        place.set(sw_stats {
+            size: size_of::<sw_stats>(),
+            frames_accepted: stats.frames_accepted,
+            frames_written: stats.frames_written,
+            frames_durable: stats.frames_durable,
+            frames_missing: stats.frames_missing,
+            frames_dropped: stats.frames_dropped,
+            bytes_in: stats.bytes_in,
+            bytes_out: stats.bytes_out,
+            ring_free: (stats.ring_free + run.loans.aside()) as u64,
+            ring_frames: stats.ring_frames as u64,
+            shards_closed: stats.shards_closed,
+        });
+        Ok(())
+    })
+}
+
+/// How long a stage took until now. It takes some memory for the moment of the call.
+///
+/// Errors: SW_ERROR_ARGUMENT for a stage that there is not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_get_latency(
+    acquisition: *mut sw_acquisition,
+    stage: sw_stage,
+    latency: *mut sw_latency,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let place = unsafe { grown_out(latency) }?;
+        let latencies = run.engine.latencies();
+        let wanted = STAGES.get(stage as usize);
+        match wanted.and_then(|wanted| latencies.iter().find(|latency| latency.stage == *wanted)) {
+            Some(latency) => place.set(latency.into()),
+            None => return refuse!(SW_ERROR_ARGUMENT, "stage {stage}: 0 to {} are possible", STAGES.len() - 1),
+        }
+        Ok(())
+    })
+}
+
+/// The sizes with which the acquisition runs.
+///
+/// Errors: only those of wrong arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_get_layout(acquisition: *mut sw_acquisition, layout: *mut sw_layout) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let place = unsafe { grown_out(layout) }?;
+        let plan = &run.engine.plan;
+        let mut layout = sw_layout {
+            size: size_of::<sw_layout>(),
+            frame_bytes: plan.frame.bytes,
+            buffer_bytes: plan.frame.layout.buffer_bytes,
+            ring_frames: plan.ring.frames as u64,
+            reorder_window: plan.ring.window,
+            dim_count: run.chunk_shape.len() as u64,
+            chunk: [0; SW_DIMS_MAX],
+            shard: [0; SW_DIMS_MAX],
+        };
+        layout.chunk[..run.chunk_shape.len()].copy_from_slice(&run.chunk_shape);
+        layout.shard[..run.shard_shape.len()].copy_from_slice(&run.shard_shape);
+        place.set(layout);
+        Ok(())
+    })
+}
+
+const _: () = assert!(crate::geometry::MAX_OUTER + 2 == SW_DIMS_MAX, "a shape must fit");

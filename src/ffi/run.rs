@@ -1,0 +1,505 @@
+//! Create, acquire, commit, discard, append.
+#![allow(unsafe_code)]
+
+use std::ffi::{OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use super::config::{sw_config, wishes};
+use super::ending::Ending;
+use super::handle::{Entered, Registry};
+use super::loans::{Limit, Loans};
+use super::pointer::{Grows, bytes, out, read, required, slice, text};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_ENDED, SW_ERROR_SIZE, boundary, refuse, sw_status, told};
+use super::storage::{caller_storage, sw_storage};
+use crate::acquisition::Acquisition;
+use crate::config::{Config, RingFull};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::record::{FieldValue, Record};
+
+/// A running or ended acquisition of one image. Its calls may come from any thread, and from several at once.
+pub struct sw_acquisition(());
+
+/// As a time limit: wait as long as it takes.
+pub const SW_FOREVER: i64 = -1;
+/// As a time limit of sw_acquire, sw_acquire_buffer and sw_append: as the configuration's `ring_full` says.
+pub const SW_AS_CONFIGURED: i64 = -2;
+/// As a frame number: one more than the largest number that was committed so far.
+pub const SW_NEXT: u64 = u64::MAX;
+/// Acquisitions that may exist at once in a process, and datasets.
+pub const SW_ACQUISITIONS_MAX: usize = 256;
+
+/// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or discards the
+/// frame, on any thread, by DMA or through a driver.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_frame {
+    /// The first byte, on a page boundary; frames of less than 2 KiB are only on a cache line. The buffer holds what an earlier
+    /// frame left there.
+    pub data: *mut c_void,
+    /// Bytes that may be written: a frame's, or the configuration's `buffer_bytes`.
+    pub bytes: usize,
+    /// Which of the ring's buffers this is: always the same memory during a run.
+    pub index: u32,
+    /// Tells this loan of the buffer from others.
+    pub turn: u32,
+}
+
+/// What a record's value is.
+pub type sw_value_kind = u32;
+/// Nothing: the field is 0.
+pub const SW_VALUE_NONE: sw_value_kind = 0;
+/// `i`.
+pub const SW_VALUE_INT: sw_value_kind = 1;
+/// `u`.
+pub const SW_VALUE_UINT: sw_value_kind = 2;
+/// `f`.
+pub const SW_VALUE_FLOAT: sw_value_kind = 3;
+
+/// A number of one of three types.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union sw_number {
+    /// With SW_VALUE_INT.
+    pub i: i64,
+    /// With SW_VALUE_UINT.
+    pub u: u64,
+    /// With SW_VALUE_FLOAT.
+    pub f: f64,
+}
+
+/// The value of a record field. It is stored as the field's own type: what does not fit becomes the nearest value that does.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sw_value {
+    /// Which member of `number` counts.
+    pub kind: sw_value_kind,
+    /// 0.
+    pub reserved: u32,
+    /// The value.
+    pub number: sw_number,
+}
+
+/// The record has a device_timestamp.
+pub const SW_HAS_DEVICE_TIMESTAMP: u32 = 1;
+/// The record has a host_timestamp.
+pub const SW_HAS_HOST_TIMESTAMP: u32 = 2;
+
+/// What the instrument says about one frame. Set `size` to sizeof(sw_record) and all else to 0 before filling it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sw_record {
+    /// sizeof(sw_record).
+    pub size: usize,
+    /// Which of the timestamps are given: SW_HAS_DEVICE_TIMESTAMP, SW_HAS_HOST_TIMESTAMP, or both added.
+    pub has: u32,
+    /// How many values; at most as many as the configuration has record fields.
+    pub value_count: u32,
+    /// The device's own time stamp, in whatever unit the device counts.
+    pub device_timestamp: u64,
+    /// The host's time of the frame in nanoseconds since 1970. Not given: the moment of the commit.
+    pub host_timestamp: i64,
+    /// The values of the configuration's record fields, in their order. Needed only during the call.
+    pub values: *const sw_value,
+}
+
+/// Bytes of the struct in interface 1. When it grows, this becomes the offset of the first new field.
+const RECORD_FIRST_BYTES: usize = size_of::<sw_record>();
+
+// SAFETY: `repr(C)`, numbers and pointers only, the size first.
+unsafe impl Grows for sw_record {
+    const FIRST_BYTES: usize = RECORD_FIRST_BYTES;
+    const NAME: &'static str = "sw_record";
+}
+
+/// What an append did.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_appended {
+    /// Frames taken. Fewer than given, if the ring became full on the way: repeat the call with the rest.
+    pub frames: u64,
+    /// Frames let go, because the ring was full and SW_RING_FULL_DROP_NEWEST is configured.
+    pub dropped: u64,
+}
+
+/// What a handle stands for.
+pub(super) struct Run {
+    /// Taken out by the thread that ends the run.
+    pub(super) acquisition: RwLock<Option<Acquisition>>,
+    /// Lives on after the end.
+    pub(super) engine: Arc<Engine>,
+    pub(super) loans: Loans,
+    pub(super) ending: Ending,
+    pub(super) chunk_shape: Vec<u64>,
+    pub(super) shard_shape: Vec<u64>,
+    ring_full: RingFull,
+}
+
+pub(super) static RUNS: Registry<Arc<Run>, SW_ACQUISITIONS_MAX> = Registry::new(0b0111, "acquisition");
+
+impl Run {
+    fn new(acquisition: Acquisition, ring_full: RingFull) -> Self {
+        let engine = acquisition.engine().clone();
+        Self {
+            loans: Loans::new(engine.ring.frames()),
+            chunk_shape: acquisition.chunk_shape().to_vec(),
+            shard_shape: acquisition.shard_shape().to_vec(),
+            engine,
+            ring_full,
+            ending: Ending::default(),
+            acquisition: RwLock::new(Some(acquisition)),
+        }
+    }
+
+    /// The acquisition, while it runs.
+    pub(super) fn running(&self) -> Outcome<Running<'_>> {
+        // A waiting writer would hold a reader up until others leave, so the gate is looked at first.
+        let guard = if self.engine.gate.is_closed() {
+            None
+        } else {
+            let guard = self.acquisition.read().unwrap_or_else(PoisonError::into_inner);
+            Some(guard).filter(|guard| guard.is_some())
+        };
+        match guard {
+            Some(guard) => Ok(Running(guard)),
+            None => refuse!(SW_ERROR_ENDED, "the acquisition has ended; no more frames are taken"),
+        }
+    }
+
+    fn frame(&self, (index, turn): (usize, u32)) -> sw_frame {
+        let data = self.engine.ring.address(index as u32).cast();
+        sw_frame { data, bytes: self.engine.plan.frame.layout.buffer_bytes, index: index as u32, turn }
+    }
+
+    fn commit(&self, index: usize, turn: Option<u32>, number: u64, record: Record) -> Outcome<()> {
+        let frame = self.loans.take(index, turn)?;
+        Ok(if number == SW_NEXT { frame.commit_next(record) } else { frame.commit(number, record) }?)
+    }
+}
+
+pub(super) struct Running<'a>(RwLockReadGuard<'a, Option<Acquisition>>);
+
+impl std::ops::Deref for Running<'_> {
+    type Target = Acquisition;
+
+    fn deref(&self) -> &Acquisition {
+        self.0.as_ref().expect("`running` saw it")
+    }
+}
+
+pub(super) fn enter<'a>(acquisition: *const sw_acquisition) -> Outcome<Entered<'a, Arc<Run>>> {
+    RUNS.enter(acquisition)
+}
+
+/// Makes a handle of what `create` makes.
+///
+/// # Safety
+/// `handle` must be good for writing a pointer, unless null or misaligned.
+pub(super) unsafe fn start(
+    config: Config,
+    handle: *mut *mut sw_acquisition,
+    create: impl FnOnce(Config) -> Result<Acquisition, Error>,
+) -> Outcome<()> {
+    // SAFETY: as the caller promises.
+    let handle = unsafe { out(handle, "acquisition") }?;
+    RUNS.check_room()?;
+    let ring_full = config.ring_full;
+    let run = Run::new(create(config)?, ring_full);
+    handle.set(RUNS.insert(Arc::new(run))?);
+    Ok(())
+}
+
+/// # Safety
+/// `path` must end with a zero, unless null.
+pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { bytes(path, "path") }?.to_bytes();
+    if bytes.is_empty() {
+        return refuse!(SW_ERROR_ARGUMENT, "path is empty");
+    }
+    Ok(Path::new(OsStr::from_bytes(bytes)))
+}
+
+/// Creates the dataset `path` (a folder) with one image and starts its acquisition.
+///
+/// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the disk. If
+/// anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
+///
+/// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as
+/// the file system needs to reserve a shard. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_create(
+    path: *const c_char,
+    config: *const sw_config,
+    acquisition: *mut *mut sw_acquisition,
+) -> sw_status {
+    boundary(|| {
+        // SAFETY: as the caller promises, which is what the header says.
+        let (path, config) = unsafe { (self::path(path)?, wishes(config)?) };
+        // SAFETY: as above.
+        unsafe { start(config, acquisition, |config| Acquisition::create(path, config)) }
+    })
+}
+
+/// As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay until the
+/// acquisition is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_create_in(
+    storage: *const sw_storage,
+    config: *const sw_config,
+    acquisition: *mut *mut sw_acquisition,
+) -> sw_status {
+    boundary(|| {
+        // SAFETY: as the caller promises, which is what the header says.
+        let (storage, config) = unsafe { (caller_storage(storage)?, wishes(config)?) };
+        // SAFETY: as above.
+        unsafe { start(config, acquisition, |config| Acquisition::create_in(storage, config)) }
+    })
+}
+
+/// Borrows a free frame buffer, to be filled and then committed or discarded. Any number may be on loan at once, on any threads.
+///
+/// It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
+///
+/// Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will be recorded
+/// as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_acquire(
+    acquisition: *mut sw_acquisition,
+    timeout_ms: i64,
+    frame: *mut sw_frame,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let frame = unsafe { out(frame, "frame") }?;
+        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
+        let loaned = run.loans.any(&*run.running()?, wait)?;
+        frame.set(run.frame(loaned));
+        Ok(())
+    })
+}
+
+/// As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in their own
+/// order. Buffers that become free before it are kept for other calls.
+///
+/// Errors: as sw_acquire; SW_ERROR_FRAME if the buffer is on loan already; SW_ERROR_ARGUMENT if there is none of that index.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_acquire_buffer(
+    acquisition: *mut sw_acquisition,
+    index: u32,
+    timeout_ms: i64,
+    frame: *mut sw_frame,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let frame = unsafe { out(frame, "frame") }?;
+        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
+        let loaned = run.loans.certain(&*run.running()?, index as usize, wait)?;
+        frame.set(run.frame(loaned));
+        Ok(())
+    })
+}
+
+/// Hands a filled frame to the workers under its number, counted from 0 in acquisition order; SW_NEXT: the next one.
+///
+/// Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window` behind the
+/// newest. `record` may be null. It never waits for the disk. Whatever is returned but SW_ERROR_FRAME and the errors of wrong
+/// arguments: the buffer is the library's again.
+///
+/// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a number that
+/// came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error of the run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_commit(
+    acquisition: *mut sw_acquisition,
+    frame: *const sw_frame,
+    number: u64,
+    record: *const sw_record,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let (frame, record) = unsafe { (required(frame, "frame")?, self::record(record)?) };
+        run.commit(frame.index as usize, Some(frame.turn), number, record)
+    })
+}
+
+/// As sw_commit, by the buffer's index: for drivers that name a buffer and know nothing of a frame.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_commit_buffer(
+    acquisition: *mut sw_acquisition,
+    index: u32,
+    number: u64,
+    record: *const sw_record,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let record = unsafe { self::record(record) }?;
+        run.commit(index as usize, None, number, record)
+    })
+}
+
+/// Gives a frame's buffer back unused. Also after the acquisition has ended.
+///
+/// Errors: SW_ERROR_FRAME if the frame is not on loan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_discard(acquisition: *mut sw_acquisition, frame: *const sw_frame) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let frame = unsafe { required(frame, "frame") }?;
+        run.loans.take(frame.index as usize, Some(frame.turn)).map(drop)
+    })
+}
+
+/// As sw_discard, by the buffer's index.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_discard_buffer(acquisition: *mut sw_acquisition, index: u32) -> sw_status {
+    boundary(|| enter(acquisition)?.loans.take(index as usize, None).map(drop))
+}
+
+/// The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
+/// SetUserBuffers want to know before the first frame. They stay the same until the acquisition is freed.
+///
+/// A buffer may be filled only while it is on loan. `addresses` gets all of them if `capacity` suffices, else nothing; `count`
+/// (null: not wanted) gets how many there are. With `addresses` null and `capacity` 0, only `count` is set.
+///
+/// Errors: SW_ERROR_SIZE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_buffers(
+    acquisition: *mut sw_acquisition,
+    addresses: *mut *mut c_void,
+    capacity: usize,
+    count: *mut usize,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        let frames = run.loans.count();
+        // SAFETY: as the caller promises, which is what the header says.
+        let count = if count.is_null() { None } else { Some(unsafe { out(count, "count") }?) };
+        if !addresses.is_null() || capacity > 0 {
+            // SAFETY: as above; only the check is wanted.
+            let _checked = unsafe { out(addresses, "addresses") }?;
+            if capacity < frames {
+                return refuse!(SW_ERROR_SIZE, "room for {capacity} addresses; there are {frames} buffers");
+            }
+            for index in 0..frames {
+                // SAFETY: the room is for at least `frames` addresses.
+                unsafe { addresses.add(index).write(run.engine.ring.address(index as u32).cast()) };
+            }
+        }
+        if let Some(count) = count {
+            count.set(frames);
+        }
+        Ok(())
+    })
+}
+
+/// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
+///
+/// `row_stride` is the distance of rows in `pixels` in bytes, for frames that are cut out of a larger picture; 0: rows follow
+/// each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free buffers.
+/// `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
+///
+/// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, the call returns
+/// SW_OK, and `appended` says how many were taken.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_append(
+    acquisition: *mut sw_acquisition,
+    pixels: *const c_void,
+    bytes: usize,
+    row_stride: usize,
+    record: *const sw_record,
+    timeout_ms: i64,
+    appended: *mut sw_appended,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        let frame = &run.engine.plan.frame;
+        // SAFETY: as the caller promises, which is what the header says.
+        let (pixels, record) = unsafe { (slice(pixels.cast::<u8>(), bytes, "pixels")?, self::record(record)?) };
+        let place = if !appended.is_null() {
+            // SAFETY: as above.
+            Some(unsafe { out(appended, "appended") }?)
+        } else if bytes / frame.bytes > 1 || run.ring_full == RingFull::DropNewest {
+            return refuse!(super::status::SW_ERROR_NULL, "appended is null, and it may say something to be known");
+        } else {
+            None
+        };
+        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
+        let stride = if row_stride == 0 { frame.row_bytes } else { row_stride };
+        let done = run.running()?.append_within(pixels, stride, record, wait)?;
+        if let Some(place) = place {
+            place.set(sw_appended { frames: done.frames, dropped: done.dropped });
+        }
+        Ok(())
+    })
+}
+
+/// Sets a user attribute of the image to a JSON value. It is in the dataset after the next progress, at the latest at the end.
+///
+/// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", which the
+/// writer sets itself; SW_ERROR_ENDED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_set_attribute(
+    acquisition: *mut sw_acquisition,
+    key: *const c_char,
+    json: *const c_char,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let (key, json) = unsafe { (text(key, "key")?, text(json, "json")?) };
+        let value = serde_json::from_str(json)
+            .map_err(|error| told(SW_ERROR_ARGUMENT, format_args!("the value of {key:?} is not JSON: {error}")))?;
+        Ok(run.running()?.set_attribute(key, value)?)
+    })
+}
+
+/// # Safety
+/// `record` and its values must be good for reads, unless null or misaligned.
+unsafe fn record(record: *const sw_record) -> Outcome<Record> {
+    let mut value = Record::default();
+    if record.is_null() {
+        return Ok(value);
+    }
+    let none =
+        sw_record { size: 0, has: 0, value_count: 0, device_timestamp: 0, host_timestamp: 0, values: std::ptr::null() };
+    // SAFETY: as the caller promises; the struct begins with its size.
+    let given = unsafe { read(record, none) }?;
+    if given.has & !(SW_HAS_DEVICE_TIMESTAMP | SW_HAS_HOST_TIMESTAMP) != 0 {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_record.has = {:#x}: only the two lowest bits have a meaning", given.has);
+    }
+    value.device_timestamp = (given.has & SW_HAS_DEVICE_TIMESTAMP != 0).then_some(given.device_timestamp);
+    value.host_timestamp = (given.has & SW_HAS_HOST_TIMESTAMP != 0).then_some(given.host_timestamp);
+    // SAFETY: as the caller promises.
+    let values = unsafe { slice(given.values, given.value_count as usize, "sw_record.values") }?;
+    if values.len() > crate::plan::RECORD_FIELDS_MAX {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_record.value_count = {}: at most 16", values.len());
+    }
+    for (field, given) in values.iter().enumerate() {
+        // SAFETY: all members are eight bytes of which any are a value.
+        let (i, u, f) = unsafe { (given.number.i, given.number.u, given.number.f) };
+        match given.kind {
+            SW_VALUE_NONE => {}
+            SW_VALUE_INT => drop(value.set(field, FieldValue::Int(i))),
+            SW_VALUE_UINT => drop(value.set(field, FieldValue::Uint(u))),
+            SW_VALUE_FLOAT => drop(value.set(field, FieldValue::Float(f))),
+            other => return refuse!(SW_ERROR_ARGUMENT, "sw_value.kind = {other} of value {field}: 0 to 3"),
+        }
+    }
+    Ok(value)
+}
+
+/// Milliseconds that a finishing call may wait.
+pub(super) fn limit(timeout_ms: i64) -> Outcome<Option<Duration>> {
+    match Limit::of(timeout_ms)? {
+        Limit::Within(wait) => Ok(wait),
+        Limit::AsConfigured => refuse!(SW_ERROR_ARGUMENT, "SW_AS_CONFIGURED is only for calls that wait for a buffer"),
+    }
+}

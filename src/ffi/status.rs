@@ -1,0 +1,251 @@
+//! Codes, the text of the last error, and the boundary at which panics stop.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char};
+use std::fmt::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::Error;
+
+/// What a call returns: SW_OK, or why it did nothing. The numbers never change their meaning; new ones may be added.
+pub type sw_status = i32;
+
+/// The call did what it says.
+pub const SW_OK: sw_status = 0;
+/// A pointer is null that must not be.
+pub const SW_ERROR_NULL: sw_status = 1;
+/// A pointer is not aligned as its type requires.
+pub const SW_ERROR_MISALIGNED: sw_status = 2;
+/// A struct's `size` field is not that of any version, or a buffer of the caller's is too small.
+pub const SW_ERROR_SIZE: sw_status = 3;
+/// The caller's struct has fields that this library does not know, and they are set.
+pub const SW_ERROR_VERSION: sw_status = 4;
+/// An argument is outside its range, or text is not UTF-8.
+pub const SW_ERROR_ARGUMENT: sw_status = 5;
+/// The handle is not one of this kind, or it was freed.
+pub const SW_ERROR_HANDLE: sw_status = 6;
+/// The handle belongs to the process from which this one was forked.
+pub const SW_ERROR_FORKED: sw_status = 7;
+/// The frame is not on loan: it was committed or discarded before, or never acquired.
+pub const SW_ERROR_FRAME: sw_status = 8;
+/// Another thread is in a call that allows only one, or uses the handle that would be freed.
+pub const SW_ERROR_BUSY: sw_status = 9;
+/// The acquisition has ended; it takes no more frames.
+pub const SW_ERROR_ENDED: sw_status = 10;
+/// The acquisition has not ended yet: finish or abort it first.
+pub const SW_ERROR_NOT_ENDED: sw_status = 11;
+/// More handles than the library holds at once.
+pub const SW_ERROR_TOO_MANY: sw_status = 12;
+/// This library was built without what the call needs.
+pub const SW_ERROR_UNSUPPORTED: sw_status = 13;
+/// The time limit passed. The work goes on; repeat the call to wait longer.
+pub const SW_TIMEOUT: sw_status = 20;
+/// No frame buffer became free within the time limit: the workers or the disk are slower than the camera.
+pub const SW_RING_FULL: sw_status = 21;
+/// A configuration value that can't work. Nothing was written.
+pub const SW_ERROR_CONFIG: sw_status = 30;
+/// The operating system, or the caller's own storage, refused something.
+pub const SW_ERROR_IO: sw_status = 31;
+/// Pixels that are not a whole number of frames.
+pub const SW_ERROR_FRAME_SIZE: sw_status = 32;
+/// A frame number that came before, comes too late, or lies beyond the array.
+pub const SW_ERROR_FRAME_NUMBER: sw_status = 33;
+/// A record field that was not configured.
+pub const SW_ERROR_RECORD: sw_status = 34;
+/// The output exists and overwriting is off.
+pub const SW_ERROR_EXISTS: sw_status = 35;
+/// Another writer holds the dataset.
+pub const SW_ERROR_LOCKED: sw_status = 36;
+/// A codec failed.
+pub const SW_ERROR_CODEC: sw_status = 37;
+/// A file or document that does not hold what it should.
+pub const SW_ERROR_FORMAT: sw_status = 38;
+/// The library ran into a bug of its own, and stopped it at its border. Please report the text.
+pub const SW_ERROR_PANIC: sw_status = 39;
+/// An error without a number of its own yet.
+pub const SW_ERROR_OTHER: sw_status = 40;
+
+/// For every status: its number, and what it says without any evidence.
+const TEXTS: [(sw_status, &CStr); 26] = [
+    (SW_OK, c"fine"),
+    (SW_ERROR_NULL, c"a pointer is null"),
+    (SW_ERROR_MISALIGNED, c"a pointer is not aligned"),
+    (SW_ERROR_SIZE, c"a wrong size"),
+    (SW_ERROR_VERSION, c"a struct is newer than the library"),
+    (SW_ERROR_ARGUMENT, c"an argument is out of range"),
+    (SW_ERROR_HANDLE, c"not a handle, or freed"),
+    (SW_ERROR_FORKED, c"the handle belongs to the parent process"),
+    (SW_ERROR_FRAME, c"the frame is not on loan"),
+    (SW_ERROR_BUSY, c"another thread is in the way"),
+    (SW_ERROR_ENDED, c"the acquisition has ended"),
+    (SW_ERROR_NOT_ENDED, c"the acquisition has not ended"),
+    (SW_ERROR_TOO_MANY, c"too many handles"),
+    (SW_ERROR_UNSUPPORTED, c"not in this build of the library"),
+    (SW_TIMEOUT, c"the time limit passed"),
+    (SW_RING_FULL, c"the ring is full"),
+    (SW_ERROR_CONFIG, c"a configuration that can't work"),
+    (SW_ERROR_IO, c"the system refused"),
+    (SW_ERROR_FRAME_SIZE, c"not a whole number of frames"),
+    (SW_ERROR_FRAME_NUMBER, c"a frame number was refused"),
+    (SW_ERROR_RECORD, c"no such record field"),
+    (SW_ERROR_EXISTS, c"the output exists"),
+    (SW_ERROR_LOCKED, c"the output is being written"),
+    (SW_ERROR_CODEC, c"a codec failed"),
+    (SW_ERROR_FORMAT, c"a wrong format"),
+    (SW_ERROR_PANIC, c"a bug in the library"),
+];
+
+/// Bytes of an error's text, the ending zero included; longer ones are cut off.
+const TEXT_BYTES: usize = 1024;
+
+/// A thread's text, in place, so that an error that is expected in the frame path takes no memory.
+struct Text {
+    bytes: [u8; TEXT_BYTES],
+    len: usize,
+}
+
+thread_local! {
+    static LAST: UnsafeCell<Text> = const { UnsafeCell::new(Text { bytes: [0; TEXT_BYTES], len: 0 }) };
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = TEXT_BYTES - 1 - self.len;
+        let mut fits = text.len().min(room);
+        while !text.is_char_boundary(fits) {
+            fits -= 1;
+        }
+        // A zero inside would end the text for C.
+        for (place, &byte) in self.bytes[self.len..].iter_mut().zip(&text.as_bytes()[..fits]) {
+            *place = if byte == 0 { b'?' } else { byte };
+        }
+        self.len += fits;
+        if fits < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+/// An error whose text the caller can already read. Only [`told`] makes one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told(sw_status);
+
+pub(super) type Outcome<T> = Result<T, Told>;
+
+/// Keeps the text for [`sw_last_error`].
+pub(super) fn told(status: sw_status, text: fmt::Arguments) -> Told {
+    let _ = LAST.try_with(|last| {
+        // The value is made first: what it prints may be the text that stands here.
+        let mut fresh = Text { bytes: [0; TEXT_BYTES], len: 0 };
+        let _ = fresh.write_fmt(text);
+        // SAFETY: the cell is this thread's, and nothing in here calls back.
+        unsafe { *last.get() = fresh };
+    });
+    Told(status)
+}
+
+macro_rules! refuse {
+    ($status:expr, $($text:tt)*) => { Err($crate::ffi::status::told($status, format_args!($($text)*))) };
+}
+pub(super) use refuse;
+
+impl From<Error> for Told {
+    fn from(error: Error) -> Self {
+        told(status_of(&error), format_args!("{error}"))
+    }
+}
+
+pub(super) fn status_of(error: &Error) -> sw_status {
+    match error {
+        Error::Config { .. } => SW_ERROR_CONFIG,
+        Error::Io { .. } => SW_ERROR_IO,
+        Error::RingFull { .. } => SW_RING_FULL,
+        Error::FrameSize { .. } => SW_ERROR_FRAME_SIZE,
+        Error::FrameNumber { .. } => SW_ERROR_FRAME_NUMBER,
+        Error::Record { .. } => SW_ERROR_RECORD,
+        Error::Exists { .. } => SW_ERROR_EXISTS,
+        Error::Locked { .. } => SW_ERROR_LOCKED,
+        Error::Codec { .. } => SW_ERROR_CODEC,
+        Error::Format { .. } => SW_ERROR_FORMAT,
+        Error::Panicked { .. } => SW_ERROR_PANIC,
+        Error::Ended => SW_ERROR_ENDED,
+        #[allow(unreachable_patterns)]
+        _ => SW_ERROR_OTHER,
+    }
+}
+
+/// Runs a call; a panic becomes a code, because it must not pass through the frames of another language.
+pub(super) fn boundary(call: impl FnOnce() -> Outcome<()>) -> sw_status {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => SW_OK,
+        Ok(Err(Told(status))) => status,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+            let Told(status) = told(SW_ERROR_PANIC, format_args!("a bug in shardwright: {text}"));
+            // What the panic carries may itself panic when it is dropped.
+            std::mem::forget(panic);
+            status
+        }
+    }
+}
+
+/// The text of the last error that a call on this thread returned, in English, without a line end; empty if there was none.
+/// A call that succeeds leaves it as it is.
+///
+/// The text belongs to the library and stays as it is until the next call on this thread that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_last_error() -> *const c_char {
+    LAST.try_with(|last| {
+        // SAFETY: the cell is this thread's; the pointer is into a static of the thread, whose last byte is always 0.
+        unsafe { (*last.get()).bytes.as_ptr().cast() }
+    })
+    .unwrap_or(c"".as_ptr())
+}
+
+/// What a status means in general, in English. Never null. The text of a certain error is in sw_last_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_status_text(status: sw_status) -> *const c_char {
+    let known = TEXTS.iter().find(|(number, _)| *number == status);
+    known.map_or(c"an error without a number of its own", |(_, text)| text).as_ptr()
+}
+
+/// The library's version, for example "0.1.0". A program may compare it with SW_VERSION, with which it was compiled.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last() -> String {
+        // SAFETY: the library's own text, which ends with a zero.
+        unsafe { CStr::from_ptr(sw_last_error()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_panic_stops_at_the_boundary() {
+        assert_eq!(boundary(|| panic!("all {} buffers", 7)), SW_ERROR_PANIC);
+        assert_eq!(last(), "a bug in shardwright: all 7 buffers");
+        assert_eq!(boundary(|| refuse!(SW_ERROR_BUSY, "wait")), SW_ERROR_BUSY);
+        assert_eq!(last(), "wait");
+        assert_eq!(boundary(|| Ok(())), SW_OK);
+        assert_eq!(last(), "wait");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let _ = told(SW_ERROR_OTHER, format_args!("{}", "µ".repeat(2000)));
+        assert_eq!(last(), "µ".repeat((TEXT_BYTES - 1) / 2));
+        let _ = told(SW_ERROR_OTHER, format_args!("a zero \0 inside"));
+        assert_eq!(last(), "a zero ? inside");
+    }
+
+    #[test]
+    fn every_status_has_a_number_and_a_text_of_its_own() {
+        for (at, (number, text)) in TEXTS.iter().enumerate() {
+            assert!(TEXTS[..at].iter().all(|(other, known)| other != number && known != text));
+        }
+    }
+}

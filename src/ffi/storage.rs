@@ -1,0 +1,222 @@
+//! The caller's own functions as a storage: for targets without POSIX files, and for programs that send shards elsewhere.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_char, c_void};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::pointer::{Grows, read};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
+use crate::storage::{Blob, Storage};
+
+/// A storage of the caller's own: a flat store of files by key ("zarr.json", "0/c/0/0/0"). Set `size` to sizeof(sw_storage) and
+/// all else to 0 before filling it.
+///
+/// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once, published,
+/// synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get `context` first, are
+/// called from threads of the library, must not unwind or jump out, and return 0, or a positive errno value that becomes the
+/// acquisition's error. Functions that are not `write_at` are never called by a thread that encodes. None is called any more
+/// when sw_free, or sw_create_in with an error, has returned.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_storage {
+    /// sizeof(sw_storage).
+    pub size: usize,
+    /// Given to every function.
+    pub context: *mut c_void,
+    /// Creates a file of `bytes` bytes that read as zeros, and sets `*blob` to what the other functions shall get. It must not
+    /// appear under its key before `publish`. Required.
+    pub create: Option<
+        unsafe extern "C" fn(context: *mut c_void, key: *const c_char, bytes: u64, blob: *mut *mut c_void) -> i32,
+    >,
+    /// Replaces a file as a whole: a reader sees the old bytes or the new ones. Required.
+    pub put: Option<
+        unsafe extern "C" fn(context: *mut c_void, key: *const c_char, data: *const c_void, bytes: usize) -> i32,
+    >,
+    /// Removes a file, if it is there. Null: files stay, also empty shards.
+    pub remove: Option<unsafe extern "C" fn(context: *mut c_void, key: *const c_char) -> i32>,
+    /// Writes into a blob, within its length. Required.
+    pub write_at: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            blob: *mut c_void,
+            offset: u64,
+            data: *const c_void,
+            bytes: usize,
+        ) -> i32,
+    >,
+    /// Makes the blob appear under its key. Null: `create` does.
+    pub publish: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void) -> i32>,
+    /// Returns when everything written so far has reached the device. Null: `write_at` does.
+    pub sync: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void) -> i32>,
+    /// Ends a shard: cuts it off at `bytes` bytes. Required, because readers look for the index at the end.
+    pub finish: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void, bytes: u64) -> i32>,
+    /// Says that the bytes of a range are of no use any more and may be given back. Null: they stay.
+    pub punch: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void, offset: u64, bytes: u64) -> i32>,
+    /// Frees the blob, of which nothing is asked any more. Null: nothing to free.
+    pub release: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void)>,
+    /// What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16 on, large
+    /// writes are done by threads of their own, several at once.
+    pub alignment: usize,
+}
+
+// SAFETY: `repr(C)`, numbers, pointers and functions that may be null; the size first. When it grows, FIRST_BYTES becomes the
+// offset of the first new field.
+unsafe impl Grows for sw_storage {
+    const FIRST_BYTES: usize = size_of::<Self>();
+    const NAME: &'static str = "sw_storage";
+}
+
+/// The struct, checked.
+#[derive(Debug, Clone, Copy)]
+struct Functions(sw_storage);
+
+// SAFETY: the header says that the functions are called from several threads, with the same context.
+unsafe impl Send for Functions {}
+// SAFETY: as above.
+unsafe impl Sync for Functions {}
+
+/// # Safety
+/// `storage` must be good for reads of as many bytes as its `size` says, unless null or misaligned; what it holds must stay
+/// callable as long as the result lives.
+pub(super) unsafe fn caller_storage(storage: *const sw_storage) -> Outcome<Arc<dyn Storage>> {
+    let none = sw_storage {
+        size: 0,
+        context: std::ptr::null_mut(),
+        create: None,
+        put: None,
+        remove: None,
+        write_at: None,
+        publish: None,
+        sync: None,
+        finish: None,
+        punch: None,
+        release: None,
+        alignment: 0,
+    };
+    // SAFETY: as the caller promises; the struct begins with its size.
+    let given = unsafe { read(storage, none) }?;
+    let required = [
+        (given.create.is_some(), "create"),
+        (given.put.is_some(), "put"),
+        (given.write_at.is_some(), "write_at"),
+        (given.finish.is_some(), "finish"),
+    ];
+    if let Some((_, name)) = required.into_iter().find(|(there, _)| !there) {
+        return refuse!(SW_ERROR_NULL, "sw_storage.{name} is null, and it is required");
+    }
+    if given.alignment > 4096 || given.alignment > 0 && !given.alignment.is_power_of_two() {
+        let alignment = given.alignment;
+        return refuse!(SW_ERROR_ARGUMENT, "sw_storage.alignment = {alignment}: 0, or a power of two up to 4096");
+    }
+    Ok(Arc::new(Functions(given)))
+}
+
+/// What a function of the caller's own returned.
+fn outcome(code: i32) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        1.. => Err(io::Error::from_raw_os_error(code)),
+        _ => Err(io::Error::other(format!("the storage's function returned {code}, which is neither 0 nor an errno"))),
+    }
+}
+
+fn c_key(key: &str) -> io::Result<CString> {
+    // Names are checked before they become keys, so this does not happen.
+    CString::new(key).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+fn absent() -> io::Error {
+    io::Error::from(io::ErrorKind::Unsupported)
+}
+
+impl Storage for Functions {
+    fn name(&self) -> &'static str {
+        "the caller's own"
+    }
+
+    fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
+        let (create, key) = (self.0.create.ok_or_else(absent)?, c_key(key)?);
+        let mut blob = std::ptr::null_mut();
+        // SAFETY: the caller gave the function for this; the key lives through the call, and so does the place.
+        outcome(unsafe { create(self.0.context, key.as_ptr(), len, &raw mut blob) })?;
+        Ok(Box::new(CallerBlob { functions: *self, blob }))
+    }
+
+    fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        let (put, key) = (self.0.put.ok_or_else(absent)?, c_key(key)?);
+        // SAFETY: as in `create`.
+        outcome(unsafe { put(self.0.context, key.as_ptr(), bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    fn remove(&self, key: &str) -> io::Result<()> {
+        let Some(remove) = self.0.remove else { return Ok(()) };
+        let key = c_key(key)?;
+        // SAFETY: as in `create`.
+        outcome(unsafe { remove(self.0.context, key.as_ptr()) })
+    }
+}
+
+struct CallerBlob {
+    functions: Functions,
+    blob: *mut c_void,
+}
+
+// SAFETY: the header says that a blob's functions are called from several threads.
+unsafe impl Send for CallerBlob {}
+// SAFETY: as above.
+unsafe impl Sync for CallerBlob {}
+
+impl Blob for CallerBlob {
+    fn map(&self) -> Option<NonNull<u8>> {
+        None
+    }
+
+    fn alignment(&self) -> usize {
+        self.functions.0.alignment.max(1)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let storage = &self.functions.0;
+        let write_at = storage.write_at.ok_or_else(absent)?;
+        // SAFETY: the caller gave the function for this; the bytes live through the call.
+        outcome(unsafe { write_at(storage.context, self.blob, offset, bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    fn done_with(&self, _offset: u64, _len: u64) {}
+
+    fn publish(&self) -> io::Result<()> {
+        let storage = &self.functions.0;
+        // SAFETY: as in `write_at`.
+        storage.publish.map_or(Ok(()), |publish| outcome(unsafe { publish(storage.context, self.blob) }))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let storage = &self.functions.0;
+        // SAFETY: as in `write_at`.
+        storage.sync.map_or(Ok(()), |sync| outcome(unsafe { sync(storage.context, self.blob) }))
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        let storage = &self.functions.0;
+        // SAFETY: as in `write_at`.
+        storage.punch.map_or(Ok(()), |punch| outcome(unsafe { punch(storage.context, self.blob, offset, len) }))
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        let storage = &self.functions.0;
+        let finish = storage.finish.ok_or_else(absent)?;
+        // SAFETY: as in `write_at`.
+        outcome(unsafe { finish(storage.context, self.blob, len) })
+    }
+}
+
+impl Drop for CallerBlob {
+    fn drop(&mut self) {
+        if let Some(release) = self.functions.0.release {
+            // SAFETY: as in `write_at`; nobody has the blob any more.
+            unsafe { release(self.functions.0.context, self.blob) };
+        }
+    }
+}

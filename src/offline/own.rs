@@ -1,0 +1,318 @@
+//! What this crate's writer says about an image beside what Zarr says, and what follows from it: which shard is which, where
+//! its slots stand, which frames a chunk holds.
+//!
+//! The arithmetic is the writer's, seen from the end: in the order of acquisition, the grid of shards counts like the
+//! digits of a number.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::reader::Array;
+use super::region::for_each_position;
+use crate::config::Placement;
+use crate::error::{Error, Result};
+
+/// The attribute under which the writer speaks.
+pub(super) const ATTRIBUTE: &str = "shardwright";
+
+/// The most frames that a writer's ring, and so a chunk of its, can hold.
+const FRAMES_A_CHUNK_MAX: u64 = 1 << 22;
+
+/// The most frames that a writer numbers.
+pub(super) const FRAMES_MAX: u64 = 1 << 56;
+
+/// The writer's attributes.
+#[derive(Debug, Clone)]
+pub(super) struct Own {
+    pub(super) writer: [u8; 16],
+    pub(super) complete: bool,
+    pub(super) recovered: bool,
+    /// One past the highest frame number; known after the end of a run or a recovery.
+    pub(super) frames: Option<u64>,
+    /// The array grows with its frames.
+    pub(super) unbounded: bool,
+    pub(super) chunks: Option<u64>,
+    pub(super) frames_missing: u64,
+    pub(super) missing: Vec<Range<u64>>,
+    pub(super) slots: Option<Slots>,
+    /// Shards, by their paths below the array, in which a recovery found bytes that it could not account for.
+    pub(super) damaged_shards: BTreeSet<String>,
+    order: Vec<String>,
+}
+
+/// Where slots stand in a shard.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slots {
+    pub(super) first_at: u64,
+    /// The most bytes of a chunk with its header; in fixed placement, from one slot to the next.
+    pub(super) bytes: u64,
+    pub(super) fixed: bool,
+    /// Chunks that hold only the fill value are stored like all others.
+    pub(super) empty_chunks: bool,
+}
+
+#[derive(Deserialize)]
+struct Literally {
+    writer: String,
+    #[serde(default)]
+    complete: bool,
+    #[serde(default)]
+    recovered: bool,
+    acquisition_order: Vec<String>,
+    /// Absent: said nothing. Null: as many as come.
+    #[serde(default, deserialize_with = "said")]
+    frames_planned: Option<Option<u64>>,
+    frames: Option<u64>,
+    chunks: Option<u64>,
+    #[serde(default)]
+    frames_missing: u64,
+    #[serde(default)]
+    missing: Vec<[u64; 2]>,
+    #[serde(default)]
+    damaged_shards: BTreeSet<String>,
+    slots: Option<LiteralSlots>,
+}
+
+#[derive(Deserialize)]
+struct LiteralSlots {
+    placement: Placement,
+    first_at: u64,
+    bytes: u64,
+    #[serde(default)]
+    empty_chunks: bool,
+}
+
+fn said<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
+impl Own {
+    /// Reads the attributes of the image group at `path`; `None` if another writer made it.
+    pub(super) fn read(path: &Path, attributes: &Value) -> Result<Option<Self>> {
+        let Some(own) = attributes.get(ATTRIBUTE).filter(|own| own.get("writer").is_some()) else { return Ok(None) };
+        let wrong = |reason: String| Error::format(path, format!("attribute {ATTRIBUTE}: {reason}"));
+        let own: Literally = Literally::deserialize(own).map_err(|error| wrong(error.to_string()))?;
+        let writer = uuid(&own.writer).ok_or_else(|| wrong(format!("writer {:?} is no UUID", own.writer)))?;
+        if let Some(range) = own.missing.iter().find(|range| range[0] >= range[1]) {
+            return Err(wrong(format!("missing names {range:?}; expected ranges that go up")));
+        }
+        let numbers = own.frames.into_iter().chain(own.missing.iter().map(|range| range[1]));
+        if let Some(frames) = numbers.max().filter(|&frames| frames > FRAMES_MAX) {
+            return Err(wrong(format!("{frames} frames are more than a writer can number, {FRAMES_MAX}")));
+        }
+        let slots = own.slots.map(|slots| slots.check().map_err(&wrong)).transpose()?;
+        Ok(Some(Self {
+            writer,
+            complete: own.complete,
+            recovered: own.recovered,
+            frames: own.frames,
+            unbounded: own.frames_planned == Some(None),
+            chunks: own.chunks,
+            frames_missing: own.frames_missing,
+            missing: own.missing.iter().map(|range| range[0]..range[1]).collect(),
+            slots,
+            damaged_shards: own.damaged_shards,
+            order: own.acquisition_order,
+        }))
+    }
+}
+
+impl LiteralSlots {
+    fn check(self) -> Result<Slots, String> {
+        let Self { placement, first_at, bytes, empty_chunks } = self;
+        let header = crate::shard::slot::HEADER_BYTES as u64;
+        if bytes <= header || bytes % 8 != 0 || first_at % 8 != 0 || first_at >= 1 << 40 || bytes >= 1 << 40 {
+            return Err(format!("slots of {bytes} bytes from {first_at} on can't be: both are multiples of 8"));
+        }
+        Ok(Slots { first_at, bytes, fixed: placement == Placement::Fixed, empty_chunks })
+    }
+}
+
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    Some(u128::from_str_radix(text, 16).ok()?.to_be_bytes())
+}
+
+/// Which frames and shards are where.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// The outer dimensions, the slowest to arrive first.
+    acquired: Vec<usize>,
+    shape: Vec<u64>,
+    file: Vec<u64>,
+    chunk: Vec<u64>,
+}
+
+impl Places {
+    /// # Errors
+    ///
+    /// [`Error::Format`] when the writer's order of acquisition does not fit the array.
+    pub(super) fn new(array: &Array, own: &Own) -> Result<Self> {
+        let shape = array.shape();
+        let wrong = |reason: String| Error::format(array.path(), reason);
+        let (Some(outer), Some(file)) = (shape.len().checked_sub(2), array.shard_shape()) else {
+            return Err(wrong("is not an array of shards with rows and columns, as its writer makes them".into()));
+        };
+        let names = array.dimension_names().unwrap_or_default();
+        let place = |name: &String| names.iter().take(outer).position(|other| other == name);
+        let acquired: Vec<usize> = own.order.iter().filter_map(place).collect();
+        let all = (0..outer).all(|dim| acquired.contains(&dim));
+        if own.order.len() != outer || acquired.len() != outer || !all {
+            let reason = format!("frames were acquired in the order {:?}, but its dimensions are {names:?}", own.order);
+            return Err(wrong(reason));
+        }
+        let frames = array.chunk_shape()[..outer].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size));
+        if frames.is_none_or(|frames| frames > FRAMES_A_CHUNK_MAX) {
+            return Err(wrong(format!("chunks of {:?} hold more frames than a writer can", array.chunk_shape())));
+        }
+        let (shape, file, chunk) = (shape.to_vec(), file.to_vec(), array.chunk_shape().to_vec());
+        Ok(Self { acquired, shape, file, chunk })
+    }
+
+    fn outer(&self) -> usize {
+        self.acquired.len()
+    }
+
+    /// Whether the first dimension has no end of its own, because it is the slowest to arrive.
+    pub(super) fn grows(&self) -> bool {
+        self.acquired.first() == Some(&0)
+    }
+
+    /// Whether the array has, or could grow to have, a file at a place of its grid.
+    pub(super) fn has_file(&self, position: &[u64]) -> bool {
+        let inside = |dim: usize| position[dim] < self.shape[dim].div_ceil(self.file[dim]);
+        (0..position.len()).all(|dim| (dim == 0 && self.grows()) || inside(dim))
+    }
+
+    /// The number of the shard at a place of the grid, as its slots' headers have it.
+    pub(super) fn shard_number(&self, position: &[u64]) -> Option<u64> {
+        let digit = |number: u64, dim: usize| {
+            let cells = self.shape[dim].div_ceil(self.file[dim]);
+            number.checked_mul(cells)?.checked_add(position[dim])
+        };
+        let dims = self.acquired.iter().copied().chain([self.outer(), self.outer() + 1]);
+        dims.enumerate()
+            .try_fold(0u64, |number, (at, dim)| if at == 0 { Some(position[dim]) } else { digit(number, dim) })
+    }
+
+    /// The place of a shard's chunk in the array's grid of chunks.
+    pub(super) fn chunk_position(&self, shard: &[u64], chunk: u64) -> Option<Vec<u64>> {
+        let mut position = vec![0; shard.len()];
+        let mut rest = chunk;
+        for dim in (0..shard.len()).rev() {
+            let per_file = self.file[dim] / self.chunk[dim];
+            position[dim] = shard[dim].checked_mul(per_file)?.checked_add(rest % per_file)?;
+            rest /= per_file;
+        }
+        (rest == 0).then_some(position)
+    }
+
+    /// Whether a chunk lies within the rows and columns, rather than only filling up a shard.
+    pub(super) fn in_frame(&self, chunk: &[u64]) -> bool {
+        (self.outer()..chunk.len())
+            .all(|dim| chunk[dim].checked_mul(self.chunk[dim]).is_some_and(|start| start < self.shape[dim]))
+    }
+
+    /// How many chunks cover a frame.
+    pub(super) fn tiles(&self) -> u64 {
+        let counts = (self.outer()..self.shape.len()).map(|dim| self.shape[dim].div_ceil(self.chunk[dim]));
+        counts.fold(1, u64::saturating_mul)
+    }
+
+    /// Where a chunk's frames start and how many there are in each outer dimension.
+    fn frames_box(&self, chunk: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
+        let start: Vec<u64> =
+            (0..self.outer()).map(|dim| chunk[dim].checked_mul(self.chunk[dim])).collect::<Option<_>>()?;
+        let counts = (0..self.outer()).map(|dim| {
+            let left = if dim == 0 && self.grows() { u64::MAX } else { self.shape[dim] }.checked_sub(start[dim])?;
+            Some(self.chunk[dim].min(left)).filter(|&count| count > 0)
+        });
+        let counts = counts.collect::<Option<_>>()?;
+        Some((start, counts))
+    }
+
+    fn frame_number(&self, position: &[u64]) -> Option<u64> {
+        let digit = |number: u64, dim: usize| number.checked_mul(self.shape[dim])?.checked_add(position[dim]);
+        let mut dims = self.acquired.iter().copied();
+        let first = dims.next().map_or(Some(0), |dim| Some(position[dim]))?;
+        dims.try_fold(first, digit)
+    }
+
+    /// The lowest and the highest frame number that a chunk can hold; `None` if it lies outside the array.
+    pub(super) fn frame_bounds(&self, chunk: &[u64]) -> Option<(u64, u64)> {
+        let (start, counts) = self.frames_box(chunk)?;
+        let end: Vec<u64> =
+            start.iter().zip(&counts).map(|(start, count)| start.checked_add(count - 1)).collect::<Option<_>>()?;
+        Some((self.frame_number(&start)?, self.frame_number(&end)?))
+    }
+
+    /// Calls `visit` with every frame number that a chunk can hold.
+    pub(super) fn each_frame(&self, chunk: &[u64], mut visit: impl FnMut(u64)) {
+        let Some((start, counts)) = self.frames_box(chunk) else { return };
+        for_each_position(&start, &counts, |position| {
+            if let Some(number) = self.frame_number(position) {
+                visit(number);
+            }
+        });
+    }
+
+    /// Whether each chunk holds one frame at most.
+    pub(super) fn one_frame_a_chunk(&self) -> bool {
+        self.chunk[..self.outer()].iter().all(|&frames| frames == 1)
+    }
+
+    /// How long the first dimension is when `frames` frames have come; `None` if it does not depend on them.
+    pub(super) fn extent(&self, frames: u64) -> Option<u64> {
+        let faster =
+            self.acquired.get(1..)?.iter().try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]))?;
+        (self.grows() && faster > 0).then(|| frames.div_ceil(faster))
+    }
+
+    /// How many frames the array has room for, if it does not grow.
+    pub(super) fn frames(&self) -> Option<u64> {
+        self.shape[..self.outer()].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::{Cells, Order};
+
+    /// What the writer computes with blocks and cells, and this module with digits, is the same.
+    #[test]
+    fn shards_and_frames_are_numbered_as_the_writer_does() {
+        let sizes = [7u64, 3, 5];
+        for acquired in [[0, 1, 2], [0, 2, 1], [2, 0, 1], [1, 2, 0]] {
+            for unit in [[1u64, 1, 1], [2, 1, 1], [1, 1, 4], [3, 2, 2], [1, 2, 1]] {
+                let order = Order::new(sizes.to_vec(), acquired.to_vec());
+                let cells = Cells::new(&order, unit.to_vec());
+                let places = Places {
+                    acquired: acquired.to_vec(),
+                    shape: [&sizes[..], &[4, 6]].concat(),
+                    file: [&unit[..], &[2, 2]].concat(),
+                    chunk: [&unit[..], &[2, 2]].concat(),
+                };
+                for number in 0..105 {
+                    let at = cells.locate(number);
+                    let grid = cells.grid_position(at.block, at.cell);
+                    let expected = (at.block * cells.cells_a_block + at.cell) * 6 + 3 + 2;
+                    assert_eq!(places.shard_number(&[grid[0], grid[1], grid[2], 1, 2]), Some(expected));
+                    let chunk = [grid[0], grid[1], grid[2], 1, 2];
+                    let (low, high) = places.frame_bounds(&chunk).unwrap();
+                    assert!((low..=high).contains(&number));
+                    let mut all = Vec::new();
+                    places.each_frame(&chunk, |number| all.push(number));
+                    assert!(all.contains(&number) && all.iter().all(|&n| cells.locate(n).cell == at.cell));
+                    assert_eq!((all.iter().min(), all.iter().max()), (Some(&low), Some(&high)));
+                }
+            }
+        }
+    }
+}

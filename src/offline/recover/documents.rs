@@ -1,0 +1,131 @@
+//! What the documents say once a dataset is recovered.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{ImagePlan, name};
+use crate::error::{Error, Result};
+use crate::offline::document;
+use crate::offline::own::ATTRIBUTE;
+use crate::offline::tree::{Tree, below};
+
+const XML: &str = "OME/METADATA.ome.xml";
+/// As large as a document may be.
+const XML_BYTES_MAX: u64 = 16 << 20;
+
+/// A document that is replaced as a whole.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) key: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The documents that have to change, in the order in which they must.
+pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<Vec<Change>> {
+    let mut changes = Vec::new();
+    for plan in images.iter().filter(|plan| plan.is_incomplete()) {
+        // What is missing comes first: once the shards have new indexes, it can't be told any more.
+        edit(root, &plan.image.group.path, &mut changes, |document| attributes(document, plan))?;
+        edit(root, plan.image.node.array.path(), &mut changes, |document| document["shape"] = json!(plan.shape()))?;
+        if plan.image.own.unbounded {
+            records(root, tree, plan, &mut changes)?;
+        }
+    }
+    sizes(root, tree, images, &mut changes)?;
+    Ok(changes)
+}
+
+fn attributes(document: &mut Value, plan: &ImagePlan) {
+    let own = &mut document["attributes"][ATTRIBUTE];
+    own["complete"] = json!(false);
+    own["recovered"] = json!(true);
+    own["frames"] = json!(plan.frames.end);
+    own["frames_missing"] = json!(plan.frames.missing_count);
+    own["missing"] = plan.frames.missing.iter().map(|range| json!([range.start, range.end])).collect();
+    own["chunks"] = json!(plan.chunks());
+    let damaged = plan.shards.iter().filter(|shard| shard.damaged);
+    let damaged: Vec<_> = damaged.map(|shard| name(plan.image.node.array.path(), &shard.path)).collect();
+    if !damaged.is_empty() {
+        own["damaged_shards"] = json!(damaged);
+    }
+}
+
+/// The records' arrays are as long as there are frames; a record that was not written reads as one of no frame.
+fn records(root: &Path, tree: &Tree, plan: &ImagePlan, changes: &mut Vec<Change>) -> Result<()> {
+    let folder = below(&plan.image.group.name, "records/");
+    for node in tree.arrays.iter().filter(|node| node.name.starts_with(&folder)) {
+        if let [frames] = node.array.shape() {
+            let frames = plan.frames.end.max(*frames);
+            edit(root, node.array.path(), changes, |document| document["shape"] = json!([frames]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes how the `zarr.json` of a node changes, if it does.
+fn edit(root: &Path, node: &Path, changes: &mut Vec<Change>, change: impl FnOnce(&mut Value)) -> Result<()> {
+    let path = node.join("zarr.json");
+    let missing = || Error::format(&path, "is not there");
+    let before = document::read(&path)?.ok_or_else(missing)?;
+    let mut after = before.clone();
+    change(&mut after);
+    if after != before {
+        let bytes = serde_json::to_vec_pretty(&after).map_err(|error| Error::format(&path, error.to_string()))?;
+        changes.push(Change { key: name(root, &path), bytes });
+    }
+    Ok(())
+}
+
+/// The sizes of several images in OME-XML: the one of the dimension that grew.
+fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Change>) -> Result<()> {
+    let path = root.join(XML);
+    let is_document = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file() && file.len() <= XML_BYTES_MAX);
+    let series = tree.group("OME").and_then(|group| group.attributes.pointer("/ome/series")?.as_array());
+    let (true, Some(series)) = (is_document, series) else { return Ok(()) };
+    let Ok(before) = fs::read_to_string(&path) else { return Ok(()) };
+    let mut after = before.clone();
+    for plan in images.iter().filter(|plan| plan.is_incomplete()) {
+        let number = series.iter().position(|name| name.as_str() == Some(&plan.image.group.name));
+        let axis = plan.image.group.attributes.pointer("/ome/multiscales/0/axes/0/type");
+        let size = match axis.and_then(Value::as_str) {
+            Some("time") => "SizeT",
+            Some("space") => "SizeZ",
+            _ => continue,
+        };
+        if let (Some(number), [length, _, _, ..]) = (number, &plan.shape()[..]) {
+            after = with_size(&after, number, size, (*length).max(1)).unwrap_or(after);
+        }
+    }
+    if after != before {
+        changes.push(Change { key: XML.to_owned(), bytes: after.into_bytes() });
+    }
+    Ok(())
+}
+
+/// The XML with another value for an attribute of an image's `Pixels`.
+fn with_size(xml: &str, image: usize, attribute: &str, value: u64) -> Option<String> {
+    let tag = xml.find(&format!("<Pixels ID=\"Pixels:{image}\""))?;
+    let end = tag + xml[tag..].find('>')?;
+    let start = format!(" {attribute}=\"");
+    let from = tag + xml[tag..end].find(&start)? + start.len();
+    let to = from + xml[from..end].find('"')?;
+    Some(format!("{}{value}{}", &xml[..from], &xml[to..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_size_of_the_image_changes() {
+        let xml =
+            r#"<Pixels ID="Pixels:0" SizeZ="1" SizeT="1"><C/></Pixels><Pixels ID="Pixels:1" SizeZ="1" SizeT="1">"#;
+        let expected =
+            r#"<Pixels ID="Pixels:0" SizeZ="1" SizeT="1"><C/></Pixels><Pixels ID="Pixels:1" SizeZ="1" SizeT="37">"#;
+        assert_eq!(with_size(xml, 1, "SizeT", 37).as_deref(), Some(expected));
+        assert_eq!(with_size(xml, 2, "SizeT", 37), None);
+        assert_eq!(with_size("<Pixels ID=\"Pixels:0\" SizeT=\"1", 0, "SizeT", 3), None);
+    }
+}

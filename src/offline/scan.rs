@@ -1,0 +1,229 @@
+//! Finds chunks in a shard by the headers before them, whatever its index says.
+//!
+//! In fixed placement, each slot's place is known and holds a header or nothing. Packed chunks follow each other: the walk
+//! goes from header to header, and where one is missing or its chunk was never finished, it looks for the next one at every
+//! multiple of 8 bytes.
+
+use super::own::{FRAMES_MAX, Own, Places};
+use super::shard_file::{Range, ShardFile};
+use crate::config::IndexLocation;
+use crate::error::{Error, Result};
+use crate::shard::slot::{self, HEADER_BYTES, Header};
+
+const HEADER: u64 = HEADER_BYTES as u64;
+const GRAIN: u64 = 8;
+const PAGE: u64 = 4096;
+const WINDOW_BYTES: u64 = 256 << 10;
+
+/// What the headers of one shard must say.
+#[derive(Debug)]
+pub(super) struct Expected<'a> {
+    pub(super) own: &'a Own,
+    pub(super) places: &'a Places,
+    pub(super) position: &'a [u64],
+    pub(super) shard: u64,
+    pub(super) chunks: u64,
+    pub(super) index_bytes: u64,
+    pub(super) index_location: IndexLocation,
+    /// The most bytes that a payload can have.
+    pub(super) payload_bytes_max: u64,
+}
+
+/// A chunk that a header tells of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) header: Header,
+    /// The payload.
+    pub(super) range: Range,
+    /// The payload is what was committed.
+    pub(super) whole: bool,
+}
+
+impl Seen {
+    /// Where the header starts.
+    pub(super) fn at(&self) -> u64 {
+        self.range.offset - HEADER
+    }
+
+    /// One past the payload.
+    pub(super) fn end(&self) -> u64 {
+        self.range.offset.saturating_add(self.range.nbytes)
+    }
+}
+
+/// What a scan of a shard found.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    pub(super) seen: Vec<Seen>,
+    /// Headers that are whole, but belong to another dataset, shard or place.
+    pub(super) strangers: u64,
+}
+
+impl Expected<'_> {
+    /// Where the first slot stands.
+    pub(super) fn first_slot_at(&self) -> u64 {
+        match (self.own.slots, self.index_location) {
+            (Some(slots), _) => slots.first_at,
+            (None, IndexLocation::Start) => self.index_bytes.next_multiple_of(PAGE),
+            (None, IndexLocation::End) => 0,
+        }
+    }
+
+    /// Why a header at `at` can't be one of this shard's; `None` if it can.
+    pub(super) fn objection(&self, header: &Header, at: u64) -> Option<String> {
+        if header.dataset != self.own.writer {
+            return Some("it belongs to another dataset".into());
+        }
+        if header.shard != self.shard {
+            return Some(format!("it belongs to shard {}, and this is shard {}", header.shard, self.shard));
+        }
+        let chunk = u64::from(header.chunk);
+        if chunk >= self.chunks {
+            return Some(format!("it names chunk {chunk} of {}", self.chunks));
+        }
+        let in_slot = self.own.slots.map_or(u64::MAX, |slots| slots.bytes - HEADER);
+        let room = in_slot.min(self.payload_bytes_max);
+        if header.nbytes > room {
+            return Some(format!("it names {} bytes where {room} are possible", header.nbytes));
+        }
+        if self.fixed_bytes().is_some() && self.slot_at(chunk) != Some(at) {
+            return Some(format!("it names chunk {chunk}, whose slot is elsewhere"));
+        }
+        let position = self.places.chunk_position(self.position, chunk);
+        let position = position.filter(|position| self.places.in_frame(position));
+        match position.and_then(|position| self.places.frame_bounds(&position)) {
+            None => Some(format!("it names chunk {chunk}, which lies outside the array")),
+            Some((low, high)) if header.first_frame < low || header.last_frame() > high.min(FRAMES_MAX - 1) => {
+                let (first, last) = (header.first_frame, header.last_frame());
+                Some(format!("it names frames {first} to {last}, and its chunk holds {low} to {high}"))
+            }
+            Some(_) => None,
+        }
+    }
+
+    fn fixed_bytes(&self) -> Option<u64> {
+        self.own.slots.filter(|slots| slots.fixed).map(|slots| slots.bytes)
+    }
+
+    /// Where the slot of a chunk stands in fixed placement.
+    fn slot_at(&self, chunk: u64) -> Option<u64> {
+        chunk.checked_mul(self.fixed_bytes()?)?.checked_add(self.first_slot_at())
+    }
+
+    /// Finds what headers outside of `skip` tell of. `skip` are ranges that don't overlap, in ascending order.
+    pub(super) fn scan(&self, file: &ShardFile, skip: &[Range]) -> Result<Scan> {
+        let mut scanner = Scanner {
+            expected: self,
+            file,
+            payload: Vec::new(),
+            window: Vec::new(),
+            // No honest shard has more bytes behind headers of unfinished chunks than it has bytes.
+            broken_bytes_left: file.len().saturating_mul(2),
+            scan: Scan::default(),
+        };
+        if self.fixed_bytes().is_some() {
+            scanner.slots(skip)?;
+        } else {
+            let mut from = self.first_slot_at();
+            for range in skip {
+                scanner.walk(from, range.offset)?;
+                from = from.max(range.offset.saturating_add(range.nbytes));
+            }
+            scanner.walk(from, file.len())?;
+        }
+        Ok(scanner.scan)
+    }
+}
+
+struct Scanner<'a> {
+    expected: &'a Expected<'a>,
+    file: &'a ShardFile,
+    payload: Vec<u8>,
+    window: Vec<u8>,
+    broken_bytes_left: u64,
+    scan: Scan,
+}
+
+impl Scanner<'_> {
+    fn slots(&mut self, skip: &[Range]) -> Result<()> {
+        let mut skip = skip.iter().peekable();
+        for chunk in 0..self.expected.chunks {
+            let at = self.expected.slot_at(chunk).filter(|at| at.saturating_add(HEADER) <= self.file.len());
+            let Some(at) = at else { break };
+            while skip.next_if(|range| range.offset.saturating_add(range.nbytes) <= at).is_some() {}
+            if skip.peek().is_none_or(|range| range.offset > at) {
+                self.look(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for headers from `from` up to `to`.
+    fn walk(&mut self, from: u64, to: u64) -> Result<()> {
+        let mut at = from.next_multiple_of(GRAIN);
+        while at.saturating_add(HEADER) <= to {
+            at = match self.look(at)? {
+                Some(end) => end.next_multiple_of(GRAIN),
+                None => match self.next_magic(at + GRAIN, to)? {
+                    Some(at) => at,
+                    None => return Ok(()),
+                },
+            };
+        }
+        Ok(())
+    }
+
+    /// The first place from `from` to `to` that looks like a header's start.
+    fn next_magic(&mut self, from: u64, to: u64) -> Result<Option<u64>> {
+        let mut at = from;
+        while let Some(data) = self.file.data_from(at).filter(|data| data.saturating_add(HEADER) <= to) {
+            at = data / GRAIN * GRAIN;
+            let nbytes = WINDOW_BYTES.min(to - at);
+            self.file.read(Range { offset: at, nbytes }, &mut self.window)?;
+            let found = self.window.chunks(GRAIN as usize).position(slot::has_magic);
+            if let Some(found) = found {
+                return Ok(Some(at + found as u64 * GRAIN));
+            }
+            at += nbytes.next_multiple_of(GRAIN);
+        }
+        Ok(None)
+    }
+
+    /// Looks at the place of a header; returns the end of the chunk, if there is one and it is whole.
+    fn look(&mut self, at: u64) -> Result<Option<u64>> {
+        let Some(header) = read_header(self.file, at)? else { return Ok(None) };
+        if self.expected.objection(&header, at).is_some() {
+            self.scan.strangers += 1;
+            return Ok(None);
+        }
+        let range = Range { offset: at + HEADER, nbytes: header.nbytes };
+        let inside = range.offset.checked_add(range.nbytes).is_some_and(|end| end <= self.file.len());
+        let whole = inside && {
+            self.file.read(range, &mut self.payload)?;
+            header.vouches_for(&self.payload)
+        };
+        if inside && !whole {
+            let left = self.broken_bytes_left.checked_sub(range.nbytes);
+            let reason = "too many headers are followed by something else than their chunks";
+            self.broken_bytes_left = left.ok_or_else(|| Error::format(self.file.path(), reason))?;
+        }
+        let seen = Seen { header, range, whole };
+        self.scan.seen.push(seen);
+        Ok(whole.then(|| seen.end()))
+    }
+}
+
+/// The header at `at`, if there is one.
+pub(super) fn read_header(file: &ShardFile, at: u64) -> Result<Option<Header>> {
+    Ok(read_bytes(file, at)?.and_then(|bytes| slot::parse(&bytes)))
+}
+
+/// The bytes where a header may be; `None` where the file is too short.
+pub(super) fn read_bytes(file: &ShardFile, at: u64) -> Result<Option<[u8; HEADER_BYTES]>> {
+    let mut bytes = [0; HEADER_BYTES];
+    if at.checked_add(HEADER).is_none_or(|end| end > file.len()) {
+        return Ok(None);
+    }
+    file.read_exactly(at, &mut bytes)?;
+    Ok(Some(bytes))
+}

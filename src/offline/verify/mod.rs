@@ -1,0 +1,312 @@
+//! Checks everything about a dataset that can be checked without its original.
+
+mod findings;
+mod shard;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::own::{Own, Places};
+use super::shard_file::ShardFile;
+use super::tree::{Node, Tree, below};
+use super::{leftovers, lock};
+use crate::error::{Error, Result};
+use findings::Findings;
+pub use findings::{Finding, Severity};
+use shard::{Shard, Sums};
+
+/// What a check of a dataset came to.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Verification {
+    /// The arrays, in the order of their paths.
+    pub arrays: Vec<ArrayVerified>,
+    /// What was found: damage first, each kind in the order of paths. At most 1000; the counts go on.
+    pub findings: Vec<Finding>,
+    /// How many findings are damage.
+    pub damage: u64,
+    /// How many findings are worth knowing, but no damage.
+    pub notes: u64,
+}
+
+/// One array that was checked.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ArrayVerified {
+    /// The path below the root; empty for the root itself.
+    pub path: String,
+    /// Files that hold chunks.
+    pub files: u64,
+    /// Chunks that are there, each of which was read, decoded and compared with its checksums.
+    pub chunks: u64,
+    /// Bytes of these chunks as they are stored.
+    pub bytes: u64,
+    /// Chunks whose slot header was compared with the index and the chunk.
+    pub headers: u64,
+    /// Chunks without a slot header: another writer's.
+    pub without_header: u64,
+    /// Pieces of damage in it.
+    pub damage: u64,
+}
+
+impl Verification {
+    /// Whether no damage was found.
+    pub fn is_sound(&self) -> bool {
+        self.damage == 0
+    }
+}
+
+/// Checks the dataset or the array at `path`: documents; the index of each shard, its bounds, its checksum and overlaps in
+/// it; the checksum of each chunk, and that it decodes to its size; slot headers against index and chunk; committed chunks
+/// that no index names; records; files that belong to nothing.
+///
+/// It never writes. `progress` is called from several threads with the bytes that are done and those in all.
+///
+/// # Errors
+///
+/// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work ([`Error::Locked`]). Damage is
+/// no error: see [`Verification::findings`].
+pub fn verify(path: impl AsRef<Path>, progress: impl Fn(u64, u64) + Sync) -> Result<Verification> {
+    let root = path.as_ref();
+    lock::look(root)?;
+    let tree = Tree::walk(root)?;
+    let done = Done { progress: &progress, bytes: AtomicU64::new(0), total: 0 };
+    let mut check = Check { root, tree: &tree, findings: Findings::default(), done };
+    check.done.total = check.bytes();
+    check.documents();
+    check.leftovers();
+    let images = check.images();
+    let arrays: Vec<_> =
+        tree.arrays.iter().map(|node| check.array(node, images.get(&node.name))).collect::<Result<_>>()?;
+    for (name, image) in &images {
+        if let Some(array) = arrays.iter().find(|array| array.path == *name) {
+            check.totals(image, array);
+        }
+    }
+    let (findings, damage, notes) = check.findings.sorted();
+    Ok(Verification { arrays, findings, damage, notes })
+}
+
+/// An image that this crate wrote.
+struct Image<'a> {
+    group: &'a str,
+    own: Own,
+    /// `None` where the array does not fit what the writer says.
+    places: Option<Places>,
+}
+
+struct Check<'a> {
+    root: &'a Path,
+    tree: &'a Tree,
+    findings: Findings,
+    done: Done<'a>,
+}
+
+struct Done<'a> {
+    progress: &'a (dyn Fn(u64, u64) + Sync),
+    bytes: AtomicU64,
+    total: u64,
+}
+
+impl Done<'_> {
+    fn add(&self, bytes: u64) {
+        let done = self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        (self.progress)(done.min(self.total), self.total);
+    }
+}
+
+impl<'a> Check<'a> {
+    fn find(&self, severity: Severity, path: &Path, chunk: Option<u64>, what: impl Into<String>) {
+        let path = path.strip_prefix(self.root).unwrap_or(path).to_string_lossy().into_owned();
+        let path = if path.is_empty() { ".".to_owned() } else { path };
+        self.findings.add(Finding { severity, path, chunk, what: what.into() });
+    }
+
+    fn damage(&self, path: &Path, chunk: Option<u64>, what: impl Into<String>) {
+        self.find(Severity::Damage, path, chunk, what);
+    }
+
+    fn note(&self, path: &Path, what: impl Into<String>) {
+        self.find(Severity::Note, path, None, what);
+    }
+
+    /// An error about what a file holds is a finding; one of the system means that the check can't go on.
+    fn found_in(&self, path: &Path, error: Error) -> Result<()> {
+        match error {
+            Error::Format { path, reason } => self.damage(&path, None, reason),
+            error @ (Error::Io { .. } | Error::Locked { .. }) => return Err(error),
+            other => self.damage(path, None, other.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files of chunks. Those that can't be looked at will say so when they are read.
+    fn bytes(&self) -> u64 {
+        let files = self.tree.arrays.iter().flat_map(|node| &node.files);
+        files.filter_map(|(path, _)| path.metadata().ok()).fold(0, |sum, file| sum.saturating_add(file.len()))
+    }
+
+    fn documents(&self) {
+        for error in &self.tree.broken {
+            match error {
+                Error::Format { path, reason } => self.damage(path, None, reason),
+                other => self.damage(self.root, None, other.to_string()),
+            }
+        }
+        for group in &self.tree.groups {
+            for name in promised_nodes(&group.attributes) {
+                let there = super::is_below(&name) && super::has_node(&group.path.join(&name));
+                if !there {
+                    self.damage(&group.path, None, format!("its attributes name {name:?}, which is not there"));
+                }
+            }
+        }
+    }
+
+    fn leftovers(&self) {
+        for path in &self.tree.partial {
+            self.note(
+                path,
+                "was begun by a writer that was stopped, and is no part of the dataset; recover removes it",
+            );
+        }
+        for path in &self.tree.unexpected {
+            self.note(path, "belongs to no array of the dataset");
+        }
+        for path in leftovers::replaced(self.root) {
+            let what =
+                "is a dataset that was to be replaced by this one, by a writer that was stopped; remove it yourself";
+            self.note(&path, what);
+        }
+    }
+
+    /// The image arrays of this crate's own writer, by the arrays' names.
+    fn images(&self) -> HashMap<String, Image<'a>> {
+        let mut images = HashMap::new();
+        for group in &self.tree.groups {
+            match Own::read(&group.path, &group.attributes) {
+                Ok(None) => {}
+                Err(error) => self.damage(&group.path, None, reason(error)),
+                Ok(Some(own)) => {
+                    let name = below(&group.name, "0");
+                    self.notes_of(&own, &group.path);
+                    let Some(node) = self.tree.array(&name) else {
+                        self.damage(&group.path, None, "its writer made an array 0 in it, which is not there");
+                        continue;
+                    };
+                    let places = Places::new(&node.array, &own);
+                    let places = places.map_err(|error| self.damage(&group.path, None, reason(error))).ok();
+                    images.insert(name, Image { group: &group.name, own, places });
+                }
+            }
+        }
+        images
+    }
+
+    fn notes_of(&self, own: &Own, group: &Path) {
+        if own.recovered {
+            self.note(
+                group,
+                format!("was recovered after its writer was stopped; {} frames are missing", own.frames_missing),
+            );
+        } else if !own.complete {
+            self.note(group, "is not complete: its writer was stopped or had an error; see recover");
+        }
+    }
+
+    fn array(&self, node: &Node, image: Option<&Image>) -> Result<ArrayVerified> {
+        let before = self.findings.damage();
+        let sums = Sums::default();
+        node.files.par_iter().try_for_each(|(path, position)| self.file(node, image, path, position, &sums))?;
+        let absent = sums.without_header.load(Relaxed);
+        if image.is_some() && absent > 0 {
+            let what =
+                format!("{absent} chunks have no slot headers: another writer's, or a copy; nothing is compared there");
+            self.note(node.array.path(), what);
+        }
+        self.records(node)?;
+        Ok(ArrayVerified {
+            path: node.name.clone(),
+            files: sums.files.load(Relaxed),
+            chunks: sums.chunks.load(Relaxed),
+            bytes: sums.bytes.load(Relaxed),
+            headers: sums.headers.load(Relaxed),
+            without_header: absent,
+            damage: self.findings.damage() - before,
+        })
+    }
+
+    fn file(&self, node: &Node, image: Option<&Image>, path: &Path, position: &[u64], sums: &Sums) -> Result<()> {
+        let file = match ShardFile::open(path.to_path_buf()) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(()),
+            Err(error) => return self.found_in(path, error),
+        };
+        sums.files.fetch_add(1, Relaxed);
+        let shard = Shard { check: self, array: &node.array, file: &file, position, image, sums };
+        let checked = match node.array.index_layout() {
+            Some(_) => shard.sharded(),
+            None => shard.whole(),
+        };
+        if !node.array.covers(position) {
+            self.note(path, "lies outside the array's shape");
+        }
+        checked.or_else(|error| self.found_in(path, error))
+    }
+
+    /// What is known of the frames of an image: each number at its place, and as many as the writer says.
+    fn records(&self, node: &Node) -> Result<()> {
+        let Some(group) = node.name.strip_suffix("records/frame_number") else { return Ok(()) };
+        let group = self.tree.group(group.trim_end_matches('/'));
+        let Some(own) = group.and_then(|group| Own::read(&group.path, &group.attributes).ok()?) else { return Ok(()) };
+        let [frames] = node.array.shape() else {
+            self.damage(node.array.path(), None, "is not a list of frames");
+            return Ok(());
+        };
+        if own.complete && own.frames.is_some_and(|expected| expected != *frames) {
+            let expected = own.frames.unwrap_or_default();
+            self.damage(node.array.path(), None, format!("has {frames} records; the writer counted {expected} frames"));
+        }
+        Ok(())
+    }
+
+    /// Compares what was found with what the writer counted.
+    fn totals(&self, image: &Image, array: &ArrayVerified) {
+        let Some(node) = self.tree.array(&array.path) else { return };
+        let path = node.array.path();
+        let Some(own) = Some(&image.own).filter(|own| own.complete || own.recovered) else { return };
+        if let Some(expected) = own.chunks.filter(|&expected| expected != array.chunks) {
+            let what = format!("holds {} chunks, and its writer counted {expected}: files are missing", array.chunks);
+            self.damage(path, None, what);
+        }
+        let extent = own.frames.zip(image.places.as_ref()).and_then(|(frames, places)| places.extent(frames));
+        if let Some(extent) = extent.filter(|extent| own.complete && node.array.shape().first() != Some(extent)) {
+            let what = format!("its shape starts with {}; {extent} hold the frames", node.array.shape()[0]);
+            self.damage(path, None, what);
+        }
+        let records = below(image.group, "records/frame_number");
+        if self.tree.array(&records).is_none() {
+            self.damage(path, None, format!("its writer made {records}, which is not there"));
+        }
+    }
+}
+
+fn reason(error: Error) -> String {
+    match error {
+        Error::Format { reason, .. } => reason,
+        other => other.to_string(),
+    }
+}
+
+/// The nodes that a group's attributes promise, by their paths below it.
+fn promised_nodes(attributes: &Value) -> Vec<String> {
+    let ome = attributes.get("ome").unwrap_or(attributes);
+    let lists = ome.get("multiscales").and_then(Value::as_array).into_iter().flatten();
+    let datasets = lists.filter_map(|image| image.get("datasets")?.as_array()).flatten();
+    datasets.filter_map(|dataset| dataset.get("path")?.as_str().map(str::to_owned)).collect()
+}

@@ -1,0 +1,249 @@
+//! One file of an array under check: its index, its chunks, and the headers before these.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use super::{Check, Image, reason};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+use crate::offline::reader::{Array, Worker};
+use crate::offline::scan::{self, Expected, Seen};
+use crate::offline::shard_file::{Index, Range, ShardFile};
+use crate::shard::slot::{self, HEADER_BYTES};
+
+/// What the files of an array add up to.
+#[derive(Default)]
+pub(super) struct Sums {
+    pub(super) files: AtomicU64,
+    pub(super) chunks: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) headers: AtomicU64,
+    pub(super) without_header: AtomicU64,
+}
+
+/// One file of an array under check.
+pub(super) struct Shard<'a> {
+    pub(super) check: &'a Check<'a>,
+    pub(super) array: &'a Array,
+    pub(super) file: &'a ShardFile,
+    pub(super) position: &'a [u64],
+    pub(super) image: Option<&'a Image<'a>>,
+    pub(super) sums: &'a Sums,
+}
+
+/// What stands before a chunk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Header,
+    Nothing,
+    Broken,
+}
+
+impl Shard<'_> {
+    fn damage(&self, chunk: Option<u64>, what: impl Into<String>) {
+        self.check.damage(self.file.path(), chunk, what);
+    }
+
+    /// A file that is one chunk.
+    pub(super) fn whole(&self) -> Result<()> {
+        let mut worker = self.array.worker()?;
+        let range = self.file.whole();
+        let decoded = self.array.decode(&mut worker, self.file, range);
+        self.count(range);
+        match decoded {
+            Ok(()) => self.frame_numbers(&worker.raw),
+            Err(error) => self.bad_chunk(None, error)?,
+        }
+        Ok(())
+    }
+
+    fn count(&self, range: Range) {
+        self.sums.chunks.fetch_add(1, Relaxed);
+        self.sums.bytes.fetch_add(range.nbytes, Relaxed);
+        self.check.done.add(range.nbytes);
+    }
+
+    fn bad_chunk(&self, chunk: Option<u64>, error: Error) -> Result<()> {
+        match error {
+            error @ Error::Io { .. } => return Err(error),
+            error => self.damage(chunk, reason(error)),
+        }
+        Ok(())
+    }
+
+    /// In the records of frames, each number stands at its own place, or −1 where no frame came.
+    fn frame_numbers(&self, raw: &[u8]) {
+        let is_records = self.array.path().ends_with("records/frame_number");
+        if !is_records || self.array.dtype() != Dtype::I64 || self.position.len() != 1 {
+            return;
+        }
+        let start = self.position[0].saturating_mul(self.array.chunk_shape()[0]);
+        let (numbers, _) = raw.as_chunks::<8>();
+        let numbers = numbers.iter().map(|bytes| i64::from_le_bytes(*bytes));
+        let wrong = numbers.zip(start..).find(|&(number, place)| number != -1 && u64::try_from(number) != Ok(place));
+        if let Some((number, place)) = wrong {
+            self.damage(None, format!("the record of frame {place} has the number {number}"));
+        }
+    }
+
+    pub(super) fn sharded(&self) -> Result<()> {
+        let Some(layout) = self.array.index_layout() else { return Ok(()) };
+        let index = match self.file.index(layout) {
+            Ok(index) => index,
+            Err(error) => {
+                self.check.done.add(self.file.len());
+                return self.bad_chunk(None, error);
+            }
+        };
+        let entries = self.entries(&index);
+        self.overlaps(&entries);
+        let expected = self.expected(index.len() as u64, layout.bytes());
+        let before: Vec<_> = entries
+            .par_iter()
+            .map_init(|| None, |worker, &(chunk, range)| self.chunk(worker, expected.as_ref(), chunk, range))
+            .collect::<Result<_>>()?;
+        self.headers_are_there(&entries, &before);
+        if let Some(expected) = expected.filter(|_| !before.contains(&Before::Nothing)) {
+            self.unnamed(&expected, &entries)?;
+        }
+        let named = entries.iter().fold(0u64, |sum, (_, range)| sum.saturating_add(range.nbytes));
+        self.check.done.add(self.file.len().saturating_sub(named));
+        Ok(())
+    }
+
+    /// The chunks that the index names, by their place in the file. Entries that point out of the file are damage.
+    fn entries(&self, index: &Index) -> Vec<(u64, Range)> {
+        let mut entries = Vec::new();
+        for chunk in 0..index.len() {
+            match index.entry(chunk) {
+                Ok(None) => {}
+                Ok(Some(range)) => entries.push((chunk as u64, range)),
+                Err(reason) => self.damage(Some(chunk as u64), reason),
+            }
+        }
+        entries.sort_by_key(|(chunk, range)| (range.offset, range.nbytes, *chunk));
+        entries
+    }
+
+    fn overlaps(&self, entries: &[(u64, Range)]) {
+        let mut reached: Option<(u64, u64)> = None;
+        for &(chunk, range) in entries {
+            if let Some((other, end)) = reached.filter(|(_, end)| range.offset < *end) {
+                let what = format!("starts at byte {}, within chunk {other}, which ends at {end}", range.offset);
+                self.damage(Some(chunk), what);
+            }
+            let end = range.offset.saturating_add(range.nbytes);
+            if reached.is_none_or(|(_, other)| end > other) {
+                reached = Some((chunk, end));
+            }
+        }
+    }
+
+    /// What slot headers must say; `None` where there need not be any.
+    fn expected(&self, chunks: u64, index_bytes: u64) -> Option<Expected<'_>> {
+        let image = self.image?;
+        let places = image.places.as_ref()?;
+        Some(Expected {
+            own: &image.own,
+            places,
+            position: self.position,
+            shard: places.shard_number(self.position)?,
+            chunks,
+            index_bytes,
+            index_location: self.array.metadata().sharding?.location,
+            payload_bytes_max: self.array.encoded_bytes_max(),
+        })
+    }
+
+    fn chunk(
+        &self,
+        worker: &mut Option<Worker>,
+        expected: Option<&Expected>,
+        chunk: u64,
+        range: Range,
+    ) -> Result<Before> {
+        let worker = match worker {
+            Some(worker) => worker,
+            None => worker.insert(self.array.worker()?),
+        };
+        let decoded = self.array.decode(worker, self.file, range);
+        self.count(range);
+        let readable = decoded.is_ok();
+        decoded.or_else(|error| self.bad_chunk(Some(chunk), error))?;
+        let Some(expected) = expected else { return Ok(Before::Nothing) };
+        let Some(at) = range.offset.checked_sub(HEADER_BYTES as u64) else { return Ok(Before::Nothing) };
+        let Some(bytes) = scan::read_bytes(self.file, at)? else { return Ok(Before::Nothing) };
+        let Some(header) = slot::parse(&bytes) else {
+            // One flipped byte can't spoil both of these.
+            let was_header = slot::has_magic(&bytes) || bytes[24..40] == expected.own.writer;
+            if was_header {
+                self.damage(
+                    Some(chunk),
+                    "its slot header is damaged: its checksum does not match, or its version is unknown",
+                );
+            }
+            return Ok(if was_header { Before::Broken } else { Before::Nothing });
+        };
+        if let Some(objection) = expected.objection(&header, at) {
+            self.damage(Some(chunk), format!("its slot header is wrong: {objection}"));
+        } else if u64::from(header.chunk) != chunk || header.nbytes != range.nbytes {
+            let what = format!(
+                "the index names {} bytes of chunk {chunk}, the slot header before them {} bytes of chunk {}",
+                range.nbytes, header.nbytes, header.chunk
+            );
+            self.damage(Some(chunk), what);
+        } else if readable && !header.vouches_for(&worker.encoded) {
+            self.damage(Some(chunk), "its bytes are not those that its slot header was written for");
+        }
+        Ok(Before::Header)
+    }
+
+    /// A shard has headers before all of its chunks or, from another writer, before none.
+    fn headers_are_there(&self, entries: &[(u64, Range)], before: &[Before]) {
+        let count = |what| before.iter().filter(|&&before| before == what).count() as u64;
+        let (nothing, headers) = (count(Before::Nothing), count(Before::Header) + count(Before::Broken));
+        self.sums.headers.fetch_add(headers, Relaxed);
+        if headers == 0 {
+            self.sums.without_header.fetch_add(nothing, Relaxed);
+            return;
+        }
+        for ((chunk, _), _) in entries.iter().zip(before).filter(|(_, before)| **before == Before::Nothing) {
+            self.damage(Some(*chunk), "has no slot header, and other chunks of the shard have");
+        }
+    }
+
+    /// Committed chunks that the index does not name.
+    fn unnamed(&self, expected: &Expected, entries: &[(u64, Range)]) -> Result<()> {
+        let mut skip: Vec<Range> = Vec::new();
+        for (_, range) in entries {
+            let offset = range.offset.saturating_sub(HEADER_BYTES as u64);
+            let end = range.offset.saturating_add(range.nbytes);
+            // Overlapping ones were found before.
+            let offset = offset.max(skip.last().map_or(0, |last| last.offset + last.nbytes));
+            skip.push(Range { offset, nbytes: end.saturating_sub(offset) });
+        }
+        let scan = expected.scan(self.file, &skip)?;
+        let (whole, torn): (Vec<&Seen>, Vec<&Seen>) = scan.seen.iter().partition(|seen| seen.whole);
+        let named: HashSet<u64> = entries.iter().map(|(chunk, _)| *chunk).collect();
+        let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.chunk))).count();
+        let twice = whole.len() - unnamed;
+        if unnamed > 0 {
+            self.damage(
+                None,
+                format!("{unnamed} chunks are there that the index does not name; recover brings them back"),
+            );
+        }
+        if twice > 0 {
+            self.check.note(self.file.path(), format!("{twice} chunks stand there a second time"));
+        }
+        if !torn.is_empty() {
+            self.check.note(self.file.path(), format!("{} chunks were begun and never finished", torn.len()));
+        }
+        if scan.strangers > 0 {
+            self.check.note(self.file.path(), format!("{} slot headers belong elsewhere", scan.strangers));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! `include/shardwright.h` is what `src/ffi` says, and every C and C++ compiler takes it without a warning.
+//!
+//! With `SHARDWRIGHT_WRITE_HEADER` set, the header is written instead of compared: `tools/header`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The files in the order in which a reader of the header wants to meet them.
+const SOURCES: [&str; 9] = ["status", "config", "memory", "storage", "run", "dataset", "report", "ending", "log"];
+
+const INTRODUCTION: &str = "\
+/* shardwright: camera frames in, finished Zarr shards out.
+
+   Generated from src/ffi by tools/header; do not edit.
+
+   Every function that can fail returns SW_OK or an error code; sw_last_error has the text. Results are written through pointers,
+   and only on success. Handles may be used from any thread, and from several at once, if nothing else is said. A wrong argument
+   (null, misaligned, a freed handle, a frame that was committed before, a handle of the parent process after a fork) is found out
+   and returned as an error. What the library can't see is whether a pointer that is neither null nor misaligned points to as much
+   memory as its description says.
+
+   All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for callbacks, their
+   contexts and the functions of a storage. No function unwinds, and callbacks must not either. */
+";
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn generated() -> String {
+    let mut config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
+    config.header = Some(INTRODUCTION.trim_end().to_owned());
+    let [major, minor, patch] =
+        ["MAJOR", "MINOR", "PATCH"].map(|part| std::env::var(format!("CARGO_PKG_VERSION_{part}")).unwrap());
+    config.after_includes = Some(format!(
+        "\n/* The version of this header. That of the library is sw_version(). */\n\
+         #define SW_VERSION \"{major}.{minor}.{patch}\"\n\
+         #define SW_VERSION_MAJOR {major}\n#define SW_VERSION_MINOR {minor}\n#define SW_VERSION_PATCH {patch}"
+    ));
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for source in SOURCES {
+        builder = builder.with_src(root().join(format!("src/ffi/{source}.rs")));
+    }
+    let mut bytes = Vec::new();
+    builder.generate().unwrap().write(&mut bytes);
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn the_header_is_what_the_sources_say() {
+    let path = root().join("include/shardwright.h");
+    let generated = generated();
+    if std::env::var_os("SHARDWRIGHT_WRITE_HEADER").is_some() {
+        std::fs::write(&path, &generated).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap();
+    let differs = committed.lines().zip(generated.lines()).find(|(old, new)| old != new);
+    assert!(
+        committed == generated,
+        "include/shardwright.h is out of date; run tools/header. First difference: {differs:?}"
+    );
+}
+
+/// Every public name of the interface begins with `sw_` or `SW_`, so that it meets no other library's.
+#[test]
+fn names_have_a_prefix() {
+    for line in generated().lines().filter(|line| line.starts_with("#define")) {
+        let name = line.split_whitespace().nth(1).unwrap();
+        assert!(name.starts_with("SW_") || name == "SHARDWRIGHT_H", "{line}");
+    }
+}
+
+#[test]
+fn compilers_take_it_without_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion", "-fsyntax-only"];
+    let languages = [("c99", "c"), ("c11", "c"), ("c17", "c"), ("c++11", "cpp"), ("c++17", "cpp"), ("c++20", "cpp")];
+    for (standard, extension) in languages {
+        let headers: &[&str] = if extension == "c" || standard == "c++11" {
+            &["shardwright.h"]
+        } else {
+            &["shardwright.h", "shardwright.hpp"]
+        };
+        for header in headers {
+            for options in [&[][..], &["-fno-exceptions"]] {
+                let source = folder.path().join(format!("includes.{extension}"));
+                std::fs::write(
+                    &source,
+                    format!("#include <{header}>\n#include <{header}>\nint main(void) {{ return 0; }}\n"),
+                )
+                .unwrap();
+                compile(&source, standard, &strict, if extension == "c" { &[] } else { options });
+            }
+        }
+    }
+}
+
+fn compile(source: &Path, standard: &str, strict: &[&str], options: &[&str]) {
+    let name = if source.extension().is_some_and(|extension| extension == "c") { "CC" } else { "CXX" };
+    let compiler = std::env::var(name).unwrap_or_else(|_| if name == "CC" { "cc".into() } else { "c++".into() });
+    let mut command = Command::new(&compiler);
+    command
+        .arg(format!("-std={standard}"))
+        .args(strict)
+        .args(options)
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg(source);
+    let output = command.output().unwrap_or_else(|error| {
+        panic!("can't run {compiler}: {error}; these tests need a compiler for C and C++ (Debian: apt install g++)")
+    });
+    assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,257 @@
+//! Full disks and losses of power on real file systems, mounted from image files.
+//!
+//! They need root, `mkfs.ext4`, `mkfs.xfs` and `mkfs.btrfs`, so they are ignored by `cargo test`; `tools/torture` runs them.
+//! A file system that can't be made here is an error, not a test that passes.
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::frame;
+use shardwright::offline::Array;
+use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, StorageKind};
+
+const SIDE: u64 = 64;
+const FRAME_BYTES: usize = (SIDE * SIDE) as usize;
+const STORAGES: [(&str, StorageKind); 3] =
+    [("mapped", StorageKind::Mapped), ("buffered", StorageKind::Buffered), ("direct", StorageKind::Direct)];
+
+fn number_from(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |count| count.parse().expect("a number"))
+}
+
+/// A file system of its own, unmounted and removed at the end.
+struct Mount {
+    at: PathBuf,
+    image: Option<PathBuf>,
+    _folder: tempfile::TempDir,
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program} can't be run: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl Mount {
+    fn new(kind: &str, mib: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("mount");
+        std::fs::create_dir(&at).unwrap();
+        let image = (kind != "tmpfs").then(|| folder.path().join("image"));
+        match &image {
+            None => run("mount", &["-t", "tmpfs", "-o", &format!("size={mib}m"), "none", at.to_str().unwrap()]),
+            Some(image) => {
+                File::create(image).unwrap().set_len(mib << 20).unwrap();
+                run(&format!("mkfs.{kind}"), &["-q", image.to_str().unwrap()]);
+                run("mount", &["-o", "loop", image.to_str().unwrap(), at.to_str().unwrap()]);
+            }
+        }
+        Self { at, image, _folder: folder }
+    }
+
+    /// Loses everything that has not reached the disk, and the journal of what has not been written there.
+    fn cut_power(&self) {
+        // From linux/fs.h: FS_IOC_SHUTDOWN is _IOR('X', 125, __u32), and 2 means: don't flush the log.
+        const FS_IOC_SHUTDOWN: u64 = 0x8004_587D;
+        let flags: u32 = 2;
+        let root = File::open(&self.at).unwrap();
+        // SAFETY: the descriptor is open and the pointer is good for the call, which only reads it.
+        let done = unsafe { libc::ioctl(root.as_raw_fd(), FS_IOC_SHUTDOWN as _, &raw const flags) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    fn mount_again(&self) {
+        let image = self.image.as_ref().expect("a tmpfs forgets everything");
+        run("umount", &[self.at.to_str().unwrap()]);
+        run("mount", &["-o", "loop", image.to_str().unwrap(), self.at.to_str().unwrap()]);
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let at = CString::new(self.at.to_str().unwrap()).unwrap();
+        // SAFETY: the string ends with a zero; whatever still uses the mount lets go of it later.
+        unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+/// Which of the ways to write a shard a test takes, in turn.
+fn config(turn: u64) -> Config {
+    let turn = turn as usize;
+    let compressor = if turn.is_multiple_of(2) { Compressor::None } else { Compressor::BloscNoise { block_bytes: 0 } };
+    Config {
+        dtype: Dtype::U8,
+        dims: vec![Dim::time(None).chunk(1).shard(64), Dim::y(SIDE), Dim::x(SIDE)],
+        codec: Codec::from(compressor),
+        storage: STORAGES[turn % 3].1,
+        placement: if (turn / 2).is_multiple_of(2) { Placement::Fixed } else { Placement::Packed },
+        index_location: if (turn / 3).is_multiple_of(2) { IndexLocation::End } else { IndexLocation::Start },
+        ring_bytes: 64 * FRAME_BYTES,
+        workers: 2,
+        checkpoint_every: Duration::from_millis(30),
+        ..Config::default()
+    }
+}
+
+/// Starts a process that writes frames until it fails, or is told to stop by the number that it may write.
+fn writer(path: &Path, turn: u64, frames: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_writes", "--ignored", "--nocapture"])
+        .env("SHARDWRIGHT_TEST_PATH", path)
+        .env("SHARDWRIGHT_TEST_TURN", turn.to_string())
+        .env("SHARDWRIGHT_TEST_FRAMES", frames.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "the other tests run it in a process of its own"]
+fn child_writes() {
+    let path = PathBuf::from(std::env::var_os("SHARDWRIGHT_TEST_PATH").expect("another test sets it"));
+    let (turn, frames) = (number_from("SHARDWRIGHT_TEST_TURN", 0), number_from("SHARDWRIGHT_TEST_FRAMES", 0));
+    let acquisition = match Acquisition::create(&path, config(turn)) {
+        Ok(acquisition) => acquisition,
+        Err(error) => return println!("\nrefused {error}"),
+    };
+    for number in 0..frames {
+        let filled = acquisition.acquire().and_then(|mut slot| {
+            slot[..FRAME_BYTES].copy_from_slice(&frame(number, FRAME_BYTES));
+            slot.commit(number, Record::default())
+        });
+        if filled.is_err() {
+            break;
+        }
+        if number.is_multiple_of(8) {
+            println!("\ndurable {}", acquisition.stats().frames_durable);
+        }
+    }
+    match acquisition.finish() {
+        Ok(summary) => println!("\ndurable {}\nfinished {}", summary.frames_durable, summary.frames_written),
+        Err(unfinished) => {
+            println!("\ndurable {}", unfinished.summary.frames_durable);
+            println!("failed {} {}", unfinished.summary.frames_written, unfinished.error);
+        }
+    }
+}
+
+/// The frames of a dataset that are there; every other one must be missing as a whole.
+fn frames_there(path: &Path, context: &str) -> u64 {
+    let array = Array::open(path.join("0")).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let pixels = array.read_all().unwrap_or_else(|error| panic!("{context}: {error}"));
+    let mut there = 0;
+    for (number, seen) in pixels.chunks_exact(FRAME_BYTES).enumerate() {
+        if seen.iter().any(|&byte| byte != 0) {
+            assert!(seen == frame(number as u64, FRAME_BYTES), "{context}: frame {number} has wrong pixels");
+            there += 1;
+        }
+    }
+    there
+}
+
+/// The number behind the last line that begins with `word`.
+fn last(lines: &[String], word: &str) -> Option<u64> {
+    let line = lines.iter().rev().find_map(|line| line.strip_prefix(word))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+#[ignore = "needs root and tools to make file systems"]
+fn a_full_disk_ends_a_run_and_nothing_else() {
+    let points = number_from("SHARDWRIGHT_FILL_POINTS", 20);
+    // XFS makes none smaller than 300 MiB.
+    for (kind, mib) in [("ext4", 320), ("xfs", 320), ("btrfs", 320), ("tmpfs", 64)] {
+        let (mut refused, mut failed) = (0, 0);
+        for point in 0..points {
+            let mount = Mount::new(kind, mib);
+            // What is left is between 2 and 60 MiB; the run does not fit.
+            let free = || {
+                let state = rustix::fs::statvfs(&mount.at).unwrap();
+                state.f_bavail * state.f_frsize
+            };
+            // Btrfs keeps more for itself than it says.
+            let least = if kind == "btrfs" { 40 << 20 } else { 2 << 20 };
+            let leave = least + point * (20 << 20) / points.max(1);
+            let filler = File::create(mount.at.join("filler")).unwrap();
+            let mut written = 0;
+            while free() > leave {
+                let bytes = (free() - leave).min(1 << 20);
+                if std::os::unix::fs::FileExt::write_all_at(&filler, &vec![1; bytes as usize], written).is_err() {
+                    break;
+                }
+                written += bytes;
+                if written.is_multiple_of(16 << 20) || free() < leave + (8 << 20) {
+                    filler.sync_all().unwrap();
+                }
+            }
+            let path = mount.at.join("run.zarr");
+            let child = writer(&path, point, 60_000);
+            let output = child.wait_with_output().unwrap();
+            let context = format!("{kind}, {leave} bytes free, turn {point}");
+            assert_eq!(output.status.signal(), None, "{context}: the writer was killed");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            if let Some(line) = lines.iter().find(|line| line.starts_with("refused")) {
+                assert!(line.to_lowercase().contains("no space left"), "{context}: {line}");
+                assert!(!path.exists(), "{context}: a refused run leaves nothing behind");
+                refused += 1;
+                continue;
+            }
+            let line = lines.iter().find(|line| line.starts_with("failed"));
+            let line = line.unwrap_or_else(|| panic!("{context}: it can't have fitted: {text}"));
+            assert!(line.to_lowercase().contains("no space left"), "{context}: {line}");
+            assert_eq!(Some(frames_there(&path, &context)), last(&lines, "failed"), "{context}: {line}");
+            failed += 1;
+        }
+        println!("{kind}: {failed} runs ended by a full disk, {refused} refused, none killed");
+        assert!(failed > points / 2, "too many runs were refused to say anything about full disks");
+    }
+}
+
+#[test]
+#[ignore = "needs root and tools to make file systems"]
+fn a_loss_of_power_takes_nothing_that_was_durable() {
+    let cuts = number_from("SHARDWRIGHT_POWER_CUTS", 100);
+    for kind in ["ext4", "xfs"] {
+        let mount = Mount::new(kind, 320);
+        let (mut called_durable, mut found) = (0, 0);
+        for cut in 0..cuts.div_ceil(2) {
+            let path = mount.at.join(format!("run-{cut}.zarr"));
+            let mut child = writer(&path, cut, u64::MAX);
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+            // At a moment that differs from run to run.
+            let wanted = 1 + cut * 37 % 400;
+            let mut durable = 0;
+            for line in lines.by_ref() {
+                durable = line.strip_prefix("durable ").map_or(durable, |count| count.parse().unwrap());
+                if durable >= wanted {
+                    break;
+                }
+            }
+            mount.cut_power();
+            // What it says after the cut does not count, but it must come to an end and not be killed.
+            lines.for_each(drop);
+            // A map whose device is gone kills whoever touches it, as the loss of power itself would have.
+            let killed = child.wait().unwrap().signal();
+            let mapped = config(cut).storage == StorageKind::Mapped;
+            assert!(killed.is_none() || mapped && killed == Some(libc::SIGBUS), "{kind}, cut {cut}: {killed:?}");
+            mount.mount_again();
+            let there = frames_there(&path, &format!("{kind}, cut {cut}"));
+            assert!(there >= durable, "{kind}, cut {cut}: {there} of {durable} durable frames are there");
+            (called_durable, found) = (called_durable + durable, found + there);
+            std::fs::remove_dir_all(&path).unwrap();
+        }
+        println!("{kind}: {} cuts, {called_durable} frames called durable, {found} found", cuts.div_ceil(2));
+    }
+}

@@ -1,0 +1,98 @@
+//! `shardwright recover`: what comes back of a dataset whose writer was stopped, and, if asked, its return.
+
+use std::fmt::Write;
+
+use shardwright::offline::{self, ImageRecovered, Recovery, ShardAction, ShardRecovered};
+
+use crate::args::Recover;
+use crate::failure::{Failure, exit};
+use crate::progress::bytes_bar;
+use crate::report::{joined, missing_text, say, table};
+
+/// Shards that the table names one by one.
+const SHARDS_SHOWN: usize = 40;
+
+/// Runs the command and returns its exit code.
+pub(crate) fn run(args: &Recover) -> Result<u8, Failure> {
+    let bar = bytes_bar(args.quiet);
+    let recovery = offline::recover(&args.path, args.apply, |done, total| bar.show(done, total));
+    bar.clear();
+    let recovery = recovery.map_err(|error| Failure::Unchecked(error.to_string()))?;
+    if args.json {
+        let json = serde_json::to_string(&recovery).expect("it holds only numbers, strings and lists");
+        say(&format!("{json}\n"))?;
+    } else if !args.quiet {
+        say(&to_text(&recovery))?;
+    }
+    Ok(if recovery.is_needed() && !recovery.applied { exit::FOUND } else { exit::FINE })
+}
+
+fn to_text(recovery: &Recovery) -> String {
+    let mut text = String::new();
+    recovery.images.iter().for_each(|image| image_text(&mut text, image));
+    let mut line = |line: String| writeln!(text, "{line}").expect("a string takes it");
+    if !recovery.documents.is_empty() {
+        line(format!("documents  {}", recovery.documents.join(", ")));
+    }
+    if !recovery.partial.is_empty() {
+        line(format!("removed    {}", recovery.partial.join(", ")));
+    }
+    for path in &recovery.replaced {
+        line(format!("kept       {}: a dataset that this one was to replace", path.display()));
+    }
+    line(match (recovery.is_needed(), recovery.applied) {
+        (false, _) => "nothing to do".to_owned(),
+        (true, true) => "done".to_owned(),
+        (true, false) => "nothing was changed; --apply makes these changes".to_owned(),
+    });
+    text
+}
+
+fn image_text(text: &mut String, image: &ImageRecovered) {
+    let mut line = |name: &str, value: String| writeln!(text, "{name:<10} {value}").expect("a string takes it");
+    line("image", image.path.clone());
+    let before = match image.shape_before == image.shape {
+        true => String::new(),
+        false => format!(", before {}", joined(&image.shape_before, " x ")),
+    };
+    line("shape", format!("{}{before}", joined(&image.shape, " x ")));
+    let missing = match image.frames_missing {
+        0 => "none missing".to_owned(),
+        missing => format!("{missing} missing: {}", missing_text(&image.missing)),
+    };
+    line("frames", format!("{}, {missing}", image.frames));
+    let mut chunks = format!("{} whole, {} of them named by no index before", image.chunks, image.chunks_salvaged);
+    if image.chunks_dropped > 0 {
+        write!(chunks, "; {} that an index named are not what was written", image.chunks_dropped).expect("a string");
+    }
+    if image.chunks_torn > 0 {
+        write!(chunks, "; {} were never finished or are damaged", image.chunks_torn).expect("a string takes it");
+    }
+    line("chunks", chunks);
+    if !image.shards.is_empty() {
+        write!(text, "\n{}\n", shards_table(&image.shards).trim_fmt()).expect("a string takes it");
+    }
+    if image.shards.len() > SHARDS_SHOWN {
+        writeln!(text, "and {} more shards", image.shards.len() - SHARDS_SHOWN).expect("a string takes it");
+    }
+    text.push('\n');
+}
+
+fn shards_table(shards: &[ShardRecovered]) -> comfy_table::Table {
+    let mut table = table(["shard", "chunks before", "chunks", "what becomes of it"]);
+    for shard in shards.iter().take(SHARDS_SHOWN) {
+        let action = match (shard.action, &shard.reason) {
+            (_, Some(reason)) => format!("stays as it is: {reason}"),
+            (ShardAction::NewIndex, _) => "new index".to_owned(),
+            (ShardAction::Remove, _) => "removed: empty".to_owned(),
+            _ => "stays as it is".to_owned(),
+        };
+        table.add_row([
+            shard.path.clone(),
+            shard.chunks_before.map_or("unreadable".to_owned(), |chunks| chunks.to_string()),
+            shard.chunks.to_string(),
+            action,
+        ]);
+    }
+    table
+}

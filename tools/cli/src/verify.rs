@@ -1,0 +1,65 @@
+//! `shardwright verify`: whether a dataset is sound, as a table or as JSON.
+
+use std::fmt::Write;
+
+use shardwright::offline::{self, Severity, Verification};
+
+use crate::args::Verify;
+use crate::failure::{Failure, exit};
+use crate::progress::bytes_bar;
+use crate::report::{decimal, say, table};
+
+/// Runs the command and returns its exit code.
+pub(crate) fn run(args: &Verify) -> Result<u8, Failure> {
+    let bar = bytes_bar(args.quiet);
+    let verification = offline::verify(&args.path, |done, total| bar.show(done, total));
+    bar.clear();
+    let verification = verification.map_err(|error| Failure::Unchecked(error.to_string()))?;
+    if args.json {
+        let json = serde_json::to_string(&verification).expect("it holds only numbers, strings and lists");
+        say(&format!("{json}\n"))?;
+    } else if !args.quiet {
+        say(&to_text(&verification))?;
+    }
+    Ok(if verification.is_sound() { exit::FINE } else { exit::FOUND })
+}
+
+fn to_text(verification: &Verification) -> String {
+    let mut text = String::new();
+    let mut arrays = table(["array", "files", "chunks", "bytes", "headers", "damage"]);
+    for array in &verification.arrays {
+        let headers = match (array.headers, array.without_header) {
+            (0, 0) => "-".to_owned(),
+            (0, _) => "absent".to_owned(),
+            (headers, _) => headers.to_string(),
+        };
+        arrays.add_row([
+            if array.path.is_empty() { "/".to_owned() } else { array.path.clone() },
+            array.files.to_string(),
+            array.chunks.to_string(),
+            decimal(array.bytes),
+            headers,
+            array.damage.to_string(),
+        ]);
+    }
+    let mut line = |line: String| writeln!(text, "{line}").expect("a string takes it");
+    line(format!("{}\n", arrays.trim_fmt()));
+    for finding in &verification.findings {
+        let kind = match finding.severity {
+            Severity::Damage => "damage",
+            Severity::Note => "note  ",
+        };
+        line(format!("{kind}  {finding}"));
+    }
+    let left_out = (verification.damage + verification.notes).saturating_sub(verification.findings.len() as u64);
+    if left_out > 0 {
+        line(format!("and {left_out} more"));
+    }
+    let chunks: u64 = verification.arrays.iter().map(|array| array.chunks).sum();
+    line(match verification.damage {
+        0 => format!("sound: all {chunks} chunks are what was written"),
+        1 => "damaged: 1 finding".to_owned(),
+        damage => format!("damaged: {damage} findings"),
+    });
+    text
+}
