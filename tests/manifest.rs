@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use common::frame;
 use serde_json::{Value, json};
-use shardwright::offline::{Array, ManifestOptions, describe, write_manifest};
+use shardwright::offline::{Array, ArrayDescription, ManifestOptions, describe, verify, write_manifest};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, Error, IndexLocation, Placement, Record};
 
 /// A movie whose chunks don't divide its frames, some of them empty.
@@ -65,7 +65,12 @@ fn what_a_manifest_names_reads_as_the_dataset_does() {
         assert!(part[0] == part[1]);
 
         let (there, here) = (describe(&path).unwrap(), describe(&out).unwrap());
-        assert_eq!(here.attributes, there.attributes);
+        assert_eq!(here.attributes["ome"], there.attributes["ome"]);
+        assert_eq!(here.complete, Some(true));
+        let verified = verify(&out, |_, _| {}).unwrap();
+        assert_eq!(verified.damage, 0, "{:?}", verified.findings);
+        let chunks = |arrays: &[ArrayDescription]| arrays.iter().map(|array| array.chunks_present).sum::<u64>();
+        assert_eq!(verified.arrays.iter().map(|array| array.chunks).sum::<u64>(), chunks(&there.arrays));
         assert_eq!(here.arrays.len(), there.arrays.len());
         assert_eq!(summary.arrays, there.arrays.len() as u64);
         for (here, there) in here.arrays.iter().zip(&there.arrays) {
@@ -152,6 +157,25 @@ fn what_can_t_be_is_refused() {
     assert!(damaged.contains("the index is damaged"), "{damaged}");
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn verify_finds_damage_behind_a_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = movie(folder.path(), &config());
+    let out = folder.path().join("manifest");
+    write_manifest(&path, &out, &ManifestOptions::default()).unwrap();
+    let shard = path.join("0/c/0/0/0");
+    let mut bytes = fs::read(&shard).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&shard, bytes).unwrap();
+    let verified = verify(&out, |_, _| {}).unwrap();
+    assert_eq!(verified.damage, 1, "{:?}", verified.findings);
+    assert!(
+        verified.findings.iter().any(|finding| finding.what.contains("chunk [0, 0, 0]")),
+        "{:?}",
+        verified.findings
+    );
 }
 
 /// A manifest written by hand, in the words of the proposal.

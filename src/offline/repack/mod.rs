@@ -126,7 +126,7 @@ pub struct Repack {
     staging: PathBuf,
     options: RepackOptions,
     jobs: Vec<Job>,
-    /// Groups with documents of their own, by their paths below the root.
+    /// The documents of groups, by their paths below the root.
     groups: Vec<(String, Value)>,
     todo: Vec<(usize, Vec<u64>)>,
     counters: Counters,
@@ -143,6 +143,8 @@ struct Job {
     /// The files that are there are replaced one by one.
     in_place: bool,
     change: Change,
+    /// Chunks in its shards, as far as they are known.
+    chunks: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -244,7 +246,9 @@ impl Repack {
         if !staged {
             // A call that was killed after the new arrays had taken their places left the old ones there.
             Staging::discard(&self.staging)?;
-            return self.make_shards();
+            let summary = self.make_shards()?;
+            self.put_groups(&self.root)?;
+            return Ok(summary);
         }
         let staging = Staging::open(&self.staging, &self.journal()?)?;
         let summary = self.make_shards()?;
@@ -301,10 +305,13 @@ impl Repack {
         let lane = || {
             while !failed.load(Relaxed) {
                 let Some((job, position)) = self.todo.get(next.fetch_add(1, Relaxed)) else { return };
-                let change = &self.jobs[*job].change;
+                let Job { change, chunks, .. } = &self.jobs[*job];
                 let tally = Tally { counters: &self.counters, added: AtomicU64::new(0) };
                 match change.shard(position, parcels, &tally) {
-                    Ok(outcome) => summary.lock().unwrap_or_else(PoisonError::into_inner).add(outcome),
+                    Ok(outcome) => {
+                        chunks.fetch_add(outcome.chunks(), Relaxed);
+                        summary.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+                    }
                     Err(error) => {
                         failed.store(true, Relaxed);
                         first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -352,7 +359,15 @@ impl Repack {
 
     /// Corrects what groups say of arrays that have changed.
     fn put_groups(&self, root: &Path) -> Result<()> {
-        self.groups.iter().try_for_each(|(name, document)| put(&below(root, name), document))
+        for (name, before) in &self.groups {
+            let mut document = before.clone();
+            consolidate(name, &mut document, &self.jobs);
+            forget_slots(name, &mut document, &self.jobs);
+            if document != *before {
+                put(&below(root, name), &document)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -364,7 +379,7 @@ impl RepackSummary {
                 self.chunks += chunks;
                 self.bytes += bytes;
             }
-            Outcome::Found => self.shards_found += 1,
+            Outcome::Found { .. } => self.shards_found += 1,
             Outcome::Empty => {}
         }
     }
@@ -395,7 +410,9 @@ fn check_out(root: &Path, out: &Path) -> Result<()> {
 /// Chunks of an open shard are found only by their headers, which stand in what looks like a gap.
 fn refuse_incomplete(root: &Path, nodes: &[Node]) -> Result<()> {
     for node in nodes.iter().filter(|node| matches!(node.kind, Kind::Group)) {
-        if node.document()?.pointer("/attributes/shardwright/complete") == Some(&Value::Bool(false)) {
+        let document = node.document()?;
+        let says = |key: &str| document.pointer(&format!("/attributes/shardwright/{key}")).and_then(Value::as_bool);
+        if says("complete") == Some(false) && says("recovered") != Some(true) {
             let reason = "its writer did not finish, and repacking in place would remove what a recovery may still find; \
                           recover it first, repack it into a new dataset, or allow incomplete ones";
             return Err(Error::format(root, reason));
@@ -404,7 +421,7 @@ fn refuse_incomplete(root: &Path, nodes: &[Node]) -> Result<()> {
     Ok(())
 }
 
-/// The arrays that are meant, and the groups whose documents change with them.
+/// The arrays that are meant, and the documents of all groups.
 fn jobs(
     nodes: Vec<Node>,
     copied: bool,
@@ -429,31 +446,34 @@ fn jobs(
         let codec = options.codec.clone().unwrap_or_else(|| source.codec().clone());
         let Kind::Array(source) = node.kind else { continue };
         let change = Change::new(*source, target, codec, options, pool.clone())?;
-        jobs.push(Job { name: node.name, document, in_place, change });
+        jobs.push(Job { name: node.name, document, in_place, change, chunks: AtomicU64::new(0) });
     }
-    let groups = groups.into_iter().filter_map(|(name, document)| {
-        let consolidated = consolidated(&name, document, &jobs)?;
-        Some((name, consolidated))
-    });
-    let groups = groups.collect();
     Ok((jobs, groups))
 }
 
-/// A group's document with the new documents of arrays in its consolidated metadata; `None` if nothing changes there.
-fn consolidated(group: &str, mut document: Value, jobs: &[Job]) -> Option<Value> {
-    let metadata = document.pointer_mut("/consolidated_metadata/metadata")?.as_object_mut()?;
-    let mut changed = false;
+/// Lets a group's consolidated metadata say what the arrays have become.
+fn consolidate(group: &str, document: &mut Value, jobs: &[Job]) {
+    let Some(metadata) = document.pointer_mut("/consolidated_metadata/metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
     for job in jobs {
         let inside = || job.name.strip_prefix(group)?.strip_prefix('/');
-        let below = if group.is_empty() { Some(job.name.as_str()) } else { inside() };
-        if let Some(known) = below.and_then(|below| metadata.get_mut(below))
-            && *known != job.document
-        {
+        let name = if group.is_empty() { Some(job.name.as_str()) } else { inside() };
+        if let Some(known) = name.and_then(|name| metadata.get_mut(name)) {
             known.clone_from(&job.document);
-            changed = true;
         }
     }
-    changed.then_some(document)
+}
+
+/// Takes back what the live writer said of its slots, which are gone, and of the number of its chunks.
+fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
+    let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
+    let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
+    let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) else { return };
+    own.remove("slots");
+    if let Some(chunks) = own.get_mut("chunks") {
+        *chunks = json!(job.chunks.load(Relaxed));
+    }
 }
 
 fn put(folder: &Path, document: &Value) -> Result<()> {

@@ -61,9 +61,21 @@ pub(super) enum Outcome {
         bytes: u64,
     },
     /// It was as it should be.
-    Found,
+    Found {
+        chunks: u64,
+    },
     /// No chunk of it was ever written.
     Empty,
+}
+
+impl Outcome {
+    /// The chunks that the shard holds.
+    pub(super) fn chunks(self) -> u64 {
+        match self {
+            Self::Written { chunks, .. } | Self::Found { chunks } => chunks,
+            Self::Empty => 0,
+        }
+    }
 }
 
 /// What encodes and decodes on one thread.
@@ -184,8 +196,8 @@ impl Change {
     pub(super) fn shard(&self, position: &[u64], parcels: usize, tally: &Tally<'_>) -> Result<Outcome> {
         let path = self.target.file_path(position);
         let in_place = self.source.path() == self.target.path();
-        if !in_place && self.target.file_chunks(position)?.is_some() {
-            return Ok(Outcome::Found);
+        if !in_place && let Some(found) = self.target.file_chunks(position)? {
+            return Ok(Outcome::Found { chunks: found.ranges.iter().flatten().count() as u64 });
         }
         let partial = publish::hidden(&path, "partial");
         let items = if self.work == Work::Reshape { None } else { Some(self.items(position)?) };
@@ -196,7 +208,7 @@ impl Change {
             if self.is_tidy(position, items, files) {
                 if in_place {
                     let _ = fs::remove_file(&partial);
-                    return Ok(Outcome::Found);
+                    return Ok(Outcome::Found { chunks: items.len() as u64 });
                 }
                 let written: Vec<Written> = items.iter().map(Item::as_it_is).collect();
                 create_parents(&path)?;
