@@ -14,7 +14,7 @@ use common::frame;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use shardwright::offline::{
-    Array, ArrayDescription, ChunkOrder, ManifestOptions, Repack, RepackOptions, RepackSummary, describe,
+    Array, ArrayDescription, ChunkOrder, ManifestOptions, Repack, RepackOptions, RepackSummary, describe, verify,
     write_manifest,
 };
 use shardwright::{
