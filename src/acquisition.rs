@@ -4,30 +4,20 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, RingFull};
 use crate::dataset::{Ending, Image, Root};
 use crate::dtype::Dtype;
-use crate::engine::finalizer::{self, Closing, LiveCells, OpenCells, Preparing};
-use crate::engine::layer::Layers;
-use crate::engine::losses::Losses;
-use crate::engine::numbers::Numbers;
-use crate::engine::records::Records;
-use crate::engine::sequencer::Sequencer;
-use crate::engine::threads::spawn;
-use crate::engine::worker::Worker;
-use crate::engine::writers;
-use crate::engine::{Arrival, Counters, Engine, FirstError, StageTimes, Ticket, caught};
+use crate::engine::threads::Threads;
+use crate::engine::{Arrival, Engine, Ticket, caught};
 use crate::error::{Error, Result};
 use crate::ome;
 use crate::plan::Plan;
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
-use crate::ring::{Loan, Ring, View};
+use crate::ring::{Loan, View};
 use crate::stats::{Stage, StageLatency, Stats, Summary};
 use crate::storage::Storage;
-use crate::sync::{Doorbell, Gate, Mutex, Sender, bounded};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -60,17 +50,6 @@ pub struct Acquisition {
     started: Arc<OnceLock<Instant>>,
     threads: Option<Threads>,
     notes: Vec<String>,
-}
-
-/// The threads of a run and the ends of their queues.
-struct Threads {
-    workers: Vec<JoinHandle<()>>,
-    writers: Vec<JoinHandle<()>>,
-    /// `None` if they could not be started; so with the closer.
-    preparer: Option<JoinHandle<()>>,
-    closer: Option<JoinHandle<()>>,
-    requests: Sender<Preparing>,
-    live: Arc<LiveCells>,
 }
 
 /// What an [`append`](Acquisition::append) did.
@@ -236,91 +215,8 @@ impl Acquisition {
     /// Starts the acquisition of an image whose documents are written.
     fn start_image(image: &Arc<Image>, plan: &Arc<Plan>, config: &Config) -> Result<Self> {
         let notes = ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}"));
-        let dataset_uuid = image.root().uuid;
-        let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
-
-        let blocks = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
-        let cells = plan.shards.cells_a_block;
-        let (requests, requested) = bounded(2 * blocks);
-        let (deliver, prepared) = bounded(2 * blocks);
-        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
-        let (records, written_records) = Records::new(&plan.record, plan.ring.window);
-        let (closings, to_close) = bounded(blocks * cells as usize + 64);
-        let sequencer = Sequencer::new(plan.clone(), records, requests.clone(), prepared);
-
-        let engine = Arc::new(Engine {
-            codec: config.codec.clone(),
-            skip_empty_chunks: config.skip_empty_chunks,
-            sync: config.sync,
-            open_cells: OpenCells::default(),
-            dataset_uuid,
-            numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total),
-            gate: Gate::new(),
-            arrivals: bounded(plan.ring.frames),
-            layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
-            tickets,
-            closings,
-            counters: Counters::default(),
-            first_error: FirstError::default(),
-            losses: Losses::default(),
-            shard_closed: OnceLock::new(),
-            aborting: AtomicBool::new(false),
-            doorbell: Doorbell::new(),
-            sequencer: Mutex::new(sequencer),
-            times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
-            ring,
-            plan: plan.clone(),
-        });
-
-        // The first shards are made here, so that a full disk or a read-only folder is an error of `create`.
-        let mut wants_writers = false;
-        if let Ok(Preparing::Block(number)) = requested.recv() {
-            let block = finalizer::create_block(&engine, image, number)?;
-            wants_writers = block.cells[0].shards[0].wants_writers();
-            let sent = deliver.try_send(block);
-            debug_assert!(sent.is_ok(), "the queue is empty");
-        }
-        let live = Arc::new(LiveCells::new(plan.ring.shard_blocks_live * cells));
-        let mut threads =
-            Threads { workers: Vec::new(), writers: Vec::new(), preparer: None, closer: None, requests, live };
-        let started = (|| {
-            let path = image.root().path();
-            let mut write = None;
-            if wants_writers {
-                let queues = writers::queues(plan.shard.slot_bytes);
-                let (workers_end, jobs) = queues.map_err(|e| Error::io("get memory for the writers of", path, e))?;
-                for index in 0..writers::WRITERS {
-                    let (engine, jobs) = (engine.clone(), jobs.clone());
-                    threads.writers.push(spawn(format!("sw-write-{index}"), path, move || jobs.run(&engine))?);
-                }
-                write = Some(workers_end);
-            }
-            for index in 0..plan.workers {
-                let worker = Worker::new(engine.clone(), index, write.clone())?;
-                let (tickets, affinity) = (take_tickets.clone(), config.affinity.clone());
-                let run = move || {
-                    if let Some(&id) = affinity.get(index % affinity.len().max(1)) {
-                        core_affinity::set_for_current(core_affinity::CoreId { id });
-                    }
-                    worker.run(&tickets);
-                };
-                threads.workers.push(spawn(format!("sw-worker-{index}"), path, run)?);
-            }
-            let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
-            let run = move || finalizer::prepare(&shared, &of, &live, &requested, &deliver);
-            threads.preparer = Some(spawn("sw-prepare".into(), path, run)?);
-            let (shared, of, live) = (engine.clone(), image.clone(), threads.live.clone());
-            let every = config.checkpoint_every;
-            let run = move || finalizer::close(&shared, &of, &live, &to_close, &written_records, every);
-            threads.closer = Some(spawn("sw-close".into(), path, run)?);
-            Ok(())
-        })();
-        if let Err(error) = started {
-            // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
-            engine.send_ticket(Ticket::End);
-            threads.join(&engine);
-            return Err(error);
-        }
+        let (engine, ends) = Engine::new(image, plan, config)?;
+        let threads = Threads::start(&engine, image, config, ends)?;
         Ok(Self {
             ring_full: config.ring_full,
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
@@ -630,33 +526,6 @@ impl Drop for Acquisition {
 impl std::fmt::Debug for Acquisition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Acquisition").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
-
-impl Threads {
-    /// Ends all threads in the order in which they feed each other.
-    fn join(self, engine: &Engine) {
-        // The workers were told to end; they do so when no more tickets are about.
-        // The writers end when the last worker has dropped its end of their queue, and it is empty.
-        for worker in self.workers.into_iter().chain(self.writers) {
-            if worker.join().is_err() {
-                engine.first_error.set(Error::Panicked { message: "outside a tile".into() });
-            }
-        }
-        self.live.open_up();
-        let _ = self.requests.send(Preparing::End);
-        let _ = self.preparer.map(JoinHandle::join);
-        let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks(engine);
-        for cell in blocks.into_iter().flat_map(|block| block.cells) {
-            // Those with no layer left were handed over by the last one.
-            if cell.layers_left.load(std::sync::atomic::Ordering::Acquire) > 0 {
-                let _ = engine.closings.send(Closing::Cell(cell));
-            }
-        }
-        let _ = engine.closings.send(Closing::End);
-        if self.closer.is_some_and(|closer| closer.join().is_err()) {
-            engine.first_error.set(Error::Panicked { message: "while closing a shard".into() });
-        }
     }
 }
 

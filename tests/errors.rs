@@ -418,7 +418,7 @@ fn images_of_a_dataset_need_names_of_their_own() {
         let mut beside: Vec<_> =
             std::fs::read_dir(folder.path().join("run.zarr")).unwrap().map(|e| e.unwrap().file_name()).collect();
         beside.sort();
-        assert_eq!(beside, [".shardwright.lock", "OME", "left", "zarr.json"]);
+        assert_eq!(beside, [".shardwright.ballast.partial", ".shardwright.lock", "OME", "left", "zarr.json"]);
     }
     let error = dataset.acquisition("left", tiny(None, 8)).unwrap_err();
     assert!(matches!(&error, Error::Exists { path } if path.ends_with("left")), "{error:?}");

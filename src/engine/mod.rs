@@ -27,17 +27,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use crate::config::Codec;
-use crate::error::Error;
+use crate::config::{Codec, Config};
+use crate::dataset::{Image, RecordBlock};
+use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::stats::{Latencies, Stage, StageLatency, Stats, report};
-use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender};
-use finalizer::{Closing, OpenCells};
+use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender, bounded};
+use finalizer::{Closing, OpenCells, Preparing};
 use layer::Layers;
 use losses::Losses;
 use numbers::Numbers;
+use records::Records;
 use sequencer::Sequencer;
 
 /// A committed frame on its way to its layer.
@@ -90,7 +92,53 @@ pub(crate) struct Engine {
     pub(crate) times: Vec<StageTimes>,
 }
 
+/// The other ends of the engine's queues, for its threads.
+pub(crate) struct Ends {
+    tickets: Receiver<Ticket>,
+    requests: Sender<Preparing>,
+    requested: Receiver<Preparing>,
+    deliver: Sender<ShardBlock>,
+    to_close: Receiver<Closing>,
+    written_records: Sender<RecordBlock>,
+}
+
 impl Engine {
+    /// Everything that a run needs is taken here: the ring's memory, all queues, all layers.
+    pub(crate) fn new(image: &Image, plan: &Arc<Plan>, config: &Config) -> Result<(Arc<Self>, Ends)> {
+        let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
+        let blocks = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
+        let (requests, requested) = bounded(2 * blocks);
+        let (deliver, prepared) = bounded(2 * blocks);
+        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
+        let (records, written_records) = Records::new(&plan.record, plan.ring.window);
+        let (closings, to_close) = bounded(blocks * plan.shards.cells_a_block as usize + 64);
+        let engine = Arc::new(Self {
+            codec: config.codec.clone(),
+            skip_empty_chunks: config.skip_empty_chunks,
+            sync: config.sync,
+            open_cells: OpenCells::default(),
+            dataset_uuid: image.root().uuid,
+            numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total),
+            gate: Gate::new(),
+            arrivals: bounded(plan.ring.frames),
+            layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
+            tickets,
+            closings,
+            counters: Counters::default(),
+            first_error: FirstError::default(),
+            losses: Losses::default(),
+            shard_closed: OnceLock::new(),
+            aborting: AtomicBool::new(false),
+            doorbell: Doorbell::new(),
+            sequencer: Mutex::new(Sequencer::new(plan.clone(), records, requests.clone(), prepared)),
+            times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
+            ring,
+            plan: plan.clone(),
+        });
+        let ends = Ends { tickets: take_tickets, requests, requested, deliver, to_close, written_records };
+        Ok((engine, ends))
+    }
+
     /// Brings forward whatever can go forward now.
     pub(crate) fn pump(&self) {
         // The doorbell lets one thread in at a time; the lock is never waited for but at the very end.

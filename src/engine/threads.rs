@@ -1,12 +1,137 @@
-//! How the engine's own threads are started.
+//! The engine's own threads: how they are started, and how they end.
 
 use std::path::Path;
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use super::finalizer::{self, Closing, LiveCells, Preparing};
+use super::worker::Worker;
+use super::{Ends, Engine, Ticket, writers};
+use crate::config::Config;
+use crate::dataset::Image;
 use crate::error::{Error, Result};
+use crate::sync::{Receiver, Sender};
+
+/// The threads of a run and the ends of their queues.
+pub(crate) struct Threads {
+    workers: Vec<JoinHandle<()>>,
+    writers: Vec<JoinHandle<()>>,
+    /// `None` if they could not be started; so with the closer.
+    preparer: Option<JoinHandle<()>>,
+    closer: Option<JoinHandle<()>>,
+    requests: Sender<Preparing>,
+    live: Arc<LiveCells>,
+}
+
+impl Threads {
+    /// Creates the first shards and starts all threads. If one of them can't be had, none is left running.
+    pub(crate) fn start(engine: &Arc<Engine>, image: &Arc<Image>, config: &Config, ends: Ends) -> Result<Self> {
+        // Here, so that a full disk or a read-only folder is an error of `create`.
+        let mut wants_writers = false;
+        if let Ok(Preparing::Block(number)) = ends.requested.recv() {
+            let block = finalizer::create_block(engine, image, number)?;
+            wants_writers = block.cells[0].shards[0].wants_writers();
+            let sent = ends.deliver.try_send(block);
+            debug_assert!(sent.is_ok(), "the queue is empty");
+        }
+        let plan = &engine.plan;
+        let live = Arc::new(LiveCells::new(plan.ring.shard_blocks_live * plan.shards.cells_a_block));
+        let requests = ends.requests.clone();
+        let mut threads =
+            Self { workers: Vec::new(), writers: Vec::new(), preparer: None, closer: None, requests, live };
+        match threads.start_all(engine, image, config, ends, wants_writers) {
+            Ok(()) => Ok(threads),
+            Err(error) => {
+                // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
+                engine.send_ticket(Ticket::End);
+                threads.join(engine);
+                Err(error)
+            }
+        }
+    }
+
+    fn start_all(
+        &mut self,
+        engine: &Arc<Engine>,
+        image: &Arc<Image>,
+        config: &Config,
+        ends: Ends,
+        wants_writers: bool,
+    ) -> Result<()> {
+        let path = image.root().path();
+        let writers = if wants_writers { Some(self.start_writers(engine, path)?) } else { None };
+        self.start_workers(engine, path, &config.affinity, &ends.tickets, writers.as_ref())?;
+        let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
+        let run = move || finalizer::prepare(&shared, &of, &live, &ends.requested, &ends.deliver);
+        self.preparer = Some(spawn("sw-prepare".into(), path, run)?);
+        let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
+        let every = config.checkpoint_every;
+        let run = move || finalizer::close(&shared, &of, &live, &ends.to_close, &ends.written_records, every);
+        self.closer = Some(spawn("sw-close".into(), path, run)?);
+        Ok(())
+    }
+
+    fn start_writers(&mut self, engine: &Arc<Engine>, path: &Path) -> Result<writers::Writers> {
+        let queues = writers::queues(engine.plan.shard.slot_bytes);
+        let (workers_end, jobs) = queues.map_err(|e| Error::io("get memory for the writers of", path, e))?;
+        for index in 0..writers::WRITERS {
+            let (engine, jobs) = (engine.clone(), jobs.clone());
+            self.writers.push(spawn(format!("sw-write-{index}"), path, move || jobs.run(&engine))?);
+        }
+        Ok(workers_end)
+    }
+
+    fn start_workers(
+        &mut self,
+        engine: &Arc<Engine>,
+        path: &Path,
+        affinity: &[usize],
+        tickets: &Receiver<Ticket>,
+        writers: Option<&writers::Writers>,
+    ) -> Result<()> {
+        for index in 0..engine.plan.workers {
+            let worker = Worker::new(engine.clone(), index, writers.cloned())?;
+            let tickets = tickets.clone();
+            let core = affinity.get(index % affinity.len().max(1)).copied();
+            let run = move || {
+                if let Some(id) = core {
+                    core_affinity::set_for_current(core_affinity::CoreId { id });
+                }
+                worker.run(&tickets);
+            };
+            self.workers.push(spawn(format!("sw-worker-{index}"), path, run)?);
+        }
+        Ok(())
+    }
+
+    /// Ends all threads in the order in which they feed each other.
+    pub(crate) fn join(self, engine: &Engine) {
+        // The workers were told to end; they do so when no more tickets are about.
+        // The writers end when the last worker has dropped its end of their queue, and it is empty.
+        for worker in self.workers.into_iter().chain(self.writers) {
+            if worker.join().is_err() {
+                engine.first_error.set(Error::Panicked { message: "outside a tile".into() });
+            }
+        }
+        self.live.open_up();
+        let _ = self.requests.send(Preparing::End);
+        let _ = self.preparer.map(JoinHandle::join);
+        let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks(engine);
+        for cell in blocks.into_iter().flat_map(|block| block.cells) {
+            // Those with no layer left were handed over by the last one.
+            if cell.layers_left.load(std::sync::atomic::Ordering::Acquire) > 0 {
+                let _ = engine.closings.send(Closing::Cell(cell));
+            }
+        }
+        let _ = engine.closings.send(Closing::End);
+        if self.closer.is_some_and(|closer| closer.join().is_err()) {
+            engine.first_error.set(Error::Panicked { message: "while closing a shard".into() });
+        }
+    }
+}
 
 /// Starts one of the engine's threads, on behalf of the dataset at `path`.
-pub(crate) fn spawn(name: String, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+fn spawn(name: String, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let run = move || {
         yield_to_the_camera();
         run();

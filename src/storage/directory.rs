@@ -44,10 +44,10 @@ pub(crate) struct Directory {
 struct Ballast(PathBuf);
 
 impl Ballast {
-    /// Only a wish.
+    /// Only a wish. Of several images of a dataset, one has it.
     fn load(root: &Path) -> Option<Self> {
         let path = root.join(BALLAST_FILE);
-        let file = create_new(&path).ok()?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
         let ballast = Self(path);
         fallocate(&file, FallocateFlags::empty(), 0, BALLAST_BYTES).ok().map(|()| ballast)
     }
