@@ -463,6 +463,19 @@ fn child(folder: &Path, way: &str) -> std::process::Child {
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// Kills a child after a while, and says whether it was still at work.
+fn was_killed(mut child: std::process::Child, after: Duration) -> bool {
+    thread::sleep(after);
+    child.kill().unwrap();
+    !child.wait().unwrap().success()
+}
+
+fn ends_well(mut child: std::process::Child, way: &str) {
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success(), "{way}: {said}");
+}
+
 fn copy_tree(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -508,24 +521,20 @@ fn killed_at_any_moment_and_called_again_it_ends_right() {
             copy_tree(&original, &place);
             let (source, out) = (place.join("movie.ome.zarr"), place.join("new.zarr"));
             let result = if copies { &out } else { &source };
-            let start = Instant::now();
-            let mut first = child(&place, way);
             if kill > 0 {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                thread::sleep(longest.mul_f64((state % 1000) as f64 / 1000.0));
-                first.kill().unwrap();
-                killed_midway += u32::from(!first.wait().unwrap().success());
+                let after = longest.mul_f64((state % 1000) as f64 / 1000.0);
+                killed_midway += u32::from(was_killed(child(&place, way), after));
                 // Whatever the moment, there is a whole dataset.
                 assert!(pixels(&source) == expected, "{way}: a kill broke the old dataset");
                 assert!(!out.exists() || pixels(&out) == expected, "{way}: an unfinished dataset has its name");
             }
-            if kill == 0 || !(copies && out.exists() && !place.join(".new.zarr.repack").exists()) {
-                let mut last = if kill == 0 { first } else { child(&place, way) };
-                let mut said = String::new();
-                last.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                assert!(last.wait().unwrap().success(), "{way}: {said}");
+            let start = Instant::now();
+            // A new dataset that is complete is in the way of another.
+            if !(copies && out.exists() && !place.join(".new.zarr.repack").exists()) {
+                ends_well(child(&place, way), way);
             }
             if kill == 0 {
                 longest = start.elapsed();

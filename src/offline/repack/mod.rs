@@ -126,14 +126,16 @@ pub struct Repack {
     staging: PathBuf,
     options: RepackOptions,
     jobs: Vec<Job>,
-    /// The documents of groups, by their paths below the root.
-    groups: Vec<(String, Value)>,
+    groups: Vec<Group>,
     todo: Vec<(usize, Vec<u64>)>,
     counters: Counters,
     /// An earlier call was killed when nothing was left to do but to tidy up.
     published: bool,
     _lock: Option<Lock>,
 }
+
+/// A group's path below the root and its document.
+type Group = (String, Value);
 
 /// One array.
 #[derive(Debug)]
@@ -428,7 +430,7 @@ fn jobs(
     staging: &Path,
     options: &RepackOptions,
     pool: &Arc<rayon::ThreadPool>,
-) -> Result<(Vec<Job>, Vec<(String, Value)>)> {
+) -> Result<(Vec<Job>, Vec<Group>)> {
     let mut jobs = Vec::new();
     let mut groups = Vec::new();
     for node in nodes {
