@@ -21,6 +21,7 @@ use crate::config::{IndexLocation, Placement};
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
 use crate::storage::{Blob, Storage};
+use index::table;
 use slot::{Claimed, Elsewhere, Entry, HEADER_BYTES, Slot};
 
 /// A shard that workers fill. They share it; each chunk has one writer.
@@ -62,7 +63,7 @@ impl Shard {
         let fail = |action, error: io::Error| Error::io(action, &key, error);
         let shard = &plan.shard;
         let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
-        let missing = index::encode((0..shard.chunks).map(|_| (index::MISSING, index::MISSING)));
+        let missing = table::encode((0..shard.chunks).map(|_| (table::MISSING, table::MISSING)), true);
         blob.write_at(shard.open_index_at(), &missing).map_err(|e| fail("write the index of shard", e))?;
         blob.sync().map_err(|e| fail("sync new shard", e))?;
         blob.publish().map_err(|e| fail("publish shard", e))?;
@@ -171,8 +172,8 @@ impl Shard {
     }
 
     fn index(&self, committed: &[Option<(u64, u64)>]) -> Vec<u8> {
-        let missing = (index::MISSING, index::MISSING);
-        index::encode(committed.iter().map(|entry| entry.unwrap_or(missing)))
+        let missing = (table::MISSING, table::MISSING);
+        table::encode(committed.iter().map(|entry| entry.unwrap_or(missing)), true)
     }
 
     /// No sync is tried again after one that failed.

@@ -13,7 +13,7 @@ use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::offline::scan::{Expected, Scan, Seen};
 use crate::offline::shard_file::{Index, IndexLayout, Range, ShardFile};
-use crate::shard::index;
+use crate::shard::index::table as index;
 
 const BLOCK: u64 = 4096;
 
@@ -225,7 +225,7 @@ impl ShardPlan {
             self.closed = !self.damaged;
             return;
         }
-        let mut bytes = index::encode(entries.into_iter());
+        let mut bytes = index::encode(entries.into_iter(), true);
         bytes.truncate(layout.bytes() as usize);
         self.action = Action::NewIndex(NewIndex { at, bytes, file_end, used });
     }
