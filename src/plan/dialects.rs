@@ -20,19 +20,16 @@ pub(super) fn check(config: &Config) -> Result<()> {
     let refuse = |field, value: &dyn Display, possible: &str| {
         Err(Error::config(field, value, format!("the dialect {name} can't hold this; {possible}")))
     };
+    let compressor = config.codec.compressor.name();
+    let everywhere = matches!(config.codec.compressor, Compressor::None | Compressor::Gzip { .. });
+    if config.dialect == Dialect::Precomputed && !everywhere {
+        return refuse("codec.compressor", &compressor, "none and gzip are possible");
+    }
     if config.codec.checksum {
         return refuse("codec.checksum", &true, "it has no checksums; set it to false, or choose the dialect zarr3");
     }
     if config.index_location == IndexLocation::Start {
         return refuse("index_location", &"start", "its index has a place of its own; leave this at end");
-    }
-    let compressor = config.codec.compressor.name();
-    match (config.dialect, config.codec.compressor) {
-        (_, Compressor::None | Compressor::Gzip { .. }) => {}
-        (Dialect::Precomputed, _) => {
-            return refuse("codec.compressor", &compressor, "none and gzip are possible");
-        }
-        _ => {}
     }
     if config.dialect == Dialect::Precomputed {
         if matches!(config.dtype, Dtype::F64 | Dtype::I64) {
@@ -42,6 +39,25 @@ pub(super) fn check(config: &Config) -> Result<()> {
         if config.fill_value != 0.0 {
             return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
         }
+        check_volume(&config.volume)?;
+    }
+    Ok(())
+}
+
+fn check_volume(volume: &Volume) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if let Some(key) = &volume.key
+        && (key.is_empty()
+            || key.starts_with('.')
+            || ["info", "records"].contains(&&key[..])
+            || !key.chars().all(plain))
+    {
+        let reason = "letters, digits, _, - and . are possible, not starting with a dot, and neither info nor records";
+        return Err(Error::config("volume.key", format_args!("{key:?}"), reason));
+    }
+    if let Some(resolution) = volume.resolution.filter(|r| !r.iter().all(|n| n.is_finite() && *n > 0.0)) {
+        let reason = "three positive numbers of nanometers are possible";
+        return Err(Error::config("volume.resolution", format_args!("{resolution:?}"), reason));
     }
     Ok(())
 }

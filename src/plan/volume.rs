@@ -15,6 +15,7 @@ const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;
 const MINISHARD_BITS_MAX: u32 = 20;
 // An unbounded volume gets names of eight digits for its shards.
 const SHARD_BITS_UNBOUNDED: u32 = 32;
+const SHARD_BITS_UNBOUNDED_MIN: u32 = 24;
 // What an unbounded volume's depth in chunks is counted with.
 const DEPTH_BITS_UNBOUNDED: u32 = 40;
 
@@ -246,9 +247,12 @@ impl Wishes<'_> {
             let reason = "preshift_bits, minishard_bits and shard_bits are at most 64 together";
             return Err(Error::config("volume.shard_bits", value, reason));
         }
-        if !self.bounded && preshift_bits + minishard_bits + shard_bits < total.min(40) {
-            let reason = "an unbounded volume needs a shard for every box of chunks; leave shard_bits out, or give the first \
-                          dimension a size";
+        // Numbers of shards must never come round again.
+        if !self.bounded && shard_bits < SHARD_BITS_UNBOUNDED_MIN {
+            let reason = format!(
+                "an unbounded volume needs {SHARD_BITS_UNBOUNDED_MIN} at least; leave shard_bits out, or give the first \
+                 dimension a size"
+            );
             return Err(Error::config("volume.shard_bits", shard_bits, reason));
         }
         let (hash, gzip_indexes) = (volume.hash, volume.gzip_indexes);
