@@ -191,14 +191,21 @@ def test_a_volume_is_read_while_it_grows(running, options):  # noqa: F811
     movie = pixels(np.uint16, (60, 40, 50)) | 1
     layout = ["--dialect", "precomputed", "--chunk", "1,16,16", *options]
     process, out = running(movie, "--rate", 20, *layout, document="info")
-    most = 0
+    most = retries = 0
     while process.poll() is None:
-        got = open_volume(out).read().result().T[0]
+        try:
+            got = open_volume(out).read().result().T[0]
+        except ValueError as error:
+            # Between a shard's head and the index that it points at, the shard was closed and cut off: try again.
+            assert "UNAVAILABLE" in str(error)
+            retries += 1
+            continue
         for number, frame in enumerate(got):
             if frame.any():
                 assert_same(frame, movie[number], f"frame {number}, read while the replay ran:")
         most = max(most, int(got.any(axis=(1, 2)).sum())) if process.poll() is None else most
         time.sleep(0.05)
     assert process.returncode == 0
+    assert retries <= 1
     assert most >= 15, f"{most} frames could be seen while their shard was open"
     assert_same(open_volume(out).read().result().T[0], movie)
