@@ -22,12 +22,17 @@ import mounts
 import programs
 import witnesses
 from cases import Case
+from contestants import OURS
+from victims import runs as runs_of
 
 HOME = programs.ROOT / "target" / "comparison"
 # Frames a second. tensorstore and zarr-python write each shard several times over, and must keep up.
 PACE = 50
 PLANNED = 400
 SKIPPED = [70, 71, 72, *range(100, 120)]
+# acquire-zarr keeps 1 GiB of frames in a circle: what it does with a frame that never came shows when it has been round.
+LATE_FRAMES, LATE_FIRST, LATE_SKIPPED = 8448, 8192, range(8300, 8320)
+LATE_PACE = 1e6
 DEADLINE_SECONDS = 120
 # ext4 commits its journal every 5 s; the cut comes after the first time, so that nobody lives by that alone.
 POWER_FRAMES, POWER_STEP = 300, 13
@@ -48,10 +53,15 @@ class Contestant:
     def ours(self):
         return self.victim is None
 
+    @property
+    def stream(self):
+        """Whether it takes frame after frame; the others are told where each goes."""
+        return self.victim in (None, "acquire-zarr")
+
 
 CONTESTANTS = (
-    Contestant("shardwright", None, {"checkpoint_every_ms": 1000}),
-    Contestant("shardwright, checkpoint every 100 ms", None, {"checkpoint_every_ms": 100}),
+    Contestant(OURS, None, {"checkpoint_every_ms": 1000}),
+    Contestant(f"{OURS}, checkpoint every 100 ms", None, {"checkpoint_every_ms": 100}),
     Contestant("acquire-zarr", "acquire-zarr", {}),
     Contestant("tensorstore, 8 frames, awaited", "tensorstore blocks", {"awaited": True}),
     Contestant("tensorstore, 8 frames, not awaited", "tensorstore blocks", {"awaited": False}),
@@ -185,14 +195,14 @@ class Laboratory:
         return result
 
     def count(self, seen, run, skipped):
-        given = [state for number, state in enumerate(seen["states"][: run["delivered"]]) if number not in skipped]
-        safe = seen["states"][: run["safe"] or 0]
+        # What readers show beyond the last frame that came must not be wrong, either.
+        states = [state for number, state in enumerate(seen["states"]) if number not in skipped]
+        safe = run["safe"] or 0
         return {
-            "readable": given.count(witnesses.RIGHT),
-            "wrong": sum(
-                state == witnesses.WRONG for number, state in enumerate(seen["states"]) if number not in skipped
-            ),
-            "safe_lost": (run["safe"] or 0) - safe.count(witnesses.RIGHT),
+            "readable": states.count(witnesses.RIGHT),
+            "wrong": states.count(witnesses.WRONG),
+            "safe_lost": safe - states[:safe].count(witnesses.RIGHT),
+            "exists": seen["exists"],
             "shape": seen["shape"],
             "errors": seen["errors"],
         }
@@ -248,24 +258,38 @@ def full(mib):
 
 
 def skipping(lab, who, folder, errors, turn):
+    return leave_out(lab, who, folder, errors, 192, 0, SKIPPED, PACE)
+
+
+def skipping_late(lab, who, folder, errors, turn):
+    return leave_out(lab, who, folder, errors, LATE_FRAMES, LATE_FIRST, LATE_SKIPPED, LATE_PACE)
+
+
+def leave_out(lab, who, folder, errors, frames, first, skipped, pace):
+    """What stands where frames never came; frames before the `first` are not looked at."""
     path = folder / "out.zarr"
-    run = lab.start(who, path, errors, frames=192, planned=192, close=True, skipped=SKIPPED).end()
-    result = lab.examine(who, path, run, skipped=SKIPPED, repair=False)
-    seen = witnesses.look(path, lab.case, lab.pool)["states"]
+    run = lab.start(who, path, errors, frames, planned=frames, close=True, skipped=skipped, pace=pace).end()
+    seen = witnesses.look(path, lab.case, lab.pool, first)
     looks = Counter()
-    for number in SKIPPED:
-        state = seen[number] if number < len(seen) else witnesses.ERROR
+    for number in skipped:
+        state = seen["states"][number] if number < len(seen["states"]) else witnesses.ERROR
         if state == witnesses.WRONG:
             state = witnesses.twin(path, lab.case, lab.pool, number)
         looks["pixels of other frames" if state.startswith("pixels of") else state] += 1
-    result["looks"] = dict(looks)
-    result["listed"] = listed(path)
-    return result
+    given = frames - first - len(skipped)
+    counted = lab.count(seen, run, skipped)
+    return {
+        **run,
+        "given": given,
+        "at_once": {**counted, "safe_lost": min(given - counted["readable"], counted["safe_lost"])},
+        "looks": dict(looks),
+        "listed": listed(path, skipped),
+    }
 
 
-def listed(path):
+def listed(path, skipped):
     """Whether a document of the dataset names the frames that never came."""
-    expected = [[70, 73], [100, 120]]
+    expected = [list(span) for span in runs_of(skipped)]
     return any(json.dumps(expected) in json.dumps(json.loads(file.read_text())) for file in path.rglob("zarr.json"))
 
 
@@ -276,6 +300,8 @@ class Test:
     columns: str
     mounts: bool = False
     once: bool = False
+    # Only writers that take a stream of frames.
+    streams: bool = False
 
 
 TESTS = {
@@ -295,6 +321,10 @@ TESTS = {
         for mib in FULL_MIB
     },
     "skipped": Test(f"{len(SKIPPED)} of 192 frames never come", skipping, "skipped"),
+    "skipped-late": Test(
+        f"{len(LATE_SKIPPED)} frames never come, {LATE_SKIPPED[0]} frames after the start of a stream", skipping_late, "skipped",
+        streams=True,
+    ),
 }
 
 
@@ -314,7 +344,13 @@ def said(values):
 
 
 def shape_of(run):
-    return said([" / ".join("unreadable" if length is None else str(length) for length in dict.fromkeys(run["at_once"]["shape"]))])
+    if not run["at_once"]["exists"]:
+        return "no dataset"
+    return " / ".join("unreadable" if length is None else str(length) for length in dict.fromkeys(run["at_once"]["shape"]))
+
+
+def lost(run):
+    return None if run["safe"] is None else run["at_once"]["safe_lost"]
 
 
 def first_error(run):
@@ -330,14 +366,17 @@ def first_error(run):
 
 def columns(kind, runs):
     """Column names and cells for the runs of one writer."""
-    of = lambda *keys: [_dig(run, keys) for run in runs]  # noqa: E731
+
+    def of(*keys):
+        return [_dig(run, keys) for run in runs]
+
     if kind == "kill":
         return {
             "frames taken": spread(of("accepted")),
             "called safe": spread(of("safe")),
             "readable at once": spread(of("at_once", "readable")),
             "after a repair": spread(of("repaired", "readable")),
-            "safe, but lost": spread([_dig(run, ("at_once", "safe_lost")) if run["safe"] is not None else None for run in runs]),
+            "safe, but lost": spread(map(lost, runs)),
             "wrong": spread([run["at_once"]["wrong"] + (_dig(run, ("repaired", "wrong")) or 0) for run in runs]),
         }
     if kind == "full":
@@ -349,12 +388,12 @@ def columns(kind, runs):
             "readable": spread(of("at_once", "readable")),
             "shape says": said(map(shape_of, runs)),
             "it says are there": spread(of("there")),
-            "safe, but lost": spread([_dig(run, ("at_once", "safe_lost")) if run["safe"] is not None else None for run in runs]),
+            "safe, but lost": spread(map(lost, runs)),
             "wrong": spread(of("at_once", "wrong")),
         }
     return {
-        "frames given": spread(of("accepted")),
-        "of these readable": spread(of("at_once", "readable")),
+        "frames looked at": spread(of("given")),
+        "readable": spread(of("at_once", "readable")),
         "skipped ones show": said(", ".join(f"{many} {what}" for what, many in run["looks"].items()) for run in runs),
         "a document lists them": said("yes" if run["listed"] else "no" for run in runs),
     }
@@ -377,7 +416,7 @@ def table(test, results):
     return "\n".join([text[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *text[1:]])
 
 
-def told_conditions(args, folder):
+def told_conditions(folder):
     machine = conditions.machine()
     return {
         "date": conditions.now(),
@@ -406,50 +445,72 @@ def how(args):
     ]
 
 
+class Report:
+    """What was seen, what failed, and what could not be tried."""
+
+    def __init__(self, names, chosen):
+        self.names = names
+        self.results = {name: {who.name: [] for who in chosen} for name in names}
+        self.failures, self.not_run = [], {}
+
+    def text(self, args, measured):
+        parts = [
+            f"{TESTS[name].title}\n\n{table(TESTS[name], self.results[name])}\n"
+            for name in self.names
+            if name not in self.not_run
+        ]
+        parts += ["How: " + "\n     ".join(how(args)) + "\n"]
+        parts += [f"{name}: {value}" for name, value in measured.items()]
+        parts += ["", *(f"{TESTS[name].title}: not run: {why}" for name, why in self.not_run.items())]
+        parts += [f"FAILED {line}" for line in self.failures]
+        return "\n".join(parts)
+
+
 def main(words):
     args = arguments(words)
     # So that mounts are taken down whoever ends it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    lab = Laboratory(args)
-    chosen = [who for who in CONTESTANTS if any(part in who.name for part in args.writer or [""])]
-    names = dict.fromkeys(["well", *(args.test or TESTS)])
     args.folder.mkdir(parents=True, exist_ok=True)
-    measured = told_conditions(args, args.folder)
-    cannot = mounts.why_not()
-    results = {name: {who.name: [] for who in chosen} for name in names}
-    failures, not_run = [], []
-    for name in names:
-        test = TESTS[name]
-        if test.mounts and cannot:
-            not_run.append(f"{name}: not run: {cannot}")
-            continue
-        for turn in range(1 if test.once else args.rounds):
-            for who in chosen:
-                with tempfile.TemporaryDirectory(prefix="safety-", dir=args.folder) as folder:
-                    errors = tempfile.TemporaryFile("w+")
-                    try:
-                        run = test.run(lab, who, Path(folder), errors, turn)
-                    except (programs.Failed, OSError) as error:
-                        failures.append(f"{name}, {who.name}, run {turn + 1}: {error}")
-                        say(f"FAILED {failures[-1]}")
-                        continue
-                    errors.seek(0)
-                    results[name][who.name].append({**run, "stderr": errors.read()[-600:]})
-                    say(f"{name} {turn + 1}, {who.name}: {brief(run)}")
+    lab = Laboratory(args)
+    measured = told_conditions(args.folder)
+    chosen = [who for who in CONTESTANTS if any(part in who.name for part in args.writer or [""])]
+    # The first one tells what documents look like, and that the harness sees what is there.
+    report = Report(list(dict.fromkeys(["well", *(args.test or TESTS)])), chosen)
+    try:
+        for name in report.names:
+            run_test(lab, name, chosen, report)
+    except KeyboardInterrupt:
+        report.failures.append("interrupted")
+    broken = promises_broken(report.results)
     out = args.out or programs.ROOT / "target" / "compare-safety" / "results.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    report = {"conditions": measured, "method": how(args), "results": results, "failures": failures, "not_run": not_run}
-    out.write_text(json.dumps(report, indent=1))
-    for name in names:
-        if name not in {line.split(":")[0] for line in not_run}:
-            print(f"{TESTS[name].title}\n\n{table(TESTS[name], results[name])}\n")
-    print("How: " + "\n     ".join(how(args)))
-    print("\n" + "\n".join(f"{name}: {value}" for name, value in measured.items()))
-    print("\n".join(["", *not_run, *(f"FAILED {line}" for line in failures)]))
-    broken = promises_broken(results)
-    print("\n".join(broken) or "No promise of this project was broken.")
+    out.write_text(json.dumps({"conditions": measured, "method": how(args), **vars(report), "broken": broken}, indent=1))
+    print(report.text(args, measured))
+    print("\n".join(broken) or f"{OURS}: no frame that was called safe was lost, no pixel was wrong, every repair worked.")
     print(f"raw results: {out}")
-    return 1 if failures or broken else 0
+    return 1 if report.failures or broken else 0
+
+
+def run_test(lab, name, chosen, report):
+    test = TESTS[name]
+    if test.mounts and (why := mounts.why_not()):
+        report.not_run[name] = why
+        return say(f"{name}: not run: {why}")
+    for turn in range(1 if test.once else lab.args.rounds):
+        for who in (who for who in chosen if who.stream or not test.streams):
+            with (
+                tempfile.TemporaryDirectory(prefix="safety-", dir=lab.args.folder) as folder,
+                tempfile.TemporaryFile("w+") as errors,
+            ):
+                try:
+                    run = test.run(lab, who, Path(folder), errors, turn)
+                except (programs.Failed, OSError) as error:
+                    report.failures.append(f"{name} {turn + 1}, {who.name}: {error}")
+                    say(f"FAILED {report.failures[-1]}")
+                    continue
+                errors.seek(0)
+                report.results[name][who.name].append({**run, "stderr": errors.read()[-600:]})
+                say(f"{name} {turn + 1}, {who.name}: {brief(run)}")
 
 
 def promises_broken(results):

@@ -8,9 +8,9 @@ import tensorstore as ts
 import zarr
 
 # A shape that nobody planned is not read to its end.
-FRAMES_MAX = 4096
+FRAMES_MAX = 16_384
 # What a reader sees of one frame.
-RIGHT, PART, FILL, WRONG, ERROR = "right", "part", "fill value", "wrong", "error"
+RIGHT, PART, FILL, WRONG, ERROR, UNSEEN = "right", "part", "fill value", "wrong", "error", "not looked at"
 
 
 def array_folder(path):
@@ -39,27 +39,32 @@ def by_zarr_python(path):
 LIBRARIES = {"tensorstore": by_tensorstore, "zarr-python": by_zarr_python}
 
 
-def look(path, case, pool):
-    """The shape and the state of each frame, as each library sees them."""
+def look(path, case, pool, start=0):
+    """The shape and the state of each frame from `start` on, as both libraries see them."""
     folder = array_folder(path)
-    seen = {name: _through(library, folder, case, pool) for name, library in LIBRARIES.items()}
+    seen = {name: _through(library, folder, case, pool, start) for name, library in LIBRARIES.items()}
     length = max((len(one["states"]) for one in seen.values()), default=0)
     both = [
         _worse(*(one["states"][number] if number < len(one["states"]) else ERROR for one in seen.values()))
         for number in range(length)
     ]
-    return {"states": both, "shape": [one["shape"] for one in seen.values()], "errors": [one["error"] for one in seen.values()]}
+    return {
+        "exists": path.exists(),
+        "states": both,
+        "shape": [one["shape"] for one in seen.values()],
+        "errors": [one["error"] for one in seen.values()],
+    }
 
 
-def _through(library, folder, case, pool):
-    result = {"shape": None, "states": [], "error": None}
+def _through(library, folder, case, pool, start):
+    result = {"shape": None, "states": [UNSEEN] * start, "error": None}
     try:
         shape, read = library(folder)
         result["shape"] = int(shape[0])
     except Exception as error:
         result["error"] = _said(error)
         return result
-    for first in range(0, min(shape[0], FRAMES_MAX), case.chunk[0]):
+    for first in range(start, min(shape[0], FRAMES_MAX), case.chunk[0]):
         last = min(first + case.chunk[0], shape[0])
         try:
             found = read(first, last)
@@ -83,7 +88,7 @@ def _state(found, expected):
 
 
 def _worse(*states):
-    return max(states, key=(RIGHT, PART, FILL, ERROR, WRONG).index)
+    return max(states, key=(UNSEEN, RIGHT, PART, FILL, ERROR, WRONG).index)
 
 
 def twin(path, case, pool, number):
