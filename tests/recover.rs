@@ -300,7 +300,7 @@ fn files_that_were_begun_go_only_when_asked() {
     let replaced = folder.path().join(".left.zarr.replaced-89abcdef");
     fs::create_dir(&replaced).unwrap();
     let found = dry(&path);
-    assert_eq!(found.partial, [".zarr.json.partial", "0/c/0/0/.1.partial"]);
+    assert_eq!(found.partial, [".shardwright.ballast.partial", ".zarr.json.partial", "0/c/0/0/.1.partial"]);
     assert_eq!(found.replaced, [fs::canonicalize(&replaced).unwrap()]);
     assert!(partial.iter().all(|partial| partial.exists()));
     apply(&path);

@@ -10,7 +10,6 @@ use crate::dataset::{Image, RecordBlock};
 use crate::error::Result;
 use crate::shard::Shard;
 use crate::stats::Stage;
-use crate::sync::atomic::AtomicU64;
 use crate::sync::{Receiver, Sender};
 
 const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
@@ -136,8 +135,8 @@ fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<St
             engine.finalizer_times().of(Stage::PrepareShard).since(start);
         }
         let first_number = (number * plan.shards.cells_a_block + cell) * plan.shard.across_frame as u64;
-        let layers_left = AtomicU64::new(plan.layers_of_shard(&grid));
-        cells.push(Arc::new(ShardCell::new(shards, [number, cell], first_number, layers_left)));
+        let layers = [(plan.shard.chunks / plan.shard.layer_chunks) as u64, plan.layers_of_shard(&grid)];
+        cells.push(Arc::new(ShardCell::new(shards, [number, cell], first_number, layers)));
     }
     Ok(ShardBlock { number, cells })
 }
@@ -189,7 +188,7 @@ pub(crate) fn close(
 
 /// Lets indexes and documents catch up with what is in the slots.
 fn checkpoint(engine: &Engine, image: &Image) {
-    // Acquire: the entries of these frames' chunks are seen by `checkpoint_cell`.
+    // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
     let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
     let cells: Vec<_> = cells.collect();
     // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
@@ -210,9 +209,11 @@ fn advance(engine: &Engine, image: &Image, newest_end: u64) {
 }
 
 fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
+    // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks' entries.
+    let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
     for shard in &cell.shards {
         let start = Instant::now();
-        match caught(|| shard.checkpoint()) {
+        match caught(|| shard.checkpoint(&done)) {
             Ok(true) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
             Ok(false) => {}
             Err(error) => {

@@ -169,12 +169,15 @@ impl Layer {
 /// The layer's last ticket is back: its frames are free, and perhaps its shards are full.
 pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
     let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(cell) = &layer.cell {
+        cell.layers_done[layer.first_chunk / engine.plan.shard.layer_chunks].store(true, Release);
+    }
     if layer_slot.failed.load(Relaxed) {
         engine.losses.add_layer(layer.numbers(&engine.plan.layers));
     } else {
         engine.counters.frames_written.fetch_add(u64::from(layer.present), Relaxed);
         if let Some(cell) = &layer.cell {
-            // Release: whoever sees the frames sees the entries of all their chunks.
+            // Release: whoever sees the frames sees that their layer is done.
             cell.frames_written.fetch_add(u64::from(layer.present), Release);
         }
     }

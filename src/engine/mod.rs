@@ -263,6 +263,8 @@ pub(crate) struct ShardCell {
     pub(crate) first_number: u64,
     /// Layers that are yet to be encoded or given up.
     pub(crate) layers_left: crate::sync::atomic::AtomicU64,
+    /// Which layers are done, by their place in a shard: a checkpoint names no half frames.
+    pub(crate) layers_done: Box<[AtomicBool]>,
     /// Frames of which every chunk is in its slot.
     pub(crate) frames_written: AtomicU64,
     /// Those of them that indexes on the device name. Only the thread that closes changes it.
@@ -270,15 +272,21 @@ pub(crate) struct ShardCell {
 }
 
 impl ShardCell {
-    /// `at`: block and cell.
-    pub(crate) fn new(
-        shards: Vec<Shard>,
-        at: [u64; 2],
-        first_number: u64,
-        layers_left: crate::sync::atomic::AtomicU64,
-    ) -> Self {
+    /// `at`: block and cell; `layers`: how many a shard has room for, and how many of them will come.
+    pub(crate) fn new(shards: Vec<Shard>, at: [u64; 2], first_number: u64, layers: [u64; 2]) -> Self {
+        let layers_left = crate::sync::atomic::AtomicU64::new(layers[1]);
+        let layers_done = (0..layers[0]).map(|_| AtomicBool::new(false)).collect();
         let (frames_written, frames_synced) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { shards, block: at[0], cell: at[1], first_number, layers_left, frames_written, frames_synced }
+        Self {
+            shards,
+            block: at[0],
+            cell: at[1],
+            first_number,
+            layers_left,
+            layers_done,
+            frames_written,
+            frames_synced,
+        }
     }
 
     /// Counts one layer as done; true for the last.
@@ -305,8 +313,7 @@ mod loom {
     #[test]
     fn whoever_does_the_last_layer_sees_all_entries() {
         ::loom::model(|| {
-            let layers_left = crate::sync::atomic::AtomicU64::new(2);
-            let cell = ShardCell::new(vec![], [0, 0], 0, layers_left);
+            let cell = ShardCell::new(vec![], [0, 0], 0, [2, 2]);
             let shared = Arc::new((cell, [Entry::new(), Entry::new()]));
             let layer = |which: usize| {
                 let shared = shared.clone();

@@ -147,13 +147,16 @@ impl Shard {
         }
     }
 
-    /// Makes what is committed durable, and has the index name it. False if there is nothing new.
+    /// Makes what is committed durable, and has the index name what belongs to layers that are `done`, by their place in the
+    /// shard. False if there is nothing new.
     ///
     /// The index names only what a successful sync covered: the set of chunks is fixed before the sync, and the index is
     /// written after it, over the one before, where readers of an unfinished shard look for it.
-    pub(crate) fn checkpoint(&self) -> Result<bool> {
+    pub(crate) fn checkpoint(&self, done: &[bool]) -> Result<bool> {
         let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
-        let committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
+        let is_done = |chunk: usize| done[chunk / self.plan.shard.layer_chunks];
+        let entries = self.entries.iter().enumerate();
+        let committed: Vec<_> = entries.map(|(at, entry)| entry.committed().filter(|_| is_done(at))).collect();
         let count = committed.iter().flatten().count() as u64;
         if count == self.named.load(Ordering::Relaxed) {
             return Ok(false);

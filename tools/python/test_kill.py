@@ -19,8 +19,13 @@ LAYOUTS = list(itertools.product(["mapped", "buffered", "direct"], ["fixed", "pa
 CODECS = ["none", "blosc-lz4", "blosc-noise", "zstd"]
 
 
+# None of the writers comes further before it is killed, or hardly.
+FRAMES = 10_000
+
+
 def read(array):
-    return np.asarray(array.read().result() if hasattr(array, "kvstore") else array[...])
+    part = slice(0, min(FRAMES, array.shape[0]))
+    return np.asarray(array[part].read().result() if hasattr(array, "kvstore") else array[part])
 
 
 def frames_there(got, movie):
@@ -57,11 +62,11 @@ def test_any_reader_opens_what_a_killed_writer_leaves(command, tmp_path):
         assert (out / "zarr.json").exists(), what
         results = [read(library(out / "0")) for library in (open_tensorstore, open_zarr_python)]
         assert_same(results[0], results[1], what)
-        before = frames_there(results[0][:20_000], movie)
+        before = frames_there(results[0], movie)
         # The 96 chunks of a shard make an index within one page, so nothing here needs a repair to be read; what it brings is
         # the chunks since the last checkpoint.
         subprocess.run([str(command), "recover", "--apply", "--quiet", str(out)], check=True)
-        after = frames_there(read(open_tensorstore(out / "0"))[:20_000], movie)
+        after = frames_there(read(open_tensorstore(out / "0")), movie)
         assert after >= before, what
         assert subprocess.run([str(command), "verify", "--quiet", str(out)]).returncode == 0, what
         opened, seen = opened + 1, seen + after
