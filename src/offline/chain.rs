@@ -1,6 +1,6 @@
 //! Codec chains in documents: the byte order, and what [`Codec`] says about the rest.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::document::named;
 use crate::config::Codec;
@@ -14,9 +14,17 @@ pub(super) struct Chain {
     pub(super) big_endian: bool,
     /// The codecs with their configurations, for people.
     pub(super) names: Vec<String>,
+    /// The chain as a Zarr v3 document has it.
+    pub(super) document: Vec<Value>,
 }
 
 impl Chain {
+    /// The chain of a Zarr v2 document, whose compressor people know as `name`.
+    pub(super) fn from_zarr2(codec: Codec, big_endian: bool, element_bytes: usize, name: Option<String>) -> Self {
+        let document = documented(&codec, big_endian, element_bytes);
+        Self { codec, big_endian, names: name.into_iter().collect(), document }
+    }
+
     /// Reads the chain of a Zarr v3 document for elements of `element_bytes` bytes.
     pub(super) fn from_zarr3(codecs: &[Value], element_bytes: usize) -> Result<Self> {
         let refused = |name: &str, why: &str| Err(Error::codec("codecs", format!("{name}: {why}")));
@@ -38,8 +46,18 @@ impl Chain {
             None => return refused(&first.to_string(), "a codec has a name"),
         };
         let codec = crate::codec::from_zarr3(rest)?;
-        Ok(Self { codec, big_endian, names: codecs.iter().map(describe).collect() })
+        Ok(Self { codec, big_endian, names: codecs.iter().map(describe).collect(), document: codecs.to_vec() })
     }
+}
+
+/// A chain as a Zarr v3 document has it: the byte order first.
+pub(super) fn documented(codec: &Codec, big_endian: bool, element_bytes: usize) -> Vec<Value> {
+    let bytes = match (element_bytes, big_endian) {
+        (1, _) => json!({"name": "bytes"}),
+        (_, true) => json!({"name": "bytes", "configuration": {"endian": "big"}}),
+        (_, false) => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+    };
+    std::iter::once(bytes).chain(crate::codec::zarr3_codecs(codec, element_bytes)).collect()
 }
 
 /// `blosc(cname=lz4, clevel=1, shuffle=bitshuffle)`.

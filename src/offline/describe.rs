@@ -1,24 +1,21 @@
 //! What a dataset holds and what it weighs, without decoding anything.
 
-use std::collections::HashSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::document;
+use super::manifest::Manifest;
 use super::metadata;
+use super::nodes;
 use super::reader::Array;
 use super::shard_file::{Range, ShardFile};
 use crate::config::IndexLocation;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
-const DEPTH_MAX: usize = 32;
-const NODES_MAX: usize = 1 << 16;
 const DAMAGED_MAX: usize = 100;
 
 /// A dataset, or one array.
@@ -55,6 +52,8 @@ pub struct ArrayDescription {
     pub codecs: Vec<String>,
     /// `start` or `end`; `None` without shards.
     pub index_location: Option<String>,
+    /// The document that says where the chunks lie, or `inlined`; `None` when their files' names do.
+    pub manifest: Option<String>,
     /// Files that hold chunks.
     pub shard_files: u64,
     /// Chunks within the array's shape that were written.
@@ -69,7 +68,8 @@ pub struct ArrayDescription {
     pub bytes_files: u64,
     /// Bytes that the file system has given to these files; less than `bytes_files` where they have holes.
     pub bytes_on_disk: u64,
-    /// Bytes of the files that belong neither to a chunk nor to an index.
+    /// Bytes of the files that belong neither to a chunk nor to an index. Of the files that a manifest names, all bytes
+    /// that it doesn't.
     pub gap_bytes: u64,
     /// What is wrong with shards and index entries, as sentences; at most 100.
     pub damaged: Vec<String>,
@@ -83,11 +83,13 @@ pub struct ArrayDescription {
 /// [`ArrayDescription::damaged`].
 pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let root = path.as_ref();
-    let mut walk = Walk { visited: HashSet::new(), nodes: 0, arrays: Vec::new() };
-    walk.node(root, "", 0)?;
+    let nodes = nodes::nodes(root)?;
     let attributes = root_attributes(root)?;
-    let mut arrays =
-        walk.arrays.par_iter().map(|(name, array)| describe_array(name, array)).collect::<Result<Vec<_>>>()?;
+    let arrays = nodes.par_iter().filter_map(|node| match &node.kind {
+        nodes::Kind::Array(array) => Some(describe_array(&node.name, array)),
+        nodes::Kind::Group => None,
+    });
+    let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     arrays.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(Description {
         arrays,
@@ -103,46 +105,6 @@ fn root_attributes(root: &Path) -> Result<Value> {
         None => document::read(&root.join(".zattrs"))?.unwrap_or_default(),
     };
     Ok(if attributes.is_null() { Value::Object(Default::default()) } else { attributes })
-}
-
-struct Walk {
-    /// Device and inode of directories seen, since a symbolic link may lead back up.
-    visited: HashSet<(u64, u64)>,
-    nodes: usize,
-    arrays: Vec<(String, Array)>,
-}
-
-impl Walk {
-    fn node(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
-        let metadata = fs::metadata(path).map_err(|error| Error::io("look at", path, error))?;
-        if !self.visited.insert((metadata.dev(), metadata.ino())) {
-            return Ok(());
-        }
-        self.nodes += 1;
-        if depth > DEPTH_MAX || self.nodes > NODES_MAX {
-            let reason = format!("the tree is deeper than {DEPTH_MAX} or has more than {NODES_MAX} nodes");
-            return Err(Error::format(path, reason));
-        }
-        if let Some(array) = Array::open_exactly(path)? {
-            self.arrays.push((name.to_owned(), array));
-            return Ok(());
-        }
-        for child in directory(path)? {
-            let is_node = ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| child.join(name).is_file());
-            if let (true, Some(last)) = (is_node, child.file_name()) {
-                let last = last.to_string_lossy();
-                let name = if name.is_empty() { last.into_owned() } else { format!("{name}/{last}") };
-                self.node(&child, &name, depth + 1)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn directory(path: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |error| Error::io("list", path, error);
-    let entries = fs::read_dir(path).map_err(failed)?;
-    entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
 }
 
 /// What the files of an array add up to.
@@ -172,11 +134,14 @@ impl Sums {
 }
 
 fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
-    // Files are listed rather than computed from the shape: a shape may promise more files than there are atoms.
-    let mut files = Vec::new();
-    list_files(array, array.path(), "", 0, &mut files)?;
-    let sums = files.par_iter().map(|(path, position)| weigh(array, path, position));
-    let sums = sums.try_reduce(Sums::default, |a, b| Ok(a.plus(b)))?;
+    let sums = match array.manifest() {
+        Some(manifest) => weigh_manifest(manifest)?,
+        None => {
+            let files = array.files()?;
+            let sums = files.par_iter().map(|(path, position)| weigh(array, path, position));
+            sums.try_reduce(Sums::default, |a, b| Ok(a.plus(b)))?
+        }
+    };
     let grid: Vec<_> = array.shape().iter().zip(array.chunk_shape()).map(|(a, b)| a.div_ceil(*b)).collect();
     let location = array.metadata().sharding.map(|sharding| match sharding.location {
         IndexLocation::Start => "start".to_owned(),
@@ -191,6 +156,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         shard_shape: array.shard_shape().map(<[u64]>::to_vec),
         codecs: array.codecs().to_vec(),
         index_location: location,
+        manifest: array.manifest().map(|manifest| manifest.origin().to_owned()),
         shard_files: sums.files,
         chunks_present: sums.present,
         chunks_empty: metadata::product(&grid).unwrap_or(u64::MAX).saturating_sub(sums.present),
@@ -201,26 +167,6 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         gap_bytes: sums.gaps,
         damaged: sums.damaged,
     })
-}
-
-/// All files below `directory_path` whose names are positions in the array's grid.
-fn list_files(
-    array: &Array,
-    directory_path: &Path,
-    key: &str,
-    depth: usize,
-    files: &mut Vec<(PathBuf, Vec<u64>)>,
-) -> Result<()> {
-    for path in directory(directory_path)? {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
-        if path.is_file() {
-            files.extend(array.file_position(&key).map(|position| (path, position)));
-        } else if depth <= array.shape().len() && path.is_dir() {
-            list_files(array, &path, &key, depth + 1, files)?;
-        }
-    }
-    Ok(())
 }
 
 fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
@@ -256,6 +202,43 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
     }
     // A damaged entry's bytes are unknown, and count as a gap.
     sums.gaps = file.len() - layout.bytes() - covered(ranges);
+    Ok(sums)
+}
+
+/// What the files that a manifest names add up to. Of those that are not on this machine, nothing is known but the ranges.
+fn weigh_manifest(manifest: &Manifest) -> Result<Sums> {
+    let mut sums = Sums::default();
+    for (path, mut ranges) in manifest.ranges_by_path() {
+        sums.files += 1;
+        sums.present += ranges.len() as u64;
+        let file = match manifest.local(path) {
+            Some(local) => match ShardFile::open(local)? {
+                Some(file) => file,
+                None => {
+                    sums.damaged.push(format!("{path}: the manifest names this file, but it is not there"));
+                    continue;
+                }
+            },
+            None => {
+                let known = ranges.iter().filter_map(|range| range.nbytes);
+                sums.payload = known.fold(sums.payload, u64::saturating_add);
+                continue;
+            }
+        };
+        let total = ranges.len();
+        ranges.retain(|range| range.within(file.len()).is_some());
+        if ranges.len() < total {
+            let outside = total - ranges.len();
+            sums.damaged
+                .push(format!("{path}: {outside} chunks of the manifest reach beyond its {} bytes", file.len()));
+        }
+        let ranges: Vec<_> = ranges.iter().filter_map(|range| range.within(file.len())).collect();
+        sums.payload = ranges.iter().fold(sums.payload, |sum, range| sum.saturating_add(range.nbytes));
+        sums.length = sums.length.saturating_add(file.len());
+        sums.disk = sums.disk.saturating_add(file.disk_bytes());
+        sums.gaps = sums.gaps.saturating_add(file.len() - covered(ranges));
+    }
+    sums.damaged.truncate(DAMAGED_MAX);
     Ok(sums)
 }
 

@@ -13,6 +13,12 @@ const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
 /// The document at `path`, or `None` when there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Value>> {
+    let Some(bytes) = bytes(path, DOCUMENT_BYTES_MAX)? else { return Ok(None) };
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {error}")))
+}
+
+/// The file at `path`, or `None` when there is none. One of more than `bytes_max` bytes is an error.
+pub(super) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
     let len = match fs::metadata(path) {
         // Opening a pipe would wait for ever.
         Ok(metadata) if !metadata.is_file() => return Err(Error::format(path, "is not a regular file")),
@@ -20,17 +26,17 @@ pub(super) fn read(path: &Path) -> Result<Option<Value>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(error) => return Err(Error::io("look at", path, error)),
     };
-    let too_long = |len| Error::format(path, format!("{len} bytes; a document has at most {DOCUMENT_BYTES_MAX}"));
-    if len > DOCUMENT_BYTES_MAX {
+    let too_long = |len| Error::format(path, format!("{len} bytes; a document has at most {bytes_max}"));
+    if len > bytes_max {
         return Err(too_long(len));
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
-    file.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
-    if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    if bytes.len() as u64 > bytes_max {
         return Err(too_long(bytes.len() as u64));
     }
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {error}")))
+    Ok(Some(bytes))
 }
 
 /// The name and configuration of an extension: `{"name": …, "configuration": {…}}`, or the bare name.

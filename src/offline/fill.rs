@@ -75,6 +75,25 @@ fn whole(number: &serde_json::Number) -> Option<i128> {
     (number.fract() == 0.0 && number.abs() < 1e15).then_some(number as i128)
 }
 
+/// The value of an element as a document has it. Of a NaN only that it is one.
+pub(super) fn to_json(dtype: Dtype, element: &[u8]) -> Value {
+    let mut wide = [0; 8];
+    wide[..element.len()].copy_from_slice(element);
+    let bits = u64::from_le_bytes(wide);
+    let signed = |bytes: usize| (bits << (64 - 8 * bytes)).cast_signed() >> (64 - 8 * bytes);
+    let float = |number: f64| match number {
+        _ if number.is_nan() => Value::from("NaN"),
+        _ if number.is_infinite() => Value::from(if number > 0.0 { "Infinity" } else { "-Infinity" }),
+        _ => Value::from(number),
+    };
+    match dtype {
+        Dtype::F32 => float(f64::from(f32::from_bits(bits as u32))),
+        Dtype::F64 => float(f64::from_bits(bits)),
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => Value::from(signed(dtype.size())),
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => Value::from(bits),
+    }
+}
+
 /// Fills `row` with an element.
 pub(super) fn row(row: &mut [u8], element: &[u8]) {
     if element.iter().all(|&byte| byte == element[0]) {
@@ -105,7 +124,11 @@ mod tests {
             (Dtype::F64, json!("0x7ff8000000000001"), 0x7ff8_0000_0000_0001_u64.to_le_bytes().to_vec()),
         ];
         for (dtype, value, expected) in cases {
-            assert_eq!(element(dtype, &value), Ok(expected), "{dtype} {value}");
+            assert_eq!(element(dtype, &value).as_ref(), Ok(&expected), "{dtype} {value}");
+            if !value.is_string() {
+                let back = to_json(dtype, &expected);
+                assert_eq!(element(dtype, &back), Ok(expected), "{dtype} {value} {back}");
+            }
         }
         let nan = element(Dtype::F32, &json!("NaN")).expect("a float");
         assert!(f32::from_le_bytes(nan.try_into().expect("four bytes")).is_nan());

@@ -30,6 +30,8 @@ pub(super) struct Metadata {
     pub(super) fill: Vec<u8>,
     pub(super) keys: KeyEncoding,
     pub(super) attributes: Value,
+    /// The manifest of the storage transformer `chunk-manifest-json`: its path, or the manifest itself.
+    pub(super) manifest: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy)]

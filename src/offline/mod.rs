@@ -7,18 +7,25 @@
 mod chain;
 mod describe;
 mod document;
+mod export;
 mod fill;
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub mod fuzzing;
 mod leftovers;
 mod lock;
+mod manifest;
+mod manifest_writer;
 mod metadata;
+mod nodes;
 mod own;
+mod places;
+mod publish;
 mod ranges;
 mod reader;
 mod recover;
 mod region;
+mod repack;
 mod scan;
 mod shard_file;
 mod tree;
@@ -27,8 +34,11 @@ mod zarr2;
 mod zarr3;
 
 pub use describe::{ArrayDescription, Description, describe};
+pub use export::Axis;
+pub use manifest_writer::{ManifestOptions, ManifestSummary, write_manifest};
 pub use reader::Array;
 pub use recover::{ImageRecovered, Recovery, ShardAction, ShardRecovered, recover};
+pub use repack::{ChunkOrder, Repack, RepackHeadway, RepackOptions, RepackSummary};
 pub use verify::{ArrayVerified, Finding, Severity, Verification, verify};
 
 use std::path::{Component, Path};

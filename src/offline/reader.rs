@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::document;
 use super::fill;
+use super::manifest::Manifest;
 use super::metadata::{self, Metadata};
 use super::region::{Area, Rows, for_each_position, linear};
 use super::shard_file::{Index, IndexLayout, Range, ShardFile};
@@ -22,7 +23,9 @@ const CHILDREN_MAX: usize = 20;
 
 /// An array on disk, opened for reading.
 ///
-/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`, and Zarr v2 arrays.
+/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`, and Zarr v2 arrays. Where an
+/// array declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that the manifest
+/// names, wherever these are.
 ///
 /// ```no_run
 /// use shardwright::offline::Array;
@@ -36,6 +39,7 @@ pub struct Array {
     path: PathBuf,
     metadata: Metadata,
     index: Option<IndexLayout>,
+    manifest: Option<Manifest>,
 }
 
 impl fmt::Debug for Array {
@@ -72,20 +76,27 @@ impl Array {
     /// The array at exactly this path; `None` when there is a group.
     pub(super) fn open_exactly(path: &Path) -> Result<Option<Self>> {
         let file = path.join("zarr.json");
-        let metadata = if let Some(document) = document::read(&file)? {
-            match zarr3::node(&file, &document)? {
-                zarr3::Node::Group => return Ok(None),
-                zarr3::Node::Array => zarr3::parse(&file, document)?,
-            }
-        } else {
-            let file = path.join(".zarray");
-            let Some(document) = document::read(&file)? else { return Self::no_array(path) };
-            let attributes =
-                document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
-            zarr2::parse(&file, document, attributes)?
-        };
+        if let Some(document) = document::read(&file)? {
+            return match zarr3::node(&file, &document)? {
+                zarr3::Node::Group => Ok(None),
+                zarr3::Node::Array => Self::described(path, document).map(Some),
+            };
+        }
+        let file = path.join(".zarray");
+        let Some(document) = document::read(&file)? else { return Self::no_array(path) };
+        let attributes = document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
+        let metadata = zarr2::parse(&file, document, attributes)?;
         let index = metadata.index_layout(path)?;
-        Ok(Some(Self { path: path.to_path_buf(), metadata, index }))
+        Ok(Some(Self { path: path.to_path_buf(), metadata, index, manifest: None }))
+    }
+
+    /// An array at `path` as a Zarr v3 document describes it, whether the document or any file is there or not.
+    pub(super) fn described(path: &Path, document: Value) -> Result<Self> {
+        let metadata = zarr3::parse(&path.join("zarr.json"), document)?;
+        let index = metadata.index_layout(path)?;
+        let manifest =
+            metadata.manifest.as_ref().map(|manifest| Manifest::open(path, manifest, &metadata)).transpose()?;
+        Ok(Self { path: path.to_path_buf(), metadata, index, manifest })
     }
 
     fn no_array(path: &Path) -> Result<Option<Self>> {
@@ -224,7 +235,7 @@ impl Array {
     }
 
     /// The path of the file at a position of the grid of files.
-    fn file_path(&self, position: &[u64]) -> PathBuf {
+    pub(super) fn file_path(&self, position: &[u64]) -> PathBuf {
         let position = if self.shape().is_empty() { &[] } else { position };
         self.path.join(self.metadata.keys.key(position))
     }
@@ -249,6 +260,11 @@ impl Array {
         &self.metadata
     }
 
+    /// What says where the chunks lie, if not the names of their files.
+    pub(super) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
     pub(super) fn index_layout(&self) -> Option<IndexLayout> {
         self.index
     }
@@ -265,13 +281,20 @@ impl Array {
         (self.metadata.chunk_bytes() as u64).saturating_mul(2).saturating_add(1 << 20)
     }
 
-    /// Reads a chunk and decodes it into the worker's `raw`, elements in little-endian byte order.
-    pub(super) fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
+    /// Refuses an encoded length that no chunk has.
+    pub(super) fn check_encoded(&self, range: Range, path: &Path) -> Result<()> {
         let raw_bytes = self.metadata.chunk_bytes();
         if range.nbytes > self.encoded_bytes_max() {
             let reason = format!("{} encoded bytes for a chunk of {raw_bytes} bytes", range.nbytes);
-            return Err(Error::format(file.path(), reason));
+            return Err(Error::format(path, reason));
         }
+        Ok(())
+    }
+
+    /// Reads a chunk and decodes it into the worker's `raw`, elements in little-endian byte order.
+    pub(super) fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
+        let raw_bytes = self.metadata.chunk_bytes();
+        self.check_encoded(range, file.path())?;
         if worker.raw.is_empty() {
             let reserved = worker.raw.try_reserve_exact(raw_bytes);
             reserved.map_err(|_| Error::format(file.path(), format!("no memory for a chunk of {raw_bytes} bytes")))?;
@@ -327,7 +350,7 @@ impl Geometry<'_> {
         files.into_par_iter().try_for_each_init(
             || None,
             |worker, mut wanted| {
-                let Some(file) = ShardFile::open(self.array.file_path(&wanted.position))? else {
+                let Some((file, whole)) = self.array.open_file(&wanted.position)? else {
                     wanted.chunks.iter_mut().for_each(|chunk| self.fill(chunk));
                     return Ok(());
                 };
@@ -339,9 +362,9 @@ impl Geometry<'_> {
                             |worker, mut chunk| self.read_sharded(&area, worker, &file, &index, &mut chunk),
                         )
                     }
-                    // Without shards, the file is the chunk.
+                    // Without shards, the file is the chunk, or the part of it that a manifest names.
                     None => wanted.chunks.iter_mut().try_for_each(|chunk| {
-                        self.read_chunk(&area, worker, &file, file.whole(), chunk)
+                        self.read_chunk(&area, worker, &file, whole, chunk)
                             .map_err(|error| at_chunk(error, &file, &chunk.chunk))
                     }),
                 }

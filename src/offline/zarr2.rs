@@ -66,10 +66,11 @@ fn metadata(document: Document, attributes: Value) -> Result<Metadata, String> {
         file_shape,
         chunk_shape: document.chunks,
         sharding,
-        chain: Chain { codec: Codec { compressor, checksum: false }, big_endian, names: name.into_iter().collect() },
+        chain: Chain::from_zarr2(Codec { compressor, checksum: false }, big_endian, dtype.size(), name),
         fill,
         keys: KeyEncoding { prefix: false, separator },
         attributes,
+        manifest: None,
     })
 }
 

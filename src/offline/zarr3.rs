@@ -59,9 +59,15 @@ pub(super) fn parse(path: &Path, document: Value) -> Result<Metadata> {
 
 fn metadata(document: Document) -> Result<Metadata, String> {
     only_known_fields(&document)?;
+    let manifest = manifest(&document.storage_transformers)?;
     let dtype = dtype(&document.data_type)?;
     let file_shape = regular_chunks(&document.chunk_grid)?;
     let (chunk_shape, sharding, chain) = codecs(&document.codecs, &file_shape, dtype)?;
+    if manifest.is_some() && sharding.is_some() {
+        return Err(
+            "a manifest names the chunks, but codecs has sharding_indexed: a chunk is never a shard here".into()
+        );
+    }
     let names = document.dimension_names.map(|names| names.into_iter().map(Option::unwrap_or_default).collect());
     Ok(Metadata {
         fill: fill::element(dtype, &document.fill_value)?,
@@ -74,14 +80,29 @@ fn metadata(document: Document) -> Result<Metadata, String> {
         chunk_shape,
         sharding,
         chain,
+        manifest,
     })
+}
+
+/// The manifest that takes the place of the chunks' names, if any (zarr-specs, proposal "Manifest storage transformer", "Array metadata").
+fn manifest(transformers: &[Value]) -> Result<Option<Value>, String> {
+    let [transformer] = transformers else {
+        return match transformers {
+            [] => Ok(None),
+            several => Err(format!("{} storage transformers on one array are not read here", several.len())),
+        };
+    };
+    match named(transformer) {
+        Some(("chunk-manifest-json", Some(configuration))) if configuration.contains_key("manifest") => {
+            Ok(Some(configuration["manifest"].clone()))
+        }
+        Some(("chunk-manifest-json", _)) => Err("chunk-manifest-json has no manifest in its configuration".into()),
+        _ => Err(format!("storage transformer {transformer} is not read here; chunk-manifest-json is")),
+    }
 }
 
 /// The specification lets a reader pass over an unknown field only when the field says so.
 fn only_known_fields(document: &Document) -> Result<(), String> {
-    if let Some(transformer) = document.storage_transformers.first() {
-        return Err(format!("storage transformer {transformer} is not read here"));
-    }
     for (key, value) in &document.rest {
         let known = matches!(key.as_str(), "zarr_format" | "node_type");
         if !known && value.get("must_understand") != Some(&Value::Bool(false)) {

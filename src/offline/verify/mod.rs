@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::own::{Own, Places};
+use super::reader::Array;
 use super::shard_file::ShardFile;
 use super::tree::{Node, Tree, below};
 use super::{leftovers, lock};
@@ -223,6 +224,9 @@ impl<'a> Check<'a> {
         let before = self.findings.damage();
         let sums = Sums::default();
         node.files.par_iter().try_for_each(|(path, position)| self.file(node, image, path, position, &sums))?;
+        if node.array.manifest().is_some() {
+            self.manifest(&node.array, &sums)?;
+        }
         let absent = sums.without_header.load(Relaxed);
         if image.is_some() && absent > 0 {
             let what =
@@ -257,6 +261,34 @@ impl<'a> Check<'a> {
             self.note(path, "lies outside the array's shape");
         }
         checked.or_else(|error| self.found_in(path, error))
+    }
+
+    /// The chunks that a manifest names, wherever they are on this machine.
+    fn manifest(&self, array: &Array, sums: &Sums) -> Result<()> {
+        array.file_positions()?.par_iter().try_for_each_init(
+            || None,
+            |worker, position| {
+                let worker = match worker {
+                    Some(worker) => worker,
+                    None => worker.insert(array.worker()?),
+                };
+                let opened = match array.open_file(position) {
+                    Ok(opened) => opened,
+                    Err(error) => return self.found_in(array.path(), error),
+                };
+                let Some((file, range)) = opened else { return Ok(()) };
+                sums.chunks.fetch_add(1, Relaxed);
+                sums.bytes.fetch_add(range.nbytes, Relaxed);
+                let decoded = array.decode(worker, &file, range);
+                decoded.or_else(|error| match error {
+                    error @ Error::Io { .. } => Err(error),
+                    error => {
+                        self.damage(array.path(), None, format!("chunk {position:?}: {}", reason(error)));
+                        Ok(())
+                    }
+                })
+            },
+        )
     }
 
     /// What is known of the frames of an image: each number at its place, and as many as the writer says.

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use shardwright::{BloscCname, Compressor, Dtype, IndexLocation, Placement, RingFull, Shuffle, StorageKind};
+use shardwright::offline::ChunkOrder;
+use shardwright::{BloscCname, Codec, Compressor, Dtype, IndexLocation, Placement, RingFull, Shuffle, StorageKind};
 
+use crate::export::{FORMATS, Format, RegionArg};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -17,6 +19,9 @@ Examples:
   shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
   shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
   shardwright info out.zarr
+  shardwright export out.zarr part.ome.tif --region 0:100,:,512:1024
+  shardwright repack out.zarr archive.zarr --codec zstd --level 9
+  shardwright manifest out.zarr --url-prefix s3://bucket/out.zarr
   shardwright verify out.zarr
   shardwright recover out.zarr --apply
   shardwright probe /data --camera 2048x2048xu16@100
@@ -46,9 +51,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Replay(Box<Replay>),
     Info(Info),
+    Export(Export),
+    Manifest(Manifest),
     Verify(Verify),
     Recover(Recover),
     Probe(Probe),
+    Repack(Repack),
     /// Print a completion script for a shell to stdout.
     Completions {
         /// The shell.
@@ -66,6 +74,34 @@ pub(crate) struct Info {
     pub(crate) json: bool,
 }
 
+/// Write a region of an array as TIFF, OME-TIFF, npy or raw. Dimensions keep the array's order, slowest first; in TIFF each
+/// frame is a page. What would exceed 4 GB becomes BigTIFF.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The array, or the image whose first array is meant
+    pub(crate) path: PathBuf,
+    /// The file to write
+    pub(crate) output: PathBuf,
+    /// Which part: a span for each dimension, such as 0:100,:,512:1024, or for some by name, such as t=3,x=512:1024
+    #[arg(long, value_name = "SPANS")]
+    pub(crate) region: Option<RegionArg>,
+    /// The format [default: what the file's name ends with: .ome.tif, .tif, .npy, .raw]
+    #[arg(long, value_parser = one_of(&FORMATS))]
+    pub(crate) format: Option<Format>,
+    /// Write BigTIFF also where TIFF would do
+    #[arg(long)]
+    pub(crate) bigtiff: bool,
+    /// Memory for pixels on their way
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    pub(crate) memory: u64,
+    /// Replace a file that is in the way
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Show no progress and print nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
 /// Check everything about a dataset that can be checked: documents, indexes, checksums, decoding, slot headers.
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXIT_CODES)]
@@ -78,6 +114,32 @@ pub(crate) struct Verify {
     /// Show no progress and print nothing but with --json; the exit code tells.
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+/// Write down where a dataset's chunks lie, so that readers which go by references open it without a copy: manifest.json
+/// (chunk-manifest-json) and kerchunk.json, in a folder beside the dataset.
+#[derive(Debug, Args)]
+pub(crate) struct Manifest {
+    /// The dataset
+    pub(crate) path: PathBuf,
+    /// The folder to create [default: beside the dataset, run.ome.manifest.zarr for run.ome.zarr]
+    pub(crate) output: Option<PathBuf>,
+    /// What stands before the paths of the dataset's files, such as s3://bucket/run.ome.zarr [default: file:// and where they
+    /// are now]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url_prefix: Option<String>,
+    /// The Zarr version of the documents in kerchunk.json: 2, which every reader of such files opens, or 3
+    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+    pub(crate) zarr_format: u8,
+    /// Put the manifest into the array's document where the array has at most so many chunks
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(crate) inline: u64,
+    /// Replace manifests that are in the way
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Print one JSON object instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Bring back what a writer had written when it was killed or the power went.
@@ -120,6 +182,61 @@ pub(crate) struct Probe {
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Close the gaps in a dataset's shards and put their chunks in order; where wished, compress them anew and give chunks and
+/// shards other shapes. Every new shard is read back and compared before an old one goes. Killed and called again, it goes
+/// on where it stopped.
+#[derive(Debug, Args)]
+pub(crate) struct Repack {
+    /// The dataset
+    pub(crate) path: PathBuf,
+    /// The dataset to create [default: in place]
+    pub(crate) output: Option<PathBuf>,
+    /// The order of chunks in their shard
+    #[arg(long, default_value = "c", value_parser = one_of(&[
+        ("c", ChunkOrder::C), ("morton", ChunkOrder::Morton), ("kept", ChunkOrder::Kept),
+    ]))]
+    pub(crate) order: ChunkOrder,
+    /// How chunks are compressed [default: as they are]
+    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
+    pub(crate) codec: Option<String>,
+    /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) level: Option<i32>,
+    /// What Blosc reorders before it compresses [default: bit]
+    #[arg(long, value_parser = one_of(&[("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)]))]
+    pub(crate) shuffle: Option<Shuffle>,
+    /// Leave out the CRC-32C of every chunk that is compressed anew
+    #[arg(long)]
+    pub(crate) no_checksum: bool,
+    /// Elements a chunk, in each dimension or only the last ones; 0 keeps [default: keeps]
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
+    pub(crate) chunk: Vec<u64>,
+    /// Elements a shard, in each dimension or only the last ones; 0 keeps [default: keeps]
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
+    pub(crate) shard: Vec<u64>,
+    /// Where a shard's index stands [default: where it is]
+    #[arg(long, value_parser = one_of(&[("end", IndexLocation::End), ("start", IndexLocation::Start)]))]
+    pub(crate) index: Option<IndexLocation>,
+    /// Memory for chunks on their way
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    pub(crate) memory: u64,
+    /// Threads that read, compress and compare; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) workers: usize,
+    /// Don't wait until the data has reached the device
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+    /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost
+    #[arg(long)]
+    pub(crate) incomplete: bool,
+    /// Print one JSON object instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 /// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would.
@@ -292,49 +409,62 @@ fn one_of<T: Copy + Send + Sync + 'static>(table: &'static [(&'static str, T)]) 
 impl LayoutArgs {
     /// The compressor that `--codec`, `--level` and `--shuffle` describe together.
     pub(crate) fn compressor(&self) -> Result<Compressor, Failure> {
-        let codec = self.codec.as_str();
-        let blosc = codec.strip_prefix("blosc-");
-        if self.shuffle.is_some() && blosc.is_none() {
-            return Err(Failure::Usage(format!("--shuffle belongs to the blosc codecs, but --codec is {codec}")));
-        }
-        if codec == "blosc-noise" {
-            if self.level.is_some() || self.shuffle.is_some() {
-                return Err(Failure::Usage(
-                    "blosc-noise has no --level or --shuffle: it is one way to write LZ4 at level 1 with bit shuffle"
-                        .into(),
-                ));
-            }
-            return Ok(Compressor::BloscNoise { block_bytes: 0 });
-        }
-        if let Some(name) = blosc {
-            let cname = match name {
-                "lz4" => BloscCname::Lz4,
-                "lz4hc" => BloscCname::Lz4hc,
-                "zstd" => BloscCname::Zstd,
-                "zlib" => BloscCname::Zlib,
-                _ => BloscCname::Blosclz,
-            };
-            let (level, shuffle) = (self.level_within(0, 9)? as u8, self.shuffle.unwrap_or_default());
-            return Ok(Compressor::Blosc { cname, level, shuffle, block_bytes: 0 });
-        }
-        match codec {
-            "zstd" => Ok(Compressor::Zstd { level: self.level_within(-131_072, 22)? }),
-            "gzip" => Ok(Compressor::Gzip { level: self.level_within(0, 9)? as u8 }),
-            _ if self.level.is_some() => Err(Failure::Usage(format!("--level means nothing to --codec {codec}"))),
-            "lz4" => Ok(Compressor::Lz4),
-            _ => Ok(Compressor::None),
-        }
+        compressor(&self.codec, self.level, self.shuffle)
     }
+}
 
-    fn level_within(&self, lowest: i32, highest: i32) -> Result<i32, Failure> {
-        let level = self.level.unwrap_or(1);
+fn compressor(codec: &str, level: Option<i32>, shuffle: Option<Shuffle>) -> Result<Compressor, Failure> {
+    let blosc = codec.strip_prefix("blosc-");
+    if shuffle.is_some() && blosc.is_none() {
+        return Err(Failure::Usage(format!("--shuffle belongs to the blosc codecs, but --codec is {codec}")));
+    }
+    if codec == "blosc-noise" {
+        if level.is_some() || shuffle.is_some() {
+            return Err(Failure::Usage(
+                "blosc-noise has no --level or --shuffle: it is one way to write LZ4 at level 1 with bit shuffle"
+                    .into(),
+            ));
+        }
+        return Ok(Compressor::BloscNoise { block_bytes: 0 });
+    }
+    let within = |lowest: i32, highest: i32| {
+        let level = level.unwrap_or(1);
         if (lowest..=highest).contains(&level) {
             return Ok(level);
         }
-        Err(Failure::Usage(format!(
-            "--level {level} is not possible with --codec {}: {lowest} to {highest}",
-            self.codec
-        )))
+        Err(Failure::Usage(format!("--level {level} is not possible with --codec {codec}: {lowest} to {highest}")))
+    };
+    if let Some(name) = blosc {
+        let cname = match name {
+            "lz4" => BloscCname::Lz4,
+            "lz4hc" => BloscCname::Lz4hc,
+            "zstd" => BloscCname::Zstd,
+            "zlib" => BloscCname::Zlib,
+            _ => BloscCname::Blosclz,
+        };
+        let (level, shuffle) = (within(0, 9)? as u8, shuffle.unwrap_or_default());
+        return Ok(Compressor::Blosc { cname, level, shuffle, block_bytes: 0 });
+    }
+    match codec {
+        "zstd" => Ok(Compressor::Zstd { level: within(-131_072, 22)? }),
+        "gzip" => Ok(Compressor::Gzip { level: within(0, 9)? as u8 }),
+        _ if level.is_some() => Err(Failure::Usage(format!("--level means nothing to --codec {codec}"))),
+        "lz4" => Ok(Compressor::Lz4),
+        _ => Ok(Compressor::None),
+    }
+}
+
+impl Repack {
+    /// The codec that the options describe; `None` to keep what is.
+    pub(crate) fn codec(&self) -> Result<Option<Codec>, Failure> {
+        let Some(codec) = &self.codec else {
+            if self.level.is_some() || self.shuffle.is_some() || self.no_checksum {
+                return Err(Failure::Usage("--level, --shuffle and --no-checksum belong to --codec".into()));
+            }
+            return Ok(None);
+        };
+        let compressor = compressor(codec, self.level, self.shuffle)?;
+        Ok(Some(Codec { compressor, checksum: !self.no_checksum }))
     }
 }
 

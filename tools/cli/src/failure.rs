@@ -68,6 +68,11 @@ fn option_of(field: &str) -> Option<&'static str> {
         "ring_bytes" => "--memory",
         "workers" => "--workers",
         "affinity" => "--affinity",
+        "url_prefix" => "--url-prefix",
+        "region" => "--region",
+        "memory_bytes" => "--memory",
+        "chunk" => "--chunk",
+        "shard" => "--shard",
         _ => return None,
     })
 }

@@ -70,6 +70,7 @@ fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {
     let shard = match (&array.shard_shape, &array.index_location) {
         (Some(shape), Some(location)) => format!("{}, index at the {location}", joined(shape, " x ")),
         (Some(shape), None) => joined(shape, " x "),
+        (None, _) if array.manifest.is_some() => "none: a manifest names each chunk's place".to_owned(),
         (None, _) => "none: each chunk is a file".to_owned(),
     };
     let row = |name: &str, value: String| [name.to_owned(), value];
@@ -85,6 +86,7 @@ fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {
         row("file size", format!("{}, {} on disk", decimal(array.bytes_files), decimal(array.bytes_on_disk))),
         row("gaps", decimal(array.gap_bytes)),
     ];
+    rows.extend(array.manifest.as_ref().map(|manifest| row("manifest", manifest.clone())));
     rows.extend(array.damaged.iter().map(|damage| row("damaged", damage.clone())));
     rows
 }

@@ -1,12 +1,16 @@
 //! The shardwright command.
 
 mod args;
+mod export;
 mod failure;
+mod headway;
 mod info;
+mod manifest;
 mod pace;
 mod probe;
 mod progress;
 mod recover;
+mod repack;
 mod replay;
 mod report;
 mod soak;
@@ -23,9 +27,12 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
+        Command::Export(args) => export::run(&args).map(|()| 0),
+        Command::Manifest(args) => manifest::run(&args).map(|()| 0),
         Command::Verify(args) => verify::run(&args),
         Command::Recover(args) => recover::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Repack(args) => repack::run(&args).map(|()| 0),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "shardwright", &mut script);

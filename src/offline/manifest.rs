@@ -1,0 +1,335 @@
+//! Manifests: where the chunks of an array lie, when the names of files don't say it.
+//!
+//! ```json
+//! {"0.0.0": {"path": "file:///data/run.ome.zarr/0/c/0/0/0", "offset": 64, "length": 1234}, …}
+//! ```
+//!
+//! Source: zarr-specs, proposal "Manifest storage transformer", "Array metadata" and "Manifest object". Of a chunk only `path`
+//! is required: without `offset` it starts where the file does, without `length` it ends there. What the proposal leaves
+//! open: a path without a scheme that is not absolute starts from the folder in which the array's document stands; other
+//! keys of a chunk are passed over. Paths may lead anywhere, because that is what a manifest is for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::document;
+use super::metadata::Metadata;
+use super::region::linear;
+use super::shard_file::{Range, ShardFile};
+use crate::error::{Error, Result};
+
+/// Ten million chunks or so; a larger manifest should be several arrays.
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
+/// A manifest that was read. A path that many chunks share is kept once.
+pub(super) struct Manifest {
+    /// The folder of the array, where relative paths start.
+    folder: PathBuf,
+    origin: String,
+    paths: Vec<String>,
+    /// By the chunk's number in C order of the array's grid of chunks.
+    chunks: Vec<(u64, Reference)>,
+}
+
+impl fmt::Debug for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manifest").field("origin", &self.origin).field("chunks", &self.chunks.len()).finish()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Reference {
+    path: u32,
+    part: Part,
+}
+
+/// A byte range of a file whose length is not known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    offset: u64,
+    /// `None`: to the end of the file.
+    pub(super) nbytes: Option<u64>,
+}
+
+impl Part {
+    /// The range in a file of `len` bytes, if it has one.
+    pub(super) fn within(self, len: u64) -> Option<Range> {
+        let rest = len.checked_sub(self.offset)?;
+        let nbytes = self.nbytes.unwrap_or(rest);
+        (nbytes <= rest).then_some(Range { offset: self.offset, nbytes })
+    }
+}
+
+impl Manifest {
+    /// Reads the manifest that the document of the array in `folder` has or names.
+    pub(super) fn open(folder: &Path, value: &Value, metadata: &Metadata) -> Result<Self> {
+        let grid: Vec<u64> = metadata.shape.iter().zip(&metadata.chunk_shape).map(|(a, b)| a.div_ceil(*b)).collect();
+        let mut table = Table { grid: &grid, paths: Vec::new(), known: HashMap::new(), chunks: Vec::new() };
+        let origin = match value {
+            Value::Object(_) => {
+                let read = (&mut table).deserialize(value);
+                read.map_err(|error| Error::format(folder.join("zarr.json"), format!("the manifest: {error}")))?;
+                "inlined".to_owned()
+            }
+            Value::String(path) => {
+                let file = manifest_file(folder, path)?;
+                let Some(bytes) = document::bytes(&file, MANIFEST_BYTES_MAX)? else {
+                    return Err(Error::format(folder, format!("names the manifest {path:?}, which is not there")));
+                };
+                let mut json = serde_json::Deserializer::from_slice(&bytes);
+                let read = (&mut table).deserialize(&mut json).and_then(|()| json.end());
+                read.map_err(|error| Error::format(&file, error.to_string()))?;
+                path.clone()
+            }
+            other => {
+                let reason = format!("the manifest is {other}; expected its path or the manifest itself");
+                return Err(Error::format(folder.join("zarr.json"), reason));
+            }
+        };
+        let Table { paths, mut chunks, .. } = table;
+        chunks.sort_by_key(|(chunk, _)| *chunk);
+        if let Some(pair) = chunks.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let position = position(pair[0].0, &grid);
+            return Err(Error::format(folder, format!("the manifest names chunk {position:?} twice")));
+        }
+        Ok(Self { folder: folder.to_path_buf(), origin, paths, chunks })
+    }
+
+    /// The manifest's path as the array's document has it, or `inlined`.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The positions of the chunks that are there, in C order.
+    pub(super) fn positions(&self, shape: &[u64], chunk: &[u64]) -> Vec<Vec<u64>> {
+        let grid: Vec<u64> = shape.iter().zip(chunk).map(|(a, b)| a.div_ceil(*b)).collect();
+        self.chunks.iter().map(|(chunk, _)| position(*chunk, &grid)).collect()
+    }
+
+    /// The parts of every file that chunks take.
+    pub(super) fn ranges_by_path(&self) -> BTreeMap<&str, Vec<Part>> {
+        let mut parts: BTreeMap<&str, Vec<Part>> = BTreeMap::new();
+        for (_, reference) in &self.chunks {
+            parts.entry(&self.paths[reference.path as usize]).or_default().push(reference.part);
+        }
+        parts
+    }
+
+    /// Where a path of the manifest leads on this machine; `None` for another one's.
+    pub(super) fn local(&self, path: &str) -> Option<PathBuf> {
+        match path.split_once("://") {
+            None => Some(self.folder.join(path)),
+            Some(("file", rest)) => {
+                let plain = PathBuf::from(rest.strip_prefix("localhost").unwrap_or(rest));
+                // Some writers escape what is special in a URL, others don't.
+                let unescaped = || unescape(rest).filter(|_| rest.contains('%') && !plain.exists());
+                Some(unescaped().map_or_else(|| plain.clone(), PathBuf::from))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The file that holds the chunk at a position, and the chunk's range in it; `None` for a chunk that was never written.
+    pub(super) fn open_chunk(
+        &self,
+        position: &[u64],
+        shape: &[u64],
+        chunk: &[u64],
+    ) -> Result<Option<(ShardFile, Range)>> {
+        let grid: Vec<u64> = shape.iter().zip(chunk).map(|(a, b)| a.div_ceil(*b)).collect();
+        // An array without dimensions has one chunk, which a reader calls the first of one dimension.
+        let wanted = if grid.is_empty() { 0 } else { linear(position, &grid) };
+        let Ok(at) = self.chunks.binary_search_by_key(&wanted, |(chunk, _)| *chunk) else { return Ok(None) };
+        let reference = self.chunks[at].1;
+        let path = &self.paths[reference.path as usize];
+        let Some(local) = self.local(path) else {
+            let reason = format!("chunk {position:?} is at {path}; only files of this machine are read here");
+            return Err(Error::format(&self.folder, reason));
+        };
+        let Some(file) = ShardFile::open(local)? else {
+            let reason = format!("chunk {position:?} should be in {path}, but there is no such file");
+            return Err(Error::format(&self.folder, reason));
+        };
+        let Some(range) = reference.part.within(file.len()) else {
+            let reason = format!(
+                "chunk {position:?}: the manifest names {:?} bytes from {}, but the file has {}",
+                reference.part.nbytes.unwrap_or(0),
+                reference.part.offset,
+                file.len()
+            );
+            return Err(Error::format(file.path(), reason));
+        };
+        Ok(Some((file, range)))
+    }
+}
+
+/// A document must not lead out of its dataset: the manifest itself stands in or below the array's folder.
+fn manifest_file(folder: &Path, path: &str) -> Result<PathBuf> {
+    let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if path.is_empty() || !Path::new(path).components().all(inside) {
+        return Err(Error::format(folder, format!("names a manifest {path:?} that is not in its folder")));
+    }
+    Ok(folder.join(path))
+}
+
+/// `%20` and the like as the bytes that they stand for.
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte != b'%' {
+            bytes.push(byte);
+            rest = tail;
+            continue;
+        }
+        let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The position of a chunk from its number in C order.
+fn position(chunk: u64, grid: &[u64]) -> Vec<u64> {
+    let mut rest = chunk;
+    let mut position = vec![0; grid.len()];
+    for (at, length) in position.iter_mut().zip(grid).rev() {
+        (*at, rest) = (rest % length, rest / length);
+    }
+    position
+}
+
+/// What becomes of a manifest while it is read: entry by entry, since as a tree of values it would take many times its size.
+struct Table<'a> {
+    grid: &'a [u64],
+    paths: Vec<String>,
+    known: HashMap<String, u32>,
+    chunks: Vec<(u64, Reference)>,
+}
+
+impl Table<'_> {
+    /// The chunk's number, from a key such as `0.1.2`, `0/1/2` or `c/0/1/2`.
+    fn chunk(&self, key: &str) -> Option<u64> {
+        let numbers = key.strip_prefix("c/").or_else(|| key.strip_prefix("c.")).unwrap_or(key);
+        if self.grid.is_empty() {
+            return matches!(numbers, "0" | "c" | "").then_some(0);
+        }
+        let numbers = numbers.split(['.', '/']).map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>()?;
+        let inside = numbers.len() == self.grid.len() && numbers.iter().zip(self.grid).all(|(at, size)| at < size);
+        inside.then(|| linear(&numbers, self.grid))
+    }
+
+    fn path(&mut self, path: String) -> u32 {
+        if let Some(&known) = self.known.get(&path) {
+            return known;
+        }
+        let number = self.paths.len() as u32;
+        self.known.insert(path.clone(), number);
+        self.paths.push(path);
+        number
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Table<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Table<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a key for each chunk")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            let Some(chunk) = self.chunk(&key) else {
+                let reason = format!("{key:?} is no chunk of a grid of {:?}", self.grid);
+                return Err(A::Error::custom(reason));
+            };
+            let Entry { path, offset, length } =
+                map.next_value().map_err(|error| A::Error::custom(format!("chunk {key:?}: {error}")))?;
+            let part = Part { offset, nbytes: length };
+            let path = self.path(path);
+            self.chunks.push((chunk, Reference { path, part }));
+        }
+        Ok(())
+    }
+}
+
+/// One chunk of a manifest.
+struct Entry {
+    path: String,
+    offset: u64,
+    length: Option<u64>,
+}
+
+impl<'de> serde::Deserialize<'de> for Entry {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Entry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with a path")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
+                let (mut path, mut offset, mut length) = (None, None, None);
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "path" => path = Some(map.next_value()?),
+                        "offset" => offset = map.next_value()?,
+                        "length" => length = map.next_value()?,
+                        "data" => return Err(A::Error::custom("inlined pixels are not read here")),
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                let path = path.ok_or_else(|| A::Error::missing_field("path"))?;
+                Ok(Entry { path, offset: offset.unwrap_or(0), length })
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_every_spelling_name_a_chunk_of_the_grid() {
+        let table = Table { grid: &[2, 3], paths: Vec::new(), known: HashMap::new(), chunks: Vec::new() };
+        for key in ["1.2", "1/2", "c/1/2", "c.1.2"] {
+            assert_eq!(table.chunk(key), Some(5), "{key}");
+        }
+        for key in ["", "1", "2.0", "1.2.0", "1.x", "-1.0", "c"] {
+            assert_eq!(table.chunk(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn parts_end_where_their_file_does() {
+        let part = |offset, nbytes| Part { offset, nbytes }.within(100);
+        assert_eq!(part(0, None), Some(Range { offset: 0, nbytes: 100 }));
+        assert_eq!(part(90, Some(10)), Some(Range { offset: 90, nbytes: 10 }));
+        assert_eq!(part(90, Some(11)), None);
+        assert_eq!(part(u64::MAX, Some(u64::MAX)), None);
+        assert_eq!(part(101, None), None);
+    }
+
+    #[test]
+    fn escapes_are_bytes() {
+        assert_eq!(unescape("/a%20b/%C2%B5m").as_deref(), Some("/a b/µm"));
+        assert_eq!(unescape("/a%2"), None);
+        assert_eq!(unescape("/a%zz"), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the chunks of an array lie: which files it has, and which byte ranges of them are chunks.
+
+use std::path::{Path, PathBuf};
+
+use super::nodes::directory;
+use super::reader::Array;
+use super::shard_file::{Range, ShardFile};
+use crate::error::{Error, Result};
+
+/// The chunks of one file, by their place in it in C order.
+#[derive(Debug)]
+pub(super) struct FileChunks {
+    pub(super) path: PathBuf,
+    /// Bytes of the file.
+    pub(super) len: u64,
+    pub(super) ranges: Vec<Option<Range>>,
+}
+
+impl Array {
+    /// The positions of the files that are there, in C order; of an array with a manifest, of the chunks that it names.
+    ///
+    /// Files are listed rather than computed from the shape: a shape may promise more files than there are atoms.
+    pub(super) fn file_positions(&self) -> Result<Vec<Vec<u64>>> {
+        if let Some(manifest) = self.manifest() {
+            return Ok(manifest.positions(self.shape(), self.chunk_shape()));
+        }
+        let mut found = Vec::new();
+        list(self, self.path(), "", 0, &mut |_, position| found.push(position))?;
+        found.sort();
+        Ok(found)
+    }
+
+    /// The files that are there, with their positions.
+    pub(super) fn files(&self) -> Result<Vec<(PathBuf, Vec<u64>)>> {
+        let mut found = Vec::new();
+        list(self, self.path(), "", 0, &mut |path, position| found.push((path, position)))?;
+        Ok(found)
+    }
+
+    /// The chunks of the file at a position; `None` when there is no such file.
+    ///
+    /// An entry of a damaged index is an error here: who copies chunks must not leave one out silently.
+    pub(super) fn file_chunks(&self, position: &[u64]) -> Result<Option<FileChunks>> {
+        let Some((file, whole)) = self.open_file(position)? else { return Ok(None) };
+        let ranges = match self.index_layout() {
+            None => vec![Some(whole)],
+            Some(layout) => {
+                let index = file.index(layout)?;
+                let damaged = |reason| Error::format(file.path(), reason);
+                (0..index.len()).map(|chunk| index.entry(chunk)).collect::<Result<_, _>>().map_err(damaged)?
+            }
+        };
+        Ok(Some(FileChunks { path: file.path().to_path_buf(), len: file.len(), ranges }))
+    }
+
+    /// The file at a position and the part of it that is the array's.
+    pub(super) fn open_file(&self, position: &[u64]) -> Result<Option<(ShardFile, Range)>> {
+        let Some(manifest) = self.manifest() else {
+            let file = ShardFile::open(self.file_path(position))?;
+            return Ok(file.map(|file| {
+                let whole = file.whole();
+                (file, whole)
+            }));
+        };
+        manifest.open_chunk(position, self.shape(), self.chunk_shape())
+    }
+}
+
+/// Visits all files below `folder` whose names are positions in the array's grid.
+fn list(
+    array: &Array,
+    folder: &Path,
+    key: &str,
+    depth: usize,
+    visit: &mut impl FnMut(PathBuf, Vec<u64>),
+) -> Result<()> {
+    for path in directory(folder)? {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
+        if path.is_file() {
+            if let Some(position) = array.file_position(&key) {
+                visit(path, position);
+            }
+        } else if depth <= array.shape().len() && path.is_dir() {
+            list(array, &path, &key, depth + 1, visit)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Folders that are made under a hidden name and appear as a whole.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+/// The name beside `path` under which its successor is made: hidden, and in the same folder, so that a rename suffices.
+pub(super) fn hidden(path: &Path, suffix: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{suffix}"))
+}
+
+/// `path` without links, also where nothing is there yet.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+    let failed = |error| Error::io("find", path, error);
+    if let Ok(found) = path.canonicalize() {
+        return Ok(found);
+    }
+    let path = std::path::absolute(path).map_err(failed)?;
+    match (path.parent().and_then(|parent| parent.canonicalize().ok()), path.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.join(name)),
+        _ => Ok(path),
+    }
+}
+
+/// Lets the finished folder `made` take the name `path`. What was there, if anything, is removed afterwards.
+pub(super) fn publish(made: &Path, path: &Path) -> Result<()> {
+    match renameat_with(CWD, made, CWD, path, RenameFlags::NOREPLACE) {
+        Ok(()) => return sync_folder_of(path),
+        Err(Errno::EXIST | Errno::NOTEMPTY) => {}
+        // The file system has no such rename; an empty folder may be replaced, anything else is refused below.
+        Err(Errno::INVAL | Errno::NOSYS) if !path.exists() => {
+            return fs::rename(made, path).map_err(|error| Error::io("rename to", path, error));
+        }
+        Err(error) => return Err(Error::io("rename to", path, error)),
+    }
+    exchange(made, path)?;
+    fs::remove_dir_all(made).map_err(|error| Error::io("remove the replaced", made, error))
+}
+
+/// Lets two folders change their places, in one step where the file system can.
+pub(super) fn exchange(made: &Path, path: &Path) -> Result<()> {
+    let failed = |error: io::Error| Error::io("replace", path, error);
+    match renameat_with(CWD, made, CWD, path, RenameFlags::EXCHANGE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            let aside = hidden(path, "replaced");
+            fs::rename(path, &aside).map_err(failed)?;
+            fs::rename(made, path).or_else(|error| fs::rename(&aside, path).and(Err(error))).map_err(failed)?;
+            fs::rename(&aside, made).map_err(failed)?;
+        }
+        other => other.map_err(|error| failed(error.into()))?,
+    }
+    sync_folder_of(made)?;
+    sync_folder_of(path)
+}
+
+/// Makes the names in the folder of `path` last.
+pub(super) fn sync_folder_of(path: &Path) -> Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| Error::io("sync", parent, error))
+}
+
+/// Writes a small file as a whole: under its name there are the old bytes or the new ones.
+pub(super) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    let partial = hidden(path, "partial");
+    let write = || {
+        let mut file = File::create(&partial)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, path)
+    };
+    write().map_err(|error| Error::io("write", path, error))?;
+    sync_folder_of(path)
+}

@@ -1,0 +1,189 @@
+//! The folder in which a new dataset, or new arrays of an old one, come into being.
+//!
+//! ```text
+//! .run.ome.zarr.repack/       hidden, beside the dataset that it will be or be part of
+//!     journal.json            what it shall become, of what: by this a later call knows whether it may go on here
+//!     tree/0/c/…              finished shards under their own names, the ones in the making as .name.partial
+//!     tree/…                  at the end: everything else, documents last
+//! ```
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::lock::Lock;
+use crate::error::{Error, Result};
+use crate::offline::document;
+use crate::offline::lock::LOCK_FILE;
+use crate::offline::nodes::directory;
+use crate::offline::publish;
+use crate::offline::reader::Array;
+
+const JOURNAL: &str = "journal.json";
+
+/// The folder, held by this process.
+#[derive(Debug)]
+pub(super) struct Staging {
+    path: PathBuf,
+    _lock: Lock,
+}
+
+impl Staging {
+    /// Its name for a dataset.
+    pub(super) fn beside(dataset: &Path) -> PathBuf {
+        publish::hidden(dataset, "repack")
+    }
+
+    /// Where the array `name` is made.
+    pub(super) fn place(staging: &Path, name: &str) -> PathBuf {
+        below(&staging.join("tree"), name)
+    }
+
+    /// Opens the folder. What an earlier call left of an array stays if it was to become the same of the same.
+    pub(super) fn open(path: &Path, arrays: &Map<String, Value>) -> Result<Self> {
+        let journal = path.join(JOURNAL);
+        let known = known(path)?;
+        let create = || fs::create_dir_all(path.join("tree"));
+        create().map_err(|error| Error::io("create", path, error))?;
+        let staging = Self { path: path.to_path_buf(), _lock: Lock::on_folder(path)? };
+        for (name, old) in &known {
+            if arrays.get(name) != Some(old) {
+                remove(&Self::place(path, name))?;
+            }
+        }
+        let text = json!({"version": 1, "arrays": arrays}).to_string();
+        publish::put(&journal, text.as_bytes())?;
+        Ok(staging)
+    }
+
+    /// Whether the tree has gone from the folder: it was given its name, and only the journal is left.
+    pub(super) fn is_spent(path: &Path) -> Result<bool> {
+        Ok(!known(path)?.is_empty() && !path.join("tree").exists())
+    }
+
+    /// Removes what an earlier call left, if any.
+    pub(super) fn discard(path: &Path) -> Result<()> {
+        known(path)?;
+        if !path.is_dir() {
+            return Ok(());
+        }
+        let _lock = Lock::on_folder(path)?;
+        // The journal goes last, so that what is left of the folder is known for what it is.
+        remove(&path.join("tree"))?;
+        remove(path)
+    }
+
+    /// Removes the folder and what is in it.
+    pub(super) fn finish(self) -> Result<()> {
+        remove(&self.tree())?;
+        remove(&self.path)
+    }
+
+    pub(super) fn tree(&self) -> PathBuf {
+        self.path.join("tree")
+    }
+}
+
+/// What the journal in a folder says of its arrays. A folder without one is not ours.
+fn known(path: &Path) -> Result<Map<String, Value>> {
+    let journal = document::read(&path.join(JOURNAL))?;
+    let foreign = || Error::format(path, "is in the way: repack would work there, but it is not repack's own");
+    match journal {
+        Some(journal) => journal.get("arrays").and_then(Value::as_object).cloned().ok_or_else(foreign),
+        // A call that was killed at its very start leaves no more than an empty tree.
+        None if path.exists() && directory(path)?.iter().any(|entry| is_not_empty(entry)) => Err(foreign()),
+        None => Ok(Map::new()),
+    }
+}
+
+fn is_not_empty(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".journal"));
+    !hidden && !fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// `folder/name`, or the folder itself for the root.
+pub(super) fn below(folder: &Path, name: &str) -> PathBuf {
+    if name.is_empty() { folder.to_path_buf() } else { folder.join(name) }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// What an array's files are like: a number that changes when one of them does.
+pub(super) fn fingerprint(array: &Array) -> Result<u64> {
+    let mut files: Vec<(PathBuf, Vec<u64>)> = array.files()?;
+    files.sort();
+    let mut text = String::new();
+    for (path, position) in files {
+        let metadata = fs::metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
+        let (len, seconds, nanoseconds) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+        text.push_str(&format!("{position:?} {len} {seconds}.{nanoseconds}\n"));
+    }
+    let (low, high) = (crc32c::crc32c(text.as_bytes()), crc32c::crc32c_append(!0, text.as_bytes()));
+    Ok(u64::from(high) << 32 | u64::from(low))
+}
+
+/// Copies everything below `from` that is no shard of an array that is made anew, and no document that is written anew.
+pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[(&Path, &Array)], sync: bool) -> Result<()> {
+    let failed = |error: std::io::Error| Error::io("copy to", to, error);
+    fs::create_dir_all(to).map_err(failed)?;
+    for entry in directory(from)? {
+        let Some(name) = entry.file_name() else { continue };
+        let text = name.to_string_lossy();
+        let copied = to.join(name);
+        let kind = fs::symlink_metadata(&entry).map_err(|error| Error::io("look at", &entry, error))?;
+        if text == LOCK_FILE || (text.starts_with('.') && text.ends_with(".partial")) {
+            continue;
+        }
+        if kind.is_dir() {
+            copy_rest(&entry, &copied, arrays, sync)?;
+        } else if kind.is_symlink() {
+            let _ = fs::remove_file(&copied);
+            let leads = fs::read_link(&entry).map_err(failed)?;
+            std::os::unix::fs::symlink(leads, &copied).map_err(failed)?;
+        } else if kind.is_file() && !arrays.iter().any(|(path, array)| is_made_anew(path, array, &entry)) {
+            copy_file(&entry, &copied, sync)?;
+        }
+    }
+    if sync { publish::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
+}
+
+fn is_made_anew(path: &Path, array: &Array, file: &Path) -> bool {
+    let Ok(key) = file.strip_prefix(path) else { return false };
+    let key = key.to_string_lossy();
+    let of_manifest = array.manifest().is_some_and(|manifest| manifest.origin().trim_start_matches("./") == key);
+    key == "zarr.json" || of_manifest || array.file_position(&key).is_some()
+}
+
+fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {
+    let failed = |error: std::io::Error| Error::io("copy to", to, error);
+    fs::copy(from, to).map_err(failed)?;
+    if sync {
+        File::open(to).and_then(|file| file.sync_data()).map_err(failed)?;
+    }
+    if same(from, to).map_err(failed)? {
+        return Ok(());
+    }
+    Err(Error::format(to, format!("reads back otherwise than {}", from.display())))
+}
+
+fn same(a: &Path, b: &Path) -> std::io::Result<bool> {
+    let (mut a, mut b) = (File::open(a)?, File::open(b)?);
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    loop {
+        left.clear();
+        right.clear();
+        a.by_ref().take(1 << 20).read_to_end(&mut left)?;
+        b.by_ref().take(1 << 20).read_to_end(&mut right)?;
+        if left != right || left.is_empty() {
+            return Ok(left == right);
+        }
+    }
+}

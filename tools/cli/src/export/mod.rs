@@ -1,0 +1,223 @@
+//! `shardwright export`: a region of an array as a file that other programs open.
+
+mod plain;
+mod region;
+mod tiff;
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shardwright::Dtype;
+use shardwright::offline::{Array, Axis};
+
+use crate::args::Export;
+use crate::failure::Failure;
+use crate::headway;
+use crate::report::{decimal, joined, say};
+
+pub(crate) use region::RegionArg;
+
+/// What a region is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Tiff,
+    OmeTiff,
+    Npy,
+    Raw,
+}
+
+/// Names for `--format`, and the endings of files that mean them. The first ending that fits counts.
+pub(crate) const FORMATS: [(&str, Format); 4] =
+    [("ome-tiff", Format::OmeTiff), ("tiff", Format::Tiff), ("npy", Format::Npy), ("raw", Format::Raw)];
+const ENDINGS: [(&str, Format); 10] = [
+    (".ome.tif", Format::OmeTiff),
+    (".ome.tiff", Format::OmeTiff),
+    (".ome.btf", Format::OmeTiff),
+    (".tif", Format::Tiff),
+    (".tiff", Format::Tiff),
+    (".btf", Format::Tiff),
+    (".npy", Format::Npy),
+    (".raw", Format::Raw),
+    (".bin", Format::Raw),
+    (".dat", Format::Raw),
+];
+
+impl Format {
+    /// The format that a file's name means.
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let found = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
+        found.map(|row| row.1).ok_or_else(|| {
+            let endings = ENDINGS.map(|row| row.0).join(", ");
+            Failure::Usage(format!("{}: say --format, or end the name with one of {endings}", path.display()))
+        })
+    }
+}
+
+/// What is exported: a box of an array and what is known of its dimensions.
+struct Image {
+    start: Vec<u64>,
+    shape: Vec<u64>,
+    dtype: Dtype,
+    axes: Vec<Axis>,
+    /// Names were given, not guessed.
+    named: bool,
+}
+
+impl Image {
+    fn bytes(&self) -> u64 {
+        self.shape.iter().fold(self.dtype.size() as u64, |bytes, &length| bytes.saturating_mul(length))
+    }
+}
+
+/// Takes the pixels of an image, in C order, little-endian, in pieces of any length.
+trait Sink {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Failure>;
+
+    /// Writes what is left.
+    fn finish(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Export) -> Result<(), Failure> {
+    let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
+    let invalid = |error: shardwright::Error| Failure::Input(error.to_string());
+    let array = Array::open(&args.path).map_err(invalid)?;
+    let image = image(&array, args.region.as_ref())?;
+    if args.output.exists() && !args.overwrite {
+        return Err(Failure::Usage(format!("{} already exists; --overwrite replaces it", args.output.display())));
+    }
+    // Refused before a file is there.
+    let tiff = match format {
+        Format::Tiff | Format::OmeTiff => Some(tiff::Layout::new(&image, format == Format::OmeTiff, args.bigtiff)?),
+        _ => None,
+    };
+    let partial = Partial::create(&args.output)?;
+    let file = BufWriter::with_capacity(1 << 20, partial.file()?);
+    let mut sink: Box<dyn Sink> = match (format, tiff) {
+        (_, Some(layout)) => tiff::sink(file, layout)?,
+        (Format::Npy, _) => Box::new(plain::Plain::npy(file, &image)?),
+        _ => Box::new(plain::Plain::raw(file)),
+    };
+    let done = AtomicU64::new(0);
+    headway::during(
+        args.quiet,
+        image.bytes(),
+        || done.load(Ordering::Relaxed),
+        || {
+            array.read_pieces(&image.start, &image.shape, args.memory, |piece| {
+                sink.take(piece)?;
+                done.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                Ok::<(), Failure>(())
+            })
+        },
+    )?;
+    sink.finish()?;
+    partial.keep(&args.output)?;
+    if args.quiet {
+        return Ok(());
+    }
+    let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
+    say(&format!(
+        "{}: {} ({}) {}, {}\n",
+        args.output.display(),
+        joined(&image.shape, " x "),
+        names.join(", "),
+        image.dtype,
+        decimal(image.bytes())
+    ))
+}
+
+fn image(array: &Array, region: Option<&RegionArg>) -> Result<Image, Failure> {
+    let known = array.axes().map_err(|error| Failure::Input(error.to_string()))?;
+    let own = array.dimension_names().filter(|names| names.iter().all(|name| !name.is_empty()));
+    let named = known.is_some() || own.is_some();
+    let axes = known.unwrap_or_else(|| {
+        let names = own.map_or_else(|| usual_names(array.shape().len()), <[String]>::to_vec);
+        names.into_iter().map(Axis::new).collect()
+    });
+    let names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+    let (start, shape) = match region {
+        Some(region) => region.within(array.shape(), &names)?,
+        None => (vec![0; array.shape().len()], array.shape().to_vec()),
+    };
+    Ok(Image { start, shape, dtype: array.dtype(), axes, named })
+}
+
+/// What an array's dimensions are called that has no names for them.
+fn usual_names(dimensions: usize) -> Vec<String> {
+    let usual = |at: usize| match (dimensions - at, at) {
+        (1, _) => "x".to_owned(),
+        (2, _) => "y".to_owned(),
+        (3, 0) => "t".to_owned(),
+        _ => format!("dim_{at}"),
+    };
+    (0..dimensions).map(usual).collect()
+}
+
+/// A file that appears under its name when it is complete, and not at all when it is never completed.
+struct Partial {
+    path: PathBuf,
+}
+
+impl Partial {
+    fn create(path: &Path) -> Result<Self, Failure> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(Self { path: path.with_file_name(format!(".{name}.partial")) })
+    }
+
+    fn file(&self) -> Result<File, Failure> {
+        File::create(&self.path).map_err(|error| written(&self.path, &error))
+    }
+
+    fn keep(self, path: &Path) -> Result<(), Failure> {
+        fs::rename(&self.path, path).map_err(|error| written(path, &error))
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // After `keep`, there is nothing under this name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn written(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Run(format!("can't write {}: {error}", path.display()))
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Failure {
+    Failure::Run(format!("can't write the file: {error}"))
+}
+
+fn flushed(mut file: BufWriter<File>) -> Result<(), Failure> {
+    file.flush().map_err(|error| broken(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_mean_formats() {
+        let of = |name: &str| Format::of(Path::new(name)).ok();
+        assert_eq!(of("a.ome.tif"), Some(Format::OmeTiff));
+        assert_eq!(of("a.OME.TIFF"), Some(Format::OmeTiff));
+        assert_eq!(of("a.tif"), Some(Format::Tiff));
+        assert_eq!(of("x/a.npy"), Some(Format::Npy));
+        assert_eq!(of("a.raw"), Some(Format::Raw));
+        assert_eq!(of("a.png"), None);
+    }
+
+    #[test]
+    fn an_unfinished_file_disappears() {
+        let folder = tempfile::tempdir().unwrap();
+        let partial = Partial::create(&folder.path().join("a.raw")).unwrap();
+        drop(partial.file().unwrap());
+        assert!(folder.path().join(".a.raw.partial").exists());
+        drop(partial);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

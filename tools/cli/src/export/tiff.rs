@@ -1,0 +1,333 @@
+//! TIFF and OME-TIFF: one page for each frame, in the order of the array, slowest dimension first.
+//!
+//! Sources: TIFF 6.0; BigTIFF as libtiff defines it; OME Data Model 2016-06, "Pixels"; OME-TIFF specification, "The TiffData
+//! element". In plain TIFF, the first page's description has the array's shape as tifffile writes and reads it.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::rc::Rc;
+
+use shardwright::Dtype;
+use shardwright::offline::Axis;
+use tiff::encoder::colortype::{self, ColorType};
+use tiff::encoder::{TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard, TiffValue};
+use tiff::tags::Tag;
+
+use super::{Image, Sink, broken};
+use crate::failure::Failure;
+
+/// Offsets of plain TIFF have 32 bits; this leaves room for directories.
+const PLAIN_BYTES_MAX: u64 = 4_000_000_000;
+/// About what a page takes beside its pixels.
+const PAGE_OVERHEAD_BYTES: u64 = 512;
+
+/// How pixels become pages.
+pub(super) struct Layout {
+    width: u32,
+    height: u32,
+    dtype: Dtype,
+    description: String,
+    big: bool,
+}
+
+impl Layout {
+    pub(super) fn new(image: &Image, ome: bool, force_big: bool) -> Result<Self, Failure> {
+        let [outer @ .., height, width] = image.shape.as_slice() else {
+            return Err(Failure::Usage(format!(
+                "a page of TIFF has two dimensions, but the region has {}; npy and raw take any",
+                image.shape.len()
+            )));
+        };
+        let side = |length: u64| match u32::try_from(length) {
+            Ok(side @ 1..) => Ok(side),
+            _ => Err(Failure::Usage(format!("a page of TIFF can't have {length} pixels in one direction"))),
+        };
+        let pages = outer.iter().product::<u64>();
+        if pages == 0 {
+            return Err(Failure::Usage("the region is empty, and a TIFF file has at least one page".into()));
+        }
+        let description = if ome { ome_xml(image)? } else { String::new() };
+        let bytes = image.bytes().saturating_add(pages.saturating_mul(PAGE_OVERHEAD_BYTES));
+        Ok(Self {
+            width: side(*width)?,
+            height: side(*height)?,
+            dtype: image.dtype,
+            description,
+            big: force_big || bytes > PLAIN_BYTES_MAX,
+        })
+    }
+}
+
+/// The sink for a layout.
+pub(super) fn sink(file: BufWriter<File>, layout: Layout) -> Result<Box<dyn Sink>, Failure> {
+    let page_bytes = layout.width as usize * layout.height as usize * layout.dtype.size();
+    let page = Vec::with_capacity(page_bytes);
+    let file = Shared(Rc::new(RefCell::new(file)));
+    Ok(if layout.big {
+        let encoder = TiffEncoder::new_big(file.clone()).map_err(|error| broken(&error))?;
+        Box::new(Pages { file, encoder, layout, page, page_bytes })
+    } else {
+        let encoder = TiffEncoder::new(file.clone()).map_err(|error| broken(&error))?;
+        Box::new(Pages { file, encoder, layout, page, page_bytes })
+    })
+}
+
+/// The encoder keeps its file to itself, and a file that is only dropped says nothing of a last write that failed.
+#[derive(Clone)]
+struct Shared(Rc<RefCell<BufWriter<File>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().flush()
+    }
+}
+
+impl Seek for Shared {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.borrow_mut().seek(to)
+    }
+}
+
+/// Collects pixels until they make a page.
+struct Pages<K: TiffKind> {
+    file: Shared,
+    encoder: TiffEncoder<Shared, K>,
+    /// The description, if any, is empty after the first page.
+    layout: Layout,
+    page: Vec<u8>,
+    page_bytes: usize,
+}
+
+trait WritePages {
+    fn write_page(&mut self) -> Result<(), Failure>;
+}
+
+macro_rules! write_pages {
+    ($kind:ty) => {
+        impl WritePages for Pages<$kind> {
+            fn write_page(&mut self) -> Result<(), Failure> {
+                match self.layout.dtype {
+                    Dtype::U8 => self.write::<colortype::Gray8>(u8::from_le_bytes),
+                    Dtype::I8 => self.write::<colortype::GrayI8>(i8::from_le_bytes),
+                    Dtype::U16 => self.write::<colortype::Gray16>(u16::from_le_bytes),
+                    Dtype::I16 => self.write::<colortype::GrayI16>(i16::from_le_bytes),
+                    Dtype::U32 => self.write::<colortype::Gray32>(u32::from_le_bytes),
+                    Dtype::I32 => self.write::<colortype::GrayI32>(i32::from_le_bytes),
+                    Dtype::U64 => self.write::<colortype::Gray64>(u64::from_le_bytes),
+                    Dtype::I64 => self.write::<colortype::GrayI64>(i64::from_le_bytes),
+                    Dtype::F32 => self.write::<colortype::Gray32Float>(f32::from_le_bytes),
+                    Dtype::F64 => self.write::<colortype::Gray64Float>(f64::from_le_bytes),
+                }
+            }
+        }
+    };
+}
+
+write_pages!(TiffKindStandard);
+write_pages!(TiffKindBig);
+
+impl<K: TiffKind> Pages<K> {
+    fn write<C: ColorType>(&mut self, element: impl Fn(<C::Inner as Bytes>::Array) -> C::Inner) -> Result<(), Failure>
+    where
+        C::Inner: Bytes,
+        [C::Inner]: TiffValue,
+    {
+        let samples: Vec<C::Inner> =
+            self.page.chunks_exact(size_of::<C::Inner>()).map(|bytes| element(C::Inner::array(bytes))).collect();
+        let mut write = || {
+            let mut image = self.encoder.new_image::<C>(self.layout.width, self.layout.height)?;
+            if !self.layout.description.is_empty() {
+                image.encoder().write_tag(Tag::ImageDescription, self.layout.description.as_str())?;
+            }
+            image.write_data(&samples)
+        };
+        write().map_err(|error: tiff::TiffError| broken(&error))?;
+        self.layout.description.clear();
+        self.page.clear();
+        Ok(())
+    }
+}
+
+/// Elements that are made of an array of bytes.
+trait Bytes: Sized {
+    type Array;
+
+    fn array(bytes: &[u8]) -> Self::Array;
+}
+
+macro_rules! bytes {
+    ($($element:ty),*) => {$(
+        impl Bytes for $element {
+            type Array = [u8; size_of::<$element>()];
+
+            fn array(bytes: &[u8]) -> Self::Array {
+                bytes.try_into().expect("the page is cut into elements")
+            }
+        }
+    )*};
+}
+
+bytes!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+impl<K: TiffKind> Sink for Pages<K>
+where
+    Self: WritePages,
+{
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let (part, rest) = bytes.split_at(bytes.len().min(self.page_bytes - self.page.len()));
+            self.page.extend_from_slice(part);
+            bytes = rest;
+            if self.page.len() == self.page_bytes {
+                self.write_page()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
+        self.file.flush().map_err(|error| broken(&error))
+    }
+}
+
+/// The OME-XML of the image; an error says what OME-TIFF can't hold.
+fn ome_xml(image: &Image) -> Result<String, Failure> {
+    let pixel_type = match image.dtype {
+        Dtype::F32 => "float",
+        Dtype::F64 => "double",
+        Dtype::U64 | Dtype::I64 => {
+            return Err(Failure::Usage(format!(
+                "OME-TIFF has no pixels of type {}; plain TIFF (which few viewers open with such pixels), npy and raw take \
+                 them",
+                image.dtype
+            )));
+        }
+        other => other.zarr_name(),
+    };
+    let order = dimension_order(image)?;
+    let size = |letter: char| {
+        let at = order.iter().position(|&known| known == Some(letter));
+        at.map_or(1, |at| image.shape[at])
+    };
+    // The fastest dimension first; dimensions of one element may stand anywhere.
+    let mut letters: String = order.iter().rev().flatten().collect();
+    letters.extend("ZCT".chars().filter(|letter| !order.contains(&Some(*letter))));
+    let mut pixels = format!("ID=\"Pixels:0\" DimensionOrder=\"{letters}\" Type=\"{pixel_type}\" BigEndian=\"false\"");
+    for letter in "XYZCT".chars() {
+        write!(pixels, " Size{letter}=\"{}\"", size(letter)).expect("a string takes it");
+    }
+    for (letter, axis) in order.iter().zip(&image.axes) {
+        let unit = axis.unit.as_deref().and_then(ome_unit);
+        if let (Some(letter), Some(unit)) = (letter, unit) {
+            let name = if *letter == 'T' { "TimeIncrement".to_owned() } else { format!("PhysicalSize{letter}") };
+            if *letter != 'C' {
+                write!(pixels, " {name}=\"{}\" {name}Unit=\"{unit}\"", axis.scale).expect("a string takes it");
+            }
+        }
+    }
+    let channels: String =
+        (0..size('C')).map(|at| format!("<Channel ID=\"Channel:0:{at}\" SamplesPerPixel=\"1\"/>")).collect();
+    let planes = size('Z') * size('C') * size('T');
+    Ok(format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
+         <OME xmlns=\"http://www.openmicroscopy.org/Schemas/OME/2016-06\" \
+         xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
+         xsi:schemaLocation=\"http://www.openmicroscopy.org/Schemas/OME/2016-06 \
+         http://www.openmicroscopy.org/Schemas/OME/2016-06/ome.xsd\">\
+         <Image ID=\"Image:0\"><Pixels {pixels}>{channels}<TiffData IFD=\"0\" PlaneCount=\"{planes}\"/></Pixels></Image>\
+         </OME>"
+    ))
+}
+
+/// OME's letter of each dimension; `None` for one of a single element that OME has no letter for.
+fn dimension_order(image: &Image) -> Result<Vec<Option<char>>, Failure> {
+    let last = image.shape.len() - 1;
+    let letter = |at: usize, axis: &Axis| match (last - at, axis.name.to_ascii_lowercase().as_str()) {
+        (0, _) => Some('X'),
+        (1, _) => Some('Y'),
+        (_, "t" | "time") => Some('T'),
+        (_, "c" | "channel") => Some('C'),
+        (_, "z") => Some('Z'),
+        _ => None,
+    };
+    let order: Vec<_> = image.axes.iter().enumerate().map(|(at, axis)| letter(at, axis)).collect();
+    for (at, letter) in order.iter().enumerate() {
+        let again = letter.is_some() && order[..at].contains(letter);
+        if again || (letter.is_none() && image.shape[at] > 1) {
+            let whose = if image.named { "the dimension" } else { "the nameless dimension" };
+            return Err(Failure::Usage(format!(
+                "OME-TIFF knows t, c and z before y and x, but not {whose} {}; plain TIFF, npy and raw take it",
+                image.axes[at].name
+            )));
+        }
+    }
+    Ok(order)
+}
+
+/// OME's symbol of a unit that UDUNITS-2 names, as XML in ASCII.
+fn ome_unit(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "picometer" => "pm",
+        "angstrom" => "&#197;",
+        "nanometer" => "nm",
+        "micrometer" => "&#181;m",
+        "millimeter" => "mm",
+        "centimeter" => "cm",
+        "meter" => "m",
+        "nanosecond" => "ns",
+        "microsecond" => "&#181;s",
+        "millisecond" => "ms",
+        "second" => "s",
+        "minute" => "min",
+        "hour" => "h",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(names: &str, shape: &[u64], dtype: Dtype) -> Image {
+        let axes = names.chars().map(|name| Axis::new(name.to_string())).collect();
+        Image { start: vec![0; shape.len()], shape: shape.to_vec(), dtype, axes, named: true }
+    }
+
+    #[test]
+    fn the_order_of_dimensions_is_the_array_s() {
+        let xml = |names: &str, shape: &[u64]| ome_xml(&image(names, shape, Dtype::U16)).unwrap();
+        assert!(xml("tczyx", &[2, 3, 4, 5, 6]).contains("DimensionOrder=\"XYZCT\""));
+        assert!(xml("zcyx", &[2, 3, 5, 6]).contains("DimensionOrder=\"XYCZT\""));
+        let flat = xml("yx", &[5, 6]);
+        assert!(flat.contains("SizeX=\"6\" SizeY=\"5\" SizeZ=\"1\" SizeC=\"1\" SizeT=\"1\""), "{flat}");
+        assert!(flat.is_ascii());
+    }
+
+    #[test]
+    fn what_ome_tiff_can_t_hold_is_named() {
+        let refused = |image: Image| ome_xml(&image).unwrap_err().to_string();
+        assert!(refused(image("tyx", &[1, 1, 1], Dtype::U64)).contains("no pixels of type u64"));
+        assert!(refused(image("pyx", &[2, 1, 1], Dtype::U8)).contains("not the dimension p"));
+        assert!(ome_xml(&image("pyx", &[1, 1, 1], Dtype::U8)).is_ok());
+    }
+
+    #[test]
+    fn what_would_not_fit_becomes_bigtiff() {
+        let big = |shape: &[u64]| Layout::new(&image("tyx", shape, Dtype::U16), false, false).unwrap().big;
+        assert!(!big(&[100, 2048, 2048]));
+        assert!(big(&[500, 2048, 2048]));
+        assert!(Layout::new(&image("tyx", &[1, 2, 2], Dtype::U16), false, true).unwrap().big);
+    }
+
+    #[test]
+    fn shapes_that_are_no_pages_are_refused() {
+        assert!(Layout::new(&image("x", &[5], Dtype::U8), false, false).is_err());
+        assert!(Layout::new(&image("tyx", &[0, 5, 5], Dtype::U8), false, false).is_err());
+    }
+}

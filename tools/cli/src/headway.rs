@@ -1,0 +1,116 @@
+//! How far work over bytes has come: a bar on a terminal, a line every two seconds in a pipe.
+
+use std::collections::VecDeque;
+use std::env;
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::report::bytes_text;
+
+const LIVE_EVERY: Duration = Duration::from_millis(100);
+const LINE_EVERY: Duration = Duration::from_secs(2);
+/// Rates are means over so long: shards end in bursts.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+
+/// Runs `work` and shows on stderr how many bytes `done` says of `total`, unless `quiet`.
+pub(crate) fn during<T>(quiet: bool, total: u64, done: impl Fn() -> u64 + Sync, work: impl FnOnce() -> T) -> T {
+    if quiet {
+        return work();
+    }
+    let bar = io::stderr().is_terminal().then(|| live_bar(total));
+    let every = if bar.is_some() { LIVE_EVERY } else { LINE_EVERY };
+    let result = thread::scope(|scope| {
+        // The channel closes when the work ends, be it by a panic: the ticker never outlives it.
+        let (working, ended) = mpsc::channel::<()>();
+        let (done, bar) = (&done, &bar);
+        scope.spawn(move || {
+            let mut meter = Meter::default();
+            meter.line(Instant::now(), done(), total);
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
+                let bytes = done();
+                let line = meter.line(Instant::now(), bytes, total);
+                match bar {
+                    Some(bar) => {
+                        bar.set_position(bytes);
+                        bar.set_message(line);
+                    }
+                    None => eprintln!("{line}"),
+                }
+            }
+        });
+        let result = work();
+        drop(working);
+        result
+    });
+    bar.inspect(ProgressBar::finish_and_clear);
+    result
+}
+
+fn live_bar(total: u64) -> ProgressBar {
+    let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let bar = if plain { "{bar:24}" } else { "{bar:24.green}" };
+    let style = ProgressStyle::with_template(&format!("{bar} {{msg}}")).expect("the template is a constant");
+    ProgressBar::new(total).with_style(style.progress_chars("━╸ "))
+}
+
+/// Turns a counter into a rate and a time left.
+#[derive(Default)]
+struct Meter {
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl Meter {
+    fn line(&mut self, now: Instant, done: u64, total: u64) -> String {
+        while self.samples.len() > 1 && now.duration_since(self.samples[0].0) > RATE_WINDOW {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((now, done));
+        let (then, before) = self.samples[0];
+        let seconds = now.duration_since(then).as_secs_f64();
+        let rate = if seconds > 0.0 { done.saturating_sub(before) as f64 / seconds } else { 0.0 };
+        let left = match total.saturating_sub(done) as f64 / rate {
+            left if left.is_finite() => format!(", {} left", left_text(left)),
+            _ => String::new(),
+        };
+        format!("{} of {}, {}/s{left}", bytes_text(done as f64), bytes_text(total as f64), bytes_text(rate))
+    }
+}
+
+fn left_text(seconds: f64) -> String {
+    let seconds = seconds.ceil() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes}:{seconds:02} min"),
+        (hours, minutes, _) => format!("{hours}:{minutes:02} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_rate_and_a_time_left() {
+        let mut meter = Meter::default();
+        let start = Instant::now();
+        assert_eq!(meter.line(start, 0, 4_000_000_000), "0 B of 4.00 GB, 0 B/s");
+        let line = meter.line(start + Duration::from_secs(2), 1_000_000_000, 4_000_000_000);
+        assert_eq!(line, "1.00 GB of 4.00 GB, 500 MB/s, 6 s left");
+    }
+
+    #[test]
+    fn long_times_are_rounded() {
+        assert_eq!(left_text(0.2), "1 s");
+        assert_eq!(left_text(61.0), "1:01 min");
+        assert_eq!(left_text(7_260.0), "2:01 h");
+    }
+
+    #[test]
+    fn the_work_s_result_comes_back() {
+        assert_eq!([true, false].map(|quiet| during(quiet, 10, || 3, || 7)), [7, 7]);
+    }
+}

@@ -1,0 +1,49 @@
+//! `shardwright repack`: a dataset without gaps, in order, perhaps smaller.
+
+use std::time::Instant;
+
+use shardwright::offline::{self, RepackOptions};
+
+use crate::args::Repack;
+use crate::failure::Failure;
+use crate::headway;
+use crate::report::{bytes_text, decimal, say};
+
+/// Runs the command.
+pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
+    let options = RepackOptions {
+        order: args.order,
+        codec: args.codec()?,
+        chunk: args.chunk.clone(),
+        shard: args.shard.clone(),
+        index_location: args.index,
+        memory_bytes: args.memory,
+        workers: args.workers,
+        sync: !args.no_sync,
+        incomplete: args.incomplete,
+    };
+    let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options)?;
+    let start = Instant::now();
+    let total = repack.headway().total;
+    let quiet = args.quiet || args.json;
+    let summary = headway::during(quiet, total, || repack.headway().done, || repack.run())?;
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers");
+        json["seconds"] = serde_json::json!(seconds);
+        json["path"] = serde_json::json!(args.output.as_ref().unwrap_or(&args.path));
+        return say(&format!("{json}\n"));
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    say(&format!(
+        "{}: {} shards written, {} as they should be; {} chunks, {} in {seconds:.1} s ({}/s of pixels)\n",
+        args.output.as_ref().unwrap_or(&args.path).display(),
+        summary.shards_written,
+        summary.shards_found,
+        summary.chunks,
+        decimal(summary.bytes),
+        bytes_text(summary.bytes_pixels as f64 / seconds.max(1e-9)),
+    ))
+}
