@@ -14,12 +14,12 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median_low
 
 import conditions
 import frames as frames_file
 import mounts
 import programs
+import safety_page as page
 import witnesses
 from cases import Case
 from contestants import OURS
@@ -48,6 +48,8 @@ class Contestant:
     name: str
     victim: str | None
     variant: dict
+    # Its column in the short table, which has one way of each writer: the one that keeps most.
+    column: str | None = None
 
     @property
     def ours(self):
@@ -60,13 +62,15 @@ class Contestant:
 
 
 CONTESTANTS = (
-    Contestant(OURS, None, {"checkpoint_every_ms": 1000}),
-    Contestant(f"{OURS}, checkpoint every 100 ms", None, {"checkpoint_every_ms": 100}),
-    Contestant("acquire-zarr", "acquire-zarr", {}),
-    Contestant("tensorstore, 8 frames, awaited", "tensorstore blocks", {"awaited": True}),
+    Contestant(OURS, None, {"checkpoint_every_ms": 1000}, column=OURS),
+    Contestant(
+        f"{OURS}, checkpoint every 100 ms", None, {"checkpoint_every_ms": 100}, column="the same, checkpoint every 100 ms"
+    ),
+    Contestant("acquire-zarr", "acquire-zarr", {}, column="acquire-zarr"),
+    Contestant("tensorstore, 8 frames, awaited", "tensorstore blocks", {"awaited": True}, column="tensorstore"),
     Contestant("tensorstore, 8 frames, not awaited", "tensorstore blocks", {"awaited": False}),
     Contestant("tensorstore, a transaction a shard", "tensorstore shards", {}),
-    Contestant("zarr-python, 8 frames", "zarr-python", {"unit": "layer"}),
+    Contestant("zarr-python, 8 frames", "zarr-python", {"unit": "layer"}, column="zarr-python"),
     Contestant("zarr-python, a shard", "zarr-python", {"unit": "shard"}),
 )
 
@@ -298,6 +302,8 @@ class Test:
     title: str
     run: object
     columns: str
+    # Its row in the short table.
+    short: str | None = None
     mounts: bool = False
     once: bool = False
     # Only writers that take a stream of frames.
@@ -306,114 +312,34 @@ class Test:
 
 TESTS = {
     "well": Test("Nothing happens: 192 frames, closed", ended_well, "kill", once=True),
-    "kill-1": Test("kill -9 in the first shard, after frame 60 of 64", killed(60), "kill"),
-    "kill-2": Test("kill -9 in the second shard, after frame 100", killed(100), "kill"),
+    "kill-1": Test("kill -9 in the first shard, after frame 60 of 64", killed(60), "kill", "kill -9 after frame 60, in the first shard"),
+    "kill-2": Test("kill -9 in the second shard, after frame 100", killed(100), "kill", "kill -9 after frame 100, in the second shard"),
     "power": Test(
         f"Power cut (ext4, shutdown without a flush), after frame {POWER_FRAMES} to {POWER_FRAMES + 4 * POWER_STEP}",
         unplugged,
         "kill",
+        f"power cut after frame {POWER_FRAMES} to {POWER_FRAMES + 4 * POWER_STEP}",
         mounts=True,
     ),
     **{
         f"full-{mib}": Test(
-            f"Disk full: {FULL_FRAMES} frames, {FULL_PACE} a second, into a tmpfs of {mib} MiB", full(mib), "full", mounts=True
+            f"Disk full: {FULL_FRAMES} frames, {FULL_PACE} a second, into a tmpfs of {mib} MiB",
+            full(mib),
+            "full",
+            f"disk of {mib} MiB full",
+            mounts=True,
         )
         for mib in FULL_MIB
     },
-    "skipped": Test(f"{len(SKIPPED)} of 192 frames never come", skipping, "skipped"),
+    "skipped": Test(f"{len(SKIPPED)} of 192 frames never come", skipping, "skipped", f"{len(SKIPPED)} of 192 frames never come"),
     "skipped-late": Test(
-        f"{len(LATE_SKIPPED)} frames never come, {LATE_SKIPPED[0]} frames after the start of a stream", skipping_late, "skipped",
+        f"{len(LATE_SKIPPED)} frames never come, {LATE_SKIPPED[0]} frames after the start of a stream",
+        skipping_late,
+        "skipped",
+        f"{len(LATE_SKIPPED)} frames never come, later than 1 GiB",
         streams=True,
     ),
 }
-
-
-def spread(values):
-    """The median and, if they differ, the range."""
-    values = [value for value in values if value is not None]
-    if not values:
-        return "–"
-    low, high = min(values), max(values)
-    return f"{low}" if low == high else f"{median_low(values)} ({low}–{high})"
-
-
-def said(values):
-    """The words that were heard, with how often if they differ."""
-    counts = Counter(values)
-    return ", ".join(words if len(counts) == 1 else f"{words} ({times}×)" for words, times in counts.most_common())
-
-
-def shape_of(run):
-    if not run["at_once"]["exists"]:
-        return "no dataset"
-    return " / ".join("unreadable" if length is None else str(length) for length in dict.fromkeys(run["at_once"]["shape"]))
-
-
-def lost(run):
-    return None if run["safe"] is None else run["at_once"]["safe_lost"]
-
-
-def first_error(run):
-    if run["late"]:
-        return f"no end after {DEADLINE_SECONDS} s"
-    if run["exit_code"] < 0:
-        return f"died of signal {-run['exit_code']}"
-    error = run["error"]
-    if error is None:
-        return "none"
-    return {"create": "at the start", "append": "while appending", "close": "at close"}[error["when"]]
-
-
-def columns(kind, runs):
-    """Column names and cells for the runs of one writer."""
-
-    def of(*keys):
-        return [_dig(run, keys) for run in runs]
-
-    if kind == "kill":
-        return {
-            "frames taken": spread(of("accepted")),
-            "called safe": spread(of("safe")),
-            "readable at once": spread(of("at_once", "readable")),
-            "after a repair": spread(of("repaired", "readable")),
-            "safe, but lost": spread(map(lost, runs)),
-            "wrong": spread([run["at_once"]["wrong"] + (_dig(run, ("repaired", "wrong")) or 0) for run in runs]),
-        }
-    if kind == "full":
-        return {
-            "frames taken": spread(of("accepted")),
-            "called safe": spread(of("safe")),
-            "first error": said(map(first_error, runs)),
-            "after frame": spread(of("error", "frame")),
-            "readable": spread(of("at_once", "readable")),
-            "shape says": said(map(shape_of, runs)),
-            "it says are there": spread(of("there")),
-            "safe, but lost": spread(map(lost, runs)),
-            "wrong": spread(of("at_once", "wrong")),
-        }
-    return {
-        "frames looked at": spread(of("given")),
-        "readable": spread(of("at_once", "readable")),
-        "skipped ones show": said(", ".join(f"{many} {what}" for what, many in run["looks"].items()) for run in runs),
-        "a document lists them": said("yes" if run["listed"] else "no" for run in runs),
-    }
-
-
-def _dig(run, keys):
-    for key in keys:
-        run = run.get(key) if run else None
-    return run
-
-
-def table(test, results):
-    """As Markdown, aligned."""
-    rows = [{"writer": name, **columns(test.columns, runs)} for name, runs in results.items() if runs]
-    if not rows:
-        return "no run"
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-    text = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
-    return "\n".join([text[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *text[1:]])
 
 
 def told_conditions(folder):
@@ -435,12 +361,13 @@ def how(args):
         "taken: calls with that frame returned without an error. called safe: what the writer's own interface says: "
         "frames_durable of shardwright's stats; a resolved write or commit of tensorstore, with its fsync on; acquire-zarr and "
         "zarr-python have no word for it. Programs that hand over 8 or 64 frames at once hold the others in their own memory.",
-        "readable: tensorstore and zarr-python, in another process and without any tool, both show every pixel of the frame. "
+        "opens: both readers open the array. readable: tensorstore and zarr-python, in another process and without any tool, both show every pixel of the frame. "
         "wrong: frames with a pixel that is neither that of the frame nor the fill value.",
         "after a repair: for shardwright, `recover --apply`; for the others, documents written by hand as a run that ended well "
         "leaves them, with the number of frames that were taken.",
         "shardwright has its defaults but for a ring of 64 MiB, and time that grows; acquire-zarr has its defaults; tensorstore and "
         f"zarr-python are told the number of frames at the start ({PLANNED}; {FULL_FRAMES} with a full disk).",
+        "frames that never come: acquire-zarr is told to skip as many bytes, the others are not given that number.",
         "power: what was called safe before the cut counts. The device is a file; what reached it stays.",
     ]
 
@@ -454,8 +381,12 @@ class Report:
         self.failures, self.not_run = [], {}
 
     def text(self, args, measured):
-        parts = [
-            f"{TESTS[name].title}\n\n{table(TESTS[name], self.results[name])}\n"
+        columns = {who.column: who.name for who in CONTESTANTS if who.column}
+        tests = {name: test for name, test in TESTS.items() if test.short and name in self.names and name not in self.not_run}
+        rows = {test.short: (test.columns, self.results[name]) for name, test in tests.items()}
+        parts = [f"In short: frames said to be done / readable at once / after a repair\n\n{page.short(columns, rows)}\n"]
+        parts += [
+            f"{TESTS[name].title}\n\n{page.table(TESTS[name].columns, self.results[name])}\n"
             for name in self.names
             if name not in self.not_run
         ]
@@ -527,7 +458,7 @@ def promises_broken(results):
 
 def brief(run):
     repaired = f", {run['repaired']['readable']} after a repair" if "repaired" in run else ""
-    return f"{run['accepted']} taken, {run['safe']} called safe, {run['at_once']['readable']} readable{repaired}; {first_error(run)}"
+    return f"{run['accepted']} taken, {run['safe']} called safe, {run['at_once']['readable']} readable{repaired}; {page.first_error(run)}"
 
 
 def say(line):
