@@ -123,7 +123,12 @@ impl Root {
             Place::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
             Place::Folder(folder) => {
                 let look = |e| Error::io("look at the file system of", &folder.path, e);
+                let unsafe_to_map =
+                    || Directory::open(&folder.path, Way::Buffered, config.sync).map(|place| place.is_unsafe_to_map());
                 let (way, reason) = match Way::named(config.storage) {
+                    Some(Way::Mapped) if unsafe_to_map().map_err(look)? => {
+                        (Way::Buffered, "a map may kill the process on this file system".to_owned())
+                    }
                     Some(way) => (way, "as configured".to_owned()),
                     None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
                 };
