@@ -30,6 +30,8 @@ use crate::dtype::Dtype;
 pub struct Config {
     /// The type of a pixel.
     pub dtype: Dtype,
+    /// The on-disk format.
+    pub dialect: Dialect,
     /// The dimensions in storage order, slowest first. The last two are the rows and columns of a frame.
     pub dims: Vec<Dim>,
     /// The order in which the outer dimensions arrive, slowest first, by name. Empty: as they are stored.
@@ -40,8 +42,13 @@ pub struct Config {
     pub codec: Codec,
     /// Where a chunk's bytes go in its shard.
     pub placement: Placement,
-    /// Where a shard's index stands.
+    /// Where a shard's index stands. Only [`Dialect::Zarr3`] leaves the choice.
     pub index_location: IndexLocation,
+    /// Whether a shard's index ends with its CRC-32C, so that readers notice when it is damaged. Only [`Dialect::Zarr3`]
+    /// has one; the others pass over this.
+    pub index_checksum: bool,
+    /// What only [`Dialect::Precomputed`] has.
+    pub volume: Volume,
     /// How bytes reach the file.
     pub storage: StorageKind,
     /// The value of pixels that were never acquired. Converted to `dtype`.
@@ -77,11 +84,14 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             dtype: Dtype::U16,
+            dialect: Dialect::Zarr3,
             dims: Vec::new(),
             acquisition_order: Vec::new(),
             codec: Codec::default(),
             placement: Placement::Fixed,
             index_location: IndexLocation::End,
+            index_checksum: true,
+            volume: Volume::default(),
             storage: StorageKind::Auto,
             fill_value: 0.0,
             skip_empty_chunks: true,
@@ -98,6 +108,75 @@ impl Default for Config {
             overwrite: false,
         }
     }
+}
+
+/// The on-disk format of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Dialect {
+    /// Zarr v3 with the codec `sharding_indexed` 1.0. What to choose if nothing speaks against it.
+    #[default]
+    #[serde(rename = "zarr3")]
+    Zarr3,
+    /// The Zarr v3 draft of 2022 with the sharding storage transformer 1.0, which zarr-python 2.14 to 2.18 read as an
+    /// experiment. Codecs: none, gzip, zstd and Blosc, all without a checksum.
+    #[serde(rename = "zarr3-transformer")]
+    Zarr3Transformer,
+    /// Zarr v2 with the key `shards`, as the prototype in zarr-python's pull request 876 has it. Never released: other
+    /// readers of Zarr v2 pass over the key, and misread. Codecs as for `Zarr3Transformer`.
+    #[serde(rename = "zarr2-sharded")]
+    Zarr2Sharded,
+    /// Neuroglancer's precomputed volume with `neuroglancer_uint64_sharded_v1`. The dimensions are one before rows and columns,
+    /// which becomes z, and perhaps channels, which each chunk holds all of. Codecs: none and gzip, without a checksum.
+    #[serde(rename = "precomputed")]
+    Precomputed,
+}
+
+impl Dialect {
+    /// The name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zarr3 => "zarr3",
+            Self::Zarr3Transformer => "zarr3-transformer",
+            Self::Zarr2Sharded => "zarr2-sharded",
+            Self::Precomputed => "precomputed",
+        }
+    }
+}
+
+/// What only [`Dialect::Precomputed`] has. Every default fits any run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Volume {
+    /// The name of the scale, which is that of the folder with the shards. `None`: the resolution, as `325_325_1000`.
+    pub key: Option<String>,
+    /// What is done to a chunk's id before its bits choose the shard. With `Identity`, shards are boxes that fill up one after
+    /// another. With a real hash the chunks of all shards arrive mixed: all shards stay open until the end, and the number of
+    /// frames must be known.
+    pub hash: VolumeHash,
+    /// How many of an id's lowest bits neighbours in one minishard may differ in. `None`: chosen.
+    pub preshift_bits: Option<u8>,
+    /// Minishards a shard, as a power of two. `None`: chosen.
+    pub minishard_bits: Option<u8>,
+    /// Shards, as a power of two. `None`: as many as the volume needs.
+    pub shard_bits: Option<u8>,
+    /// Compress the indexes of minishards with gzip.
+    pub gzip_indexes: bool,
+    /// Where the volume's first voxel stands in the space that viewers show, in voxels: x, y, z.
+    pub voxel_offset: [i64; 3],
+    /// The distance between neighbours in nanometers: x, y, z. `None`: from the dimensions' scales and units.
+    pub resolution: Option<[f64; 3]>,
+}
+
+/// What is done to a chunk's id before its bits choose the shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeHash {
+    /// Nothing.
+    #[default]
+    Identity,
+    /// MurmurHash3_x86_128.
+    #[serde(rename = "murmurhash3_x86_128")]
+    Murmurhash3X86_128,
 }
 
 /// One dimension of the array.
@@ -255,6 +334,20 @@ pub enum Compressor {
     },
     /// `numcodecs.lz4`: a 4-byte length and an LZ4 block. Only zarr-python reads it.
     Lz4,
+}
+
+impl Compressor {
+    /// The name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Blosc { .. } => "blosc",
+            Self::BloscNoise { .. } => "blosc-noise",
+            Self::Zstd { .. } => "zstd",
+            Self::Gzip { .. } => "gzip",
+            Self::Lz4 => "lz4",
+        }
+    }
 }
 
 impl Default for Compressor {

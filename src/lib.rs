@@ -62,8 +62,8 @@ struct Readme;
 
 pub use acquisition::{Acquisition, Appended, FrameMut, FrameView, Unfinished};
 pub use config::{
-    BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
-    RingFull, Shuffle, StorageKind,
+    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, Placement,
+    RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 pub use dataset::Dataset;
 pub use dtype::Dtype;

@@ -5,7 +5,7 @@
 //! | 0 | error, sync |
 //! | 1 | dtype, geometry, stats |
 //! | 2 | config |
-//! | 3 | codec: wishes from `config` name the codecs |
+//! | 3 | codec: wishes from `config` name the codecs; the ids of chunks of a volume |
 //! | 4 | ome, storage, ring, plan, record, the slot header and the index of `shard`: a plan counts their bytes |
 //! | 5 | dialect, shard |
 //! | 6 | dataset, engine, offline: `offline` knows nothing of the engine |
@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 
 /// The floor of a path below the crate's root; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 21] = [
+const FLOORS: [(&str, u32); 22] = [
     ("error", 0),
     ("sync", 0),
     ("dtype", 1),
@@ -30,6 +30,7 @@ const FLOORS: [(&str, u32); 21] = [
     ("record", 4),
     ("shard::slot", 4),
     ("shard::index", 4),
+    ("dialect::volume", 3),
     ("dialect", 5),
     ("shard", 5),
     ("dataset", 6),

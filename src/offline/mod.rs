@@ -12,6 +12,7 @@ mod fill;
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub mod fuzzing;
+mod hosted;
 mod leftovers;
 mod lock;
 mod manifest;
@@ -28,6 +29,7 @@ mod region;
 mod repack;
 mod scan;
 mod shard_file;
+mod transformer;
 mod tree;
 mod verify;
 mod zarr2;

@@ -46,6 +46,10 @@ impl IndexLayout {
         self.chunks
     }
 
+    pub(super) fn has_checksum(self) -> bool {
+        self.checksum
+    }
+
     pub(super) fn bytes(self) -> u64 {
         self.chunks * ENTRY_BYTES + if self.checksum { CRC_BYTES } else { 0 }
     }

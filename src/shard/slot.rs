@@ -25,7 +25,7 @@ use std::iter;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
-use super::index::MISSING;
+use super::index::table::MISSING;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a slot header.

@@ -6,20 +6,23 @@
 //! | u64 LE | u64 LE | u64 LE | u64 LE | …  | u32 LE               |
 //! ```
 //!
-//! Source: Zarr v3, sharding codec 1.0, "Binary shard format". A chunk that is not there has 2^64 − 1 twice.
+//! Sources: Zarr v3, sharding codec 1.0, and the sharding storage transformer 1.0 before it, which has no checksum,
+//! "Binary shard format". A chunk that is not there has 2^64 − 1 twice.
 
 /// A chunk that is not there, as both its offset and its length.
 pub(crate) const MISSING: u64 = u64::MAX;
 
-/// The bytes of an index.
-pub(crate) fn encode(entries: impl Iterator<Item = (u64, u64)>) -> Vec<u8> {
+/// The bytes of an index, with its checksum behind it if it has one.
+pub(crate) fn encode(entries: impl Iterator<Item = (u64, u64)>, checksum: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (offset, nbytes) in entries {
         bytes.extend_from_slice(&offset.to_le_bytes());
         bytes.extend_from_slice(&nbytes.to_le_bytes());
     }
-    let crc = crc32c::crc32c(&bytes);
-    bytes.extend_from_slice(&crc.to_le_bytes());
+    if checksum {
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+    }
     bytes
 }
 
@@ -29,7 +32,7 @@ mod tests {
 
     #[test]
     fn an_index_of_four_chunks_has_68_bytes() {
-        let bytes = encode([(0, 10), (MISSING, MISSING), (64, 7), (128, 1)].into_iter());
+        let bytes = encode([(0, 10), (MISSING, MISSING), (64, 7), (128, 1)].into_iter(), true);
         assert_eq!(bytes.len(), 68);
         assert_eq!(bytes[16..32], [0xff; 16]);
         assert_eq!(bytes[32..48], [64, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
