@@ -46,6 +46,10 @@ impl IndexLayout {
         self.chunks
     }
 
+    pub(super) fn checksum(self) -> bool {
+        self.checksum
+    }
+
     pub(super) fn bytes(self) -> u64 {
         self.chunks * ENTRY_BYTES + if self.checksum { CRC_BYTES } else { 0 }
     }
@@ -95,6 +99,10 @@ impl ShardFile {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     pub(super) fn len(&self) -> u64 {

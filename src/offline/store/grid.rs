@@ -1,0 +1,176 @@
+//! Shards in a regular grid, each with the table of its chunks at its start or end: which chunk is which.
+
+use super::keys::Spelling;
+use crate::config::IndexLocation;
+use crate::offline::region::linear;
+use crate::offline::shard_file::IndexLayout;
+
+/// A grid of chunks, grouped to shards.
+#[derive(Debug, Clone)]
+pub(super) struct Grid {
+    /// Elements of the array in each dimension.
+    pub(super) shape: Vec<u64>,
+    /// Elements of a chunk.
+    pub(super) chunk: Vec<u64>,
+    /// Chunks of a shard.
+    pub(super) per: Vec<u64>,
+    pub(super) spelling: Spelling,
+    pub(super) layout: IndexLayout,
+    pub(super) location: IndexLocation,
+}
+
+/// Where a chunk is: its shard, and its place in the shard's index.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) shard: Vec<u64>,
+    pub(super) chunk: u64,
+}
+
+/// What the keys with one start have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Start {
+    /// The first numbers of the chunks' positions.
+    pub(super) numbers: Vec<u64>,
+}
+
+impl Grid {
+    fn dimensions(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// The place of the chunk with this key below the array.
+    pub(super) fn place(&self, key: &str) -> Option<Place> {
+        let position = self.spelling.position(key, self.dimensions())?;
+        let shard = position.iter().zip(&self.per).map(|(at, per)| at / per).collect();
+        let inner: Vec<u64> = position.iter().zip(&self.per).map(|(at, per)| at % per).collect();
+        Some(Place { shard, chunk: linear(&inner, &self.per) })
+    }
+
+    /// The chunk's position in the grid of chunks; `None` past the largest number.
+    pub(super) fn position(&self, place: &Place) -> Option<Vec<u64>> {
+        let mut position = vec![0; self.dimensions()];
+        let mut rest = place.chunk;
+        for dim in (0..self.dimensions()).rev() {
+            position[dim] = place.shard[dim].checked_mul(self.per[dim])?.checked_add(rest % self.per[dim])?;
+            rest /= self.per[dim];
+        }
+        (rest == 0).then_some(position)
+    }
+
+    pub(super) fn key(&self, place: &Place) -> Option<String> {
+        Some(self.spelling.key(&self.position(place)?))
+    }
+
+    /// Whether the array has a chunk at this place.
+    pub(super) fn covers(&self, place: &Place) -> bool {
+        let inside = |(at, (chunk, shape)): (&u64, (&u64, &u64))| *at < shape.div_ceil(*chunk);
+        self.position(place).is_some_and(|position| position.iter().zip(self.chunk.iter().zip(&self.shape)).all(inside))
+    }
+
+    /// Whether these are all chunks of a shard that the array has.
+    pub(super) fn is_all(&self, shard: &[u64], chunks: impl Iterator<Item = u64>) -> bool {
+        let present = |dim: usize| {
+            let grid = self.shape[dim].div_ceil(self.chunk[dim]);
+            grid.saturating_sub(shard[dim].saturating_mul(self.per[dim])).min(self.per[dim])
+        };
+        let all = (0..self.dimensions()).map(present).fold(1, u64::saturating_mul);
+        chunks.filter(|&chunk| self.covers(&Place { shard: shard.to_vec(), chunk })).count() as u64 == all
+    }
+
+    /// The path of a shard below the array.
+    pub(super) fn shard_key(&self, shard: &[u64]) -> String {
+        self.spelling.key(shard)
+    }
+
+    /// The shard that has this path below the array.
+    pub(super) fn shard(&self, path: &str) -> Option<Vec<u64>> {
+        self.spelling.position(path, self.dimensions())
+    }
+
+    /// Whether there may be shards in a folder below the array: its path, with a slash at the end.
+    pub(super) fn has_folder(&self, path: &str) -> bool {
+        self.spelling.start(path, self.dimensions()).is_some()
+    }
+
+    /// What all keys share that start like this below the array; `None` if there are none.
+    pub(super) fn start(&self, prefix: &str) -> Option<Start> {
+        self.spelling.start(prefix, self.dimensions()).map(|numbers| Start { numbers })
+    }
+
+    /// Whether a shard can hold chunks with such keys.
+    pub(super) fn meets(&self, start: &Start, shard: &[u64]) -> bool {
+        start.numbers.iter().zip(&self.per).zip(shard).all(|((number, per), shard)| number / per == *shard)
+    }
+
+    /// The next parts of the keys that start with whole numbers, each with a slash at the end: of all chunks that a shard can
+    /// hold. `None` if what comes next is the end of a key.
+    pub(super) fn folders(&self, start: &Start, prefix: &str, shard: &[u64]) -> Option<Vec<String>> {
+        let dim = start.numbers.len();
+        if !self.spelling.lead.is_empty() && self.spelling.lead.ends_with('/') && prefix.is_empty() {
+            return Some(vec![self.spelling.lead.to_owned()]);
+        }
+        if self.spelling.separator != '/' || dim + 1 >= self.dimensions() {
+            return None;
+        }
+        let lead = if prefix.is_empty() { self.spelling.lead } else { "" };
+        let from = shard[dim].saturating_mul(self.per[dim]);
+        let to = from.saturating_add(self.per[dim]).min(self.shape[dim].div_ceil(self.chunk[dim]).max(from + 1));
+        Some((from..to).map(|number| format!("{lead}{number}/")).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(per: [u64; 2], spelling: Spelling) -> Grid {
+        let layout = IndexLayout::new(per[0] * per[1], IndexLocation::End, false).unwrap();
+        let (shape, chunk) = (vec![1280, 200], vec![10, 10]);
+        Grid { shape, chunk, per: per.to_vec(), spelling, layout, location: IndexLocation::End }
+    }
+
+    /// Sharding storage transformer 1.0, "Key & value transformation".
+    #[test]
+    fn chunk_c96_18_of_shards_of_32_by_2_is_in_shard_c3_9() {
+        let grid = grid([32, 2], Spelling::draft('/'));
+        let place = grid.place("c96/18").unwrap();
+        assert_eq!(place, Place { shard: vec![3, 9], chunk: 0 });
+        assert_eq!(grid.shard_key(&place.shard), "c3/9");
+        for (key, chunk) in [("c96/19", 1), ("c97/18", 2), ("c127/19", 63)] {
+            let place = grid.place(key).unwrap();
+            assert_eq!((place.shard.as_slice(), place.chunk), (&[3, 9][..], chunk), "{key}");
+            assert_eq!(grid.key(&place).as_deref(), Some(key));
+        }
+        for start in [[0, 0], [32, 2], [32, 4], [64, 2], [96, 18]] {
+            assert_eq!(grid.place(&grid.spelling.key(&start)).unwrap().chunk, 0, "{start:?}");
+        }
+        // "honoring the original chunk separator"
+        let dots = Grid { spelling: Spelling::draft('.'), ..grid };
+        assert_eq!(dots.shard_key(&dots.place("c96.18").unwrap().shard), "c3.9");
+    }
+
+    /// The same, "Binary shard format": 16 bytes a chunk, no checksum; the draft's "1014" is 16 · 64 = 1024 misspelled.
+    #[test]
+    fn indexes_are_as_large_as_the_specifications_say() {
+        assert_eq!(grid([32, 2], Spelling::draft('/')).layout.bytes(), 1024);
+        // Sharding codec 1.0: 16 · 4 + 4 of the checksum.
+        assert_eq!(IndexLayout::new(4, IndexLocation::End, true).unwrap().bytes(), 68);
+    }
+
+    /// "c" in C order: the last dimension counts fastest.
+    #[test]
+    fn an_index_of_2_by_2_lists_its_chunks_in_c_order() {
+        let grid = grid([2, 2], Spelling::zarr3('/'));
+        let order = ["c/0/0", "c/0/1", "c/1/0", "c/1/1"].map(|key| grid.place(key).unwrap().chunk);
+        assert_eq!(order, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_shard_at_the_edge_is_all_there_without_what_lies_beyond() {
+        let mut grid = grid([32, 2], Spelling::zarr2('/'));
+        grid.shape = vec![1280, 190];
+        assert!(grid.is_all(&[0, 9], (0..64).filter(|chunk| chunk % 2 == 0)));
+        assert!(!grid.is_all(&[0, 9], (0..62).filter(|chunk| chunk % 2 == 0)));
+        assert!(!grid.covers(&grid.place("0/19").unwrap()) && grid.covers(&grid.place("0/18").unwrap()));
+    }
+}

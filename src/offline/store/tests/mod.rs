@@ -1,0 +1,1 @@
+//! What needs to look behind the store's interface.
