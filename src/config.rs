@@ -112,20 +112,35 @@ impl Default for Config {
 
 /// The on-disk format of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
 pub enum Dialect {
     /// Zarr v3 with the codec `sharding_indexed` 1.0. What to choose if nothing speaks against it.
     #[default]
+    #[serde(rename = "zarr3")]
     Zarr3,
     /// The Zarr v3 draft of 2022 with the sharding storage transformer 1.0, which zarr-python 2.14 to 2.18 read as an
     /// experiment. Codecs: none, gzip, zstd and Blosc, all without a checksum.
+    #[serde(rename = "zarr3-transformer")]
     Zarr3Transformer,
     /// Zarr v2 with the key `shards`, as the prototype in zarr-python's pull request 876 has it. Never released: other
     /// readers of Zarr v2 pass over the key, and misread. Codecs as for `Zarr3Transformer`.
+    #[serde(rename = "zarr2-sharded")]
     Zarr2Sharded,
     /// Neuroglancer's precomputed volume with `neuroglancer_uint64_sharded_v1`. The dimensions are one before rows and columns,
     /// which becomes z, and perhaps channels, which each chunk holds all of. Codecs: none and gzip, without a checksum.
+    #[serde(rename = "precomputed")]
     Precomputed,
+}
+
+impl Dialect {
+    /// The name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zarr3 => "zarr3",
+            Self::Zarr3Transformer => "zarr3-transformer",
+            Self::Zarr2Sharded => "zarr2-sharded",
+            Self::Precomputed => "precomputed",
+        }
+    }
 }
 
 /// What only [`Dialect::Precomputed`] has. Every default fits any run.
@@ -319,6 +334,20 @@ pub enum Compressor {
     },
     /// `numcodecs.lz4`: a 4-byte length and an LZ4 block. Only zarr-python reads it.
     Lz4,
+}
+
+impl Compressor {
+    /// The name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Blosc { .. } => "blosc",
+            Self::BloscNoise { .. } => "blosc-noise",
+            Self::Zstd { .. } => "zstd",
+            Self::Gzip { .. } => "gzip",
+            Self::Lz4 => "lz4",
+        }
+    }
 }
 
 impl Default for Compressor {

@@ -11,6 +11,7 @@
 //! Documents are written before the first frame, so that a reader can open the dataset from the first second, and replaced
 //! as a whole whenever they change.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,12 +21,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value, json};
 
-use crate::config::Config;
-use crate::dialect::zarr3;
+use crate::config::{Config, Dialect};
+use crate::dialect::{self, Document, zarr3};
 use crate::error::{Error, Result};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::Plan;
+use crate::shard::{Place as ShardPlace, Shard};
 use crate::storage::{Directory, Storage, Way, trial};
 
 const LOCK_FILE: &str = ".shardwright.lock";
@@ -292,6 +294,8 @@ struct ImageState {
     attributes_changed: bool,
     shape: Vec<u64>,
     frames: u64,
+    /// The shards that there are, where each must be a file even if it is empty.
+    created: HashSet<String>,
 }
 
 /// How a run ended, for the documents.
@@ -309,6 +313,11 @@ impl Image {
         if let Some(name) = name.filter(|name| root.has_image(name)) {
             return Err(Error::Exists { path: root.path().join(name) });
         }
+        if name.is_some() && config.dialect != Dialect::Zarr3 {
+            let reason = "several images in one dataset are described by OME-Zarr, so only zarr3 can be; create a dataset for \
+                          each image";
+            return Err(Error::config("dialect", config.dialect.name(), reason));
+        }
         let (storage, storage_choice) = root.storage(&config, plan)?;
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
         let image = Self {
@@ -318,7 +327,7 @@ impl Image {
             prefix,
             name: name.map(str::to_owned),
             config,
-            state: Mutex::new(ImageState { shape: plan.shape.clone(), ..ImageState::default() }),
+            state: Mutex::new(ImageState { shape: plan.first_shape(), ..ImageState::default() }),
         };
         image.write_documents(plan).inspect_err(|_| image.undo(plan))?;
         Ok(image)
@@ -327,7 +336,10 @@ impl Image {
     /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
     pub(crate) fn undo(&self, plan: &Plan) {
         let records = plan.record.fields.iter().map(|field| format!("records/{}/zarr.json", field.name));
-        for key in records.chain(["records/zarr.json", "0/zarr.json", "zarr.json"].map(String::from)) {
+        let (user, own) = (Map::new(), Value::from(Map::new()));
+        let image = self.described(plan, &plan.shape, &user, &own);
+        let documents = [image.of_shape(), image.of_attributes()].into_iter().chain(image.entry()).map(|(key, _)| key);
+        for key in records.chain(["records/zarr.json".to_owned()]).chain(documents) {
             let _ = self.storage.remove(&format!("{}{key}", self.prefix));
         }
         if let Some(name) = &self.name {
@@ -341,8 +353,22 @@ impl Image {
         }
         self.put("records/zarr.json", &zarr3::group(json!({})))?;
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0))?;
-        self.put("0/zarr.json", &zarr3::image(&self.config, plan, &plan.shape))?;
-        self.put("zarr.json", &self.group(plan, &Map::new(), None))
+        let (user, own) = (Map::new(), self.own(plan, None));
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let image = self.described(plan, &state.shape, &user, &own);
+        image.entry().iter().try_for_each(|document| self.put_document(document))?;
+        self.put_document(&image.of_shape())?;
+        self.put_document(&image.of_attributes())
+    }
+
+    fn described<'a>(
+        &'a self,
+        plan: &'a Plan,
+        shape: &'a [u64],
+        user: &'a Map<String, Value>,
+        own: &'a Value,
+    ) -> dialect::Image<'a> {
+        dialect::Image { config: &self.config, plan, shape, user, own }
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {
@@ -362,13 +388,45 @@ impl Image {
         &self.root
     }
 
-    /// The key of the `across`-th shard beside each other at a place in the outer grid of shards.
-    pub(crate) fn shard_key(&self, plan: &Plan, grid: &[u64; MAX_OUTER], across: usize) -> String {
-        let outer = plan.order.outer_dims();
-        let columns = plan.shape[outer + 1].div_ceil(plan.shard_shape[outer + 1]);
-        let mut place = grid[..outer].to_vec();
-        place.extend([across as u64 / columns, across as u64 % columns]);
-        format!("{}0/{}", self.prefix, zarr3::shard_key(&place))
+    /// Creates a shard.
+    pub(crate) fn create_shard(&self, plan: &Arc<Plan>, place: ShardPlace) -> Result<Shard> {
+        let key = self.shard_key(plan, &place);
+        let shard = Shard::create(&*self.storage, key.clone(), place, plan.clone())?;
+        if plan.shard.keep_empty {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).created.insert(key);
+        }
+        Ok(shard)
+    }
+
+    pub(crate) fn shard_key(&self, plan: &Plan, place: &ShardPlace) -> String {
+        format!("{}{}", self.prefix, dialect::shard_key(&self.config, plan, place))
+    }
+
+    /// Creates those shards that no frame came for, where a reader wants them all.
+    fn complete_shards(&self, plan: &Arc<Plan>) -> Result<()> {
+        if !plan.shard.keep_empty {
+            return Ok(());
+        }
+        let shape = self.state.lock().unwrap_or_else(PoisonError::into_inner).shape.clone();
+        let grid: Vec<_> = shape.iter().zip(&plan.shard_shape).map(|(size, shard)| size.div_ceil(*shard)).collect();
+        let (outer, frame) = grid.split_at(plan.order.outer_dims());
+        for cell in 0..outer.iter().product() {
+            let mut place = ShardPlace { grid: [0; MAX_OUTER], across: 0 };
+            let mut rest = cell;
+            for (dim, cells) in outer.iter().enumerate().rev() {
+                (place.grid[dim], rest) = (rest % cells, rest / cells);
+            }
+            for across in 0..frame.iter().product::<u64>() as usize {
+                place.across = across;
+                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let exists = state.created.contains(&self.shard_key(plan, &place));
+                drop(state);
+                if !exists {
+                    self.create_shard(plan, place)?.close(&*self.storage)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sets a user attribute; the document follows at the next progress.
@@ -395,11 +453,12 @@ impl Image {
     pub(crate) fn advance(&self, plan: &Plan, frames: u64, last: bool) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut shape = state.shape.clone();
-        if let Some(extent) = plan.order.first_dim_extent(frames).filter(|_| last || plan.frames_total.is_none()) {
+        if let Some(extent) = plan.extent(frames, last) {
             shape[0] = extent;
         }
+        let own = self.own(plan, None);
         if shape != state.shape {
-            self.put("0/zarr.json", &zarr3::image(&self.config, plan, &shape))?;
+            self.put_document(&self.described(plan, &shape, &state.attributes, &own).of_shape())?;
             state.shape = shape;
         }
         if frames != state.frames && (last || plan.frames_total.is_none()) {
@@ -407,27 +466,26 @@ impl Image {
             state.frames = frames;
         }
         if std::mem::take(&mut state.attributes_changed) {
-            self.put("zarr.json", &self.group(plan, &state.attributes, None))?;
+            self.put_document(&self.described(plan, &state.shape, &state.attributes, &own).of_attributes())?;
         }
         Ok(())
     }
 
     /// Writes the documents for the last time and returns the array's shape.
-    pub(crate) fn finish(&self, plan: &Plan, frames: u64, ending: &Ending) -> Result<Vec<u64>> {
+    pub(crate) fn finish(&self, plan: &Arc<Plan>, frames: u64, ending: &Ending) -> Result<Vec<u64>> {
         self.advance(plan, frames, true)?;
+        self.complete_shards(plan)?;
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.put("zarr.json", &self.group(plan, &state.attributes, Some((frames, ending))))?;
+        let own = self.own(plan, Some((frames, ending)));
+        self.put_document(&self.described(plan, &state.shape, &state.attributes, &own).of_attributes())?;
         if let Some(name) = &self.name {
             self.root.list_image(&*self.storage, name, &self.config, &state.shape)?;
         }
         Ok(state.shape.clone())
     }
 
-    fn group(&self, plan: &Plan, user: &Map<String, Value>, ending: Option<(u64, &Ending)>) -> Value {
-        let mut attributes = user.clone();
-        if ome::why_not(&self.config.dims).is_none() {
-            attributes.insert("ome".into(), ome::image_attributes(&self.config, "0"));
-        }
+    /// What the writer says about its work.
+    fn own(&self, plan: &Plan, ending: Option<(u64, &Ending)>) -> Value {
         let mut own = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "writer": hex(&self.root.uuid),
@@ -452,8 +510,7 @@ impl Image {
                 own["error"] = json!(error.to_string());
             }
         }
-        attributes.insert("shardwright".into(), own);
-        zarr3::group(Value::Object(attributes))
+        own
     }
 
     fn acquisition_order(&self) -> Vec<&str> {
@@ -462,6 +519,10 @@ impl Image {
             [] => outer.iter().map(|dim| dim.name.as_str()).collect(),
             order => order.iter().map(String::as_str).collect(),
         }
+    }
+
+    fn put_document(&self, (key, document): &Document) -> Result<()> {
+        self.put(key, document)
     }
 
     fn put(&self, key: &str, document: &Value) -> Result<()> {

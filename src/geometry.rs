@@ -63,6 +63,8 @@ impl Order {
 pub(crate) struct Cells {
     order: Order,
     unit: Vec<u64>,
+    /// The outer dimensions in the order in which a cell's planes follow each other, the slowest first.
+    stack: Vec<usize>,
     /// The place in the acquisition order of the dimension that separates blocks.
     pivot: usize,
     /// Frames in one step of the pivot dimension.
@@ -77,7 +79,7 @@ pub(crate) struct CellOf {
     pub(crate) block: u64,
     /// Which cell of the block.
     pub(crate) cell: u64,
-    /// Where in the cell, in C order of the unit.
+    /// Where in the cell: in C order of the unit, if its planes are not stacked in another order.
     pub(crate) place: u64,
 }
 
@@ -88,7 +90,14 @@ impl Cells {
         let faster = order.acquired.get(pivot + 1..).unwrap_or(&[]);
         let frames_a_step = faster.iter().map(|&dim| order.sizes[dim]).product();
         let cells_a_block = faster.iter().map(|&dim| order.sizes[dim].div_ceil(unit[dim])).product();
-        Self { order: order.clone(), unit, pivot, frames_a_step, cells_a_block }
+        let stack = (0..unit.len()).collect();
+        Self { order: order.clone(), unit, stack, pivot, frames_a_step, cells_a_block }
+    }
+
+    /// The same cells, with their planes in another order.
+    pub(crate) fn stacked(self, stack: Vec<usize>) -> Self {
+        debug_assert_eq!(stack.len(), self.unit.len());
+        Self { stack, ..self }
     }
 
     /// The most frames in a block.
@@ -121,7 +130,7 @@ impl Cells {
                 cell = cell * self.order.sizes[dim].div_ceil(self.unit[dim]) + position[dim] / self.unit[dim];
             }
         }
-        let place = self.unit.iter().zip(position).fold(0, |place, (&unit, position)| place * unit + position % unit);
+        let place = self.stack.iter().fold(0, |place, &dim| place * self.unit[dim] + position[dim] % self.unit[dim]);
         CellOf { block, cell, place }
     }
 

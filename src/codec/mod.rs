@@ -7,6 +7,7 @@
 mod blosc;
 mod gzip;
 mod lz4;
+pub(crate) mod numcodecs;
 mod runs;
 mod shuffle;
 mod zarr3;
@@ -72,13 +73,9 @@ impl Encoder {
         matches!(self.means, EncoderMeans::Copy)
     }
 
-    /// Turns the tile at the start of `room` into a chunk, where tiles become chunks as they are; returns its bytes.
-    pub(crate) fn seal(&self, room: &mut [u8]) -> usize {
-        self.seal_first(self.raw_bytes, room)
-    }
-
-    /// Appends the checksum of the first `length` bytes, if there is to be one.
-    fn seal_first(&self, length: usize, room: &mut [u8]) -> usize {
+    /// Turns the tile of `length` bytes at the start of `room` into a chunk, where tiles become chunks as they are; returns
+    /// the chunk's bytes. That is to append the checksum, if there is to be one.
+    pub(crate) fn seal(&self, length: usize, room: &mut [u8]) -> usize {
         if !self.checksum {
             return length;
         }
@@ -95,11 +92,21 @@ impl Encoder {
     /// [`Error::Codec`] when `raw` is not a whole tile, `room` is too small, or the compressor fails.
     pub fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
         expect_length("tile", raw.len(), self.raw_bytes)?;
+        self.encode_part(raw, room)
+    }
+
+    /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none or gzip: in some formats
+    /// chunks end with their array.
+    pub(crate) fn encode_part(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
+        let any_length = matches!(self.means, EncoderMeans::Copy | EncoderMeans::Gzip(_));
+        if raw.len() > self.raw_bytes || !any_length {
+            expect_length("tile", raw.len(), self.raw_bytes)?;
+        }
         if room.len() < self.bound {
             return Err(Error::codec("tile", format!("room for {} bytes, expected {}", room.len(), self.bound)));
         }
         let length = self.means.encode(raw, room)?;
-        Ok(self.seal_first(length, room))
+        Ok(self.seal(length, room))
     }
 }
 

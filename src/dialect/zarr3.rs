@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::{fill_value, names};
 use crate::codec;
 use crate::config::{Config, IndexLocation};
 use crate::dtype::Dtype;
@@ -23,20 +24,21 @@ pub(crate) fn group(attributes: Value) -> Value {
 pub(crate) fn image(config: &Config, plan: &Plan, shape: &[u64]) -> Value {
     let mut codecs = vec![bytes_codec(config.dtype)];
     codecs.extend(codec::zarr3_codecs(&config.codec, config.dtype.size()));
+    let mut index_codecs = vec![little_endian()];
+    index_codecs.extend(config.index_checksum.then(|| json!({"name": "crc32c"})));
     let sharding = json!({
         "name": "sharding_indexed",
         "configuration": {
             "chunk_shape": plan.chunk_shape,
             "codecs": codecs,
-            "index_codecs": [little_endian(), {"name": "crc32c"}],
+            "index_codecs": index_codecs,
             "index_location": match config.index_location {
                 IndexLocation::Start => "start",
                 IndexLocation::End => "end",
             },
         },
     });
-    let names: Vec<_> = config.dims.iter().map(|dim| dim.name.as_str()).collect();
-    array(config.dtype, shape, &plan.shard_shape, fill_value(config), vec![sharding], &names)
+    array(config.dtype, shape, &plan.shard_shape, fill_value(config), vec![sharding], &names(config))
 }
 
 /// A per-frame record array's `zarr.json`: one dimension, uncompressed.
@@ -69,16 +71,4 @@ fn bytes_codec(dtype: Dtype) -> Value {
 
 fn little_endian() -> Value {
     json!({"name": "bytes", "configuration": {"endian": "little"}})
-}
-
-fn fill_value(config: &Config) -> Value {
-    let value = config.fill_value;
-    match config.dtype {
-        _ if value.is_nan() => json!("NaN"),
-        _ if value.is_infinite() => json!(if value > 0.0 { "Infinity" } else { "-Infinity" }),
-        Dtype::F32 => json!(value as f32),
-        Dtype::F64 => json!(value),
-        Dtype::U64 => json!(value as u64),
-        _ => json!(value as i64),
-    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Engine, ShardBlock, ShardCell, caught};
 use crate::dataset::{Image, RecordBlock};
 use crate::error::Result;
-use crate::shard::Shard;
+use crate::shard::Place;
 use crate::stats::Stage;
 use crate::sync::{Receiver, Sender};
 
@@ -129,13 +129,13 @@ fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<St
         let mut shards = Vec::new();
         for across in 0..plan.shard.across_frame {
             let start = Instant::now();
-            let key = image.shard_key(plan, &grid, across);
-            begun.push(key.clone());
-            shards.push(Shard::create(image.storage(), key, plan.clone())?);
+            let place = Place { grid, across };
+            begun.push(image.shard_key(plan, &place));
+            shards.push(image.create_shard(plan, place)?);
             engine.finalizer_times().of(Stage::PrepareShard).since(start);
         }
         let first_number = (number * plan.shards.cells_a_block + cell) * plan.shard.across_frame as u64;
-        let layers = [(plan.shard.chunks / plan.shard.layer_chunks) as u64, plan.layers_of_shard(&grid)];
+        let layers = [plan.shard.layers as u64, plan.layers_of_shard(&grid)];
         cells.push(Arc::new(ShardCell::new(shards, [number, cell], first_number, layers)));
     }
     Ok(ShardBlock { number, cells })

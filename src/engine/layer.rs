@@ -44,6 +44,8 @@ pub(crate) struct Layer {
     /// The frames that came, by their place in the chunk.
     pub(crate) frames: Box<[Option<Frame>]>,
     pub(crate) present: u32,
+    /// Planes of each stack that the chunks have: fewer than they are deep where they end with the array.
+    pub(crate) planes_kept: u64,
     /// Frames that are neither present nor known to be missing.
     pub(crate) unsettled: u64,
     pub(crate) first_frame: u64,
@@ -130,6 +132,7 @@ impl Layer {
             cell_of_block: 0,
             frames: (0..depth).map(|_| None).collect(),
             present: 0,
+            planes_kept: 0,
             unsettled: 0,
             first_frame: u64::MAX,
             last_frame: 0,
@@ -189,7 +192,9 @@ pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
     drop(layer);
     if let Some(cell) = cell {
         if engine.plan.shard.slot_bytes < LARGE_SLOT_BYTES {
-            for shard in &cell.shards {
+            // Where a layer's chunks lie scattered over all shards, they have no range.
+            let together = engine.plan.volume.as_ref().is_none_or(|volume| volume.table.is_none());
+            for shard in cell.shards.iter().filter(|_| together) {
                 shard.done_with(first_chunk..first_chunk + engine.plan.shard.layer_chunks);
             }
         }

@@ -185,6 +185,7 @@ impl Sequencer {
         let frames = self.plan.layers.extent(&grid).iter().product();
         let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
         layer.begin(&at, cell, self.plan.first_chunk(&grid), frames);
+        layer.planes_kept = self.plan.planes_kept(&grid, None);
         self.open.insert((at.block, at.cell), slot);
         Ok(slot)
     }
@@ -229,6 +230,8 @@ impl Sequencer {
         let open: Vec<_> = self.open.iter().map(|(&at, &slot)| (at, slot)).collect();
         for ((block, cell), slot) in open {
             let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+            let grid = self.plan.layers.grid_position(block, cell);
+            layer.planes_kept = self.plan.planes_kept(&grid, Some(self.newest_end));
             self.hand_on(slot, &CellOf { block, cell, place: 0 }, &mut layer, engine);
         }
         self.records.finish(engine);

@@ -122,11 +122,11 @@ impl Worker {
     ) -> Result<Stored> {
         let engine = &self.engine;
         let times: &StageTimes = engine.worker_times(self.index);
-        let shard = &cell.shards[tile.shard];
-        let chunk = layer.first_chunk + tile.chunk;
+        let (across, chunk) = engine.plan.slot_of(layer.first_chunk, tile);
+        let shard = &cell.shards[across];
         let origin = Origin {
             dataset: engine.dataset_uuid,
-            shard: cell.first_number + tile.shard as u64,
+            shard: cell.first_number + across as u64,
             chunk: chunk as u32,
             first_frame: layer.first_frame,
             frames: (layer.last_frame - layer.first_frame).min(u64::from(u32::MAX)) as u32,
@@ -163,7 +163,7 @@ impl Worker {
                 };
                 match &self.writers {
                     Some(writers) => {
-                        let (claimed, shard) = (place.detach(), tile.shard);
+                        let (claimed, shard) = (place.detach(), across);
                         engine.layers.slot(number).add_ticket();
                         let job = |scratch| Job { scratch, nbytes: bytes, layer: number, shard, claimed, origin };
                         writers.hand_over(job, &mut self.scratch);
@@ -208,14 +208,20 @@ impl Maker {
         now: &mut Instant,
     ) -> Result<Option<usize>> {
         let copies = self.encoder.copies();
-        let raw = if copies { &mut room[..engine.plan.shard.chunk_bytes] } else { &mut self.raw[..] };
-        gather(layer, &engine.ring, &engine.plan, tile, raw);
+        let shape = TileShape::new(layer, &engine.plan, tile);
+        let raw = if copies { &mut room[..] } else { &mut self.raw[..] };
+        let raw = &mut raw[..shape.bytes()];
+        gather(layer, &engine.ring, &engine.plan, tile, &shape, raw);
         let empty = engine.skip_empty_chunks && is_fill(raw, &engine.plan.frame.fill);
         *now = times.of(Stage::Gather).since(*now);
         if empty {
             return Ok(None);
         }
-        let bytes = if copies { self.encoder.seal(room) } else { self.encoder.encode(&self.raw, room)? };
+        let bytes = if copies {
+            self.encoder.seal(shape.bytes(), room)
+        } else {
+            self.encoder.encode_part(&self.raw[..shape.bytes()], room)?
+        };
         *now = times.of(Stage::Encode).since(*now);
         Ok(Some(bytes))
     }
@@ -231,7 +237,7 @@ fn in_pieces<'a, 'b>(
 ) -> Option<&'b [&'a [u8]]> {
     let [.., rows, _] = plan.chunk_shape[..] else { return None };
     let pieces = pieces.get_mut(..layer.frames.len())?;
-    if !plan.shard.rows_touch || tile.rows as u64 != rows {
+    if !plan.shard.rows_touch || tile.rows as u64 != rows || layer.planes_kept != plan.planes_a_stack() {
         return None;
     }
     let layout = &plan.frame.layout;
@@ -242,17 +248,42 @@ fn in_pieces<'a, 'b>(
     Some(pieces)
 }
 
+/// How much of a chunk a tile makes: all, but where chunks end with the array.
+struct TileShape {
+    /// Planes kept of each stack, and how many a stack has.
+    kept: usize,
+    stack: usize,
+    planes: usize,
+    plane_bytes: usize,
+    row_bytes: usize,
+}
+
+impl TileShape {
+    fn new(layer: &Layer, plan: &Plan, tile: &Tile) -> Self {
+        let element = plan.frame.dtype.size();
+        let [.., rows, columns] = plan.chunk_shape[..] else { unreachable!("an array has rows and columns") };
+        let cut = plan.shard.cut_at_edge;
+        let rows = if cut { tile.rows } else { rows as usize };
+        let row_bytes = element * if cut { tile.columns } else { columns as usize };
+        let (kept, stack) = (layer.planes_kept as usize, plan.planes_a_stack() as usize);
+        Self { kept, stack, planes: layer.frames.len() / stack * kept, plane_bytes: rows * row_bytes, row_bytes }
+    }
+
+    fn bytes(&self) -> usize {
+        self.planes * self.plane_bytes
+    }
+}
+
 /// Copies a tile together from its frames: first frame first, each row by row.
 ///
 /// What no frame covers, because it never came or because the chunk reaches over the array's edge, is the fill value.
-fn gather(layer: &Layer, ring: &Ring, plan: &Plan, tile: &Tile, raw: &mut [u8]) {
+fn gather(layer: &Layer, ring: &Ring, plan: &Plan, tile: &Tile, shape: &TileShape, raw: &mut [u8]) {
     let frame = &plan.frame;
     let element = frame.dtype.size();
-    let [.., chunk_columns] = plan.chunk_shape[..] else { return };
-    let chunk_row_bytes = chunk_columns as usize * element;
+    let chunk_row_bytes = shape.row_bytes;
     let tile_row_bytes = tile.columns * element;
-    let plane_bytes = raw.len() / layer.frames.len();
-    for (source, plane) in layer.frames.iter().zip(raw.chunks_exact_mut(plane_bytes)) {
+    let kept = layer.frames.iter().enumerate().filter(|(place, _)| place % shape.stack < shape.kept);
+    for ((_, source), plane) in kept.zip(raw.chunks_exact_mut(shape.plane_bytes)) {
         let Some(source) = source else {
             fill(plane, &frame.fill);
             continue;

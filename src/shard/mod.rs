@@ -19,15 +19,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::config::{IndexLocation, Placement};
 use crate::error::{Error, Result};
-use crate::plan::{PAGE, Plan};
+use crate::geometry::Outer;
+use crate::plan::{IndexForm, PAGE, Plan};
 use crate::storage::{Blob, Storage};
-use index::table;
+use index::{minishards, table};
 use slot::{Claimed, Elsewhere, Entry, HEADER_BYTES, Slot};
 
 /// A shard that workers fill. They share it; each chunk has one writer.
 pub(crate) struct Shard {
     key: String,
     plan: Arc<Plan>,
+    place: Place,
     blob: Box<dyn Blob>,
     entries: Box<[Entry]>,
     /// Packed placement: the end of what was claimed.
@@ -36,9 +38,20 @@ pub(crate) struct Shard {
     grain: u64,
     /// Chunks that the index on the device names. Only the thread that closes shards uses it.
     named: AtomicU64,
+    /// How often an index was written. Only the thread that closes shards uses it.
+    turn: AtomicU64,
     /// A sync failed. The system tells it once and then may say that all is well, so nothing that is not named yet can be
     /// trusted to be on the device.
     poisoned: AtomicBool,
+}
+
+/// Which shard it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Where its cell stands in the grid of shards.
+    pub(crate) grid: Outer,
+    /// Where it stands beside the other shards of the cell.
+    pub(crate) across: usize,
 }
 
 /// Where a chunk's bytes are to be made.
@@ -59,20 +72,23 @@ pub(crate) struct Closed {
 
 impl Shard {
     /// Creates and publishes a shard in which every chunk is missing: valid for every reader from birth.
-    pub(crate) fn create(storage: &dyn Storage, key: String, plan: Arc<Plan>) -> Result<Self> {
+    pub(crate) fn create(storage: &dyn Storage, key: String, place: Place, plan: Arc<Plan>) -> Result<Self> {
         let fail = |action, error: io::Error| Error::io(action, &key, error);
         let shard = &plan.shard;
         let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
-        let missing = table::encode((0..shard.chunks).map(|_| (table::MISSING, table::MISSING)), true);
-        blob.write_at(shard.open_index_at(), &missing).map_err(|e| fail("write the index of shard", e))?;
+        if let IndexForm::Table { checksum, .. } = shard.index.form {
+            let missing = table::encode((0..shard.chunks).map(|_| (table::MISSING, table::MISSING)), checksum);
+            let at = if shard.index.head_bytes > 0 { 0 } else { shard.index.open_tails_at[0] };
+            blob.write_at(at, &missing).map_err(|e| fail("write the index of shard", e))?;
+        }
         blob.sync().map_err(|e| fail("sync new shard", e))?;
         blob.publish().map_err(|e| fail("publish shard", e))?;
         let entries = (0..shard.chunks).map(|_| Entry::new()).collect();
         let tail = AtomicU64::new(shard.first_slot_at);
         let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
         let grain = if alignment > 8 { PAGE as u64 } else { 8 };
-        let (named, poisoned) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self { key, plan, blob, entries, tail, grain, named, poisoned })
+        let (named, turn, poisoned) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { key, plan, place, blob, entries, tail, grain, named, turn, poisoned })
     }
 
     /// Whether writes take long enough to be done by threads of their own.
@@ -142,7 +158,7 @@ impl Shard {
     /// Says that the slots of `chunks` will not be touched again before the close.
     pub(crate) fn done_with(&self, chunks: std::ops::Range<usize>) {
         let shard = &self.plan.shard;
-        if shard.placement == Placement::Fixed {
+        if shard.placement == Placement::Fixed && !chunks.is_empty() {
             let start = shard.first_slot_at + (chunks.start * shard.slot_bytes) as u64;
             self.blob.done_with(start, (chunks.len() * shard.slot_bytes) as u64);
         }
@@ -155,7 +171,7 @@ impl Shard {
     /// written after it, over the one before, where readers of an unfinished shard look for it.
     pub(crate) fn checkpoint(&self, done: &[bool]) -> Result<bool> {
         let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
-        let is_done = |chunk: usize| done[chunk / self.plan.shard.layer_chunks];
+        let is_done = |chunk: usize| done[self.plan.layer_in_cell(self.place.across, chunk)];
         let entries = self.entries.iter().enumerate();
         let committed: Vec<_> = entries.map(|(at, entry)| entry.committed().filter(|_| is_done(at))).collect();
         let count = committed.iter().flatten().count() as u64;
@@ -163,17 +179,49 @@ impl Shard {
             return Ok(false);
         }
         self.sync().map_err(fail("sync shard"))?;
-        let index = self.index(&committed);
-        let written = self.blob.write_at(self.plan.shard.open_index_at(), &index);
-        written.map_err(fail("write the index of shard"))?;
-        self.sync().map_err(fail("sync the index of shard"))?;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.write_index(&committed, self.plan.shard.index.open_tails_at[(turn % 2) as usize])?;
         self.named.store(count, Ordering::Relaxed);
         Ok(true)
     }
 
-    fn index(&self, committed: &[Option<(u64, u64)>]) -> Vec<u8> {
-        let missing = (table::MISSING, table::MISSING);
-        table::encode(committed.iter().map(|entry| entry.unwrap_or(missing)), true)
+    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends. The data
+    /// must have been synced.
+    fn write_index(&self, committed: &[Option<(u64, u64)>], tail_at: u64) -> Result<u64> {
+        let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
+        let (head, tail) = self.index(committed, tail_at)?;
+        // What the head points at has to be there before it.
+        for (at, part) in [(tail_at, &tail), (0, &head)] {
+            if !part.is_empty() {
+                self.blob.write_at(at, part).map_err(fail("write the index of shard"))?;
+                self.sync().map_err(fail("sync the index of shard"))?;
+            }
+        }
+        Ok(tail_at + tail.len() as u64)
+    }
+
+    /// The parts of an index before and behind the chunks.
+    fn index(&self, committed: &[Option<(u64, u64)>], tail_at: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+        match (self.plan.shard.index.form, &self.plan.volume) {
+            (IndexForm::Minishards, Some(volume)) => {
+                let Place { grid, across } = &self.place;
+                let entry = |(chunk, entry): (usize, &Option<(u64, u64)>)| {
+                    let (offset, nbytes) = (*entry)?;
+                    Some(minishards::Entry { id: volume.id(grid, *across, chunk), offset, nbytes })
+                };
+                let entries = committed.iter().enumerate().filter_map(entry).collect();
+                minishards::encode(&volume.spec, entries, tail_at)
+            }
+            (IndexForm::Minishards, None) => unreachable!("only volumes have minishards"),
+            (IndexForm::Table { location, checksum }, _) => {
+                let missing = (table::MISSING, table::MISSING);
+                let table = table::encode(committed.iter().map(|entry| entry.unwrap_or(missing)), checksum);
+                Ok(match location {
+                    IndexLocation::Start => (table, Vec::new()),
+                    IndexLocation::End => (Vec::new(), table),
+                })
+            }
+        }
     }
 
     /// No sync is tried again after one that failed.
@@ -196,19 +244,13 @@ impl Shard {
             chunks: committed.iter().flatten().count() as u64,
             bytes: committed.iter().flatten().map(|(_, nbytes)| nbytes).sum(),
         };
-        if closed.chunks == 0 {
+        if closed.chunks == 0 && !shard.keep_empty {
             storage.remove(&self.key).map_err(fail("remove empty shard"))?;
             return Ok(closed);
         }
         self.sync().map_err(fail("sync shard"))?;
         let data_end = committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(shard.first_slot_at);
-        let (index_at, file_end) = match shard.index_location {
-            IndexLocation::Start => (0, data_end),
-            IndexLocation::End => (data_end, data_end + shard.index_bytes),
-        };
-        let index = self.index(&committed);
-        self.blob.write_at(index_at, &index).map_err(fail("write the index of shard"))?;
-        self.sync().map_err(fail("sync the index of shard"))?;
+        let file_end = self.write_index(&committed, data_end)?;
         self.blob.truncate(file_end).map_err(fail("truncate shard"))?;
         self.give_back_slack(&committed, data_end).map_err(fail("give back unused space of shard"))?;
         self.sync().map_err(fail("sync finished shard"))?;

@@ -7,7 +7,10 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use shardwright::offline::ChunkOrder;
-use shardwright::{BloscCname, Codec, Compressor, Dtype, IndexLocation, Placement, RingFull, Shuffle, StorageKind};
+use shardwright::{
+    BloscCname, Codec, Compressor, Dialect, Dtype, IndexLocation, Placement, RingFull, Shuffle, StorageKind, Volume,
+    VolumeHash,
+};
 
 use crate::export::{FORMATS, Format, RegionArg};
 use crate::failure::Failure;
@@ -255,6 +258,8 @@ pub(crate) struct Replay {
     #[command(flatten)]
     pub(crate) layout: LayoutArgs,
     #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) soak: SoakArgs,
@@ -313,16 +318,23 @@ pub(crate) struct PaceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct LayoutArgs {
-    /// How chunks are compressed; blosc-noise is blosc-lz4 for camera noise, several times as fast
-    #[arg(long, value_name = "CODEC", default_value = "blosc-lz4", value_parser = PossibleValuesParser::new(CODECS))]
-    pub(crate) codec: String,
+    /// The on-disk format: Zarr v3 with sharding_indexed, the sharding drafts before it, or Neuroglancer's precomputed volume
+    #[arg(long, default_value = "zarr3", value_parser = one_of(&[
+        ("zarr3", Dialect::Zarr3), ("zarr3-transformer", Dialect::Zarr3Transformer),
+        ("zarr2-sharded", Dialect::Zarr2Sharded), ("precomputed", Dialect::Precomputed),
+    ]))]
+    pub(crate) dialect: Dialect,
+    /// How chunks are compressed; blosc-noise is blosc-lz4 for camera noise, several times as fast [default: blosc-lz4;
+    /// none in a precomputed volume]
+    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
+    pub(crate) codec: Option<String>,
     /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
     /// What Blosc reorders before it compresses [default: bit]
     #[arg(long, value_parser = one_of(&[("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)]))]
     pub(crate) shuffle: Option<Shuffle>,
-    /// Leave out the CRC-32C of every chunk
+    /// Leave out the CRC-32C of every chunk, which only zarr3 has
     #[arg(long)]
     pub(crate) no_checksum: bool,
     /// Elements a chunk, in each dimension or only the last ones; 0 chooses [default: chooses]
@@ -343,9 +355,70 @@ pub(crate) struct LayoutArgs {
     /// Where a shard's index stands
     #[arg(long, default_value = "end", value_parser = one_of(&[("end", IndexLocation::End), ("start", IndexLocation::Start)]))]
     pub(crate) index: IndexLocation,
+    /// Leave out the CRC-32C of every shard's index, which only zarr3 has
+    #[arg(long)]
+    pub(crate) no_index_checksum: bool,
     /// Replace a dataset that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Precomputed volumes")]
+pub(crate) struct VolumeArgs {
+    /// The name of the scale [default: the resolution, as 325_325_1000]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key: Option<String>,
+    /// What is done to a chunk's id before its bits choose the shard; murmurhash3_x86_128 keeps all shards open to the end
+    #[arg(long, default_value = "identity", value_parser = one_of(&[
+        ("identity", VolumeHash::Identity), ("murmurhash3_x86_128", VolumeHash::Murmurhash3X86_128),
+    ]))]
+    pub(crate) hash: VolumeHash,
+    /// How many of an id's lowest bits neighbours in one minishard may differ in [default: chooses]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) preshift_bits: Option<u8>,
+    /// Minishards a shard, as a power of two [default: chooses]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) minishard_bits: Option<u8>,
+    /// Shards, as a power of two [default: as many as the volume needs]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) shard_bits: Option<u8>,
+    /// Compress the indexes of minishards
+    #[arg(long)]
+    pub(crate) gzip_indexes: bool,
+    /// Where the first voxel stands, in voxels
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, allow_negative_numbers = true)]
+    pub(crate) voxel_offset: Vec<i64>,
+    /// Nanometers from voxel to voxel [default: from the recording and --pixel-size]
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',')]
+    pub(crate) resolution: Vec<f64>,
+}
+
+impl VolumeArgs {
+    pub(crate) fn volume(&self) -> Result<Volume, Failure> {
+        let three =
+            |option, count| Failure::Usage(format!("{option} has {count} numbers, but a volume has x, y and z"));
+        let voxel_offset = match self.voxel_offset[..] {
+            [] => [0; 3],
+            [x, y, z] => [x, y, z],
+            _ => return Err(three("--voxel-offset", self.voxel_offset.len())),
+        };
+        let resolution = match self.resolution[..] {
+            [] => None,
+            [x, y, z] => Some([x, y, z]),
+            _ => return Err(three("--resolution", self.resolution.len())),
+        };
+        Ok(Volume {
+            key: self.key.clone(),
+            hash: self.hash,
+            preshift_bits: self.preshift_bits,
+            minishard_bits: self.minishard_bits,
+            shard_bits: self.shard_bits,
+            gzip_indexes: self.gzip_indexes,
+            voxel_offset,
+            resolution,
+        })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -409,7 +482,8 @@ fn one_of<T: Copy + Send + Sync + 'static>(table: &'static [(&'static str, T)]) 
 impl LayoutArgs {
     /// The compressor that `--codec`, `--level` and `--shuffle` describe together.
     pub(crate) fn compressor(&self) -> Result<Compressor, Failure> {
-        compressor(&self.codec, self.level, self.shuffle)
+        let usual = if self.dialect == Dialect::Precomputed { "none" } else { "blosc-lz4" };
+        compressor(self.codec.as_deref().unwrap_or(usual), self.level, self.shuffle)
     }
 }
 

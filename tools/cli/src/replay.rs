@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use shardwright::{
-    Acquisition, Channel, Codec, Compressor, Config, DimKind, Placement, Record, RingFull, Shuffle, Summary, Unfinished,
+    Acquisition, Channel, Codec, Compressor, Config, Dialect, DimKind, Placement, Record, RingFull, Shuffle, Summary,
+    Unfinished,
 };
 
 use crate::args::{Rate, Replay};
@@ -176,9 +177,15 @@ fn config(args: &Replay, recording: &Recording, total: u64, rate: Rate, held_byt
         dtype: recording.dtype,
         dims,
         acquisition_order: recording.acquisition_order.clone(),
-        codec: Codec { compressor: args.layout.compressor()?, checksum: !args.layout.no_checksum },
+        dialect: args.layout.dialect,
+        codec: Codec {
+            compressor: args.layout.compressor()?,
+            checksum: args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum,
+        },
         placement: args.layout.placement,
         index_location: args.layout.index,
+        index_checksum: !args.layout.no_index_checksum,
+        volume: args.volume.volume()?,
         storage: args.engine.storage,
         ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
         ring_full: args.pace.ring_full()?,

@@ -1,15 +1,20 @@
 //! Every size, count, bound and offset of an acquisition, computed once from the wishes in [`Config`], checked, then only
 //! read.
 
+mod dialects;
+mod volume;
+
 use rustix::process::{Resource, getrlimit};
 
 use crate::codec::Encoder;
-use crate::config::{Config, Dim, FrameLayout, IndexLocation, Placement};
+use crate::config::{Config, Dialect, Dim, FrameLayout, IndexLocation, Placement};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
+use crate::shard::index::minishards;
 use crate::shard::slot::HEADER_BYTES;
+pub(crate) use volume::VolumePlan;
 
 /// Disk blocks and memory pages: what holes and buffers are aligned to.
 pub(crate) const PAGE: usize = 4096;
@@ -54,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) shard_shape: Vec<u64>,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) shard: ShardPlan,
+    /// Of a precomputed volume.
+    pub(crate) volume: Option<VolumePlan>,
     pub(crate) ring: RingPlan,
     pub(crate) record: RecordPlan,
     /// Worker threads.
@@ -77,26 +84,53 @@ pub(crate) struct FramePlan {
 #[derive(Debug)]
 pub(crate) struct ShardPlan {
     pub(crate) placement: Placement,
-    pub(crate) index_location: IndexLocation,
+    pub(crate) index: IndexPlan,
     /// Whether a whole tile of a frame is one piece of the ring's buffer.
     pub(crate) rows_touch: bool,
-    /// Decoded bytes of a chunk.
+    /// Decoded bytes of a whole chunk.
     pub(crate) chunk_bytes: usize,
+    /// Chunks at the array's edge end there, rather than being filled up.
+    pub(crate) cut_at_edge: bool,
+    /// A shard without chunks is a file all the same.
+    pub(crate) keep_empty: bool,
     /// Whether a chunk's last 4 bytes are a CRC-32C of those before.
     pub(crate) checksum: bool,
+    /// Chunks of one shard file.
     pub(crate) chunks: usize,
     /// Chunks a shard in each outer dimension.
     pub(crate) outer_chunks: Vec<u64>,
-    /// Chunks of one layer in one shard.
+    /// Chunks of one layer in one cell's row of shards, where these are boxes in one of them.
     pub(crate) layer_chunks: usize,
+    /// Layers that a cell of shards has room for.
+    pub(crate) layers: usize,
     /// Shards side by side that cover a frame.
     pub(crate) across_frame: usize,
     /// From one slot's start to the next.
     pub(crate) slot_bytes: usize,
     pub(crate) first_slot_at: u64,
-    pub(crate) index_bytes: u64,
     /// The length of a shard file while it is being filled.
     pub(crate) reserve_bytes: u64,
+}
+
+/// Where a shard's index stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexPlan {
+    pub(crate) form: IndexForm,
+    /// Its bytes before the slots.
+    pub(crate) head_bytes: u64,
+    /// The most bytes that it has behind the chunks.
+    pub(crate) tail_bytes_max: u64,
+    /// While the shard is open, where the part behind the chunks stands: each new one in the other place than the one before.
+    pub(crate) open_tails_at: [u64; 2],
+}
+
+/// The form of a shard's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IndexForm {
+    /// One table, with or without a checksum.
+    Table { location: IndexLocation, checksum: bool },
+    /// A table of tables, as a precomputed volume has it.
+    Minishards,
 }
 
 /// The ring and everything whose number follows from it.
@@ -144,10 +178,14 @@ impl Plan {
         ome::validate(config)?;
         let outer = dims.len() - 2;
         let acquired = acquisition_order(config)?;
-        let (chunk_shape, shard_shape) = chunks_and_shards(config, &acquired)?;
+        dialects::check(config)?;
+        let (chunk_shape, shard_shape, volume) = chunks_and_shards(config, &acquired)?;
         let sizes = dims[..outer].iter().map(|dim| dim.size.unwrap_or(u64::MAX)).collect();
         let order = Order::new(sizes, acquired);
-        let layers = Cells::new(&order, chunk_shape[..outer].to_vec());
+        let mut layers = Cells::new(&order, chunk_shape[..outer].to_vec());
+        if let Some(VolumePlan { z: Some(z), channel: Some(channel), .. }) = volume {
+            layers = layers.stacked(vec![channel, z]);
+        }
         let shards = Cells::new(&order, shard_shape[..outer].to_vec());
         let frames_total = dims[..outer].iter().try_fold(1u64, |frames, dim| Some(frames * dim.size?));
 
@@ -155,7 +193,7 @@ impl Plan {
         let size = [dims[outer].size.unwrap_or(0), dims[outer + 1].size.unwrap_or(0)];
         let tiles =
             tiles(size, [chunk_shape[outer], chunk_shape[outer + 1]], [shard_shape[outer], shard_shape[outer + 1]]);
-        let shard = ShardPlan::new(config, &frame, size, &chunk_shape, &shard_shape)?;
+        let shard = ShardPlan::new(config, &frame, size, &chunk_shape, &shard_shape, volume.as_ref())?;
         let workers = workers(config)?;
         let record = RecordPlan::new(config, frames_total)?;
         let ring = RingPlan::new(config, &frame, &layers, &shards, &shard, frames_total, workers, tiles.len())?;
@@ -171,6 +209,7 @@ impl Plan {
             shard_shape,
             tiles,
             shard,
+            volume,
             ring,
             record,
             workers,
@@ -182,6 +221,79 @@ impl Plan {
         let outer = &self.shard.outer_chunks;
         let index = outer.iter().zip(grid).fold(0, |index, (&chunks, &at)| index * chunks + at % chunks);
         index as usize * self.shard.layer_chunks
+    }
+
+    /// The shard of a cell, and the slot in it, of a tile of the layer that starts at `first_chunk`.
+    pub(crate) fn slot_of(&self, first_chunk: usize, tile: &Tile) -> (usize, usize) {
+        let chunk = first_chunk + tile.chunk;
+        self.volume.as_ref().and_then(|volume| volume.of_table(chunk)).unwrap_or((tile.shard, chunk))
+    }
+
+    /// Which layer of its cell a chunk of a shard belongs to.
+    pub(crate) fn layer_in_cell(&self, across: usize, chunk: usize) -> usize {
+        match &self.volume {
+            Some(volume) => volume.layer(across, chunk),
+            None => chunk / self.shard.layer_chunks,
+        }
+    }
+
+    /// The array's shape before the first frame.
+    pub(crate) fn first_shape(&self) -> Vec<u64> {
+        let mut shape = self.shape.clone();
+        if let Some(extent) = self.extent(0, false) {
+            shape[0] = extent;
+        }
+        shape
+    }
+
+    /// How long documents say that the array's first dimension is once `frames` frames have come; `None` if they don't change
+    /// it. `last`: no more will come.
+    pub(crate) fn extent(&self, frames: u64, last: bool) -> Option<u64> {
+        if last {
+            return self.declared_extent(frames);
+        }
+        if self.frames_total.is_some() {
+            return None;
+        }
+        let Some(volume) = &self.volume else { return self.order.first_dim_extent(frames) };
+        // A chunk that a volume cuts off is shorter, and that of a run in progress may be whole already.
+        let depth = self.chunk_shape[0];
+        Some((self.order.first_dim_extent(frames)? / depth).max(volume.depth_min) * depth)
+    }
+
+    /// How long the array's first dimension is declared to be once `frames` frames have come and no more will; `None` if they
+    /// don't change it.
+    fn declared_extent(&self, frames: u64) -> Option<u64> {
+        let extent = self.order.first_dim_extent(frames)?;
+        match &self.volume {
+            // The ids of chunks mean what they say only in a volume of so many bits.
+            Some(volume) if self.frames_total.is_none() => {
+                let depth = self.chunk_shape[0];
+                Some(if extent.div_ceil(depth) >= volume.depth_min { extent } else { volume.depth_min * depth })
+            }
+            // A smaller volume's chunks would have other ids.
+            Some(_) => None,
+            None => Some(extent),
+        }
+    }
+
+    /// How many planes of each stack of a layer are kept: fewer than a chunk is deep where chunks end with the array.
+    /// `frames_end`: how many frames there are, when no more will come.
+    pub(crate) fn planes_kept(&self, grid: &[u64; MAX_OUTER], frames_end: Option<u64>) -> u64 {
+        let Some(z) = self.volume.as_ref().and_then(|volume| volume.z) else { return self.planes_a_stack() };
+        let depth = self.chunk_shape[z];
+        match frames_end.filter(|_| self.frames_total.is_none()).and_then(|frames| self.declared_extent(frames)) {
+            Some(extent) => extent.saturating_sub(grid[z] * depth).clamp(1, depth),
+            None => self.layers.extent(grid)[z],
+        }
+    }
+
+    /// Planes that follow each other in a chunk until the next channel's.
+    pub(crate) fn planes_a_stack(&self) -> u64 {
+        match &self.volume {
+            Some(volume) => volume.z.map_or(1, |z| self.chunk_shape[z]),
+            None => self.layers.frames_a_cell(),
+        }
     }
 
     /// How many layers a cell of shards will get when all frames come.
@@ -216,20 +328,13 @@ impl FramePlan {
 }
 
 impl ShardPlan {
-    /// Where the index of a shard stands that is not closed.
-    pub(crate) fn open_index_at(&self) -> u64 {
-        match self.index_location {
-            IndexLocation::Start => 0,
-            IndexLocation::End => self.reserve_bytes - self.index_bytes,
-        }
-    }
-
     fn new(
         config: &Config,
         frame: &FramePlan,
         size: [u64; 2],
         chunk_shape: &[u64],
         shard_shape: &[u64],
+        volume: Option<&VolumePlan>,
     ) -> Result<Self> {
         let element = config.dtype.size();
         let shape = || format!("{chunk_shape:?}");
@@ -250,15 +355,13 @@ impl ShardPlan {
                 let reason = format!("a shard may hold at most {CHUNKS_A_SHARD_MAX} chunks of {chunk_shape:?}; choose smaller shards or larger chunks");
                 Error::config("dims.shard", format_args!("{shard_shape:?}"), reason)
             })? as usize;
+        let chunks = volume.and_then(VolumePlan::chunks_max).unwrap_or(chunks);
         let encoded_bytes_max = Encoder::new(&config.codec, element, chunk_bytes)?.bound();
-        let index_bytes = 16 * chunks as u64 + 4;
         let filled = HEADER_BYTES + encoded_bytes_max;
         // Holes are punched, and direct writes done, in whole blocks, so a slot that spans some starts on one.
         let slot_bytes = filled.next_multiple_of(if filled >= PAGE { PAGE } else { 8 });
-        let first_slot_at = match config.index_location {
-            IndexLocation::Start => index_bytes.next_multiple_of(PAGE as u64),
-            IndexLocation::End => 0,
-        };
+        let mut index = IndexPlan::new(config, chunks as u64, volume);
+        let first_slot_at = index.head_bytes.next_multiple_of(PAGE as u64);
         let slots =
             (slot_bytes as u64).checked_mul(chunks as u64).filter(|&bytes| bytes < 1 << 62).ok_or_else(|| {
                 Error::config(
@@ -267,31 +370,70 @@ impl ShardPlan {
                     "a shard file would pass 4 EiB; choose smaller shards",
                 )
             })?;
-        // At the end there are two of them: the final one, which follows the last chunk, must not touch the one before until
-        // the file is cut off. That one starts on a page, because it is rewritten in place: what fits a page is never torn.
-        let slots_end = first_slot_at + slots;
-        let reserve_bytes = match config.index_location {
-            IndexLocation::Start => slots_end,
-            IndexLocation::End => (slots_end + index_bytes).next_multiple_of(PAGE as u64) + index_bytes,
-        };
+        let reserve_bytes = index.place_tails(first_slot_at + slots);
         let outer = chunk_shape.len() - 2;
         let rows_touch =
             chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
         Ok(Self {
             placement: config.placement,
-            index_location: config.index_location,
+            index,
             rows_touch,
             chunk_bytes,
+            cut_at_edge: volume.is_some(),
+            keep_empty: config.dialect == Dialect::Zarr2Sharded,
             checksum: config.codec.checksum,
             chunks,
             layer_chunks: (counts[outer] * counts[outer + 1]) as usize,
+            layers: counts[..outer].iter().product::<u64>() as usize,
             outer_chunks: counts[..outer].to_vec(),
-            across_frame: (size[0].div_ceil(shard_shape[outer]) * size[1].div_ceil(shard_shape[outer + 1])) as usize,
+            across_frame: volume
+                .and_then(VolumePlan::shards_at_once)
+                .unwrap_or((size[0].div_ceil(shard_shape[outer]) * size[1].div_ceil(shard_shape[outer + 1])) as usize),
             slot_bytes,
             first_slot_at,
-            index_bytes,
             reserve_bytes,
         })
+    }
+}
+
+impl IndexPlan {
+    fn new(config: &Config, chunks: u64, volume: Option<&VolumePlan>) -> Self {
+        let open_tails_at = [0; 2];
+        if let Some(volume) = volume {
+            let tail_bytes_max = minishards::tail_bytes_max(&volume.spec, chunks);
+            return Self {
+                form: IndexForm::Minishards,
+                head_bytes: volume.spec.head_bytes(),
+                tail_bytes_max,
+                open_tails_at,
+            };
+        }
+        let (location, checksum) = (config.index_location, config.index_checksum && config.dialect == Dialect::Zarr3);
+        let bytes = 16 * chunks + if checksum { 4 } else { 0 };
+        let (head_bytes, tail_bytes_max) = match location {
+            IndexLocation::Start => (bytes, 0),
+            IndexLocation::End => (0, bytes),
+        };
+        Self { form: IndexForm::Table { location, checksum }, head_bytes, tail_bytes_max, open_tails_at }
+    }
+
+    /// Finds the places of the part behind the chunks while a shard is open, and returns the length of its file.
+    ///
+    /// The final one, which follows the last chunk, must not touch the one before until the file is cut off. That one starts
+    /// on a page, because it is rewritten in place: what fits a page is never torn. In a precomputed shard the head says where
+    /// it is, so it is never rewritten in place: there are two.
+    fn place_tails(&mut self, slots_end: u64) -> u64 {
+        if self.tail_bytes_max == 0 {
+            return slots_end;
+        }
+        let page = PAGE as u64;
+        let first = (slots_end + self.tail_bytes_max).next_multiple_of(page);
+        let second = match self.form {
+            IndexForm::Minishards => (first + self.tail_bytes_max).next_multiple_of(page),
+            IndexForm::Table { .. } => first,
+        };
+        self.open_tails_at = [first, second];
+        second + self.tail_bytes_max
     }
 }
 
@@ -474,14 +616,20 @@ fn acquisition_order(config: &Config) -> Result<Vec<usize>> {
     Ok(order)
 }
 
+/// The size of a dimension; an unbounded one counts as `u64::MAX`.
+fn dim_size(dims: &[Dim], dim: usize) -> u64 {
+    dims[dim].size.unwrap_or(u64::MAX)
+}
+
 /// Chunk and shard shapes, with the automatic ones filled in.
-fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, Vec<u64>)> {
+fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, Vec<u64>, Option<VolumePlan>)> {
     let dims = &config.dims;
     let outer = dims.len() - 2;
     let element = config.dtype.size() as u64;
-    let size = |dim: usize| dims[dim].size.unwrap_or(u64::MAX);
+    let size = |dim: usize| dim_size(dims, dim);
 
     let mut chunk: Vec<u64> = dims.iter().map(|dim| dim.chunk).collect();
+    dialects::chunk_channels(config, &mut chunk)?;
     let [y, x] = [outer, outer + 1];
     let (auto_y, auto_x) = (chunk[y] == 0, chunk[x] == 0);
     chunk[y] = if auto_y { size(y) } else { chunk[y] };
@@ -500,6 +648,9 @@ fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, V
     chunk.iter_mut().for_each(|n| *n = (*n).max(1));
 
     let mut shard: Vec<u64> = dims.iter().map(|dim| dim.shard).collect();
+    if let Some(volume) = VolumePlan::new(config, &chunk, &mut shard)? {
+        return Ok((chunk, shard, Some(volume)));
+    }
     for dim in [y, x] {
         if shard[dim] == 0 {
             shard[dim] = size(dim).next_multiple_of(chunk[dim]);
@@ -526,7 +677,7 @@ fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, V
             return Err(Error::config("dims.shard", shard, reason));
         }
     }
-    Ok((chunk, shard))
+    Ok((chunk, shard, None))
 }
 
 fn workers(config: &Config) -> Result<usize> {

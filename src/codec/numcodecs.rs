@@ -1,0 +1,43 @@
+//! The codecs as numcodecs configures them, which is how Zarr v2 and the drafts of v3 name them.
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{BloscCname, Codec, Compressor, Shuffle};
+
+/// The compressor's name and settings; `None` for none. A checksum has no place there.
+pub(crate) fn compressor(codec: &Codec) -> Option<(&'static str, Map<String, Value>)> {
+    let blosc = |cname: BloscCname, level: u8, shuffle: Shuffle, block_bytes: usize| {
+        let shuffle = match shuffle {
+            Shuffle::None => 0,
+            Shuffle::Byte => 1,
+            Shuffle::Bit => 2,
+        };
+        json!({"cname": cname.name(), "clevel": level, "shuffle": shuffle, "blocksize": block_bytes})
+    };
+    let (name, settings) = match codec.compressor {
+        Compressor::None => return None,
+        Compressor::Blosc { cname, level, shuffle, block_bytes } => {
+            ("blosc", blosc(cname, level, shuffle, block_bytes))
+        }
+        // What wrote the frames is no concern of their readers; other writers come nearest to it with this.
+        Compressor::BloscNoise { block_bytes } => ("blosc", blosc(BloscCname::Lz4, 1, Shuffle::Bit, block_bytes)),
+        Compressor::Zstd { level } => ("zstd", json!({"level": level})),
+        Compressor::Gzip { level } => ("gzip", json!({"level": level})),
+        Compressor::Lz4 => ("lz4", json!({"acceleration": 1})),
+    };
+    settings.as_object().map(|settings| (name, settings.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressors_have_their_settings() {
+        let blosc = Compressor::Blosc { cname: BloscCname::Zstd, level: 3, shuffle: Shuffle::Byte, block_bytes: 0 };
+        let (name, settings) = compressor(&blosc.into()).unwrap();
+        assert_eq!(name, "blosc");
+        assert_eq!(Value::from(settings), json!({"cname": "zstd", "clevel": 3, "shuffle": 1, "blocksize": 0}));
+        assert_eq!(compressor(&Compressor::None.into()), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a dialect can't hold is refused before anything is written, with what it can.
+
+use std::fmt::Display;
+
+use super::volume;
+use crate::config::{Compressor, Config, Dialect, IndexLocation, Volume};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// Refuses what the dialect of `config` can't hold.
+pub(super) fn check(config: &Config) -> Result<()> {
+    if config.dialect != Dialect::Precomputed && config.volume != Volume::default() {
+        let reason = "only the dialect precomputed has these settings; leave them out";
+        return Err(Error::config("volume", format_args!("{:?}", config.volume), reason));
+    }
+    if config.dialect == Dialect::Zarr3 {
+        return Ok(());
+    }
+    let name = config.dialect.name();
+    let refuse = |field, value: &dyn Display, possible: &str| {
+        Err(Error::config(field, value, format!("the dialect {name} can't hold this; {possible}")))
+    };
+    let compressor = config.codec.compressor.name();
+    let everywhere = matches!(config.codec.compressor, Compressor::None | Compressor::Gzip { .. });
+    if config.dialect == Dialect::Precomputed && !everywhere {
+        return refuse("codec.compressor", &compressor, "none and gzip are possible");
+    }
+    if config.codec.checksum {
+        return refuse("codec.checksum", &true, "it has no checksums; set it to false, or choose the dialect zarr3");
+    }
+    if config.index_location == IndexLocation::Start {
+        return refuse("index_location", &"start", "its index has a place of its own; leave this at end");
+    }
+    if config.dialect == Dialect::Precomputed {
+        if matches!(config.dtype, Dtype::F64 | Dtype::I64) {
+            let possible = "uint8, int8, uint16, int16, uint32, int32, uint64 and float32 are possible";
+            return refuse("dtype", &config.dtype, possible);
+        }
+        if config.fill_value != 0.0 {
+            return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
+        }
+        check_volume(&config.volume)?;
+    }
+    Ok(())
+}
+
+fn check_volume(volume: &Volume) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if let Some(key) = &volume.key
+        && (key.is_empty()
+            || key.starts_with('.')
+            || ["info", "records"].contains(&&key[..])
+            || !key.chars().all(plain))
+    {
+        let reason = "letters, digits, _, - and . are possible, not starting with a dot, and neither info nor records";
+        return Err(Error::config("volume.key", format_args!("{key:?}"), reason));
+    }
+    if let Some(resolution) = volume.resolution.filter(|r| !r.iter().all(|n| n.is_finite() && *n > 0.0)) {
+        let reason = "three positive numbers of nanometers are possible";
+        return Err(Error::config("volume.resolution", format_args!("{resolution:?}"), reason));
+    }
+    Ok(())
+}
+
+/// A chunk of a precomputed volume holds all channels.
+pub(super) fn chunk_channels(config: &Config, chunk: &mut [u64]) -> Result<()> {
+    if config.dialect != Dialect::Precomputed {
+        return Ok(());
+    }
+    let Some(channel) = volume::roles(&config.dims)?.1 else { return Ok(()) };
+    let channels = config.dims[channel].size.unwrap_or(0);
+    if channels == 0 {
+        let reason = "the number of channels must be known";
+        return Err(Error::config("dims.size", "none", reason));
+    }
+    if ![0, channels].contains(&chunk[channel]) {
+        let reason = format!("chunks of a precomputed volume hold all {channels} channels; leave this out");
+        return Err(Error::config("dims.chunk", chunk[channel], reason));
+    }
+    chunk[channel] = channels;
+    Ok(())
+}

@@ -1,0 +1,382 @@
+//! What a precomputed volume adds to a plan: the ids of its chunks, and which shard holds which of them.
+
+use crate::config::{Config, Dialect, Dim, DimKind, VolumeHash};
+use crate::dialect::volume::{ChunkIds, ShardSpec};
+use crate::error::{Error, Result};
+use crate::geometry::Outer;
+
+use super::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, CHUNKS_A_SHARD_MAX, dim_size};
+
+// So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
+const AUTO_PRESHIFT_BITS: u32 = 9;
+// With a real hash: neighbours that a viewer is likely to want together stay together.
+const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;
+// The head of a shard, 16 bytes a minishard, is read as a whole: 16 MiB.
+const MINISHARD_BITS_MAX: u32 = 20;
+// An unbounded volume gets names of eight digits for its shards.
+const SHARD_BITS_UNBOUNDED: u32 = 32;
+const SHARD_BITS_UNBOUNDED_MIN: u32 = 24;
+// What an unbounded volume's depth in chunks is counted with.
+const DEPTH_BITS_UNBOUNDED: u32 = 40;
+
+/// A precomputed volume.
+#[derive(Debug)]
+pub(crate) struct VolumePlan {
+    pub(crate) ids: ChunkIds,
+    pub(crate) spec: ShardSpec,
+    /// The outer dimension that is z, and the one whose elements are channels.
+    pub(crate) z: Option<usize>,
+    pub(crate) channel: Option<usize>,
+    /// Chunks of a box in x, y, z, where each shard is one.
+    in_box: [u64; 3],
+    /// Chunks of the volume in x and y.
+    across: [u64; 2],
+    /// Where each chunk goes, if shards are no boxes.
+    pub(crate) table: Option<Table>,
+    /// The least depth in chunks with which all ids mean what they say.
+    pub(crate) depth_min: u64,
+}
+
+/// The shard of each chunk, and its place in there: the rank of its id among those of the shard.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// In C order of z, y, x.
+    of: Vec<(u32, u32)>,
+    ids: Vec<Vec<u64>>,
+}
+
+/// The roles of the outer dimensions in a volume: z, and channels.
+pub(super) fn roles(dims: &[Dim]) -> Result<(Option<usize>, Option<usize>)> {
+    let outer = &dims[..dims.len() - 2];
+    let is_channel = |dim: &Dim| dim.kind == DimKind::Channel;
+    let channel = outer.iter().position(is_channel);
+    let z: Vec<_> = (0..outer.len()).filter(|&dim| Some(dim) != channel).collect();
+    if z.len() > 1 || outer.iter().filter(|dim| is_channel(dim)).count() > 1 {
+        let names: Vec<_> = dims.iter().map(|dim| dim.name.as_str()).collect();
+        let reason = "a precomputed volume has one dimension before rows and columns, and perhaps one of kind channel; \
+                      write a dataset for each position of the others, or choose dialect zarr3";
+        return Err(Error::config("dims", format_args!("[{}]", names.join(", ")), reason));
+    }
+    Ok((z.first().copied(), channel))
+}
+
+impl VolumePlan {
+    /// `chunk`: the shape of a chunk. Sets `shard`, of which zeros are free, to what shards become.
+    pub(super) fn new(config: &Config, chunk: &[u64], shard: &mut [u64]) -> Result<Option<Self>> {
+        if config.dialect != Dialect::Precomputed {
+            return Ok(None);
+        }
+        let (z, channel) = roles(&config.dims)?;
+        let [y, x] = [config.dims.len() - 2, config.dims.len() - 1];
+        let chunks = |dim: usize| dim_size(&config.dims, dim).div_ceil(chunk[dim]);
+        let bounded = z.is_none_or(|z| config.dims[z].size.is_some());
+        let mut grid = [chunks(x), chunks(y), z.map_or(1, chunks)];
+        if !bounded {
+            let across = ChunkIds::new([grid[0], grid[1], 1]).map_or(64, |ids| ids.bits().iter().sum::<u32>());
+            grid[2] = 1 << DEPTH_BITS_UNBOUNDED.min(63 - across.min(62));
+        }
+        let ids = ChunkIds::new(grid).ok_or_else(|| {
+            let reason = "has more chunks than 64 bits can number; choose larger chunks";
+            Error::config("dims", format_args!("a grid of {grid:?} chunks"), reason)
+        })?;
+        let bytes = chunk.iter().fold(config.dtype.size() as u64, |bytes, &n| bytes.saturating_mul(n));
+        let wished = [x, y].into_iter().chain(z).map(|dim| shard[dim] / chunk[dim].max(1)).collect::<Vec<_>>();
+        let spec = Wishes { config, ids, bytes, bounded }.spec(&wished)?;
+        let [bx, by, _] = ids.bits();
+        let depth_bits = bx.max(by).saturating_sub(1);
+        let mut volume = Self {
+            ids,
+            spec,
+            z,
+            channel,
+            in_box: ids.of_lowest(spec.preshift_bits + spec.minishard_bits).map(|bits| 1 << bits),
+            across: [grid[0], grid[1]],
+            table: None,
+            depth_min: if depth_bits == 0 { 1 } else { (1 << (depth_bits - 1)) + 1 },
+        };
+        let covered = spec.preshift_bits + spec.minishard_bits + spec.shard_bits;
+        let boxes = spec.hash == VolumeHash::Identity && (covered >= ids.bits().iter().sum::<u32>() || !bounded);
+        if !boxes {
+            volume.table = Some(Table::new(&ids, &spec, grid)?);
+            volume.in_box = grid;
+        }
+        for (dim, chunks) in [x, y].into_iter().chain(z).zip(volume.in_box) {
+            shard[dim] = chunks * chunk[dim];
+        }
+        if let Some(channel) = channel {
+            shard[channel] = chunk[channel];
+        }
+        Ok(Some(volume))
+    }
+
+    /// How many shards stand side by side, if they are no boxes.
+    pub(super) fn shards_at_once(&self) -> Option<usize> {
+        self.table.as_ref().map(|table| table.ids.len())
+    }
+
+    /// The most chunks of one shard, if shards are no boxes.
+    pub(super) fn chunks_max(&self) -> Option<usize> {
+        self.table.as_ref().map(|table| table.ids.iter().map(Vec::len).max().unwrap_or(0))
+    }
+
+    /// The id of a chunk. `grid`: the place of its cell in the grid of shards; `across`: the shard's place beside the others
+    /// of its cell; `chunk`: the chunk's place in the shard.
+    pub(crate) fn id(&self, grid: &Outer, across: usize, chunk: usize) -> u64 {
+        match &self.table {
+            Some(table) => table.ids[across][chunk],
+            None => {
+                let [x, y, z] = self.in_box;
+                let [first_x, first_y, first_z] = self.origin(grid, across);
+                let (chunk, layer) = (chunk as u64 % (x * y), chunk as u64 / (x * y));
+                debug_assert!(layer < z);
+                self.ids.id([first_x + chunk % x, first_y + chunk / x, first_z + layer])
+            }
+        }
+    }
+
+    /// Which layer of the cell a chunk of a shard belongs to.
+    pub(crate) fn layer(&self, across: usize, chunk: usize) -> usize {
+        match &self.table {
+            Some(table) => self.ids.position(table.ids[across][chunk])[2] as usize,
+            None => chunk / (self.in_box[0] * self.in_box[1]) as usize,
+        }
+    }
+
+    /// The number of a shard, after which its file is named.
+    pub(crate) fn shard_number(&self, grid: &Outer, across: usize) -> u64 {
+        match self.table {
+            Some(_) => across as u64,
+            None => self.spec.place(self.ids.id(self.origin(grid, across))).0,
+        }
+    }
+
+    /// The first chunk of a box, in x, y, z.
+    fn origin(&self, grid: &Outer, across: usize) -> [u64; 3] {
+        let columns = self.across[0].div_ceil(self.in_box[0]);
+        let (row, column) = (across as u64 / columns, across as u64 % columns);
+        let z = self.z.map_or(0, |dim| grid[dim]);
+        [column * self.in_box[0], row * self.in_box[1], z * self.in_box[2]]
+    }
+
+    /// Shard and place of the chunk that is the `linear`-th of all, if shards are no boxes.
+    pub(crate) fn of_table(&self, linear: usize) -> Option<(usize, usize)> {
+        let table = self.table.as_ref()?;
+        let (shard, chunk) = table.of[linear];
+        Some((shard as usize, chunk as usize))
+    }
+}
+
+impl Table {
+    fn new(ids: &ChunkIds, spec: &ShardSpec, grid: [u64; 3]) -> Result<Self> {
+        let chunks = grid.iter().try_fold(1u64, |chunks, &n| chunks.checked_mul(n));
+        let Some(chunks) = chunks.filter(|&chunks| chunks <= CHUNKS_A_SHARD_MAX) else {
+            let reason = format!(
+                "with this hash, and with fewer shard_bits than the ids need, at most {CHUNKS_A_SHARD_MAX} chunks are \
+                 possible; use hash identity and leave shard_bits out, or larger chunks"
+            );
+            return Err(Error::config("volume", format_args!("a grid of {grid:?} chunks"), reason));
+        };
+        let [x, y, _] = grid;
+        let mut of_shard = vec![Vec::new(); 1 << spec.shard_bits];
+        for linear in 0..chunks {
+            let id = ids.id([linear % x, linear / x % y, linear / (x * y)]);
+            of_shard[spec.place(id).0 as usize].push((id, linear));
+        }
+        let mut of = vec![(0, 0); chunks as usize];
+        for (shard, chunks) in of_shard.iter_mut().enumerate() {
+            chunks.sort_unstable();
+            for (rank, &(_, linear)) in chunks.iter().enumerate() {
+                of[linear as usize] = (shard as u32, rank as u32);
+            }
+        }
+        let ids = of_shard.iter().map(|chunks| chunks.iter().map(|&(id, _)| id).collect()).collect();
+        Ok(Self { of, ids })
+    }
+}
+
+/// What is asked of the bits of an id.
+struct Wishes<'a> {
+    config: &'a Config,
+    ids: ChunkIds,
+    /// Bytes of a chunk.
+    bytes: u64,
+    bounded: bool,
+}
+
+impl Wishes<'_> {
+    /// `shard`: wished chunks a shard in x, y, z; 0 where all is well.
+    fn spec(&self, shard: &[u64]) -> Result<ShardSpec> {
+        let volume = &self.config.volume;
+        if volume.hash != VolumeHash::Identity && !self.bounded {
+            let reason = "needs the number of frames: every shard gets chunks until the end; give the first dimension a \
+                          size, or use hash identity";
+            return Err(Error::config("volume.hash", "murmurhash3_x86_128", reason));
+        }
+        let [preshift, minishard, shard_bits] =
+            [volume.preshift_bits, volume.minishard_bits, volume.shard_bits].map(|bits| bits.map(u32::from));
+        let total: u32 = self.ids.bits().iter().sum();
+        let (preshift_bits, minishard_bits, shard_bits) = match volume.hash {
+            VolumeHash::Identity => {
+                let lowest = self.lowest(shard, preshift, minishard)?;
+                let preshift_bits = preshift
+                    .unwrap_or_else(|| minishard.map_or(lowest.min(AUTO_PRESHIFT_BITS), |m| lowest.saturating_sub(m)));
+                let auto =
+                    if self.bounded { total.saturating_sub(lowest) } else { SHARD_BITS_UNBOUNDED.min(64 - lowest) };
+                (preshift_bits, lowest.saturating_sub(preshift_bits), shard_bits.unwrap_or(auto))
+            }
+            VolumeHash::Murmurhash3X86_128 => {
+                if shard.iter().any(|&chunks| chunks != 0) {
+                    let reason = "a hash deals chunks out to all shards; leave the shard sizes out and set shard_bits";
+                    return Err(Error::config("dims.shard", format_args!("{shard:?} chunks"), reason));
+                }
+                let preshift_bits = preshift.unwrap_or(total.min(AUTO_PRESHIFT_BITS_HASHED));
+                let left = total.saturating_sub(preshift_bits);
+                let all = u128::from(self.bytes) << total;
+                let shards = (all / u128::from(AUTO_SHARD_BYTES)).max(1);
+                let shard_bits = shard_bits.unwrap_or((u128::BITS - (shards - 1).leading_zeros()).min(left));
+                let auto = left.saturating_sub(shard_bits).min(AUTO_PRESHIFT_BITS);
+                (preshift_bits, minishard.unwrap_or(auto), shard_bits)
+            }
+        };
+        if minishard_bits > MINISHARD_BITS_MAX {
+            let reason = format!("at most {MINISHARD_BITS_MAX} are possible: readers load 16 bytes a minishard first");
+            return Err(Error::config("volume.minishard_bits", minishard_bits, reason));
+        }
+        if preshift_bits + minishard_bits + shard_bits > 64 {
+            let value = format_args!("{preshift_bits} + {minishard_bits} + {shard_bits}").to_string();
+            let reason = "preshift_bits, minishard_bits and shard_bits are at most 64 together";
+            return Err(Error::config("volume.shard_bits", value, reason));
+        }
+        // Numbers of shards must never come round again.
+        if !self.bounded && shard_bits < SHARD_BITS_UNBOUNDED_MIN {
+            let reason = format!(
+                "an unbounded volume needs {SHARD_BITS_UNBOUNDED_MIN} at least; leave shard_bits out, or give the first \
+                 dimension a size"
+            );
+            return Err(Error::config("volume.shard_bits", shard_bits, reason));
+        }
+        let (hash, gzip_indexes) = (volume.hash, volume.gzip_indexes);
+        Ok(ShardSpec { hash, preshift_bits, minishard_bits, shard_bits, gzip_indexes })
+    }
+
+    /// How many of an id's lowest bits vary within a shard.
+    fn lowest(&self, shard: &[u64], preshift: Option<u32>, minishard: Option<u32>) -> Result<u32> {
+        let total: u32 = self.ids.bits().iter().sum();
+        let given = preshift.zip(minishard).map(|(preshift, minishard)| preshift + minishard);
+        let fits = |&lowest: &u32| {
+            self.ids.of_lowest(lowest).iter().zip(shard).all(|(&bits, &chunks)| chunks == 0 || chunks == 1 << bits)
+        };
+        let least = preshift.unwrap_or(0) + minishard.unwrap_or(0);
+        let affordable = |&lowest: &u32| {
+            lowest <= AUTO_SHARD_CHUNKS.ilog2() && self.bytes.checked_shl(lowest).is_some_and(|b| b <= AUTO_SHARD_BYTES)
+        };
+        if let Some(given) = given.filter(|given| *given <= 64 && fits(given)) {
+            return Ok(given);
+        }
+        let possible: Vec<u32> =
+            (least..=total.max(least).min(64)).filter(|lowest| given.is_none() && fits(lowest)).collect();
+        let largest = possible.iter().copied().rev().find(affordable);
+        largest.or_else(|| possible.first().copied()).ok_or_else(|| {
+            let boxes = (0..=total.min(12)).map(|lowest| self.ids.of_lowest(lowest).map(|bits| 1u64 << bits));
+            let boxes: Vec<_> = boxes.map(|[x, y, z]| format!("{x}x{y}x{z}")).collect();
+            let reason = format!(
+                "a shard of this volume is a box of 2^n chunks, where n is preshift_bits plus minishard_bits; possible are, in \
+                 chunks along x, y and z: {}, …",
+                boxes.join(", ")
+            );
+            Error::config("dims.shard", format_args!("{shard:?} chunks"), reason)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Codec, Compressor, Volume};
+    use crate::plan::Plan;
+
+    fn config(dims: Vec<Dim>, volume: Volume) -> Config {
+        let codec = Codec { compressor: Compressor::None, checksum: false };
+        Config { dims, volume, codec, dialect: Dialect::Precomputed, ..Config::default() }
+    }
+
+    fn dims(frames: Option<u64>) -> Vec<Dim> {
+        vec![Dim::z(frames).chunk(4), Dim::y(100).chunk(10), Dim::x(70).chunk(10)]
+    }
+
+    /// Every chunk has one place, and its id leads there.
+    fn check(plan: &Plan) {
+        let volume = plan.volume.as_ref().unwrap();
+        let mut seen = std::collections::HashSet::new();
+        for number in (0..plan.frames_total.unwrap_or(200)).step_by(4) {
+            let at = plan.layers.locate(number);
+            let grid = plan.layers.grid_position(at.block, at.cell);
+            let first = plan.first_chunk(&grid);
+            let cell = plan.shards.locate(number);
+            let cell = plan.shards.grid_position(cell.block, cell.cell);
+            for tile in &plan.tiles {
+                let (across, chunk) = plan.slot_of(first, tile);
+                assert!(chunk < plan.shard.chunks && across < plan.shard.across_frame);
+                let id = volume.id(&cell, across, chunk);
+                assert_eq!(volume.ids.position(id), [tile.x as u64 / 10, tile.y as u64 / 10, number / 4]);
+                assert_eq!(volume.spec.place(id).0, volume.shard_number(&cell, across));
+                assert_eq!(plan.layer_in_cell(across, chunk), first / plan.shard.layer_chunks);
+                assert!(seen.insert((volume.shard_number(&cell, across), chunk)));
+            }
+        }
+    }
+
+    #[test]
+    fn every_chunk_has_one_place() {
+        let hash = VolumeHash::Murmurhash3X86_128;
+        let volumes = [
+            Volume::default(),
+            Volume { preshift_bits: Some(2), minishard_bits: Some(3), ..Volume::default() },
+            Volume { minishard_bits: Some(1), shard_bits: Some(2), ..Volume::default() },
+            Volume { preshift_bits: Some(0), minishard_bits: Some(0), shard_bits: Some(3), ..Volume::default() },
+            Volume { hash, ..Volume::default() },
+            Volume { hash, shard_bits: Some(2), minishard_bits: Some(2), preshift_bits: Some(1), ..Volume::default() },
+        ];
+        for volume in volumes {
+            check(&Plan::new(&config(dims(Some(37)), volume.clone())).unwrap());
+            if volume.hash == VolumeHash::Identity && volume.shard_bits.is_none() {
+                check(&Plan::new(&config(dims(None), volume)).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn shards_are_boxes_of_the_lowest_bits() {
+        let wished = |shard_z, shard_y, shard_x| {
+            let dims = vec![
+                Dim::z(1000).chunk(4).shard(shard_z),
+                Dim::y(100).chunk(10).shard(shard_y),
+                Dim::x(70).chunk(10).shard(shard_x),
+            ];
+            Plan::new(&config(dims, Volume::default()))
+        };
+        assert_eq!(wished(8, 20, 20).unwrap().shard_shape, [8, 20, 20]);
+        assert_eq!(wished(8, 0, 0).unwrap().shard_shape[0], 8);
+        let error = wished(16, 20, 20).unwrap_err().to_string();
+        assert!(error.contains("2x2x2"), "{error}");
+    }
+
+    #[test]
+    fn what_can_t_be_is_refused_with_what_can() {
+        let refused = |config: Config, evidence: &str| {
+            let error = Plan::new(&config).unwrap_err().to_string();
+            assert!(error.contains(evidence), "{error}");
+        };
+        let hashed = Volume { hash: VolumeHash::Murmurhash3X86_128, ..Volume::default() };
+        refused(config(dims(None), hashed), "number of frames");
+        let few = Volume { shard_bits: Some(3), ..Volume::default() };
+        refused(config(dims(None), few), "leave shard_bits out");
+        let mut five = dims(Some(3));
+        five.insert(0, Dim::time(4));
+        refused(config(five, Volume::default()), "zarr3");
+        let blosc = Config { codec: Codec::default(), ..config(dims(None), Volume::default()) };
+        refused(blosc, "gzip");
+        let filled = Config { fill_value: 1.0, ..config(dims(None), Volume::default()) };
+        refused(filled, "fill_value");
+    }
+}
