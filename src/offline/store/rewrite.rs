@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::disk::{self, Disk, Draft};
+use super::documents::Form;
 use super::view::View;
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
@@ -112,7 +113,8 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     /// Replaces the shard, or removes it if no chunk is left. `slots` are those that the documents speak of by now.
     pub(super) fn apply(&self, root: &Path, disk: &dyn Disk, slots: Option<Slots>) -> Result<()> {
         let pieces = self.pieces(slots);
-        let done = if pieces.is_empty() {
+        // The prototype's reader takes a shard that is not there for an error, so there it stays, with its index alone.
+        let done = if pieces.is_empty() && self.view.form != Form::Prototype {
             disk::remove(disk, root, &self.path)
         } else {
             let headers = self.headers(&pieces)?;
