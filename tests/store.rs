@@ -667,3 +667,62 @@ fn same_or_none(store: &Store, keys: &[String]) {
     let edited = first[..16].iter().all(|&pixel| pixel == first[0]);
     assert!(!edited || values.iter().all(|value| value.as_ref() == Some(&first)), "{values:?}");
 }
+
+/// The store as a storage of zarrs: its arrays read and write elements and know nothing of shards.
+#[cfg(feature = "zarrs")]
+mod in_zarrs {
+    use std::sync::Arc;
+
+    use zarrs::array::{Array as Elements, ArraySubset};
+    use zarrs::storage::store_test;
+
+    use super::*;
+
+    fn subset(start: [u64; 3], shape: [u64; 3]) -> ArraySubset {
+        ArraySubset::new_with_start_shape(start.to_vec(), shape.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn zarrs_reads_and_writes_elements() {
+        for compressor in [Compressor::None, Compressor::default(), Compressor::Zstd { level: 1 }] {
+            for (placement, location) in
+                [(Placement::Fixed, IndexLocation::End), (Placement::Packed, IndexLocation::Start)]
+            {
+                let folder = tempfile::tempdir().unwrap();
+                let codec = Codec { compressor, checksum: true };
+                let config = Config { codec, ..config(Dialect::Zarr3, placement, location) };
+                let path = acquired(folder.path(), &config);
+                let mut expected = Array::open(&path).unwrap().read_all().unwrap();
+                let store = Arc::new(Store::edit(&path).unwrap());
+                let array = Elements::open(store.clone(), "/0").unwrap();
+                let whole: Vec<u8> = array.retrieve_array_subset(&array.subset_all()).unwrap();
+                assert!(whole == expected);
+                // Across chunks and shards, with parts of chunks, and over the frame that did not come.
+                let pixels: Vec<u8> = (0..4 * 5 * 6).map(|at| at as u8).collect();
+                array.store_array_subset(&subset([2, 1, 2], [4, 5, 6]), &pixels[..]).unwrap();
+                for (at, pixel) in pixels.iter().enumerate() {
+                    let (t, y, x) = (at / 30 + 2, at % 30 / 6 + 1, at % 6 + 2);
+                    expected[t * 64 + y * 8 + x] = *pixel;
+                }
+                let whole: Vec<u8> = array.retrieve_array_subset(&array.subset_all()).unwrap();
+                assert!(whole == expected);
+                array.erase_chunk(&[0, 0, 0]).unwrap();
+                paint(&mut expected, 0, 0);
+                drop(array);
+                Arc::into_inner(store).unwrap().finish().unwrap();
+                assert!(Array::open(&path).unwrap().read_all().unwrap() == expected);
+                sound(&path);
+                assert!(!recover(&path, false, |_, _| ()).unwrap().is_needed());
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_a_storage_as_zarrs_wants_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::edit(folder.path()).unwrap();
+        store_test::store_write(&store).unwrap();
+        store_test::store_read(&store).unwrap();
+        store_test::store_list(&store).unwrap();
+    }
+}
