@@ -131,6 +131,34 @@ typedef struct sw_channel {
     uint64_t reserved[2];
 } sw_channel;
 
+// The on-disk format of a dataset.
+typedef uint32_t sw_dialect;
+
+// What is done to a chunk's id before its bits choose the shard of a precomputed volume.
+typedef uint32_t sw_hash;
+
+// What only SW_DIALECT_PRECOMPUTED has.
+typedef struct sw_volume {
+    // The name of the scale, which is that of the folder with the shards. UTF-8. Null: the resolution, as 325_325_1000.
+    const char *key;
+    // What is done to ids.
+    sw_hash hash;
+    // How many of an id's lowest bits neighbours in one minishard may differ in. Negative: chosen.
+    int32_t preshift_bits;
+    // Minishards a shard, as a power of two. Negative: chosen.
+    int32_t minishard_bits;
+    // Shards, as a power of two. Negative: as many as the volume needs.
+    int32_t shard_bits;
+    // 1: compress the indexes of minishards with gzip.
+    uint32_t gzip_indexes;
+    // 0.
+    uint32_t reserved;
+    // Where the first voxel stands, in voxels: x, y, z.
+    int64_t voxel_offset[3];
+    // Nanometers from voxel to voxel: x, y, z. All 0: from the dimensions' scales and units.
+    double resolution[3];
+} sw_volume;
+
 // What arrives, how it is stored, with which means.
 //
 // sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps: all
@@ -210,6 +238,12 @@ typedef struct sw_config {
     uint32_t sync;
     // 1: replace a dataset that is in the way. Of no meaning within a dataset of several images. Default 0.
     uint32_t overwrite;
+    // The on-disk format. Default SW_DIALECT_ZARR3.
+    sw_dialect dialect;
+    // 1: a shard's index ends with its CRC-32C, where the dialect has one: SW_DIALECT_ZARR3. Default 1.
+    uint32_t index_checksum;
+    // What only SW_DIALECT_PRECOMPUTED has. Default null: chosen.
+    const struct sw_volume *volume;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
@@ -616,6 +650,25 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // Before the chunks.
 #define SW_INDEX_START 1
+
+// Zarr v3 with the codec sharding_indexed 1.0. What to choose if nothing speaks against it.
+#define SW_DIALECT_ZARR3 0
+
+// The Zarr v3 draft of 2022 with the sharding storage transformer 1.0. No checksums.
+#define SW_DIALECT_ZARR3_TRANSFORMER 1
+
+// Zarr v2 with the key `shards` of the prototype in zarr-python's pull request 876. No checksums.
+#define SW_DIALECT_ZARR2_SHARDED 2
+
+// Neuroglancer's precomputed volume in shards: x, y, one more dimension, and perhaps channels. Not compressed, or with
+// SW_COMPRESSOR_GZIP. No checksums.
+#define SW_DIALECT_PRECOMPUTED 3
+
+// Nothing: shards are boxes that fill up one after another.
+#define SW_HASH_IDENTITY 0
+
+// MurmurHash3_x86_128: all shards stay open until the end, and the number of frames must be known.
+#define SW_HASH_MURMURHASH3_X86_128 1
 
 // What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
 #define SW_STORAGE_AUTO 0

@@ -64,8 +64,9 @@ fn resolution(config: &Config) -> [f64; 3] {
                 Some("micrometer") => 1e3,
                 Some("millimeter") => 1e6,
                 Some("meter") => 1e9,
-                // Nanometers; or none of a space, such as seconds, which the format knows no name for.
-                _ => 1.0,
+                Some("nanometer") | None => 1.0,
+                // Seconds, for example: the format knows no name for them.
+                Some(_) => return 1.0,
             };
             // A product such as 0.325 * 1000 shall not be spelled with sixteen digits.
             (dim.scale * unit * 1e6).round() / 1e6

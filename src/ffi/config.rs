@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::pointer::{Grows, optional_text, put_text, read, sized_out, slice, text};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
 use crate::config::{
-    BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
-    RingFull, Shuffle, StorageKind,
+    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, Placement,
+    RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 use crate::dtype::Dtype;
 
@@ -101,6 +101,25 @@ pub const SW_INDEX_END: sw_index_location = 0;
 /// Before the chunks.
 pub const SW_INDEX_START: sw_index_location = 1;
 
+/// The on-disk format of a dataset.
+pub type sw_dialect = u32;
+/// Zarr v3 with the codec sharding_indexed 1.0. What to choose if nothing speaks against it.
+pub const SW_DIALECT_ZARR3: sw_dialect = 0;
+/// The Zarr v3 draft of 2022 with the sharding storage transformer 1.0. No checksums.
+pub const SW_DIALECT_ZARR3_TRANSFORMER: sw_dialect = 1;
+/// Zarr v2 with the key `shards` of the prototype in zarr-python's pull request 876. No checksums.
+pub const SW_DIALECT_ZARR2_SHARDED: sw_dialect = 2;
+/// Neuroglancer's precomputed volume in shards: x, y, one more dimension, and perhaps channels. Not compressed, or with
+/// SW_COMPRESSOR_GZIP. No checksums.
+pub const SW_DIALECT_PRECOMPUTED: sw_dialect = 3;
+
+/// What is done to a chunk's id before its bits choose the shard of a precomputed volume.
+pub type sw_hash = u32;
+/// Nothing: shards are boxes that fill up one after another.
+pub const SW_HASH_IDENTITY: sw_hash = 0;
+/// MurmurHash3_x86_128: all shards stay open until the end, and the number of frames must be known.
+pub const SW_HASH_MURMURHASH3_X86_128: sw_hash = 1;
+
 /// How bytes reach the file. Of no meaning with a storage of the caller's own.
 pub type sw_storage_kind = u32;
 /// What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
@@ -120,6 +139,30 @@ pub const SW_RING_FULL_BLOCK: sw_ring_full = 0;
 pub const SW_RING_FULL_DROP_NEWEST: sw_ring_full = 1;
 /// It returns SW_RING_FULL. The configured limit is 0.
 pub const SW_RING_FULL_ERROR: sw_ring_full = 2;
+
+/// What only SW_DIALECT_PRECOMPUTED has.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct sw_volume {
+    /// The name of the scale, which is that of the folder with the shards. UTF-8. Null: the resolution, as 325_325_1000.
+    pub key: *const c_char,
+    /// What is done to ids.
+    pub hash: sw_hash,
+    /// How many of an id's lowest bits neighbours in one minishard may differ in. Negative: chosen.
+    pub preshift_bits: i32,
+    /// Minishards a shard, as a power of two. Negative: chosen.
+    pub minishard_bits: i32,
+    /// Shards, as a power of two. Negative: as many as the volume needs.
+    pub shard_bits: i32,
+    /// 1: compress the indexes of minishards with gzip.
+    pub gzip_indexes: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Where the first voxel stands, in voxels: x, y, z.
+    pub voxel_offset: [i64; 3],
+    /// Nanometers from voxel to voxel: x, y, z. All 0: from the dimensions' scales and units.
+    pub resolution: [f64; 3],
+}
 
 /// One dimension of the array. Fields that are 0 have a default, but for `name`.
 #[repr(C)]
@@ -254,6 +297,12 @@ pub struct sw_config {
     pub sync: u32,
     /// 1: replace a dataset that is in the way. Of no meaning within a dataset of several images. Default 0.
     pub overwrite: u32,
+    /// The on-disk format. Default SW_DIALECT_ZARR3.
+    pub dialect: sw_dialect,
+    /// 1: a shard's index ends with its CRC-32C, where the dialect has one: SW_DIALECT_ZARR3. Default 1.
+    pub index_checksum: u32,
+    /// What only SW_DIALECT_PRECOMPUTED has. Default null: chosen.
+    pub volume: *const sw_volume,
 }
 
 /// What the struct will look like one day, for the test that a program of today still runs then.
@@ -321,6 +370,9 @@ fn defaults() -> PresentConfig {
         name: std::ptr::null(),
         sync: defaults.sync.into(),
         overwrite: defaults.overwrite.into(),
+        dialect: SW_DIALECT_ZARR3,
+        index_checksum: defaults.index_checksum.into(),
+        volume: std::ptr::null(),
     };
     #[cfg(sw_grown)]
     return GrownConfig { known, wishes: [7; 3] };
@@ -440,7 +492,18 @@ unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     let fields = unsafe { slice(config.record_fields, config.record_field_count, "sw_config.record_fields") }?;
     // SAFETY: as above.
     let channels = unsafe { slice(config.channels, config.channel_count, "sw_config.channels") }?;
+    // SAFETY: as above.
+    let volume = unsafe { slice(config.volume, usize::from(!config.volume.is_null()), "sw_config.volume") }?;
+    // SAFETY: as above.
+    let volume = volume.first().map(|volume| unsafe { self::volume(volume) }).transpose()?;
     Ok(Config {
+        dialect: choice(
+            &[Dialect::Zarr3, Dialect::Zarr3Transformer, Dialect::Zarr2Sharded, Dialect::Precomputed],
+            config.dialect,
+            "sw_config.dialect",
+        )?,
+        volume: volume.unwrap_or_default(),
+        index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
         dtype: choice(&Dtype::ALL, config.dtype, "sw_config.dtype")?,
         dims,
         acquisition_order: order.iter().map(name_of).collect::<Outcome<_>>()?,
@@ -473,6 +536,28 @@ unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         // SAFETY: as above.
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
+    })
+}
+
+/// # Safety
+/// All that `volume` points to must be good for reads, unless null or misaligned.
+unsafe fn volume(volume: &sw_volume) -> Outcome<Volume> {
+    is_zero(&[volume.reserved.into()], "sw_volume.reserved")?;
+    let bits = |bits: i32, field| match u8::try_from(bits) {
+        Ok(bits) => Ok(Some(bits)),
+        Err(_) if bits < 0 => Ok(None),
+        Err(_) => refuse!(SW_ERROR_ARGUMENT, "{field} = {bits}: at most 64, or negative for a choice"),
+    };
+    Ok(Volume {
+        // SAFETY: as the caller promises.
+        key: unsafe { optional_text(volume.key, "sw_volume.key") }?.map(str::to_owned),
+        hash: choice(&[VolumeHash::Identity, VolumeHash::Murmurhash3X86_128], volume.hash, "sw_volume.hash")?,
+        preshift_bits: bits(volume.preshift_bits, "sw_volume.preshift_bits")?,
+        minishard_bits: bits(volume.minishard_bits, "sw_volume.minishard_bits")?,
+        shard_bits: bits(volume.shard_bits, "sw_volume.shard_bits")?,
+        gzip_indexes: flag(volume.gzip_indexes, "sw_volume.gzip_indexes")?,
+        voxel_offset: volume.voxel_offset,
+        resolution: Some(volume.resolution).filter(|resolution| *resolution != [0.0; 3]),
     })
 }
 

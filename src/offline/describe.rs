@@ -6,7 +6,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::document;
 use super::manifest::Manifest;
 use super::metadata;
 use super::nodes;
@@ -38,6 +37,10 @@ pub struct Description {
 pub struct ArrayDescription {
     /// The path below the root; empty for the root itself.
     pub path: String,
+    /// What kind of array it is, for people.
+    pub format: String,
+    /// What can go wrong with other readers, as a sentence.
+    pub caution: Option<String>,
     /// Elements in each dimension.
     pub shape: Vec<u64>,
     /// The type of an element.
@@ -84,7 +87,11 @@ pub struct ArrayDescription {
 pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let root = path.as_ref();
     let nodes = nodes::nodes(root)?;
-    let attributes = root_attributes(root)?;
+    let attributes = match nodes.first() {
+        Some(node) => node.document()?.get("attributes").cloned().unwrap_or_default(),
+        None => Value::Null,
+    };
+    let attributes = if attributes.is_null() { Value::Object(Default::default()) } else { attributes };
     let arrays = nodes.par_iter().filter_map(|node| match &node.kind {
         nodes::Kind::Array(array) => Some(describe_array(&node.name, array)),
         nodes::Kind::Group => None,
@@ -97,14 +104,6 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
         complete: attributes.pointer("/shardwright/complete").and_then(Value::as_bool),
         attributes,
     })
-}
-
-fn root_attributes(root: &Path) -> Result<Value> {
-    let attributes = match document::read(&root.join("zarr.json"))? {
-        Some(document) => document.get("attributes").cloned().unwrap_or_default(),
-        None => document::read(&root.join(".zattrs"))?.unwrap_or_default(),
-    };
-    Ok(if attributes.is_null() { Value::Object(Default::default()) } else { attributes })
 }
 
 /// What the files of an array add up to.
@@ -149,6 +148,8 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
     });
     Ok(ArrayDescription {
         path: name.to_owned(),
+        format: array.format().to_owned(),
+        caution: array.caution().map(str::to_owned),
         shape: array.shape().to_vec(),
         dtype: array.dtype(),
         dimension_names: array.dimension_names().map(<[String]>::to_vec),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::chain::Chain;
 use super::shard_file::IndexLayout;
-use crate::config::IndexLocation;
+use crate::config::{Dialect, IndexLocation};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
@@ -17,6 +17,7 @@ pub(super) const CHUNK_BYTES_MAX: u64 = 4 << 30;
 /// An array as its document describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Metadata {
+    pub(super) dialect: Dialect,
     pub(super) shape: Vec<u64>,
     pub(super) dtype: Dtype,
     pub(super) names: Option<Vec<String>>,
@@ -43,9 +44,19 @@ pub(super) struct Sharding {
 /// How a file's position in the grid becomes its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyEncoding {
-    /// `c/0/0` rather than `0/0`.
-    pub(super) prefix: bool,
+    pub(super) prefix: Prefix,
     pub(super) separator: char,
+}
+
+/// What stands before the numbers of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prefix {
+    /// `0/0`.
+    Nothing,
+    /// `c/0/0`.
+    Part,
+    /// `c0/0`.
+    Letter,
 }
 
 impl KeyEncoding {
@@ -54,20 +65,25 @@ impl KeyEncoding {
         let numbers: Vec<_> = position.iter().map(u64::to_string).collect();
         let numbers = numbers.join(&self.separator.to_string());
         match (self.prefix, position.is_empty()) {
-            (true, true) => "c".to_owned(),
-            (true, false) => format!("c{}{numbers}", self.separator),
-            (false, true) => "0".to_owned(),
-            (false, false) => numbers,
+            (Prefix::Part, true) => "c".to_owned(),
+            (Prefix::Part, false) => format!("c{}{numbers}", self.separator),
+            (Prefix::Letter, true) => "c0".to_owned(),
+            (Prefix::Letter, false) => format!("c{numbers}"),
+            (Prefix::Nothing, true) => "0".to_owned(),
+            (Prefix::Nothing, false) => numbers,
         }
     }
 
     /// The position that has this key, if any.
     pub(super) fn position(self, key: &str, dimensions: usize) -> Option<Vec<u64>> {
-        let numbers = if self.prefix { key.strip_prefix('c')? } else { key };
         let position: Vec<u64> = if dimensions == 0 {
             Vec::new()
         } else {
-            let numbers = if self.prefix { numbers.strip_prefix(self.separator)? } else { numbers };
+            let numbers = match self.prefix {
+                Prefix::Nothing => key,
+                Prefix::Letter => key.strip_prefix('c')?,
+                Prefix::Part => key.strip_prefix('c')?.strip_prefix(self.separator)?,
+            };
             numbers.split(self.separator).map(|number| number.parse().ok()).collect::<Option<_>>()?
         };
         // Only the one spelling counts: `+1` and `01` parse as well.
@@ -146,10 +162,12 @@ mod tests {
     #[test]
     fn keys_and_back() {
         let cases = [
-            (KeyEncoding { prefix: true, separator: '/' }, "c/0/12", "c"),
-            (KeyEncoding { prefix: true, separator: '.' }, "c.0.12", "c"),
-            (KeyEncoding { prefix: false, separator: '.' }, "0.12", "0"),
-            (KeyEncoding { prefix: false, separator: '/' }, "0/12", "0"),
+            (KeyEncoding { prefix: Prefix::Part, separator: '/' }, "c/0/12", "c"),
+            (KeyEncoding { prefix: Prefix::Part, separator: '.' }, "c.0.12", "c"),
+            (KeyEncoding { prefix: Prefix::Letter, separator: '/' }, "c0/12", "c0"),
+            (KeyEncoding { prefix: Prefix::Letter, separator: '.' }, "c0.12", "c0"),
+            (KeyEncoding { prefix: Prefix::Nothing, separator: '.' }, "0.12", "0"),
+            (KeyEncoding { prefix: Prefix::Nothing, separator: '/' }, "0/12", "0"),
         ];
         for (keys, key, scalar) in cases {
             assert_eq!(keys.key(&[0, 12]), key);

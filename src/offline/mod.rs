@@ -12,6 +12,7 @@ mod fill;
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub mod fuzzing;
+mod hosted;
 mod leftovers;
 mod lock;
 mod manifest;
@@ -29,6 +30,7 @@ mod repack;
 mod scan;
 mod shard_file;
 pub mod store;
+mod transformer;
 mod tree;
 mod verify;
 mod zarr2;

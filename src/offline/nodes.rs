@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::document;
+use super::hosted::Host;
 use super::reader::Array;
+use super::transformer;
+use super::tree::below;
+use crate::config::Dialect;
 use crate::error::{Error, Result};
 
 const DEPTH_MAX: usize = 32;
@@ -20,6 +24,8 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
+    /// What a group says whose document stands elsewhere.
+    hosted: Option<Value>,
 }
 
 pub(super) enum Kind {
@@ -28,14 +34,18 @@ pub(super) enum Kind {
 }
 
 impl Node {
-    /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of Zarr v2 has only attributes in
-    /// it.
+    /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only attributes
+    /// in it.
     pub(super) fn document(&self) -> Result<Value> {
-        if let Some(document) = document::read(&self.path.join("zarr.json"))? {
+        let own = document::read(&self.path.join("zarr.json"))?;
+        if let Some(document) = own.filter(|document| !transformer::is_entry(document)) {
             return Ok(document);
         }
-        let attributes = document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({}));
-        let kind = if matches!(self.kind, Kind::Group) { "group" } else { "array" };
+        let (kind, attributes) = match (&self.kind, &self.hosted) {
+            (Kind::Array(array), _) => ("array", array.attributes().clone()),
+            (Kind::Group, Some(attributes)) => ("group", attributes.clone()),
+            (Kind::Group, None) => ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({}))),
+        };
         Ok(json!({"zarr_format": 3, "node_type": kind, "attributes": attributes}))
     }
 }
@@ -59,30 +69,59 @@ impl Walk {
         if !self.visited.insert((metadata.dev(), metadata.ino())) {
             return Ok(());
         }
-        if depth > DEPTH_MAX || self.nodes.len() >= NODES_MAX {
-            let reason = format!("the tree is deeper than {DEPTH_MAX} or has more than {NODES_MAX} nodes");
-            return Err(Error::format(path, reason));
+        if depth > DEPTH_MAX {
+            return Err(too_many(path));
         }
         let array = Array::open_exactly(path)?;
-        let is_array = array.is_some();
-        let kind = array.map_or(Kind::Group, |array| Kind::Array(Box::new(array)));
-        self.nodes.push(Node { name: name.to_owned(), path: path.to_path_buf(), kind });
-        if is_array {
+        // Zarr v2 has nothing below an array, so what this crate's writer puts there is in nobody's way.
+        let is_leaf = array.as_ref().is_some_and(|array| array.metadata().dialect != Dialect::Zarr2Sharded);
+        match (array, Host::at(path)?) {
+            (Some(array), _) => self.push(name, path, Kind::Array(Box::new(array)), None)?,
+            (None, Some(host)) => self.hosted(&host, path, name)?,
+            (None, None) => self.push(name, path, Kind::Group, None)?,
+        }
+        if is_leaf {
             return Ok(());
         }
         let mut children = directory(path)?;
         children.sort();
         for child in children {
-            let is_node = ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| child.join(name).is_file());
+            let is_node = super::has_node(&child);
             let Some(last) = child.file_name().map(|last| last.to_string_lossy()) else { continue };
             // What is hidden is work in progress, or what it has replaced.
             if is_node && !last.starts_with('.') {
-                let name = if name.is_empty() { last.into_owned() } else { format!("{name}/{last}") };
-                self.node(&child, &name, depth + 1)?;
+                self.node(&child, &below(name, &last), depth + 1)?;
             }
         }
         Ok(())
     }
+
+    /// The nodes whose documents stand in one place.
+    fn hosted(&mut self, host: &Host, path: &Path, name: &str) -> Result<()> {
+        let at = |node: &str| if node.is_empty() { path.to_path_buf() } else { path.join(node) };
+        for group in host.groups() {
+            let attributes = host.group(group)?.attributes;
+            self.push(&below(name, group), &at(group), Kind::Group, Some(attributes))?;
+        }
+        for node in host.arrays() {
+            if let Some(array) = host.array(node)? {
+                self.push(&below(name, node), &at(node), Kind::Array(Box::new(array)), None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, name: &str, path: &Path, kind: Kind, hosted: Option<Value>) -> Result<()> {
+        if self.nodes.len() >= NODES_MAX {
+            return Err(too_many(path));
+        }
+        self.nodes.push(Node { name: name.to_owned(), path: path.to_path_buf(), kind, hosted });
+        Ok(())
+    }
+}
+
+fn too_many(path: &Path) -> Error {
+    Error::format(path, format!("the tree is deeper than {DEPTH_MAX} or has more than {NODES_MAX} nodes"))
 }
 
 /// What a directory holds.

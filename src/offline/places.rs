@@ -25,7 +25,7 @@ impl Array {
             return Ok(manifest.positions(self.shape(), self.chunk_shape()));
         }
         let mut found = Vec::new();
-        list(self, self.path(), "", 0, &mut |_, position| found.push(position))?;
+        list(self, self.folder(), "", 0, &mut |_, position| found.push(position))?;
         found.sort();
         Ok(found)
     }
@@ -33,7 +33,7 @@ impl Array {
     /// The files that are there, with their positions.
     pub(super) fn files(&self) -> Result<Vec<(PathBuf, Vec<u64>)>> {
         let mut found = Vec::new();
-        list(self, self.path(), "", 0, &mut |path, position| found.push((path, position)))?;
+        list(self, self.folder(), "", 0, &mut |path, position| found.push((path, position)))?;
         Ok(found)
     }
 
@@ -74,7 +74,9 @@ fn list(
     depth: usize,
     visit: &mut impl FnMut(PathBuf, Vec<u64>),
 ) -> Result<()> {
-    for path in directory(folder)? {
+    // No chunk has come yet where even the folder is missing.
+    let found = if folder.exists() { directory(folder)? } else { Vec::new() };
+    for path in found {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
         if path.is_file() {

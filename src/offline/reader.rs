@@ -1,4 +1,4 @@
-//! Reads regions of Zarr arrays, with or without shards.
+//! Reads regions of arrays, with or without shards.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,14 @@ use serde_json::Value;
 
 use super::document;
 use super::fill;
+use super::hosted::Host;
 use super::manifest::Manifest;
 use super::metadata::{self, Metadata};
 use super::region::{Area, Rows, for_each_position, linear};
 use super::shard_file::{Index, IndexLayout, Range, ShardFile};
-use super::{zarr2, zarr3};
+use super::{transformer, zarr2, zarr3};
 use crate::codec::Decoder;
-use crate::config::Codec;
+use crate::config::{Codec, Dialect};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
@@ -23,8 +24,9 @@ const CHILDREN_MAX: usize = 20;
 
 /// An array on disk, opened for reading.
 ///
-/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`, and Zarr v2 arrays. Where an
-/// array declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that the manifest
+/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`; arrays of the Zarr v3 draft of
+/// 2022, with or without its sharding storage transformer; and Zarr v2 arrays, also with the key `shards`. Where an array
+/// declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that the manifest
 /// names, wherever these are.
 ///
 /// ```no_run
@@ -37,6 +39,10 @@ const CHILDREN_MAX: usize = 20;
 /// ```
 pub struct Array {
     path: PathBuf,
+    /// The folder that the names of its files start from.
+    folder: PathBuf,
+    /// The file that says what the array is like.
+    document: PathBuf,
     metadata: Metadata,
     index: Option<IndexLayout>,
     manifest: Option<Manifest>,
@@ -56,7 +62,10 @@ pub(super) struct Worker {
 }
 
 impl Array {
-    /// Opens the array at `path`, or the first and finest array of the OME-Zarr image at `path`.
+    /// Opens the array at `path`, or the first and finest array of the image at `path`.
+    ///
+    /// Some formats keep the documents of all arrays in one place. There the path of an array is that of the dataset and the
+    /// array's name, whether there is such a folder or not: `run.zarr/0`.
     ///
     /// # Errors
     ///
@@ -77,31 +86,45 @@ impl Array {
     pub(super) fn open_exactly(path: &Path) -> Result<Option<Self>> {
         let file = path.join("zarr.json");
         if let Some(document) = document::read(&file)? {
+            if transformer::is_entry(&document) {
+                // The one array of a dataset may be its root.
+                return Host::at(path)?.map_or(Ok(None), |host| host.array(""));
+            }
             return match zarr3::node(&file, &document)? {
                 zarr3::Node::Group => Ok(None),
                 zarr3::Node::Array => Self::described(path, document).map(Some),
             };
         }
         let file = path.join(".zarray");
-        let Some(document) = document::read(&file)? else { return Self::no_array(path) };
+        let Some(document) = document::read(&file)? else { return Self::without_document(path) };
         let attributes = document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
         let metadata = zarr2::parse(&file, document, attributes)?;
-        let index = metadata.index_layout(path)?;
-        Ok(Some(Self { path: path.to_path_buf(), metadata, index, manifest: None }))
+        Self::with(path, path, file, metadata).map(Some)
+    }
+
+    /// The array that `metadata` describes, without a manifest.
+    pub(super) fn with(path: &Path, folder: &Path, document: PathBuf, metadata: Metadata) -> Result<Self> {
+        let index = metadata.index_layout(&document)?;
+        let (path, folder) = (path.to_path_buf(), folder.to_path_buf());
+        Ok(Self { path, folder, document, metadata, index, manifest: None })
     }
 
     /// An array at `path` as a Zarr v3 document describes it, whether the document or any file is there or not.
     pub(super) fn described(path: &Path, document: Value) -> Result<Self> {
-        let metadata = zarr3::parse(&path.join("zarr.json"), document)?;
-        let index = metadata.index_layout(path)?;
+        let file = path.join("zarr.json");
+        let metadata = zarr3::parse(&file, document)?;
         let manifest =
             metadata.manifest.as_ref().map(|manifest| Manifest::open(path, manifest, &metadata)).transpose()?;
-        Ok(Self { path: path.to_path_buf(), metadata, index, manifest })
+        Ok(Self { manifest, ..Self::with(path, path, file, metadata)? })
     }
 
-    fn no_array(path: &Path) -> Result<Option<Self>> {
+    /// What is at `path`, where no document of an array stands.
+    fn without_document(path: &Path) -> Result<Option<Self>> {
         if document::read(&path.join(".zgroup"))?.is_some() {
             return Ok(None);
+        }
+        if let Some(array) = Host::of(path)?.map(|(host, name)| host.array(&name)).transpose()?.flatten() {
+            return Ok(Some(array));
         }
         let what = match std::fs::metadata(path) {
             Err(error) => return Err(Error::io("open", path, error)),
@@ -113,6 +136,9 @@ impl Array {
 
     /// The path of the first dataset of the image group at `path`.
     fn first_dataset(path: &Path) -> Result<String> {
+        if let Some(host) = Host::at(path)? {
+            return host.first();
+        }
         let attributes = match document::read(&path.join("zarr.json"))? {
             Some(document) => document.pointer("/attributes/ome").cloned().unwrap_or_default(),
             None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
@@ -234,10 +260,20 @@ impl Array {
         Ok(())
     }
 
+    /// The folder that the names of its files start from.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file that says what the array is like.
+    pub(super) fn document(&self) -> &Path {
+        &self.document
+    }
+
     /// The path of the file at a position of the grid of files.
     pub(super) fn file_path(&self, position: &[u64]) -> PathBuf {
         let position = if self.shape().is_empty() { &[] } else { position };
-        self.path.join(self.metadata.keys.key(position))
+        self.folder.join(self.metadata.keys.key(position))
     }
 
     /// The position of the file with this path below the array, if it is one of the array's.
@@ -254,6 +290,26 @@ impl Array {
     pub(super) fn covers(&self, position: &[u64]) -> bool {
         let grid = self.shape().iter().zip(&self.metadata.file_shape);
         position.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file))
+    }
+
+    /// What the array is, for people.
+    pub(super) fn format(&self) -> &'static str {
+        match (self.metadata.dialect, self.metadata.sharding) {
+            (Dialect::Zarr3, _) => "Zarr v3",
+            (Dialect::Zarr3Transformer, _) => "Zarr v3, draft of 2022",
+            (Dialect::Zarr2Sharded, None) => "Zarr v2",
+            (Dialect::Zarr2Sharded, Some(_)) => "Zarr v2 with shards, prototype of zarr-python's pull request 876",
+            (Dialect::Precomputed, _) => "precomputed volume",
+        }
+    }
+
+    /// What can go wrong with other readers of this array.
+    pub(super) fn caution(&self) -> Option<&'static str> {
+        let prototype = self.metadata.dialect == Dialect::Zarr2Sharded && self.metadata.sharding.is_some();
+        prototype.then_some(
+            "only readers that know the key \"shards\" find its chunks: a plain reader of Zarr v2 passes over the key, takes each \
+             shard for a chunk and misreads it",
+        )
     }
 
     pub(super) fn metadata(&self) -> &Metadata {
@@ -446,7 +502,7 @@ fn at_chunk(error: Error, file: &ShardFile, chunk: &[u64]) -> Error {
 fn children(path: &Path) -> String {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries
-        .filter(|entry| ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| entry.path().join(name).is_file()))
+        .filter(|entry| super::has_node(&entry.path()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .take(CHILDREN_MAX)
         .collect();

@@ -46,7 +46,7 @@ impl IndexLayout {
         self.chunks
     }
 
-    pub(super) fn checksum(self) -> bool {
+    pub(super) fn has_checksum(self) -> bool {
         self.checksum
     }
 

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::document;
+use super::hosted::Host;
+use super::own::ATTRIBUTE;
 use super::reader::Array;
+use crate::config::Dialect;
 use crate::error::{Error, Result};
 
 const DEPTH_MAX: usize = 32;
@@ -34,12 +37,19 @@ pub(super) struct Tree {
     pub(super) unexpected: Vec<PathBuf>,
 }
 
+/// A group, or an array that speaks for the dataset like one, because its format has no groups.
 #[derive(Debug)]
 pub(super) struct Group {
     /// The path below the root; empty for the root itself.
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) attributes: Value,
+    /// The file with the attributes.
+    pub(super) document: PathBuf,
+    /// Where the attributes stand in that document, as a JSON pointer.
+    pub(super) pointer: &'static str,
+    /// The name of the array that its writer's attributes are about.
+    pub(super) image: String,
 }
 
 /// An array and the files whose names are places in a grid like its own, inside its shape or not.
@@ -120,31 +130,63 @@ impl Walk {
             return Err(Error::format(path, format!("the tree has more than {NODES_MAX} nodes")));
         }
         match Array::open_exactly(path) {
-            Ok(Some(array)) => {
-                let mut files = Vec::new();
-                self.files(&array, path, "", depth, &mut files)?;
-                self.tree.arrays.push(Node { name: name.to_owned(), array, files });
-                Ok(())
-            }
-            Ok(None) => self.group(path, name, depth),
-            Err(error) => {
-                self.tree.broken.push(error);
-                // What is below a broken document can't be told from what is not its own.
-                Ok(())
-            }
+            Ok(Some(array)) => self.array(array, name, depth),
+            Ok(None) => match Host::at(path) {
+                Ok(Some(host)) => self.hosted(&host, path, name, depth),
+                Ok(None) => self.group(path, name, depth),
+                Err(error) => self.broken(error),
+            },
+            Err(error) => self.broken(error),
         }
+    }
+
+    /// What is below a broken document can't be told from what is not its own.
+    fn broken(&mut self, error: Error) -> Result<()> {
+        self.tree.broken.push(error);
+        Ok(())
+    }
+
+    fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
+        if array.metadata().dialect == Dialect::Zarr2Sharded && array.attributes().get(ATTRIBUTE).is_some() {
+            self.tree.groups.push(Group {
+                name: name.to_owned(),
+                path: array.path().to_path_buf(),
+                attributes: array.attributes().clone(),
+                document: array.path().join(".zattrs"),
+                pointer: "",
+                image: name.to_owned(),
+            });
+        }
+        let mut files = Vec::new();
+        if array.folder().is_dir() {
+            self.files(&array, name, array.folder(), "", depth, &mut files)?;
+        }
+        self.tree.arrays.push(Node { name: name.to_owned(), array, files });
+        Ok(())
     }
 
     fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
         match attributes(path) {
-            Ok(attributes) => {
-                self.tree.groups.push(Group { name: name.to_owned(), path: path.to_path_buf(), attributes })
-            }
+            Ok(attributes) => self.tree.groups.push(Group {
+                name: name.to_owned(),
+                path: path.to_path_buf(),
+                attributes,
+                document: path.join("zarr.json"),
+                pointer: "/attributes",
+                image: below(name, "0"),
+            }),
             Err(error) => self.tree.broken.push(error),
         }
+        self.children(path, name, depth, &[])
+    }
+
+    /// What stands in a group's folder, but for `known`, which was looked at.
+    fn children(&mut self, path: &Path, name: &str, depth: usize, known: &[PathBuf]) -> Result<()> {
         for child in list(path)? {
             let last = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if child.is_dir() && has_document(&child) {
+            if known.contains(&child) {
+                continue;
+            } else if child.is_dir() && has_document(&child) {
                 self.node(&child, &below(name, &last), depth + 1)?;
             } else if !child.is_dir() && is_partial(&last) {
                 self.tree.partial.push(child);
@@ -155,10 +197,64 @@ impl Walk {
         Ok(())
     }
 
+    /// A dataset whose documents stand in one place.
+    fn hosted(&mut self, host: &Host, path: &Path, name: &str, depth: usize) -> Result<()> {
+        for group in host.groups() {
+            match host.group(group) {
+                Ok(said) => self.tree.groups.push(Group {
+                    name: below(name, group),
+                    path: path.join(group),
+                    attributes: said.attributes,
+                    document: said.document,
+                    pointer: "/attributes",
+                    image: below(&below(name, group), "0"),
+                }),
+                Err(error) => self.tree.broken.push(error),
+            }
+        }
+        let mut folders = Vec::new();
+        for node in host.arrays() {
+            match host.array(node) {
+                Ok(Some(array)) => {
+                    folders.push(array.folder().to_path_buf());
+                    self.array(array, &below(name, node), depth)?;
+                }
+                Ok(None) => {}
+                Err(error) => self.tree.broken.push(error),
+            }
+        }
+        for other in host.others() {
+            let last = other.file_name().unwrap_or_default().to_string_lossy();
+            let found = if is_partial(&last) { &mut self.tree.partial } else { &mut self.tree.unexpected };
+            found.push(other.clone());
+        }
+        let (meta, data) = (path.join("meta"), path.join("data"));
+        self.strays(&data, &folders, depth)?;
+        self.children(path, name, depth, &[meta, data])
+    }
+
+    /// Files below a folder that are in no array's folder.
+    fn strays(&mut self, folder: &Path, known: &[PathBuf], depth: usize) -> Result<()> {
+        if known.iter().any(|known| known == folder) || !folder.is_dir() || !self.enter(folder, depth)? {
+            return Ok(());
+        }
+        for path in list(folder)? {
+            if path.is_dir() {
+                self.strays(&path, known, depth + 1)?;
+            } else if path.file_name().is_some_and(|name| is_partial(&name.to_string_lossy())) {
+                self.tree.partial.push(path);
+            } else {
+                self.tree.unexpected.push(path);
+            }
+        }
+        Ok(())
+    }
+
     /// All files below a folder of an array.
     fn files(
         &mut self,
         array: &Array,
+        node: &str,
         folder: &Path,
         key: &str,
         depth: usize,
@@ -171,10 +267,14 @@ impl Walk {
             match (position, name, &key) {
                 (Some(position), ..) if !path.is_dir() => files.push((path, position)),
                 (_, Some(name), _) if !path.is_dir() && is_partial(name) => self.tree.partial.push(path),
-                (_, Some(name), _) if folder == array.path() && is_beside_array(name) => {}
+                (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
+                // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
+                (_, Some(name), _) if array.metadata().dialect == Dialect::Zarr2Sharded && has_document(&path) => {
+                    self.node(&path, &below(node, name), depth + 1)?;
+                }
                 (_, _, Some(key)) if path.is_dir() && key.split('/').count() <= array.shape().len() + 1 => {
                     if self.enter(&path, depth)? {
-                        self.files(array, &path, key, depth + 1, files)?;
+                        self.files(array, node, &path, key, depth + 1, files)?;
                     }
                 }
                 _ => self.tree.unexpected.push(path),

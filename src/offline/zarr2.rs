@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::chain::Chain;
 use super::fill;
-use super::metadata::{KeyEncoding, Metadata, Sharding};
-use crate::config::{BloscCname, Codec, Compressor, IndexLocation, Shuffle};
+use super::metadata::{KeyEncoding, Metadata, Prefix, Sharding};
+use crate::config::{BloscCname, Codec, Compressor, Dialect, IndexLocation, Shuffle};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
@@ -60,6 +60,7 @@ fn metadata(document: Document, attributes: Value) -> Result<Metadata, String> {
     };
     let (compressor, name) = compressor(document.compressor.as_ref())?;
     Ok(Metadata {
+        dialect: Dialect::Zarr2Sharded,
         names: dimension_names(&attributes, document.shape.len()),
         shape: document.shape,
         dtype,
@@ -68,7 +69,7 @@ fn metadata(document: Document, attributes: Value) -> Result<Metadata, String> {
         sharding,
         chain: Chain::from_zarr2(Codec { compressor, checksum: false }, big_endian, dtype.size(), name),
         fill,
-        keys: KeyEncoding { prefix: false, separator },
+        keys: KeyEncoding { prefix: Prefix::Nothing, separator },
         attributes,
         manifest: None,
     })
@@ -85,8 +86,9 @@ fn shards(document: &Document) -> Result<(Vec<u64>, Option<Sharding>), String> {
     Ok((file, Some(Sharding { location: IndexLocation::End, checksum: false })))
 }
 
-fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
-    let refused = || format!("dtype {value} is not read here; expected a number such as \"<u2\" or \"|u1\"");
+/// A type and whether its elements are stored with their highest byte first.
+pub(super) fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
+    let refused = || format!("type {value} is not read here; expected a number such as \"<u2\" or \"|u1\"");
     let text = value.as_str().ok_or_else(refused)?;
     let dtype = match text.get(1..) {
         Some("u1") => Dtype::U8,
@@ -111,22 +113,35 @@ fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
 
 fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), String> {
     let Some(value) = value else { return Ok((Compressor::None, None)) };
-    let compressor = match value.get("id").and_then(Value::as_str) {
-        // A frame names its own compressor and shuffle; the settings only matter to a writer.
-        Some("blosc") => Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::None, block_bytes: 0 },
-        Some("zstd") => Compressor::Zstd { level: 1 },
-        Some("gzip") => Compressor::Gzip { level: 1 },
-        Some("lz4") => Compressor::Lz4,
-        _ => return Err(format!("compressor {value} is not read here; these are: blosc, zstd, gzip, lz4")),
-    };
-    let settings: Vec<_> = value.as_object().into_iter().flatten().filter(|(key, _)| *key != "id").collect();
-    let settings: Vec<_> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let id = value["id"].as_str().unwrap_or_default();
-    Ok((compressor, Some(format!("{id}({})", settings.join(", ").replace('"', "")))))
+    let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
+    let compressor = named_compressor(id).ok_or_else(|| not_read(value))?;
+    let settings = value.as_object().into_iter().flatten().filter(|(key, _)| *key != "id");
+    Ok((compressor, Some(for_people(id, settings))))
+}
+
+/// The compressor that numcodecs calls so. A frame names its own compressor and shuffle; settings only matter to a writer.
+pub(super) fn named_compressor(id: &str) -> Option<Compressor> {
+    match id {
+        "blosc" => Some(Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::None, block_bytes: 0 }),
+        "zstd" => Some(Compressor::Zstd { level: 1 }),
+        "gzip" => Some(Compressor::Gzip { level: 1 }),
+        "lz4" => Some(Compressor::Lz4),
+        _ => None,
+    }
+}
+
+pub(super) fn not_read(compressor: &Value) -> String {
+    format!("compressor {compressor} is not read here; these are: blosc, zstd, gzip, lz4")
+}
+
+/// `blosc(cname=lz4, clevel=1)`.
+pub(super) fn for_people<'a>(id: &str, settings: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
+    let settings: Vec<_> = settings.map(|(key, value)| format!("{key}={value}")).collect();
+    format!("{id}({})", settings.join(", ").replace('"', ""))
 }
 
 /// xarray's names of the dimensions.
-fn dimension_names(attributes: &Value, dimensions: usize) -> Option<Vec<String>> {
+pub(super) fn dimension_names(attributes: &Value, dimensions: usize) -> Option<Vec<String>> {
     let names = attributes.get("_ARRAY_DIMENSIONS")?.as_array()?;
     let names: Vec<String> = names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<_>>()?;
     (names.len() == dimensions).then_some(names)

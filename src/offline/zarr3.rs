@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::chain::{self, Chain};
 use super::document::named;
 use super::fill;
-use super::metadata::{KeyEncoding, Metadata, Sharding};
-use crate::config::IndexLocation;
+use super::metadata::{KeyEncoding, Metadata, Prefix, Sharding};
+use crate::config::{Dialect, IndexLocation};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
@@ -70,6 +70,7 @@ fn metadata(document: Document) -> Result<Metadata, String> {
     }
     let names = document.dimension_names.map(|names| names.into_iter().map(Option::unwrap_or_default).collect());
     Ok(Metadata {
+        dialect: Dialect::Zarr3,
         fill: fill::element(dtype, &document.fill_value)?,
         keys: key_encoding(&document.chunk_key_encoding)?,
         attributes: Value::Object(document.attributes),
@@ -137,8 +138,8 @@ pub(super) fn key_encoding(value: &Value) -> Result<KeyEncoding, String> {
     let refused = || format!("chunk_key_encoding {value} is not read here; expected default or v2 with / or .");
     let (name, configuration) = named(value).ok_or_else(refused)?;
     let (prefix, usual) = match name {
-        "default" => (true, "/"),
-        "v2" => (false, "."),
+        "default" => (Prefix::Part, "/"),
+        "v2" => (Prefix::Nothing, "."),
         _ => return Err(refused()),
     };
     let separator = configuration.and_then(|configuration| configuration.get("separator"));

@@ -15,8 +15,8 @@ use building::{Linking, Program, folder, is_there, not_run, prefix, run, run_for
 use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
-    BloscCname, Channel, Codec, Compressor, Config, Dim, DimKind, Dtype, FrameLayout, IndexLocation, Placement,
-    RecordField, RingFull, Shuffle, StorageKind,
+    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, Dtype, FrameLayout, IndexLocation,
+    Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -165,7 +165,20 @@ fn every_option_can_be_said_as_a_struct_and_as_a_document() {
     let channel = |label: &str, color: &str, window| Channel { label: label.into(), color: color.into(), window };
     let blosc = Compressor::Blosc { cname: BloscCname::Zstd, level: 3, shuffle: Shuffle::Byte, block_bytes: 4096 };
     // Every field is named, so that a new one is missed here.
+    let volume = Volume {
+        key: Some("fine".into()),
+        hash: VolumeHash::Murmurhash3X86_128,
+        preshift_bits: Some(1),
+        minishard_bits: None,
+        shard_bits: Some(3),
+        gzip_indexes: true,
+        voxel_offset: [1, -2, 3],
+        resolution: Some([4.0, 5.0, 6.5]),
+    };
     let expected = Config {
+        dialect: Dialect::Zarr2Sharded,
+        index_checksum: false,
+        volume,
         dtype: Dtype::I32,
         dims: vec![
             dim("t", DimKind::Time, 5).chunk(1).shard(5).scale(0.5, "second"),

@@ -73,6 +73,9 @@ static sw_config good(void) {
 /* Pointers that are not null and not good; none may be followed. */
 static void *const odd = (void *)1;
 
+/* Wrong in its hash, in its bits, and in nothing but that no other dialect has one. */
+static const sw_volume volumes[3] = {{.hash = 2}, {.shard_bits = 300}, {.hash = SW_HASH_MURMURHASH3_X86_128}};
+
 static void wrong_configurations(void) {
     sw_config config = good();
     sw_acquisition *acquisition = NULL;
@@ -116,6 +119,13 @@ static void wrong_configurations(void) {
     WITH(config.blosc_cname = 5, SW_ERROR_ARGUMENT);
     WITH(config.shuffle = 3, SW_ERROR_ARGUMENT);
     WITH(config.checksum = 2, SW_ERROR_ARGUMENT);
+    WITH(config.dialect = 4, SW_ERROR_ARGUMENT);
+    WITH(config.dialect = SW_DIALECT_PRECOMPUTED, SW_ERROR_CONFIG);
+    WITH(config.index_checksum = 2, SW_ERROR_ARGUMENT);
+    WITH(config.volume = &volumes[0], SW_ERROR_ARGUMENT);
+    WITH(config.volume = &volumes[1], SW_ERROR_ARGUMENT);
+    WITH(config.volume = &volumes[2], SW_ERROR_CONFIG);
+    WITH(config.volume = (const sw_volume *)((const char *)volumes + 1), SW_ERROR_MISALIGNED);
     WITH(config.placement = 2, SW_ERROR_ARGUMENT);
     WITH(config.index_location = 77, SW_ERROR_ARGUMENT);
     WITH(config.storage = 4, SW_ERROR_ARGUMENT);

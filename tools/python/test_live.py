@@ -21,7 +21,7 @@ def running(command, tmp_path):
     """Starts a slow replay of a raw movie, and makes sure that it ends."""
     processes = []
 
-    def start(movie, *options):
+    def start(movie, *options, document="zarr.json"):
         (tmp_path / "in.raw").write_bytes(movie.tobytes())
         out = tmp_path / "out.ome.zarr"
         shape = ",".join(map(str, movie.shape))
@@ -31,7 +31,7 @@ def running(command, tmp_path):
         processes.append(process)
         deadline = time.monotonic() + 30
         # The group's document comes last, so that whoever sees it can open everything.
-        while not (out / "zarr.json").exists():
+        while not (out / document).exists():
             assert process.poll() is None, "the replay ended before there was a dataset"
             assert time.monotonic() < deadline, "there is no dataset after half a minute"
             time.sleep(0.005)

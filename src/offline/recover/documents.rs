@@ -27,8 +27,8 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
     let mut changes = Vec::new();
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         // What is missing comes first: once the shards have new indexes, it can't be told any more.
-        edit(root, &plan.image.group.path, &mut changes, |document| attributes(document, plan))?;
-        edit(root, plan.image.node.array.path(), &mut changes, |document| document["shape"] = json!(plan.shape()))?;
+        edit(root, &plan.image.group.document, &mut changes, |document| attributes(document, plan))?;
+        edit(root, plan.image.node.array.document(), &mut changes, |document| document["shape"] = json!(plan.shape()))?;
         if plan.image.own.unbounded {
             records(root, tree, plan, &mut changes)?;
         }
@@ -38,7 +38,7 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
 }
 
 fn attributes(document: &mut Value, plan: &ImagePlan) {
-    let own = &mut document["attributes"][ATTRIBUTE];
+    let Some(own) = document.pointer_mut(&format!("{}/{ATTRIBUTE}", plan.image.group.pointer)) else { return };
     own["complete"] = json!(false);
     own["recovered"] = json!(true);
     own["frames"] = json!(plan.frames.end);
@@ -46,7 +46,7 @@ fn attributes(document: &mut Value, plan: &ImagePlan) {
     own["missing"] = plan.frames.missing.iter().map(|range| json!([range.start, range.end])).collect();
     own["chunks"] = json!(plan.chunks());
     let damaged = plan.shards.iter().filter(|shard| shard.damaged);
-    let damaged: Vec<_> = damaged.map(|shard| name(plan.image.node.array.path(), &shard.path)).collect();
+    let damaged: Vec<_> = damaged.map(|shard| name(plan.image.node.array.folder(), &shard.path)).collect();
     if !damaged.is_empty() {
         own["damaged_shards"] = json!(damaged);
     }
@@ -58,22 +58,30 @@ fn records(root: &Path, tree: &Tree, plan: &ImagePlan, changes: &mut Vec<Change>
     for node in tree.arrays.iter().filter(|node| node.name.starts_with(&folder)) {
         if let [frames] = node.array.shape() {
             let frames = plan.frames.end.max(*frames);
-            edit(root, node.array.path(), changes, |document| document["shape"] = json!([frames]))?;
+            edit(root, node.array.document(), changes, |document| document["shape"] = json!([frames]))?;
         }
     }
     Ok(())
 }
 
-/// Notes how the `zarr.json` of a node changes, if it does.
-fn edit(root: &Path, node: &Path, changes: &mut Vec<Change>, change: impl FnOnce(&mut Value)) -> Result<()> {
-    let path = node.join("zarr.json");
-    let missing = || Error::format(&path, "is not there");
-    let before = document::read(&path)?.ok_or_else(missing)?;
+/// Notes how a document changes, if it does.
+fn edit(root: &Path, path: &Path, changes: &mut Vec<Change>, change: impl FnOnce(&mut Value)) -> Result<()> {
+    let key = name(root, path);
+    let known = changes.iter().position(|change| change.key == key);
+    let wrong = |error: serde_json::Error| Error::format(path, error.to_string());
+    let before: Value = match known {
+        // One document may speak of both the dataset and its array.
+        Some(at) => serde_json::from_slice(&changes[at].bytes).map_err(wrong)?,
+        None => document::read(path)?.ok_or_else(|| Error::format(path, "is not there"))?,
+    };
     let mut after = before.clone();
     change(&mut after);
     if after != before {
-        let bytes = serde_json::to_vec_pretty(&after).map_err(|error| Error::format(&path, error.to_string()))?;
-        changes.push(Change { key: name(root, &path), bytes });
+        let bytes = serde_json::to_vec_pretty(&after).map_err(wrong)?;
+        match known {
+            Some(at) => changes[at].bytes = bytes,
+            None => changes.push(Change { key, bytes }),
+        }
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::leftovers;
 use super::lock::{self, Lock};
 use super::own::{Own, Places};
-use super::tree::{Group, Node, Tree, below};
+use super::tree::{Group, Node, Tree};
 use crate::error::{Error, Result};
 use crate::storage::{Directory, Storage, Way};
 use documents::Change;
@@ -155,8 +155,10 @@ fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> {
     let mut images = Vec::new();
     for group in &tree.groups {
         let Some(own) = Own::read(&group.path, &group.attributes)? else { continue };
-        let missing = || Error::format(&group.path, "its writer made an array 0 in it, which is not there");
-        let node = tree.array(&below(&group.name, "0")).ok_or_else(missing)?;
+        let missing = || {
+            Error::format(&group.path, format!("its writer made an array {} in it, which is not there", group.image))
+        };
+        let node = tree.array(&group.image).ok_or_else(missing)?;
         let places = Places::new(&node.array, &own)?;
         images.push(Image { own, group, node, places });
     }

@@ -74,7 +74,7 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         dropped: 0,
         torn: 0,
         closed: false,
-        damaged: image.own.damaged_shards.contains(&super::name(image.node.array.path(), path)),
+        damaged: image.own.damaged_shards.contains(&super::name(image.node.array.folder(), path)),
     };
     let leave = |mut plan: ShardPlan, reason: &str| {
         plan.action = Action::Leave(reason.to_owned());
@@ -225,8 +225,7 @@ impl ShardPlan {
             self.closed = !self.damaged;
             return;
         }
-        let mut bytes = index::encode(entries.into_iter(), true);
-        bytes.truncate(layout.bytes() as usize);
+        let bytes = index::encode(entries.into_iter(), layout.has_checksum());
         self.action = Action::NewIndex(NewIndex { at, bytes, file_end, used });
     }
 

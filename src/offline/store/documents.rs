@@ -11,12 +11,10 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::grid::Grid;
-use super::keys::Spelling;
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::offline::document::named;
-use crate::offline::metadata::DIMENSIONS_MAX;
-use crate::offline::metadata::product;
+use crate::offline::metadata::{DIMENSIONS_MAX, KeyEncoding, Prefix, product};
 use crate::offline::shard_file::IndexLayout;
 use crate::offline::zarr3;
 
@@ -142,8 +140,7 @@ fn codec(document: &Value) -> Result<Option<Grid>, String> {
     }
     let per: Vec<u64> = shard.iter().zip(&chunk).map(|(shard, chunk)| shard / chunk).collect();
     let location = zarr3::index_location(configuration)?;
-    let keys = zarr3::key_encoding(&document["chunk_key_encoding"])?;
-    let spelling = if keys.prefix { Spelling::zarr3(keys.separator) } else { Spelling::zarr2(keys.separator) };
+    let spelling = zarr3::key_encoding(&document["chunk_key_encoding"])?;
     let shape = numbers(document.get("shape"), "shape")?;
     let layout = layout(&per, location, zarr3::index_checksum(configuration)?)?;
     Ok(Some(Grid { shape, chunk, per, spelling, layout, location }))
@@ -169,7 +166,7 @@ fn transformer(document: &Value) -> Result<Option<Grid>, String> {
         shape: numbers(document.get("shape"), "shape")?,
         chunk: numbers(grid.get("chunk_shape"), "chunk_shape")?,
         per,
-        spelling: Spelling::draft(separator),
+        spelling: KeyEncoding { prefix: Prefix::Letter, separator },
         layout,
         location: IndexLocation::End,
     }))
@@ -187,7 +184,10 @@ fn prototype(document: &Value) -> Result<Option<Grid>, String> {
         shape: numbers(document.get("shape"), "shape")?,
         chunk: numbers(document.get("chunks"), "chunks")?,
         per,
-        spelling: Spelling::zarr2(separator(document.get("dimension_separator"), '.')?),
+        spelling: KeyEncoding {
+            prefix: Prefix::Nothing,
+            separator: separator(document.get("dimension_separator"), '.')?,
+        },
         layout,
         location: IndexLocation::End,
     }))

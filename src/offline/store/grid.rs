@@ -1,7 +1,8 @@
 //! Shards in a regular grid, each with the table of its chunks at its start or end: which chunk is which.
 
-use super::keys::Spelling;
+use super::keys::{self, lead};
 use crate::config::IndexLocation;
+use crate::offline::metadata::KeyEncoding;
 use crate::offline::region::linear;
 use crate::offline::shard_file::IndexLayout;
 
@@ -14,7 +15,7 @@ pub(super) struct Grid {
     pub(super) chunk: Vec<u64>,
     /// Chunks of a shard.
     pub(super) per: Vec<u64>,
-    pub(super) spelling: Spelling,
+    pub(super) spelling: KeyEncoding,
     pub(super) layout: IndexLayout,
     pub(super) location: IndexLocation,
 }
@@ -89,12 +90,12 @@ impl Grid {
 
     /// Whether there may be shards in a folder below the array: its path, with a slash at the end.
     pub(super) fn has_folder(&self, path: &str) -> bool {
-        self.spelling.start(path, self.dimensions()).is_some()
+        keys::start(self.spelling, path, self.dimensions()).is_some()
     }
 
     /// What all keys share that start like this below the array; `None` if there are none.
     pub(super) fn start(&self, prefix: &str) -> Option<Start> {
-        self.spelling.start(prefix, self.dimensions()).map(|numbers| Start { numbers })
+        keys::start(self.spelling, prefix, self.dimensions()).map(|numbers| Start { numbers })
     }
 
     /// Whether a shard can hold chunks with such keys.
@@ -106,15 +107,16 @@ impl Grid {
     /// hold. `None` if what comes next is the end of a key.
     pub(super) fn folders(&self, start: &Start, prefix: &str, shard: &[u64]) -> Option<Vec<String>> {
         let dim = start.numbers.len();
-        if !self.spelling.lead.is_empty() && self.spelling.lead.ends_with('/') && prefix.is_empty() {
-            return Some(vec![self.spelling.lead.to_owned()]);
+        let lead = lead(self.spelling);
+        if lead.ends_with('/') && prefix.is_empty() {
+            return Some(vec![lead.to_owned()]);
         }
         if self.spelling.separator != '/' || dim + 1 >= self.dimensions() {
             return None;
         }
-        let lead = if prefix.is_empty() { self.spelling.lead } else { "" };
+        let lead = if prefix.is_empty() { lead } else { "" };
         let from = shard[dim].saturating_mul(self.per[dim]);
-        let to = from.saturating_add(self.per[dim]).min(self.shape[dim].div_ceil(self.chunk[dim]).max(from + 1));
+        let to = from.saturating_add(self.per[dim]);
         Some((from..to).map(|number| format!("{lead}{number}/")).collect())
     }
 }
@@ -122,8 +124,9 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::offline::metadata::Prefix;
 
-    fn grid(per: [u64; 2], spelling: Spelling) -> Grid {
+    fn grid(per: [u64; 2], spelling: KeyEncoding) -> Grid {
         let layout = IndexLayout::new(per[0] * per[1], IndexLocation::End, false).unwrap();
         let (shape, chunk) = (vec![1280, 200], vec![10, 10]);
         Grid { shape, chunk, per: per.to_vec(), spelling, layout, location: IndexLocation::End }
@@ -132,7 +135,7 @@ mod tests {
     /// Sharding storage transformer 1.0, "Key & value transformation".
     #[test]
     fn chunk_c96_18_of_shards_of_32_by_2_is_in_shard_c3_9() {
-        let grid = grid([32, 2], Spelling::draft('/'));
+        let grid = grid([32, 2], KeyEncoding { prefix: Prefix::Letter, separator: '/' });
         let place = grid.place("c96/18").unwrap();
         assert_eq!(place, Place { shard: vec![3, 9], chunk: 0 });
         assert_eq!(grid.shard_key(&place.shard), "c3/9");
@@ -145,14 +148,14 @@ mod tests {
             assert_eq!(grid.place(&grid.spelling.key(&start)).unwrap().chunk, 0, "{start:?}");
         }
         // "honoring the original chunk separator"
-        let dots = Grid { spelling: Spelling::draft('.'), ..grid };
+        let dots = Grid { spelling: KeyEncoding { prefix: Prefix::Letter, separator: '.' }, ..grid };
         assert_eq!(dots.shard_key(&dots.place("c96.18").unwrap().shard), "c3.9");
     }
 
     /// The same, "Binary shard format": 16 bytes a chunk, no checksum; the draft's "1014" is 16 · 64 = 1024 misspelled.
     #[test]
     fn indexes_are_as_large_as_the_specifications_say() {
-        assert_eq!(grid([32, 2], Spelling::draft('/')).layout.bytes(), 1024);
+        assert_eq!(grid([32, 2], KeyEncoding { prefix: Prefix::Letter, separator: '/' }).layout.bytes(), 1024);
         // Sharding codec 1.0: 16 · 4 + 4 of the checksum.
         assert_eq!(IndexLayout::new(4, IndexLocation::End, true).unwrap().bytes(), 68);
     }
@@ -160,14 +163,14 @@ mod tests {
     /// "c" in C order: the last dimension counts fastest.
     #[test]
     fn an_index_of_2_by_2_lists_its_chunks_in_c_order() {
-        let grid = grid([2, 2], Spelling::zarr3('/'));
+        let grid = grid([2, 2], KeyEncoding { prefix: Prefix::Part, separator: '/' });
         let order = ["c/0/0", "c/0/1", "c/1/0", "c/1/1"].map(|key| grid.place(key).unwrap().chunk);
         assert_eq!(order, [0, 1, 2, 3]);
     }
 
     #[test]
     fn a_shard_at_the_edge_is_all_there_without_what_lies_beyond() {
-        let mut grid = grid([32, 2], Spelling::zarr2('/'));
+        let mut grid = grid([32, 2], KeyEncoding { prefix: Prefix::Nothing, separator: '/' });
         grid.shape = vec![1280, 190];
         assert!(grid.is_all(&[0, 9], (0..64).filter(|chunk| chunk % 2 == 0)));
         assert!(!grid.is_all(&[0, 9], (0..62).filter(|chunk| chunk % 2 == 0)));

@@ -571,8 +571,9 @@ impl Store {
         }
         rewrite.apply(&self.root, &*self.disk, slots)?;
         let ledger = view.owner.as_ref().and_then(|owner| editing.ledgers.get_mut(&owner.document));
-        if let Some(chunks) = ledger.and_then(|ledger| ledger.chunks.as_mut()) {
-            *chunks = (*chunks + after).saturating_sub(before);
+        if let Some(ledger) = ledger {
+            let counted = ledger.chunks.zip(before);
+            ledger.chunks = counted.map(|(chunks, before)| (chunks + after).saturating_sub(before));
         }
         Ok(())
     }

@@ -29,6 +29,8 @@ pub(super) struct Rewrite<'a, 'v> {
     shard: &'a [u64],
     path: PathBuf,
     old: Option<Old>,
+    /// Nobody knows what was in it.
+    damaged: bool,
     changes: &'a Changes<'v>,
     /// Each chunk has a slot header before it.
     headed: bool,
@@ -44,7 +46,8 @@ struct Old {
 /// What becomes of a shard's number of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
-    pub(super) before: u64,
+    /// `None` where the index was damaged.
+    pub(super) before: Option<u64>,
     pub(super) after: u64,
 }
 
@@ -76,17 +79,16 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         changes: &'a Changes<'v>,
     ) -> Result<Option<Self>> {
         let path = root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
-        let old = match Old::open(view, path.clone()) {
+        let (old, damaged) = match Old::open(view, path.clone()) {
             // Where nothing of the old shard stays, nothing is lost with it.
-            Err(Error::Format { .. }) if view.grid.is_all(shard, changes.keys().copied()) => None,
-            old => old?,
+            Err(Error::Format { .. }) if view.grid.is_all(shard, changes.keys().copied()) => (None, true),
+            old => (old?, false),
         };
         let is_there = |chunk: &u64| old.as_ref().is_some_and(|old| old.chunks.contains_key(chunk));
-        let exists = old.is_some() || path.exists();
-        if !changes.iter().any(|(chunk, value)| value.is_some() || is_there(chunk)) && (old.is_some() || !exists) {
+        if !damaged && !changes.iter().any(|(chunk, value)| value.is_some() || is_there(chunk)) {
             return Ok(None);
         }
-        let mut rewrite = Self { view, shard, path, old, changes, headed: false };
+        let mut rewrite = Self { view, shard, path, old, damaged, changes, headed: false };
         rewrite.headed = rewrite.is_headed()?;
         Ok(Some(rewrite))
     }
@@ -98,7 +100,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     pub(super) fn counts(&self) -> Counts {
         let before = self.old.as_ref().map_or(0, |old| old.chunks.len() as u64);
         let after = self.kept().count() + self.changes.values().flatten().count();
-        Counts { before, after: after as u64 }
+        Counts { before: (!self.damaged).then_some(before), after: after as u64 }
     }
 
     /// The bytes of the largest slot that the chunks need, if the dataset's slots are smaller.
@@ -284,7 +286,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
             entries[piece.chunk as usize] = (at, piece.nbytes);
             end = end.max(at + piece.nbytes);
         }
-        let index = table::encode(entries.into_iter(), self.view.grid.layout.checksum());
+        let index = table::encode(entries.into_iter(), self.view.grid.layout.has_checksum());
         match self.view.grid.location {
             IndexLocation::Start => {
                 draft.write_at(&index, 0)?;

@@ -194,10 +194,14 @@ impl<'a> Check<'a> {
                 Ok(None) => {}
                 Err(error) => self.damage(&group.path, None, reason(error)),
                 Ok(Some(own)) => {
-                    let name = below(&group.name, "0");
+                    let name = group.image.clone();
                     self.notes_of(&own, &group.path);
                     let Some(node) = self.tree.array(&name) else {
-                        self.damage(&group.path, None, "its writer made an array 0 in it, which is not there");
+                        self.damage(
+                            &group.path,
+                            None,
+                            format!("its writer made an array {name} in it, which is not there"),
+                        );
                         continue;
                     };
                     let places = Places::new(&node.array, &own);
@@ -226,6 +230,9 @@ impl<'a> Check<'a> {
         node.files.par_iter().try_for_each(|(path, position)| self.file(node, image, path, position, &sums))?;
         if node.array.manifest().is_some() {
             self.manifest(&node.array, &sums)?;
+        }
+        if let Some(caution) = node.array.caution() {
+            self.note(node.array.path(), caution);
         }
         let absent = sums.without_header.load(Relaxed);
         if image.is_some() && absent > 0 {

@@ -22,7 +22,12 @@ pub(crate) fn run(args: &Info) -> Result<(), Failure> {
 
 fn to_text(description: &Description) -> String {
     let mut text = String::new();
-    let kind = if description.ome { "OME-Zarr dataset" } else { "Zarr dataset" };
+    let format = description.arrays.iter().find(|array| array.shape.len() > 1).or(description.arrays.first());
+    let kind = match format {
+        _ if description.ome => "OME-Zarr dataset".to_owned(),
+        Some(array) => format!("dataset, {}", array.format),
+        None => "Zarr dataset without arrays".to_owned(),
+    };
     let state = match description.complete {
         Some(true) => ", complete",
         Some(false) => ", not complete: it is being written, or its writer was stopped",
@@ -86,6 +91,7 @@ fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {
         row("file size", format!("{}, {} on disk", decimal(array.bytes_files), decimal(array.bytes_on_disk))),
         row("gaps", decimal(array.gap_bytes)),
     ];
+    rows.extend(array.caution.as_ref().map(|caution| row("caution", caution.clone())));
     rows.extend(array.manifest.as_ref().map(|manifest| row("manifest", manifest.clone())));
     rows.extend(array.damaged.iter().map(|damage| row("damaged", damage.clone())));
     rows

@@ -1,0 +1,113 @@
+//! Datasets whose documents stand in one place: what they hold, by the names of its nodes.
+//!
+//! Their arrays have paths like all others, the dataset's and then the array's name, though nothing need stand there.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::document;
+use super::reader::Array;
+use super::transformer::{self, Documents};
+use crate::error::{Error, Result};
+
+/// Folders above a path that are looked at.
+const DEPTH_MAX: usize = 32;
+/// Names that an error message lists.
+const NAMES_MAX: usize = 20;
+
+/// A dataset whose arrays have no documents of their own beside their files.
+#[derive(Debug)]
+pub(super) struct Host {
+    root: PathBuf,
+    /// Its groups, parents before their children. The root is one, named with nothing.
+    groups: Vec<String>,
+    arrays: Vec<String>,
+    /// What stands among the documents and is none.
+    others: Vec<PathBuf>,
+}
+
+/// A group and where its attributes stand.
+#[derive(Debug)]
+pub(super) struct HostedGroup {
+    pub(super) attributes: Value,
+    pub(super) document: PathBuf,
+}
+
+impl Host {
+    /// The dataset at exactly this path; `None` if it is of another kind.
+    pub(super) fn at(root: &Path) -> Result<Option<Self>> {
+        let file = root.join("zarr.json");
+        let Some(entry) = document::read(&file)?.filter(transformer::is_entry) else { return Ok(None) };
+        transformer::check_entry(&file, &entry)?;
+        let Documents { mut groups, arrays, others } = Documents::list(root)?;
+        if !groups.iter().any(String::is_empty) && !arrays.iter().any(String::is_empty) {
+            groups.insert(0, String::new());
+        }
+        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, others }))
+    }
+
+    /// The dataset that `path` lies in, and the name that `path` has there.
+    pub(super) fn of(path: &Path) -> Result<Option<(Self, String)>> {
+        for root in path.ancestors().skip(1).take(DEPTH_MAX) {
+            let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
+            if !super::is_below(&name) {
+                return Ok(None);
+            }
+            // What stands above a path is no concern of those who read something else there.
+            let is_host = document::read(&root.join("zarr.json"))
+                .is_ok_and(|document| document.is_some_and(|document| transformer::is_entry(&document)));
+            if is_host {
+                return Ok(Self::at(root)?.map(|host| (host, name.into_owned())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The names of its groups, parents before their children.
+    pub(super) fn groups(&self) -> &[String] {
+        &self.groups
+    }
+
+    /// The names of its arrays.
+    pub(super) fn arrays(&self) -> &[String] {
+        &self.arrays
+    }
+
+    /// What stands among the documents and is none.
+    pub(super) fn others(&self) -> &[PathBuf] {
+        &self.others
+    }
+
+    /// The array of this name, if there is one.
+    pub(super) fn array(&self, name: &str) -> Result<Option<Array>> {
+        if !self.arrays.iter().any(|array| array == name) {
+            return Ok(None);
+        }
+        let file = transformer::array_document(&self.root, name);
+        let Some(document) = document::read(&file)? else { return Ok(None) };
+        let metadata = transformer::parse(&file, document)?;
+        let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
+        Array::with(&path, &transformer::data_folder(&self.root, name), file, metadata).map(Some)
+    }
+
+    /// What the group of this name says.
+    pub(super) fn group(&self, name: &str) -> Result<HostedGroup> {
+        let document = transformer::group_document(&self.root, name);
+        let attributes = document::read(&document)?.and_then(|document| document.get("attributes").cloned());
+        Ok(HostedGroup { attributes: attributes.unwrap_or_else(|| json!({})), document })
+    }
+
+    /// The name of the array that is meant where only the dataset is named.
+    pub(super) fn first(&self) -> Result<String> {
+        match &self.arrays[..] {
+            [only] => Ok(only.clone()),
+            arrays if arrays.iter().any(|name| name == "0") => Ok("0".to_owned()),
+            [] => Err(Error::format(&self.root, "is a group; there is nothing in it")),
+            arrays => {
+                let names: Vec<_> = arrays.iter().take(NAMES_MAX).map(String::as_str).collect();
+                Err(Error::format(&self.root, format!("is a group; arrays in it: {}", names.join(", "))))
+            }
+        }
+    }
+}
