@@ -48,7 +48,7 @@ pub struct Dataset {
 #[derive(Debug)]
 pub(crate) struct Root {
     place: Place,
-    pub(crate) uuid: [u8; 16],
+    uuid: [u8; 16],
     /// Something was acquired or finished: the files stay.
     pub(crate) keep: Arc<AtomicBool>,
     /// Of several images, what the collection's documents say.
@@ -125,7 +125,12 @@ impl Root {
             Place::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
             Place::Folder(folder) => {
                 let look = |e| Error::io("look at the file system of", &folder.path, e);
+                let unsafe_to_map =
+                    || Directory::open(&folder.path, Way::Buffered, config.sync).map(|place| place.is_unsafe_to_map());
                 let (way, reason) = match Way::named(config.storage) {
+                    Some(Way::Mapped) if unsafe_to_map().map_err(look)? => {
+                        (Way::Buffered, "a map may kill the process on this file system".to_owned())
+                    }
                     Some(way) => (way, "as configured".to_owned()),
                     None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
                 };
@@ -283,6 +288,8 @@ pub(crate) struct Image {
     /// Empty at the root, else `name/`.
     prefix: String,
     name: Option<String>,
+    /// In the headers of its slots, and `writer` in its attributes.
+    pub(crate) uuid: [u8; 16],
     config: Config,
     state: Mutex<ImageState>,
 }
@@ -320,12 +327,14 @@ impl Image {
         }
         let (storage, storage_choice) = root.storage(&config, plan)?;
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
+        let uuid = name.map_or(root.uuid, |name| image_uuid(root.uuid, name));
         let image = Self {
             root,
             storage,
             storage_choice,
             prefix,
             name: name.map(str::to_owned),
+            uuid,
             config,
             state: Mutex::new(ImageState { shape: plan.first_shape(), ..ImageState::default() }),
         };
@@ -488,7 +497,7 @@ impl Image {
     fn own(&self, plan: &Plan, ending: Option<(u64, &Ending)>) -> Value {
         let mut own = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "writer": hex(&self.root.uuid),
+            "writer": hex(&self.uuid),
             "complete": false,
             "acquisition_order": self.acquisition_order(),
             "frames_planned": plan.frames_total,
@@ -545,6 +554,18 @@ fn random_uuid() -> io::Result<[u8; 16]> {
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     Ok(uuid)
+}
+
+/// The UUID of one image of several (version 8: the dataset's, mixed with the FNV-1a of the name), so that a shard which got
+/// into another image's folder is known by its headers.
+fn image_uuid(dataset: [u8; 16], name: &str) -> [u8; 16] {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let hash = name.bytes().fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    let mut uuid = (u128::from_be_bytes(dataset) ^ hash).to_be_bytes();
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
 }
 
 fn hex(bytes: &[u8]) -> String {

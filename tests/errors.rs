@@ -4,9 +4,9 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::storage::{wait_until, within};
+use common::child::{child_path, in_child};
+use common::storage::wait_until;
 use common::{frame, tiny};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shardwright::{
@@ -425,20 +425,6 @@ fn images_of_a_dataset_need_names_of_their_own() {
     left.finish().unwrap();
 }
 
-/// Runs an ignored test of this file in a process of its own, and returns what it prints.
-fn in_child(test: &str, path: &Path) -> String {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--ignored", "--nocapture"]).env("SHARDWRIGHT_TEST_PATH", path);
-    let output = within(60, move || command.output().unwrap());
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{text}");
-    text
-}
-
-fn child_path() -> PathBuf {
-    PathBuf::from(std::env::var_os("SHARDWRIGHT_TEST_PATH").expect("another test sets it"))
-}
-
 fn limit(resource: Resource, current: u64) {
     let maximum = getrlimit(resource).maximum;
     setrlimit(resource, Rlimit { current: Some(current), maximum }).unwrap();
@@ -515,30 +501,37 @@ fn child_may_not_start_all_workers() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_of_create_and_leaves_nothing() {
+fn a_limit_on_files_is_an_error_of_create_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     in_child("child_may_not_write_large_files", folder.path());
 }
 
 #[test]
+fn a_ring_that_memory_does_not_hold_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    in_child("child_has_little_memory", folder.path());
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn child_has_little_memory() {
+    limit(Resource::As, 512 << 20);
+    let large = vec![Dim::time(None).chunk(1).shard(1), Dim::y(1024), Dim::x(1024)];
+    let error = refused(&child_path(), "run.zarr", Config { ring_bytes: 1 << 30, ..dims(large) });
+    assert!(matches!(&error, Error::Config { field: "ring_bytes", .. }), "{error:?}");
+    assert!(error.to_string().to_lowercase().contains("memory"), "{error}");
+}
+
+#[test]
 #[ignore = "run by another test, in a process of its own"]
 fn child_may_not_write_large_files() {
-    // A limit on the size of files stands in for a full disk: reserving the first shard fails.
-    ignore_file_size_signal();
+    // The kernel answers what is larger with a signal that nobody here ignores: it would end the process.
     limit(Resource::Fsize, 1 << 20);
     for storage in [StorageKind::Mapped, StorageKind::Buffered] {
         let large = vec![Dim::time(None).chunk(1).shard(16384), Dim::y(16), Dim::x(16)];
         let error = refused(&child_path(), "new/run.zarr", Config { storage, ..dims(large) });
-        let Error::Io { action, path, .. } = &error else { panic!("{error:?}") };
+        let Error::Io { action, path, source } = &error else { panic!("{error:?}") };
         assert!(action.contains("reserve") && path.ends_with("c/0/0/0"), "{error}");
+        assert_eq!(source.kind(), std::io::ErrorKind::FileTooLarge, "{error}");
     }
-}
-
-#[allow(unsafe_code)]
-fn ignore_file_size_signal() {
-    unsafe extern "C" {
-        fn signal(number: i32, handler: usize) -> usize;
-    }
-    // SAFETY: 25 is SIGXFSZ, and 1 means to ignore it; nothing else in this process cares.
-    unsafe { signal(25, 1) };
 }

@@ -166,6 +166,25 @@ fn last(lines: &[String], word: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
+/// Files that were begun, and locks; a reservation that failed half-way would hold the room that others need.
+fn leftovers(path: &Path) -> Vec<PathBuf> {
+    let hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');
+    common::stopped::files(path).into_keys().filter(|path| path.file_name().is_some_and(hidden)).collect()
+}
+
+#[test]
+#[ignore = "needs root and tools to make file systems"]
+fn a_full_file_system_that_copies_on_write_is_never_mapped() {
+    let mount = Mount::new("btrfs", 320);
+    let config = Config { storage: StorageKind::Mapped, ..config(0) };
+    let acquisition = Acquisition::create(mount.at.join("run.zarr"), config).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains("run.zarr"), "a shard is mapped: {maps}");
+    acquisition.acquire().unwrap().commit(0, Record::default()).unwrap();
+    let summary = acquisition.finish().unwrap();
+    assert!(summary.storage.starts_with("buffered (a map may kill"), "{}", summary.storage);
+}
+
 #[test]
 #[ignore = "needs root and tools to make file systems"]
 fn a_full_disk_ends_a_run_and_nothing_else() {
@@ -212,6 +231,7 @@ fn a_full_disk_ends_a_run_and_nothing_else() {
             let line = line.unwrap_or_else(|| panic!("{context}: it can't have fitted: {text}"));
             assert!(line.to_lowercase().contains("no space left"), "{context}: {line}");
             assert_eq!(Some(frames_there(&path, &context)), last(&lines, "failed"), "{context}: {line}");
+            assert_eq!(leftovers(&path), Vec::<PathBuf>::new(), "{context}");
             failed += 1;
         }
         println!("{kind}: {failed} runs ended by a full disk, {refused} refused, none killed");

@@ -239,3 +239,76 @@ fn whoever_waits_for_a_buffer_hears_that_the_run_failed() {
         acquisition.finish().unwrap_err();
     });
 }
+
+/// A disk that takes three milliseconds for each chunk, and a camera that brings a frame in a sixth of that.
+fn slow(ring_full: RingFull) -> (Acquisition, Probed) {
+    let storage = Probed::new(|call, _| {
+        if call == Call::WriteAt && is_worker() {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        Ok(())
+    });
+    let config = Config { ring_full, ..tiny(None, RING) };
+    (Acquisition::create_in(storage.shared(), config).unwrap(), storage)
+}
+
+const SLOW_FRAMES: u64 = 200;
+
+/// Brings all frames and returns the numbers of those that found the ring full.
+fn bring_all(acquisition: &Acquisition, again: bool) -> Vec<u64> {
+    let mut refused = Vec::new();
+    for number in 0..SLOW_FRAMES {
+        std::thread::sleep(Duration::from_micros(500));
+        while let Err(error) = commit(acquisition, number) {
+            ring_full(Err::<(), _>(error));
+            refused.push(number);
+            if !again {
+                break;
+            }
+        }
+    }
+    refused
+}
+
+fn flat(ranges: &[std::ops::Range<u64>]) -> Vec<u64> {
+    ranges.iter().cloned().flatten().collect()
+}
+
+#[test]
+fn a_slow_disk_makes_the_camera_wait_when_told_to_block() {
+    within(120, || {
+        let (acquisition, storage) = slow(RingFull::Block { timeout: None });
+        let start = Instant::now();
+        assert!(bring_all(&acquisition, false).is_empty());
+        assert!(start.elapsed() > Duration::from_millis(3) * (SLOW_FRAMES as u32 - RING as u32), "who has waited?");
+        let summary = acquisition.finish().unwrap();
+        assert_eq!((summary.frames_written, summary.frames_missing), (SLOW_FRAMES, 0));
+        check(&storage, &summary, SLOW_FRAMES);
+    });
+}
+
+#[test]
+fn a_slow_disk_costs_the_newest_frames_when_told_to_drop_them() {
+    within(120, || {
+        let (acquisition, storage) = slow(RingFull::DropNewest);
+        let dropped = bring_all(&acquisition, false);
+        // The last one comes when there is room, so that the length is known.
+        wait_until("the ring is free", || acquisition.stats().ring_free == RING);
+        commit(&acquisition, SLOW_FRAMES).unwrap();
+        let summary = acquisition.finish().unwrap();
+        assert!(!dropped.is_empty() && summary.frames_written > RING as u64, "{summary:?}");
+        assert_eq!(flat(&summary.missing), dropped);
+        check(&storage, &summary, SLOW_FRAMES + 1);
+    });
+}
+
+#[test]
+fn a_slow_disk_is_an_error_each_time_when_told_so_and_costs_nothing() {
+    within(120, || {
+        let (acquisition, storage) = slow(RingFull::Error);
+        assert!(!bring_all(&acquisition, true).is_empty());
+        let summary = acquisition.finish().unwrap();
+        assert_eq!((summary.frames_written, summary.frames_missing), (SLOW_FRAMES, 0));
+        check(&storage, &summary, SLOW_FRAMES);
+    });
+}

@@ -103,10 +103,9 @@ fn datasets_of_every_layout_are_sound_and_all_headers_are_compared() {
     }
 }
 
-#[test]
-fn each_image_of_several_is_checked() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("two.zarr");
+/// A dataset of the images `left` and `right`.
+fn two_images(folder: &Path) -> PathBuf {
+    let path = folder.join("two.zarr");
     let config = small(FIXED);
     let two = Dataset::create(&path, false).unwrap();
     for name in ["left", "right"] {
@@ -114,7 +113,13 @@ fn each_image_of_several_is_checked() {
         (0..5).for_each(|number| common::stopped::commit(&acquisition, &config, number));
         acquisition.finish().unwrap();
     }
-    drop(two);
+    path
+}
+
+#[test]
+fn each_image_of_several_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = two_images(folder.path());
     let verification = sound(&path);
     assert!(verification.findings.is_empty(), "{:#?}", verification.findings);
     assert_eq!(verification.arrays.iter().filter(|array| array.headers == 20).count(), 2);
@@ -133,6 +138,39 @@ fn shards_that_changed_places_are_found() {
     fs::write(&shards[0], second).unwrap();
     fs::write(&shards[1], first).unwrap();
     expect_damage(&path, "it belongs to shard 1, and this is shard 0");
+}
+
+#[test]
+fn shards_that_two_images_swapped_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = two_images(folder.path());
+    // The same place in both, and chunks of the same size: nothing but the headers' uuid tells them apart.
+    let shards = ["left", "right"].map(|name| path.join(name).join("0/c/0/0/0"));
+    let [left, right] = shards.clone().map(|shard| fs::read(shard).unwrap());
+    fs::write(&shards[0], right).unwrap();
+    fs::write(&shards[1], left).unwrap();
+    for name in ["left", "right"] {
+        expect_damage(&path, &format!("{name}/0/c/0/0/0"));
+    }
+    expect_damage(&path, "another image");
+}
+
+#[test]
+fn images_that_share_a_uuid_as_older_ones_do_are_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = two_images(folder.path());
+    let one = dataset(folder.path(), &small(FIXED), 5);
+    for name in ["left", "right"] {
+        fs::remove_dir_all(path.join(name)).unwrap();
+        for (file, bytes) in files(&one) {
+            let file = path.join(name).join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, bytes).unwrap();
+        }
+    }
+    let verification = sound(&path);
+    assert!(verification.findings.is_empty(), "{:#?}", verification.findings);
+    assert_eq!(verification.arrays.iter().filter(|array| array.headers == 20).count(), 2);
 }
 
 #[test]

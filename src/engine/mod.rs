@@ -117,7 +117,7 @@ impl Engine {
             skip_empty_chunks: config.skip_empty_chunks,
             sync: config.sync,
             open_cells: OpenCells::default(),
-            dataset_uuid: image.root().uuid,
+            dataset_uuid: image.uuid,
             numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total),
             gate: Gate::new(),
             arrivals: bounded(plan.ring.frames),

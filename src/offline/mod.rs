@@ -13,6 +13,7 @@ mod fill;
 #[allow(missing_docs)]
 pub mod fuzzing;
 mod hosted;
+mod index;
 mod leftovers;
 mod lock;
 mod manifest;
@@ -33,6 +34,7 @@ pub mod store;
 mod transformer;
 mod tree;
 mod verify;
+mod volume;
 mod zarr2;
 mod zarr3;
 

@@ -55,7 +55,7 @@ impl Seen {
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) seen: Vec<Seen>,
-    /// Headers that are whole, but belong to another dataset, shard or place.
+    /// Headers that are whole, but belong to another dataset, image, shard or place.
     pub(super) strangers: u64,
 }
 
@@ -72,7 +72,7 @@ impl Expected<'_> {
     /// Why a header at `at` can't be one of this shard's; `None` if it can.
     pub(super) fn objection(&self, header: &Header, at: u64) -> Option<String> {
         if header.dataset != self.own.writer {
-            return Some("it belongs to another dataset".into());
+            return Some("it belongs to another dataset, or another image of this one".into());
         }
         if header.shard != self.shard {
             return Some(format!("it belongs to shard {}, and this is shard {}", header.shard, self.shard));

@@ -82,6 +82,7 @@ fn metadata(document: Document) -> Result<Metadata, String> {
         sharding,
         chain,
         manifest,
+        volume: None,
     })
 }
 

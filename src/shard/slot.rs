@@ -8,7 +8,7 @@
 //!  8  payload crc    4   crc32c of the payload; with flag bit 0 of the payload without its last 4 bytes
 //! 12  chunk          4   place of the chunk in the shard's index
 //! 16  nbytes         8   bytes of the payload
-//! 24  dataset       16   the dataset's uuid
+//! 24  dataset       16   the uuid of the image, which its attributes name as `writer`
 //! 40  shard          8   place of the shard among the shards of the array, in the order of their creation
 //! 48  first frame    8   the lowest frame number in the chunk
 //! 56  frames         4   the highest frame number minus the lowest

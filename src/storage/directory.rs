@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync, renameat_with};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::{Blob, Storage};
 use crate::config::StorageKind;
@@ -27,6 +27,9 @@ const BALLAST_PAUSE: Duration = Duration::from_millis(20);
 const EXT4: u64 = 0xEF53;
 const XFS: u64 = 0x5846_5342;
 const TMPFS: u64 = 0x0102_1994;
+/// Copy on write (btrfs, bcachefs, ZFS) and network (NFS, SMB, FUSE, Ceph, 9P): reserved room is no promise there.
+const UNSAFE_TO_MAP: [u64; 9] =
+    [0x9123_683E, 0xCA45_1A4E, 0x2FC1_2FC1, 0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x6573_5546, 0x00C3_6400, 0x0102_1997];
 
 /// Keys are paths below a folder.
 #[derive(Debug)]
@@ -46,6 +49,7 @@ struct Ballast(PathBuf);
 impl Ballast {
     /// Only a wish. Of several images of a dataset, one has it.
     fn load(root: &Path) -> Option<Self> {
+        allowed(BALLAST_BYTES).ok()?;
         let path = root.join(BALLAST_FILE);
         let file = OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
         let ballast = Self(path);
@@ -109,6 +113,7 @@ impl Directory {
         let partial = unpublished(path);
         let write = || {
             let file = create_new(&partial)?;
+            allowed(bytes.len() as u64)?;
             file.write_all_at(bytes, 0)?;
             if self.sync { file.sync_all() } else { Ok(()) }
         };
@@ -126,6 +131,11 @@ impl Directory {
         matches!(self.file_system, EXT4 | XFS | TMPFS)
     }
 
+    /// Whether not even a caller who names it may have a map: a full disk, or a lost connection, would kill the process.
+    pub(crate) fn is_unsafe_to_map(&self) -> bool {
+        UNSAFE_TO_MAP.contains(&self.file_system)
+    }
+
     /// Whether its files are memory, which no way of writing passes by.
     pub(crate) fn is_memory(&self) -> bool {
         self.file_system == TMPFS
@@ -133,6 +143,7 @@ impl Directory {
 
     /// Makes sure that `len` bytes can be written to a new file.
     fn reserve(&self, file: &File, len: u64) -> io::Result<()> {
+        allowed(len)?;
         if self.is_memory() && self.way != Way::Mapped {
             // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves. A
             // write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
@@ -142,7 +153,7 @@ impl Directory {
             }
             return file.set_len(len);
         }
-        match fallocate(file, FallocateFlags::empty(), 0, len) {
+        match fallocate_all(file, len) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.way != Way::Mapped => file.set_len(len),
             other => Ok(other?),
         }
@@ -165,6 +176,28 @@ impl Directory {
             _ => Ok(()),
         }
     }
+}
+
+/// A file beyond the limit of the process (`ulimit -f`) would be answered with a signal that ends it.
+fn allowed(len: u64) -> io::Result<()> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(most) if most < len => Err(Errno::FBIG.into()),
+        _ => Ok(()),
+    }
+}
+
+/// A signal may interrupt the call, which on a tmpfs then takes back all that it has done: the pieces become smaller until one
+/// passes between two signals.
+fn fallocate_all(file: &File, len: u64) -> rustix::io::Result<()> {
+    let (mut start, mut piece) = (0, len);
+    while start < len {
+        match fallocate(file, FallocateFlags::empty(), start, piece.min(len - start)) {
+            Ok(()) => start += piece,
+            Err(Errno::INTR) => piece = (piece / 2).next_multiple_of(PAGE),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The name under which a file is made before it appears: hidden, and beside its place, so that a rename suffices.
@@ -220,7 +253,7 @@ impl Storage for Directory {
         let mut written = self.put_once(&path, bytes);
         for _ in 0..BALLAST_TRIES {
             match (&written, &self.ballast) {
-                (Err(error), Some(ballast)) if error.kind() == io::ErrorKind::StorageFull => {
+                (Err(error), Some(ballast)) if is_no_room(error) => {
                     let _ = fs::remove_file(&ballast.0);
                     // Some file systems free in the background.
                     std::thread::sleep(BALLAST_PAUSE);
@@ -238,6 +271,11 @@ impl Storage for Directory {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether something must go before more fits; a quota is a small disk.
+fn is_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A second descriptor that passes the page cache by; `None` where the file system has no such thing.
@@ -346,7 +384,8 @@ impl Blob for FileBlob {
 
     fn sync(&self) -> io::Result<()> {
         self.check_intact()?;
-        if self.sync { Ok(fdatasync(&self.file)?) } else { Ok(()) }
+        // Interrupted is not failed: what could not be written back is kept for the next call.
+        if self.sync { Ok(retry_on_intr(|| fdatasync(&self.file))?) } else { Ok(()) }
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -354,7 +393,8 @@ impl Blob for FileBlob {
         if end <= start {
             return Ok(());
         }
-        match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, end - start) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| fallocate(&self.file, flags, start, end - start)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             other => Ok(other?),
         }

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod cases;
+pub mod child;
 pub mod fault_log;
 pub mod stopped;
 pub mod storage;

@@ -55,6 +55,9 @@ def arguments():
         "zarr-python, in turns, checks that every output equals the frames, and says who is faster. Measured runs are kept: "
         "interrupt it, run it again, and it goes on.",
     )
+    parser.add_argument(
+        "--safety", action="store_true", help="kills, power cuts and full disks instead of speed; has a --help of its own"
+    )
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns that count (default 5)")
     parser.add_argument(
         "--disk", type=Path, metavar="DIR", help="a folder on the disk to measure (default below target/)"
@@ -396,6 +399,10 @@ def _but_round(key):
 
 
 def main():
+    if "--safety" in sys.argv[1:]:
+        import safety
+
+        return safety.main([word for word in sys.argv[1:] if word != "--safety"])
     comparison = Comparison(arguments())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -39,9 +39,18 @@ def python(script, task, deadline_seconds):
 
 def build():
     """The paths of the command and of the bounds, freshly built."""
-    command = _built(["build", "--release", "--package", "shardwright-cli", "--bin", "shardwright"], "shardwright")
+    command = _command()
     bounds = _built(["bench", "--no-run", "--bench", "bounds"], "bounds")
     return command, bounds
+
+
+def build_for_safety():
+    """The paths of the command and of the writer that is harmed, freshly built."""
+    return _command(), _built(["build", "--release", "--example", "victim"], "victim")
+
+
+def _command():
+    return _built(["build", "--release", "--package", "shardwright-cli", "--bin", "shardwright"], "shardwright")
 
 
 def _built(words, name):

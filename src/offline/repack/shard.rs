@@ -363,7 +363,7 @@ impl Change {
             |what: String| Error::format(partial, format!("reads back otherwise than it was written: {what}"));
         let file = ShardFile::open(partial.to_path_buf())?.ok_or_else(|| differs("it has gone".into()))?;
         let layout = self.target.index_layout().ok_or_else(|| differs("it has no index".into()))?;
-        let index = file.index(layout)?;
+        let index = file.table(layout)?;
         let present = (0..index.len()).filter(|&chunk| !matches!(index.entry(chunk), Ok(None))).count();
         if present != written.len() {
             return Err(differs(format!("its index names {present} chunks instead of {}", written.len())));

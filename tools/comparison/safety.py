@@ -1,0 +1,465 @@
+"""The same accidents for every writer: killed, unplugged, out of room, a frame that never came. `tools/compare --safety --help`.
+
+Each run is a process of its own that is fed at a camera's pace and says after every frame what it took and what it calls
+safe. What is left is read with tensorstore and zarr-python; a frame counts when both show all its pixels.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import conditions
+import frames as frames_file
+import mounts
+import programs
+import safety_page as page
+import witnesses
+from cases import Case
+from contestants import OURS
+from victims import runs as runs_of
+
+HOME = programs.ROOT / "target" / "comparison"
+# Frames a second. tensorstore and zarr-python write each shard several times over, and must keep up.
+PACE = 50
+PLANNED = 400
+SKIPPED = [70, 71, 72, *range(100, 120)]
+# acquire-zarr keeps 1 GiB of frames in a circle: what it does with a frame that never came shows when it has been round.
+LATE_FRAMES, LATE_FIRST, LATE_SKIPPED = 8448, 8192, range(8300, 8320)
+LATE_PACE = 1e6
+DEADLINE_SECONDS = 120
+# ext4 commits its journal every 5 s; the cut comes after the first time, so that nobody lives by that alone.
+POWER_FRAMES, POWER_STEP = 300, 13
+POWER_MIB = 256
+# One that is smaller than a shard of this project in the making, which reserves the worst case, and one that holds several.
+FULL_MIB, FULL_FRAMES, FULL_PACE = (8, 20), 600, 200
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A writer and the way in which it is used; `victim` is its name in victims.py, None for this project."""
+
+    name: str
+    victim: str | None
+    variant: dict
+    # Its column in the short table, which has one way of each writer: the one that keeps most.
+    column: str | None = None
+
+    @property
+    def ours(self):
+        return self.victim is None
+
+    @property
+    def stream(self):
+        """Whether it takes frame after frame; the others are told where each goes."""
+        return self.victim in (None, "acquire-zarr")
+
+
+CONTESTANTS = (
+    Contestant(OURS, None, {"checkpoint_every_ms": 1000}, column=OURS),
+    Contestant(
+        f"{OURS}, checkpoint every 100 ms", None, {"checkpoint_every_ms": 100}, column="the same, checkpoint every 100 ms"
+    ),
+    Contestant("acquire-zarr", "acquire-zarr", {}, column="acquire-zarr"),
+    Contestant("tensorstore, 8 frames, awaited", "tensorstore blocks", {"awaited": True}, column="tensorstore"),
+    Contestant("tensorstore, 8 frames, not awaited", "tensorstore blocks", {"awaited": False}),
+    Contestant("tensorstore, a transaction a shard", "tensorstore shards", {}),
+    Contestant("zarr-python, 8 frames", "zarr-python", {"unit": "layer"}, column="zarr-python"),
+    Contestant("zarr-python, a shard", "zarr-python", {"unit": "shard"}),
+)
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(
+        prog="tools/compare --safety",
+        description="Does the same harm to this project, acquire-zarr, tensorstore and zarr-python, and counts what is left.",
+    )
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="repetitions (default 5)")
+    parser.add_argument("--codec", choices=("none", "blosc-lz4"), default="blosc-lz4", help="default blosc-lz4")
+    parser.add_argument("--test", choices=TESTS, action="append", help="only this test; may be repeated")
+    parser.add_argument("--writer", metavar="WORDS", action="append", help="only writers whose name contains this")
+    parser.add_argument("--folder", type=Path, default=HOME, metavar="DIR", help="where to write (default below target/)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="results (default target/compare-safety/results.json)")
+    return parser.parse_args(words)
+
+
+class Observed:
+    """A writer at work, and what it has said so far."""
+
+    def __init__(self, words, errors):
+        self.process = subprocess.Popen(
+            list(map(str, words)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        self.delivered = self.accepted = 0
+        self.safe = self.error = self.there = None
+        self.closed = self.late = False
+        self.ended = threading.Event()
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        """Kills it when it takes too long. Seconds are counted one by one, so that those of a machine that stood still don't."""
+        for _ in range(DEADLINE_SECONDS):
+            if self.ended.wait(1):
+                return
+        self.late = True
+        self.process.kill()
+
+    def until(self, delivered):
+        """Reads until it has had so many frames, or to its end."""
+        for line in self.process.stdout:
+            self.hear(line.split())
+            if self.delivered >= delivered:
+                return
+
+    def hear(self, words):
+        match words:
+            case ["frame", delivered, accepted, safe]:
+                self.delivered, self.accepted, self.safe = int(delivered), int(accepted), _number(safe)
+            case ["error", when, frame, *message]:
+                self.error = {"when": when, "frame": int(frame), "message": " ".join(message)}
+            case ["closed", accepted, safe, there]:
+                self.closed = True
+                self.accepted, self.safe, self.there = int(accepted), _number(safe), _number(there)
+
+    def kill(self):
+        self.process.kill()
+
+    def end(self, listen=True):
+        """Its rest, and its exit code; what it says after its disk is gone must not count."""
+        for line in self.process.stdout:
+            if listen:
+                self.hear(line.split())
+        code = self.process.wait()
+        self.ended.set()
+        return {
+            "delivered": self.delivered,
+            "accepted": self.accepted,
+            "safe": self.safe,
+            "error": self.error,
+            "closed": self.closed,
+            "there": self.there,
+            "exit_code": code,
+            "late": self.late,
+        }
+
+
+def _number(word):
+    return None if word == "-" else int(word)
+
+
+class Laboratory:
+    """Where runs happen, and with what."""
+
+    def __init__(self, args):
+        self.args = args
+        self.command, self.victim = programs.build_for_safety()
+        self.case = Case("safety", PLANNED, PLANNED, (256, 256), (8, 64, 64), (64, 256, 256), args.codec)
+        HOME.mkdir(parents=True, exist_ok=True)
+        self.pool_path = frames_file.prepare(self.case, HOME, self.command)
+        self.pool = frames_file.load(self.pool_path, self.case)
+        if not self.pool.all():
+            raise programs.Failed("a frame has pixels of the fill value, so that they could not be told apart")
+        self.documents = {}
+
+    def start(self, who, path, errors, frames, close, planned=PLANNED, skipped=(), pace=PACE):
+        common = {"path": str(path), "pool": str(self.pool_path), "frames_per_second": pace}
+        common |= {"skipped": list(skipped), "close": close, "variant": who.variant}
+        if who.ours:
+            layout = {"frame": self.case.frame, "chunk": self.case.chunk, "shard": self.case.shard, "codec": self.case.codec}
+            return Observed([self.victim, json.dumps({**common, **layout, "frames": frames})], errors)
+        task = {**common, "writer": who.victim, "case": self.case.words(), "frames": frames, "planned": planned}
+        return Observed([sys.executable, "-B", programs.HERE / "victims.py", json.dumps(task)], errors)
+
+    def repair(self, who, path, run):
+        """`recover` for this project. The others have no such thing: documents as a run that ended well leaves them, with the
+        number of frames that were taken, as somebody who knows the format would write them by hand."""
+        if who.ours:
+            words = [self.command, "recover", "--apply", "--quiet", path]
+            done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+            return None if done.returncode == 0 else done.stderr.strip()[-300:]
+        for name, document in self.documents.get(who.name, {}).items():
+            if document["node_type"] == "array":
+                document = {**document, "shape": [run["accepted"], *document["shape"][1:]]}
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_text(json.dumps(document))
+        return None
+
+    def examine(self, who, path, run, skipped=(), repair=True):
+        """What is readable at once, and after a repair."""
+        result = {**run, "at_once": self.count(witnesses.look(path, self.case, self.pool), run, skipped)}
+        if repair:
+            result["repair_failed"] = self.repair(who, path, run)
+            result["repaired"] = self.count(witnesses.look(path, self.case, self.pool), run, skipped)
+        return result
+
+    def count(self, seen, run, skipped):
+        # What readers show beyond the last frame that came must not be wrong, either.
+        states = [state for number, state in enumerate(seen["states"]) if number not in skipped]
+        safe = run["safe"] or 0
+        return {
+            "readable": states.count(witnesses.RIGHT),
+            "wrong": states.count(witnesses.WRONG),
+            "safe_lost": safe - states[:safe].count(witnesses.RIGHT),
+            "exists": seen["exists"],
+            "shape": seen["shape"],
+            "errors": seen["errors"],
+        }
+
+    def keep_documents(self, who, path):
+        found = {str(file.relative_to(path)): json.loads(file.read_text()) for file in path.rglob("zarr.json")}
+        self.documents[who.name] = found
+
+
+def ended_well(lab, who, folder, errors, turn):
+    """Nothing happens: the harness itself must see every frame."""
+    path = folder / "out.zarr"
+    run = lab.start(who, path, errors, frames=192, planned=192, close=True).end()
+    lab.keep_documents(who, path)
+    result = lab.examine(who, path, run, repair=False)
+    if run["error"] or result["at_once"]["readable"] != 192:
+        raise programs.Failed(f"a run without an accident went wrong: {result}")
+    return result
+
+
+def killed(frames):
+    def test(lab, who, folder, errors, turn):
+        path = folder / "out.zarr"
+        run = lab.start(who, path, errors, frames, close=False)
+        run.until(frames)
+        run.kill()
+        return lab.examine(who, path, run.end())
+
+    return test
+
+
+def unplugged(lab, who, folder, errors, turn):
+    with mounts.Mount("ext4", POWER_MIB, folder) as mount:
+        path = mount.at / "out.zarr"
+        frames = POWER_FRAMES + POWER_STEP * turn
+        run = lab.start(who, path, errors, frames, close=False)
+        run.until(frames)
+        mount.cut_power()
+        run.kill()
+        ended = run.end(listen=False)
+        mount.mount_again()
+        return lab.examine(who, path, ended)
+
+
+def full(mib):
+    def test(lab, who, folder, errors, turn):
+        with mounts.Mount("tmpfs", mib, folder) as mount:
+            path = mount.at / "out.zarr"
+            run = lab.start(who, path, errors, FULL_FRAMES, close=True, planned=FULL_FRAMES, pace=FULL_PACE).end()
+            return lab.examine(who, path, run, repair=False)
+
+    return test
+
+
+def skipping(lab, who, folder, errors, turn):
+    return leave_out(lab, who, folder, errors, 192, 0, SKIPPED, PACE)
+
+
+def skipping_late(lab, who, folder, errors, turn):
+    return leave_out(lab, who, folder, errors, LATE_FRAMES, LATE_FIRST, LATE_SKIPPED, LATE_PACE)
+
+
+def leave_out(lab, who, folder, errors, frames, first, skipped, pace):
+    """What stands where frames never came; frames before the `first` are not looked at."""
+    path = folder / "out.zarr"
+    run = lab.start(who, path, errors, frames, planned=frames, close=True, skipped=skipped, pace=pace).end()
+    seen = witnesses.look(path, lab.case, lab.pool, first)
+    looks = Counter()
+    for number in skipped:
+        state = seen["states"][number] if number < len(seen["states"]) else witnesses.ERROR
+        if state == witnesses.WRONG:
+            state = witnesses.twin(path, lab.case, lab.pool, number)
+        looks["pixels of other frames" if state.startswith("pixels of") else state] += 1
+    given = frames - first - len(skipped)
+    counted = lab.count(seen, run, skipped)
+    return {
+        **run,
+        "given": given,
+        "at_once": {**counted, "safe_lost": min(given - counted["readable"], counted["safe_lost"])},
+        "looks": dict(looks),
+        "listed": listed(path, skipped),
+    }
+
+
+def listed(path, skipped):
+    """Whether a document of the dataset names the frames that never came."""
+    expected = [list(span) for span in runs_of(skipped)]
+    return any(json.dumps(expected) in json.dumps(json.loads(file.read_text())) for file in path.rglob("zarr.json"))
+
+
+@dataclass(frozen=True)
+class Test:
+    title: str
+    run: object
+    columns: str
+    # Its row in the short table.
+    short: str | None = None
+    mounts: bool = False
+    once: bool = False
+    # Only writers that take a stream of frames.
+    streams: bool = False
+
+
+TESTS = {
+    "well": Test("Nothing happens: 192 frames, closed", ended_well, "kill", once=True),
+    "kill-1": Test("kill -9 in the first shard, after frame 60 of 64", killed(60), "kill", "kill -9 after frame 60, in the first shard"),
+    "kill-2": Test("kill -9 in the second shard, after frame 100", killed(100), "kill", "kill -9 after frame 100, in the second shard"),
+    "power": Test(
+        f"Power cut (ext4, shutdown without a flush), after frame {POWER_FRAMES} to {POWER_FRAMES + 4 * POWER_STEP}",
+        unplugged,
+        "kill",
+        f"power cut after frame {POWER_FRAMES} to {POWER_FRAMES + 4 * POWER_STEP}",
+        mounts=True,
+    ),
+    **{
+        f"full-{mib}": Test(
+            f"Disk full: {FULL_FRAMES} frames, {FULL_PACE} a second, into a tmpfs of {mib} MiB",
+            full(mib),
+            "full",
+            f"disk of {mib} MiB full",
+            mounts=True,
+        )
+        for mib in FULL_MIB
+    },
+    "skipped": Test(f"{len(SKIPPED)} of 192 frames never come", skipping, "skipped", f"{len(SKIPPED)} of 192 frames never come"),
+    "skipped-late": Test(
+        f"{len(LATE_SKIPPED)} frames never come, {LATE_SKIPPED[0]} frames after the start of a stream",
+        skipping_late,
+        "skipped",
+        f"{len(LATE_SKIPPED)} frames never come, later than 1 GiB",
+        streams=True,
+    ),
+}
+
+
+def told_conditions(folder):
+    machine = conditions.machine()
+    return {
+        "date": conditions.now(),
+        "CPU": f"{machine['cpu']}, {machine['cores']} cores{', virtual' if machine['virtual'] else ''}",
+        "kernel": machine["kernel"],
+        "folder of the tests without a mount": conditions.file_system(folder),
+        "load average": f"{conditions.load():.1f}",
+        "versions": ", ".join(f"{name} {value}" for name, value in conditions.versions().items()),
+    }
+
+
+def how(args):
+    return [
+        f"Frames of 256×256 u16 (a synthetic sCMOS camera, no pixel 0), chunks 8×64×64, shards 64×256×256, {args.codec}, "
+        f"{PACE} frames a second, {args.rounds} runs each; cells are medians, with the range if runs differ.",
+        "taken: calls with that frame returned without an error. called safe: what the writer's own interface says: "
+        "frames_durable of shardwright's stats; a resolved write or commit of tensorstore, with its fsync on; acquire-zarr and "
+        "zarr-python have no word for it. Programs that hand over 8 or 64 frames at once hold the others in their own memory.",
+        "opens: both readers open the array. readable: tensorstore and zarr-python, in another process and without any tool, both show every pixel of the frame. "
+        "wrong: frames with a pixel that is neither that of the frame nor the fill value.",
+        "after a repair: for shardwright, `recover --apply`; for the others, documents written by hand as a run that ended well "
+        "leaves them, with the number of frames that were taken.",
+        "shardwright has its defaults but for a ring of 64 MiB, and time that grows; acquire-zarr has its defaults; tensorstore and "
+        f"zarr-python are told the number of frames at the start ({PLANNED}; {FULL_FRAMES} with a full disk).",
+        "frames that never come: acquire-zarr is told to skip as many bytes, the others are not given that number.",
+        "power: what was called safe before the cut counts. The device is a file; what reached it stays.",
+    ]
+
+
+class Report:
+    """What was seen, what failed, and what could not be tried."""
+
+    def __init__(self, names, chosen):
+        self.names = names
+        self.results = {name: {who.name: [] for who in chosen} for name in names}
+        self.failures, self.not_run = [], {}
+
+    def text(self, args, measured):
+        columns = {who.column: who.name for who in CONTESTANTS if who.column}
+        tests = {name: test for name, test in TESTS.items() if test.short and name in self.names and name not in self.not_run}
+        rows = {test.short: (test.columns, self.results[name]) for name, test in tests.items()}
+        parts = [f"In short: frames said to be done / readable at once / after a repair\n\n{page.short(columns, rows)}\n"]
+        parts += [
+            f"{TESTS[name].title}\n\n{page.table(TESTS[name].columns, self.results[name])}\n"
+            for name in self.names
+            if name not in self.not_run
+        ]
+        parts += ["How: " + "\n     ".join(how(args)) + "\n"]
+        parts += [f"{name}: {value}" for name, value in measured.items()]
+        parts += ["", *(f"{TESTS[name].title}: not run: {why}" for name, why in self.not_run.items())]
+        parts += [f"FAILED {line}" for line in self.failures]
+        return "\n".join(parts)
+
+
+def main(words):
+    args = arguments(words)
+    # So that mounts are taken down whoever ends it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    args.folder.mkdir(parents=True, exist_ok=True)
+    lab = Laboratory(args)
+    measured = told_conditions(args.folder)
+    chosen = [who for who in CONTESTANTS if any(part in who.name for part in args.writer or [""])]
+    # The first one tells what documents look like, and that the harness sees what is there.
+    report = Report(list(dict.fromkeys(["well", *(args.test or TESTS)])), chosen)
+    try:
+        for name in report.names:
+            run_test(lab, name, chosen, report)
+    except KeyboardInterrupt:
+        report.failures.append("interrupted")
+    broken = promises_broken(report.results)
+    out = args.out or programs.ROOT / "target" / "compare-safety" / "results.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"conditions": measured, "method": how(args), **vars(report), "broken": broken}, indent=1))
+    print(report.text(args, measured))
+    print("\n".join(broken) or f"{OURS}: no frame that was called safe was lost, no pixel was wrong, every repair worked.")
+    print(f"raw results: {out}")
+    return 1 if report.failures or broken else 0
+
+
+def run_test(lab, name, chosen, report):
+    test = TESTS[name]
+    if test.mounts and (why := mounts.why_not()):
+        report.not_run[name] = why
+        return say(f"{name}: not run: {why}")
+    for turn in range(1 if test.once else lab.args.rounds):
+        for who in (who for who in chosen if who.stream or not test.streams):
+            with (
+                tempfile.TemporaryDirectory(prefix="safety-", dir=lab.args.folder) as folder,
+                tempfile.TemporaryFile("w+") as errors,
+            ):
+                try:
+                    run = test.run(lab, who, Path(folder), errors, turn)
+                except (programs.Failed, OSError) as error:
+                    report.failures.append(f"{name} {turn + 1}, {who.name}: {error}")
+                    say(f"FAILED {report.failures[-1]}")
+                    continue
+                errors.seek(0)
+                report.results[name][who.name].append({**run, "stderr": errors.read()[-600:]})
+                say(f"{name} {turn + 1}, {who.name}: {brief(run)}")
+
+
+def promises_broken(results):
+    """Of this project: a frame called safe that is not readable, a wrong pixel, a repair that failed."""
+    found = []
+    for name, writers in results.items():
+        for who in (who for who in CONTESTANTS if who.ours):
+            for run in writers.get(who.name, []):
+                views = [run["at_once"], *([run["repaired"]] if "repaired" in run else [])]
+                if run.get("repair_failed") or any(view["safe_lost"] or view["wrong"] for view in views):
+                    found.append(f"BROKEN PROMISE {name}, {who.name}: {json.dumps(run)[:600]}")
+    return found
+
+
+def brief(run):
+    repaired = f", {run['repaired']['readable']} after a repair" if "repaired" in run else ""
+    return f"{run['accepted']} taken, {run['safe']} called safe, {run['at_once']['readable']} readable{repaired}; {page.first_error(run)}"
+
+
+def say(line):
+    print(line, file=sys.stderr, flush=True)

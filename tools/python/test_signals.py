@@ -1,0 +1,73 @@
+"""Signals to `shardwright replay`: one ends the run in order, a second one at once."""
+
+import json
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from readers import open_tensorstore, open_zarr_python
+from recordings import movie as pixels
+
+FRAMES = 20_000
+
+
+@pytest.fixture
+def running(command, tmp_path):
+    """A replay at a camera's pace that would take minutes, with at least 50 durable frames in it; how to end it, and the movie."""
+    movie = pixels(np.uint16, (100, 48, 64)) | 1
+    (tmp_path / "in.raw").write_bytes(movie.tobytes())
+    out = tmp_path / "out.zarr"
+    call = [command, "replay", tmp_path / "in.raw", out, "--shape", "100,48,64", "--dtype", "u16", "--loop", FRAMES // 100]
+    call += ["--rate", "100", "--memory", "64MiB", "--chunk", "1,48,64", "--shard", "16,48,64", "--json", "--unbounded"]
+    words = [str(word) for word in call]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # The array grows with what a checkpoint has made durable.
+    while not (out / "0/zarr.json").exists() or open_tensorstore(out / "0").shape[0] < 50:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    yield process, out, movie
+    process.kill()
+    process.communicate()
+
+
+def assert_frames(out, movie, frames):
+    for array in (open_tensorstore(out / "0").read().result(), open_zarr_python(out / "0")[...]):
+        got = np.asarray(array)
+        assert (got[:frames] == movie.take(range(frames), axis=0, mode="wrap")).all()
+
+
+# Ctrl-C, what service managers and batch systems send, and the end of a terminal.
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_in_order(running, command, number):
+    process, out, movie = running
+    process.send_signal(number)
+    said, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert "interrupted" in errors
+    report = json.loads(said)
+    frames = report["frames_written"]
+    assert report["interrupted"] and 50 <= frames < FRAMES and report["frames_dropped"] == 0
+    assert report["shape"][0] == frames
+    assert_frames(out, movie, frames)
+    # Nothing is left that a run in order does not leave.
+    left = [file.name for file in out.rglob(".*")]
+    assert left == []
+    assert subprocess.run([str(command), "verify", "--quiet", str(out)]).returncode == 0
+    assert subprocess.run([str(command), "recover", "--quiet", str(out)]).returncode == 0
+
+
+def test_a_second_signal_ends_it_at_once_and_readers_open_what_is_there(running, command):
+    process, out, movie = running
+    # Stopped, it gets both before it can end by itself; of one kind only one would wait.
+    process.send_signal(signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert_frames(out, movie, 50)
+    subprocess.run([str(command), "recover", "--apply", "--quiet", str(out)], check=True)
+    assert_frames(out, movie, 50)
+    assert subprocess.run([str(command), "verify", "--quiet", str(out)]).returncode == 0
