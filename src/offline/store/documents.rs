@@ -5,18 +5,19 @@
 //! | Zarr v3, codec `sharding_indexed` | `<array>/zarr.json` | the one codec | `<array>/c/3/9` |
 //! | Zarr v3, draft of 2022 with the sharding storage transformer | `meta/root/<array>.array.json` | the one storage transformer | `data/root/<array>/c3/9` |
 //! | Zarr v2, prototype with `shards` | `<array>/.zarray` | `shards`, `shard_format` | `<array>/3/9` or `<array>/3.9` |
+//! | Neuroglancer's precomputed volume | `info` | `sharding` of a scale | `<scale>/0-64_0-64_0-16`, shards `<scale>/0a.shard` |
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::grid::Grid;
+use super::grid::{Grid, Kind};
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::offline::document::named;
-use crate::offline::metadata::{DIMENSIONS_MAX, KeyEncoding, Prefix, product};
+use crate::offline::metadata::{DIMENSIONS_MAX, KeyEncoding, Metadata, Prefix, product};
 use crate::offline::shard_file::IndexLayout;
-use crate::offline::zarr3;
+use crate::offline::{volume, zarr3};
 
 const TRANSFORMER: &str = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0";
 
@@ -29,10 +30,12 @@ pub(super) enum Form {
     Transformer,
     /// Zarr v2 with the keys `shards` and `shard_format`.
     Prototype,
+    /// Neuroglancer's precomputed volume.
+    Volume,
 }
 
 impl Form {
-    /// The grid of an array; `None` if it has no shards.
+    /// The grid of an array; `None` if it has no shards. Scales of a volume have grids of their own: see [`scale`].
     ///
     /// # Errors
     ///
@@ -42,6 +45,7 @@ impl Form {
             Self::Codec => codec(document),
             Self::Transformer => transformer(document),
             Self::Prototype => prototype(document),
+            Self::Volume => Ok(None),
         };
         let Some(grid) = grid.map_err(|reason| Error::format(path, reason))? else { return Ok(None) };
         grid.check().map(Some).map_err(|reason| Error::format(path, reason))
@@ -65,6 +69,11 @@ impl Form {
                     document.remove("shard_format");
                 }
             }
+            Self::Volume => {
+                for scale in shown["scales"].as_array_mut().into_iter().flatten() {
+                    scale.as_object_mut().map(|scale| scale.remove("sharding"));
+                }
+            }
         }
         shown
     }
@@ -75,6 +84,8 @@ impl Form {
             Self::Codec => &["shape", "attributes", "dimension_names"],
             Self::Transformer => &["shape", "attributes"],
             Self::Prototype => &["shape"],
+            // The size is part of what the ids of chunks mean.
+            Self::Volume => &["attributes"],
         }
     }
 
@@ -143,7 +154,7 @@ fn codec(document: &Value) -> Result<Option<Grid>, String> {
     let spelling = zarr3::key_encoding(&document["chunk_key_encoding"])?;
     let shape = numbers(document.get("shape"), "shape")?;
     let layout = layout(&per, location, zarr3::index_checksum(configuration)?)?;
-    Ok(Some(Grid { shape, chunk, per, spelling, layout, location }))
+    Ok(Some(Grid { shape, chunk, per, kind: Kind::Zarr { spelling, layout, location } }))
 }
 
 /// Source: sharding storage transformer 1.0 (draft of 18 February 2022), "Configuration".
@@ -166,9 +177,11 @@ fn transformer(document: &Value) -> Result<Option<Grid>, String> {
         shape: numbers(document.get("shape"), "shape")?,
         chunk: numbers(grid.get("chunk_shape"), "chunk_shape")?,
         per,
-        spelling: KeyEncoding { prefix: Prefix::Letter, separator },
-        layout,
-        location: IndexLocation::End,
+        kind: Kind::Zarr {
+            spelling: KeyEncoding { prefix: Prefix::Letter, separator },
+            layout,
+            location: IndexLocation::End,
+        },
     }))
 }
 
@@ -184,13 +197,27 @@ fn prototype(document: &Value) -> Result<Option<Grid>, String> {
         shape: numbers(document.get("shape"), "shape")?,
         chunk: numbers(document.get("chunks"), "chunks")?,
         per,
-        spelling: KeyEncoding {
-            prefix: Prefix::Nothing,
-            separator: separator(document.get("dimension_separator"), '.')?,
+        kind: Kind::Zarr {
+            spelling: KeyEncoding {
+                prefix: Prefix::Nothing,
+                separator: separator(document.get("dimension_separator"), '.')?,
+            },
+            layout,
+            location: IndexLocation::End,
         },
-        layout,
-        location: IndexLocation::End,
     }))
+}
+
+/// The grid of the scale with this key in the `info` at `path`, and the names of its dimensions; `None` if it has no shards.
+///
+/// Sources: Neuroglancer, "Precomputed sharded format"; "Precomputed volume format", "Unsharded chunk storage".
+pub(super) fn scale(path: &Path, info: &Value, key: &str) -> Result<Option<(Grid, Vec<String>)>> {
+    let Metadata { shape, names, file_shape, chunk_shape, volume, .. } = volume::parse(path, info, key)?;
+    let Some(sharded) = volume.filter(|volume| volume.shards().is_some()) else { return Ok(None) };
+    let unsharded = Box::new(sharded.without_shards());
+    let per = file_shape.iter().zip(&chunk_shape).map(|(file, chunk)| file / chunk).collect();
+    let kind = Kind::Volume { sharded: Box::new(sharded), unsharded };
+    Ok(Some((Grid { shape, chunk: chunk_shape, per, kind }, names.unwrap_or_default())))
 }
 
 fn separator(value: Option<&Value>, usual: char) -> Result<char, String> {

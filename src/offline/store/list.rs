@@ -98,15 +98,13 @@ impl Lister<'_> {
     fn chunks(&self, view: &View, shard: &[u64]) -> Result<Vec<String>> {
         let path = self.root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
         let Some(file) = ShardFile::open(path)? else { return Ok(Vec::new()) };
-        let index = file.index(view.grid.layout)?;
-        let mut keys = Vec::new();
-        for chunk in 0..index.len() {
-            // An entry that points nowhere is a chunk all the same, if a damaged one.
-            if !matches!(index.entry(chunk), Ok(None)) {
-                keys.extend(view.grid.key(&Place { shard: shard.to_vec(), chunk: chunk as u64 }));
-            }
+        let index = view.grid.index(&file, shard, None)?;
+        if let Some(reason) = index.broken().next() {
+            return Err(Error::format(file.path(), reason));
         }
-        Ok(keys)
+        // An entry that points nowhere is a chunk all the same, if a damaged one.
+        let key = |(chunk, _)| view.grid.key(&Place { shard: shard.to_vec(), chunk });
+        Ok(index.entries().filter_map(key).collect())
     }
 
     /// Whether a file is a shard, rather than something with a key of its own.

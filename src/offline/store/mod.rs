@@ -9,6 +9,7 @@
 //! | Zarr v3, codec `sharding_indexed` | `0/zarr.json`: the chunk's shape as grid, the inner codecs | `0/c/96/18` |
 //! | Zarr v3 draft, storage transformer | `meta/root/0.array.json` without the transformer | `data/root/0/c96/18` |
 //! | Zarr v2, prototype with `shards` | `.zarray` without `shards` | `96/18` or `96.18` |
+//! | Neuroglancer's precomputed volume | `info` without `sharding` | `8_8_40/0-64_0-64_0-16`, as it is stored: perhaps gzip |
 //!
 //! # What a power cut leaves
 //!
@@ -55,9 +56,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use serde_json::{Value, json};
 
 use super::document;
+use super::index::Index;
 use super::lock::Lock;
 use super::own::Slots;
-use super::shard_file::{Index, Range, ShardFile};
+use super::shard_file::{Range, ShardFile};
 use crate::error::{Error, Result};
 use disk::{Disk, Local};
 use grid::Place;
@@ -264,7 +266,8 @@ impl Store {
         }
         for ((base, shard), chunks) in of_shards {
             let Some(view) = views.at(base) else { continue };
-            let Some((file, index)) = self.shard(view, &shard)? else { continue };
+            let ids: Vec<u64> = chunks.iter().map(|(_, chunk)| *chunk).collect();
+            let Some((file, index)) = self.shard(view, &shard, &ids)? else { continue };
             for (number, chunk) in chunks {
                 let (key, range) = wanted[number];
                 let Some(stored) = entry(&file, &index, chunk)? else { continue };
@@ -285,7 +288,7 @@ impl Store {
         let views = self.views();
         match self.named(&views, key)? {
             Named::Chunk(view, place) => {
-                let Some((file, index)) = self.shard(view, &place.shard)? else { return Ok(None) };
+                let Some((file, index)) = self.shard(view, &place.shard, &[place.chunk])? else { return Ok(None) };
                 Ok(entry(&file, &index, place.chunk)?.map(|range| range.nbytes))
             }
             named => Ok(match self.shown(key, &named)? {
@@ -296,11 +299,11 @@ impl Store {
         }
     }
 
-    /// The open shard at a place and its index; `None` if it is not there.
-    fn shard(&self, view: &View, shard: &[u64]) -> Result<Option<(ShardFile, Index)>> {
+    /// The open shard at a place and its index as far as it tells of `chunks`; `None` if it is not there.
+    fn shard(&self, view: &View, shard: &[u64], chunks: &[u64]) -> Result<Option<(ShardFile, Index)>> {
         let path = self.root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
         let Some(file) = ShardFile::open(path)? else { return Ok(None) };
-        let index = file.index(view.grid.layout)?;
+        let index = view.grid.index(&file, shard, Some(chunks))?;
         Ok(Some((file, index)))
     }
 
@@ -655,7 +658,7 @@ fn read(file: &ShardFile, range: Range) -> Result<Vec<u8>> {
 }
 
 fn entry(file: &ShardFile, index: &Index, chunk: u64) -> Result<Option<Range>> {
-    index.entry(chunk as usize).map_err(|reason| Error::format(file.path(), format!("chunk {chunk}: {reason}")))
+    index.entry(chunk).map_err(|reason| Error::format(file.path(), format!("chunk {chunk}: {reason}")))
 }
 
 /// Puts `part` into `value` at `offset`; `None` if there is no memory for it.

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{self, Disk, Draft};
 use super::documents::Form;
+use super::grid::{Encoded, Kind, Place};
 use super::view::View;
-use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::offline::own::Slots;
 use crate::offline::scan::read_header;
 use crate::offline::shard_file::{Range, ShardFile};
-use crate::shard::index::table::{self, MISSING};
 use crate::shard::slot::{self, HEADER_BYTES, Header, Origin};
 
 const HEADER: u64 = HEADER_BYTES as u64;
@@ -41,6 +40,8 @@ pub(super) struct Rewrite<'a, 'v> {
 struct Old {
     file: ShardFile,
     chunks: BTreeMap<u64, Range>,
+    /// Where its index stands.
+    index: Vec<Range>,
 }
 
 /// What becomes of a shard's number of chunks.
@@ -79,7 +80,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         changes: &'a Changes<'v>,
     ) -> Result<Option<Self>> {
         let path = root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
-        let (old, damaged) = match Old::open(view, path.clone()) {
+        let (old, damaged) = match Old::open(view, shard, path.clone()) {
             // Where nothing of the old shard stays, nothing is lost with it.
             Err(Error::Format { .. }) if view.grid.is_all(shard, changes.keys().copied()) => (None, true),
             old => (old?, false),
@@ -119,8 +120,8 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         let done = if pieces.is_empty() && self.view.form != Form::Prototype {
             disk::remove(disk, root, &self.path)
         } else {
-            let headers = self.headers(&pieces)?;
-            disk::replace(disk, &self.path, |draft| self.fill(draft, &pieces, &headers, slots))
+            let (headers, index) = (self.headers(&pieces)?, self.index(&pieces, slots)?);
+            disk::replace(disk, &self.path, |draft| self.fill(draft, &pieces, &headers, &index, slots))
         };
         done.map_err(|error| Error::io("replace shard", &self.path, error))
     }
@@ -151,7 +152,21 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         let (Some(owner), Some(old)) = (&self.view.owner, &self.old) else { return Ok(None) };
         let at = old.chunks.get(&chunk).and_then(|range| range.offset.checked_sub(HEADER));
         let header = at.map(|at| read_header(&old.file, at)).transpose()?.flatten();
-        Ok(header.filter(|header| header.dataset == owner.own.writer && u64::from(header.chunk) == chunk))
+        Ok(header
+            .filter(|header| header.dataset == owner.own.writer && Some(u64::from(header.chunk)) == self.number(chunk)))
+    }
+
+    /// The number that slot headers give a chunk, and after which its slot has its place.
+    fn number(&self, chunk: u64) -> Option<u64> {
+        let grid = &self.view.grid;
+        match (&grid.kind, self.view.owner.as_ref().and_then(|owner| owner.places.as_ref())) {
+            (Kind::Zarr { .. }, _) => Some(chunk),
+            (Kind::Volume { .. }, Some(places)) => {
+                let position = grid.position(&Place { shard: self.shard.to_vec(), chunk })?;
+                places.chunk_number(self.shard, &position)
+            }
+            (Kind::Volume { .. }, None) => None,
+        }
     }
 
     /// Where each chunk goes, in the order of their places.
@@ -170,7 +185,10 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         let mut pieces = Vec::new();
         for (chunk, nbytes, source) in all {
             let at = match fixed {
-                Some(slots) => slots.first_at.saturating_add(chunk.saturating_mul(slots.bytes)),
+                Some(slots) => {
+                    let number = self.number(chunk).unwrap_or(u64::MAX);
+                    slots.first_at.saturating_add(number.saturating_mul(slots.bytes))
+                }
                 None if self.headed => end.next_multiple_of(GRAIN),
                 None => end,
             };
@@ -187,12 +205,11 @@ impl<'a, 'v> Rewrite<'a, 'v> {
 
     /// Where the first chunk may stand.
     fn first_at(&self, slots: Option<Slots>) -> u64 {
-        let index_bytes = self.view.grid.layout.bytes();
-        match (self.view.grid.location, slots) {
-            (_, Some(slots)) if self.headed => slots.first_at,
-            (IndexLocation::End, _) => 0,
-            (IndexLocation::Start, _) if self.headed => index_bytes.next_multiple_of(PAGE),
-            (IndexLocation::Start, _) => index_bytes,
+        let head_bytes = self.view.grid.head_bytes();
+        match slots {
+            Some(slots) if self.headed => slots.first_at,
+            _ if self.headed => head_bytes.next_multiple_of(PAGE),
+            _ => head_bytes,
         }
     }
 
@@ -207,13 +224,11 @@ impl<'a, 'v> Rewrite<'a, 'v> {
             let Source::New(value) = piece.source else { continue };
             let origin = match (self.origin(piece.chunk)?, &other) {
                 (Some(origin), _) => origin,
-                (None, Some(other)) => Origin { chunk: piece.chunk as u32, ..*other },
-                (None, None) => {
-                    let found = self.origin_of_another()?;
-                    other = Some(found);
-                    Origin { chunk: piece.chunk as u32, ..found }
-                }
+                (None, Some(other)) => *other,
+                (None, None) => *other.insert(self.origin_of_another()?),
             };
+            let chunk = self.number(piece.chunk).unwrap_or(piece.chunk) as u32;
+            let origin = Origin { chunk, ..origin };
             headers.insert(
                 piece.chunk,
                 slot::header(&Origin { checksum_in_payload: ends_with_crc(value), ..origin }, value),
@@ -230,7 +245,8 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         }
         let follows = || {
             let places = owner.places.as_ref()?;
-            let (low, high) = places.frame_bounds(&places.chunk_position(self.shard, chunk)?)?;
+            let position = self.view.grid.position(&Place { shard: self.shard.to_vec(), chunk })?;
+            let (low, high) = places.frame_bounds(&position)?;
             // Frames beyond the last one did not come; nobody shall think so because of a chunk that reaches there.
             let counted = owner.own.frames.filter(|&frames| frames > low).unwrap_or(u64::MAX);
             let high = high.min(places.frames().unwrap_or(u64::MAX).min(counted) - 1).max(low);
@@ -261,12 +277,11 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         draft: &mut dyn Draft,
         pieces: &[Piece<'v>],
         headers: &BTreeMap<u64, [u8; HEADER_BYTES]>,
+        index: &Encoded,
         slots: Option<Slots>,
     ) -> io::Result<()> {
         let cloned = self.clone_old(draft, pieces, slots)?;
         let header_bytes = self.header_bytes();
-        let mut entries = vec![(MISSING, MISSING); self.view.grid.layout.chunks() as usize];
-        let mut end = self.first_at(slots);
         for piece in pieces {
             match (piece.source, &self.old) {
                 (Source::Old(_), _) if cloned => {}
@@ -282,21 +297,18 @@ impl<'a, 'v> Rewrite<'a, 'v> {
                     draft.write_at(value, piece.at + header_bytes)?;
                 }
             }
-            let at = piece.at + header_bytes;
-            entries[piece.chunk as usize] = (at, piece.nbytes);
-            end = end.max(at + piece.nbytes);
         }
-        let index = table::encode(entries.into_iter(), self.view.grid.layout.has_checksum());
-        match self.view.grid.location {
-            IndexLocation::Start => {
-                draft.write_at(&index, 0)?;
-                draft.set_len(end)
-            }
-            IndexLocation::End => {
-                draft.write_at(&index, end)?;
-                draft.set_len(end + index.len() as u64)
-            }
-        }
+        // A file that is cut off before its index is written has nothing of an old one behind it.
+        draft.set_len(index.file_end)?;
+        index.parts.iter().filter(|(_, part)| !part.is_empty()).try_for_each(|(at, part)| draft.write_at(part, *at))
+    }
+
+    /// The index of the new file.
+    fn index(&self, pieces: &[Piece<'v>], slots: Option<Slots>) -> Result<Encoded> {
+        let header_bytes = self.header_bytes();
+        let entries = pieces.iter().map(|piece| (piece.chunk, (piece.at + header_bytes, piece.nbytes))).collect();
+        let ends = pieces.iter().map(|piece| piece.at + header_bytes + piece.nbytes);
+        self.view.grid.encode(&entries, ends.max().unwrap_or(0).max(self.first_at(slots)))
     }
 
     /// Where slots are fixed and the file system can share blocks, only what is new has to be written.
@@ -318,24 +330,25 @@ impl<'a, 'v> Rewrite<'a, 'v> {
             let at = range.offset.saturating_sub(header_bytes);
             draft.clear(at, range.offset + range.nbytes - at)?;
         }
-        if self.view.grid.location == IndexLocation::End {
-            let index_bytes = self.view.grid.layout.bytes();
-            draft.clear(old.file.len() - index_bytes, index_bytes)?;
+        for part in old.index.iter().filter(|part| part.offset > 0 && part.nbytes > 0) {
+            draft.clear(part.offset, part.nbytes)?;
         }
         Ok(true)
     }
 }
 
 impl Old {
-    fn open(view: &View, path: PathBuf) -> Result<Option<Self>> {
+    fn open(view: &View, shard: &[u64], path: PathBuf) -> Result<Option<Self>> {
         let Some(file) = ShardFile::open(path)? else { return Ok(None) };
-        let index = file.index(view.grid.layout)?;
-        let mut chunks = BTreeMap::new();
-        for chunk in 0..index.len() {
-            let entry = index.entry(chunk).map_err(|reason| Error::format(file.path(), reason))?;
-            chunks.extend(entry.map(|range| (chunk as u64, range)));
+        let index = view.grid.index(&file, shard, None)?;
+        if let Some(reason) = index.broken().next() {
+            return Err(Error::format(file.path(), reason));
         }
-        Ok(Some(Self { file, chunks }))
+        let damaged = |reason: String| Error::format(file.path(), reason);
+        let entries = index.entries().map(|(chunk, range)| Ok((chunk, range.map_err(damaged)?)));
+        let chunks = entries.collect::<Result<_>>()?;
+        let index = index.parts();
+        Ok(Some(Self { file, chunks, index }))
     }
 }
 

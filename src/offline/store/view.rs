@@ -5,17 +5,18 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::documents::Form;
-use super::grid::Grid;
+use super::documents::{self, Form};
+use super::grid::{Grid, Kind};
 use crate::error::{Error, Result};
 use crate::offline::document;
 use crate::offline::own::{ATTRIBUTE, Own, Places};
+use crate::offline::volume;
 
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
-const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
+const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", "info"];
 
 /// One sharded array, whose chunks the store shows.
 #[derive(Debug)]
@@ -93,7 +94,11 @@ impl Attributes {
     fn owner(&self, root: &Path, grid: &Grid, names: &[String]) -> Result<Option<Owner>> {
         let Some(own) = Own::read(&root.join(&self.document), &self.value)? else { return Ok(None) };
         let file: Vec<u64> = grid.per.iter().zip(&grid.chunk).map(|(per, chunk)| per.saturating_mul(*chunk)).collect();
-        let places = Places::of(&grid.shape, Some(&file), &grid.chunk, names, &own).ok();
+        let volume = match &grid.kind {
+            Kind::Volume { sharded, .. } => Some(&**sharded),
+            Kind::Zarr { .. } => None,
+        };
+        let places = Places::of(&grid.shape, Some(&file), &grid.chunk, names, volume, &own).ok();
         Ok(Some(Owner { document: self.document.clone(), pointer: self.pointer, own, places }))
     }
 }
@@ -147,6 +152,10 @@ impl Search<'_> {
             let own = Attributes { document: attributes, pointer: IN_ZATTRS, value };
             self.array(Form::Prototype, base, key, &document, Some(&own), own.value.get("_ARRAY_DIMENSIONS"))?;
         }
+        let key = format!("{base}info");
+        if let Some(info) = self.info(&key)? {
+            self.scales(base, &key, &info)?;
+        }
         for child in folders(&path)? {
             let has_document = DOCUMENTS.iter().any(|name| path.join(&child).join(name).is_file());
             if has_document {
@@ -171,6 +180,32 @@ impl Search<'_> {
         let attributes = attributes.filter(|attributes| attributes.value.get(ATTRIBUTE).is_some());
         let owner = attributes.map(|attributes| attributes.owner(self.root, &grid, &names)).transpose()?.flatten();
         self.views.add(View { base: base.to_owned(), document: document_key, form, grid, owner });
+        Ok(())
+    }
+
+    /// The document of a volume. Other files may have its name.
+    fn info(&self, key: &str) -> Result<Option<Value>> {
+        match self.read(key) {
+            Err(Error::Format { .. }) => Ok(None),
+            read => Ok(read?.filter(volume::is_info)),
+        }
+    }
+
+    /// The scales of a volume, of which the writer made the first.
+    fn scales(&mut self, base: &str, key: &str, info: &Value) -> Result<()> {
+        let path = self.root.join(key);
+        for (number, scale) in volume::keys(&path, info)?.into_iter().enumerate() {
+            let Some((grid, names)) = documents::scale(&path, info, &scale)? else { continue };
+            let own = info.get(ATTRIBUTE).filter(|_| number == 0);
+            let attributes = own.map(|own| Attributes {
+                document: key.to_owned(),
+                pointer: IN_ZATTRS,
+                value: json!({ATTRIBUTE: own}),
+            });
+            let owner = attributes.map(|own| own.owner(self.root, &grid, &names)).transpose()?.flatten();
+            let (base, document) = (format!("{base}{scale}/"), key.to_owned());
+            self.views.add(View { base, document, form: Form::Volume, grid, owner });
+        }
         Ok(())
     }
 
