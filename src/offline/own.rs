@@ -206,27 +206,37 @@ impl Places {
     ///
     /// [`Error::Format`] when the writer's order of acquisition does not fit the array.
     pub(super) fn new(array: &Array, own: &Own) -> Result<Self> {
-        let shape = array.shape();
-        let wrong = |reason: String| Error::format(array.path(), reason);
-        let file = Some(&array.metadata().file_shape).filter(|_| array.has_index());
-        let (Some(outer), Some(file)) = (shape.len().checked_sub(2), file) else {
-            return Err(wrong("is not an array of shards with rows and columns, as its writer makes them".into()));
-        };
         let names = array.dimension_names().unwrap_or_default();
+        let metadata = array.metadata();
+        let file = Some(metadata.file_shape.as_slice()).filter(|_| array.has_index());
+        let places = Self::of(array.shape(), file, array.chunk_shape(), names, metadata.volume.as_ref(), own);
+        places.map_err(|reason| Error::format(array.path(), reason))
+    }
+
+    /// The places of an array of shards of `file` elements and chunks of `chunk`; an error says why there are none.
+    pub(super) fn of(
+        shape: &[u64],
+        file: Option<&[u64]>,
+        chunk: &[u64],
+        names: &[String],
+        volume: Option<&Volume>,
+        own: &Own,
+    ) -> Result<Self, String> {
+        let (Some(outer), Some(file)) = (shape.len().checked_sub(2), file) else {
+            return Err("is not an array of shards with rows and columns, as its writer makes them".into());
+        };
         let place = |name: &String| names.iter().take(outer).position(|other| other == name);
         let acquired: Vec<usize> = own.order.iter().filter_map(place).collect();
         let all = (0..outer).all(|dim| acquired.contains(&dim));
         if own.order.len() != outer || acquired.len() != outer || !all {
-            let reason = format!("frames were acquired in the order {:?}, but its dimensions are {names:?}", own.order);
-            return Err(wrong(reason));
+            return Err(format!("frames were acquired in the order {:?}, but its dimensions are {names:?}", own.order));
         }
-        let frames = array.chunk_shape()[..outer].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size));
+        let frames = chunk[..outer].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size));
         if frames.is_none_or(|frames| frames > FRAMES_A_CHUNK_MAX) {
-            return Err(wrong(format!("chunks of {:?} hold more frames than a writer can", array.chunk_shape())));
+            return Err(format!("chunks of {chunk:?} hold more frames than a writer can"));
         }
-        let (shape, file, chunk) = (shape.to_vec(), file.to_vec(), array.chunk_shape().to_vec());
-        let volume = array.metadata().volume.as_ref();
-        let ranks = volume.map(Ranks::new).transpose().map_err(wrong)?.flatten();
+        let (shape, file, chunk) = (shape.to_vec(), file.to_vec(), chunk.to_vec());
+        let ranks = volume.map(Ranks::new).transpose()?.flatten();
         let depth_min = volume.filter(|_| own.unbounded).map(depth_min);
         let bounded_volume = volume.is_some() && !own.unbounded;
         Ok(Self { acquired, shape, file, chunk, ranks, depth_min, bounded_volume })

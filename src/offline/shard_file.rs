@@ -103,6 +103,10 @@ impl ShardFile {
         &self.path
     }
 
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.len
     }

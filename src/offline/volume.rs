@@ -293,6 +293,11 @@ impl Volume {
         self.shards.as_ref().is_none_or(|shards| shards.in_box.is_some())
     }
 
+    /// The same volume with a file for each chunk.
+    pub(super) fn without_shards(&self) -> Self {
+        Self { shards: None, ..self.clone() }
+    }
+
     /// Chunks in x, y, z.
     pub(super) fn grid(&self) -> [u64; 3] {
         self.grid
