@@ -14,7 +14,9 @@ use std::time::Duration;
 use common::Expected;
 use common::stopped::{Frame, check, commit, files, finished, frame_bytes, frames_of, restore, sound, stopped};
 use serde_json::Value;
-use shardwright::offline::{Array, Recovery, ShardAction, describe, recover};
+use shardwright::offline::{
+    Array, ManifestOptions, Recovery, Repack, RepackOptions, ShardAction, describe, recover, write_manifest,
+};
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, Placement, StorageKind, Volume, VolumeHash,
 };
@@ -283,6 +285,57 @@ fn channels_of_volumes_have_the_writers_dimensions() {
                 assert!(!dry(&path).is_needed());
             }
         }
+    }
+}
+
+/// What every reader of Zarr v3 opens can be made of every dialect.
+#[test]
+fn repacked_datasets_are_zarr_v3() {
+    for config in all().into_iter().step_by(3) {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, out) = (folder.path().join("run"), folder.path().join("out.zarr"));
+        finished(&path, &config, &(0..10).collect::<Vec<_>>());
+        let told = told(&config);
+        let before = files(&path);
+        let mut options = RepackOptions { workers: 2, ..RepackOptions::default() };
+        assert!(Repack::new(&path, None, &options).unwrap_err().to_string().contains("a new dataset"), "{told}");
+        let source = Array::open(&path).unwrap();
+        if source.shard_shape().is_none() {
+            assert!(Repack::new(&path, Some(&out), &options).unwrap_err().to_string().contains("how large"), "{told}");
+            options.shard = vec![4, 24, 30];
+        }
+        let summary = Repack::new(&path, Some(&out), &options).unwrap().run().unwrap();
+        assert!(summary.chunks > 0 && files(&path) == before, "{told}");
+        let array = Array::open(out.join("0")).unwrap();
+        assert_eq!((array.shape(), array.dimension_names()), (source.shape(), source.dimension_names()), "{told}");
+        assert!(array.read_all().unwrap() == source.read_all().unwrap(), "{told}");
+        sound(&out);
+        let description = describe(&out).unwrap();
+        assert_eq!(description.complete, Some(true), "{told}");
+        assert!(description.arrays.iter().all(|array| array.format == "Zarr v3"), "{told}");
+        let records = |path: &Path| Array::open(path.join("records/frame_number")).unwrap().read_all().unwrap();
+        assert!(records(&out) == records(&path), "{told}");
+        for old in ["meta", "data", "info", ".zarray", ".zattrs", "1", "0/0"] {
+            assert!(!out.join(old).exists(), "{told}: {old} was copied");
+        }
+    }
+}
+
+#[test]
+fn manifests_name_the_chunks_of_zarr_dialects() {
+    for config in all().into_iter().step_by(3) {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, out) = (folder.path().join("run"), folder.path().join("manifest.zarr"));
+        finished(&path, &config, &(0..10).collect::<Vec<_>>());
+        let written = write_manifest(&path, &out, &ManifestOptions::default());
+        if config.dialect == Dialect::Precomputed {
+            assert!(written.unwrap_err().to_string().contains("precomputed volume"));
+            continue;
+        }
+        let name = if config.dialect == Dialect::Zarr2Sharded { "" } else { "0" };
+        let (array, source) = (Array::open(out.join(name)).unwrap(), Array::open(&path).unwrap());
+        assert!(array.read_all().unwrap() == source.read_all().unwrap(), "{}", told(&config));
+        sound(&out);
     }
 }
 

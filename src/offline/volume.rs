@@ -318,11 +318,6 @@ impl Volume {
         [0, z, y, x]
     }
 
-    /// Which of the array's dimensions is z.
-    pub(super) fn z(&self) -> Option<usize> {
-        self.roles.iter().position(|&role| role == Z)
-    }
-
     /// The file of a chunk, by its place in the grid of boxes or, where shards are no boxes, its number; and the chunk's entry
     /// in there: its id.
     pub(super) fn file_of(&self, chunk: &[u64]) -> (Vec<u64>, u64) {

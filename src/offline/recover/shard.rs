@@ -101,6 +101,9 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         return leave(plan, "lies outside the array");
     };
     let head_bytes = array.metadata().volume.as_ref().and_then(|volume| Some(volume.shards()?.spec.head_bytes()));
+    if head_bytes.is_some_and(|head| image.own.slots.is_none_or(|slots| slots.first_at < head)) {
+        return leave(plan, "its slots stand where its head should be");
+    }
     let table_bytes = array.index_layout().map(|layout| layout.bytes());
     let expected = Expected {
         own: &image.own,
