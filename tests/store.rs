@@ -764,6 +764,21 @@ mod in_zarrs {
         }
     }
 
+    /// Without `shards`, the prototype's documents are those of any Zarr v2 array.
+    #[test]
+    fn zarrs_edits_the_prototype_as_zarr_v2() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _) = dataset(folder.path(), 5);
+        let mut expected = Array::open(&path).unwrap().read_all().unwrap();
+        let store = Arc::new(Store::edit(&path).unwrap());
+        let array = Elements::open(store.clone(), "/").unwrap();
+        let whole: Vec<u8> = array.retrieve_array_subset(&array.subset_all()).unwrap();
+        assert!(whole == expected);
+        array.store_array_subset(&subset([1, 0, 0], [2, 8, 8]), &[9u8; 128][..]).unwrap();
+        expected[64..192].fill(9);
+        assert!(Array::open(&path).unwrap().read_all().unwrap() == expected);
+    }
+
     #[test]
     fn it_is_a_storage_as_zarrs_wants_it() {
         let folder = tempfile::tempdir().unwrap();
@@ -797,6 +812,6 @@ mod in_zarrs {
         assert_eq!(storage.size_prefix(&prefix("data/")).unwrap(), sizes);
         let below = storage.list_dir(&prefix("data/root/0/c5/1/")).unwrap();
         assert_eq!(below.keys(), &[key("data/root/0/c5/1/0"), chunk]);
-        assert!(matches!(Store::open(&path).unwrap().erase(&key("x").as_str()), Err(Error::Config { .. })));
+        assert!(matches!(Store::open(&path).unwrap().erase("x"), Err(Error::Config { .. })));
     }
 }
