@@ -15,8 +15,8 @@ use building::{Linking, Program, folder, is_there, not_run, prefix, run, run_for
 use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
-    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, Dtype, FrameLayout, IndexLocation, Placement,
-    RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, Dtype, FrameLayout, IndexLocation,
+    Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
