@@ -23,6 +23,7 @@
 //! - [`Acquisition`]: one run of one image. [`Dataset`]: several images at once.
 //! - [`Config`]: dimensions, chunks, shards, codec, ring, policies; everything has a default but the dimensions.
 //! - [`Storage`]: where the files go, if not into a folder.
+//! - [`Dialect`]: the on-disk formats. [`format`](mod@format): what stands in their files, byte by byte.
 //! - [`offline`]: reading datasets back.
 //!
 //! # Words
@@ -54,6 +55,9 @@ mod shard;
 mod stats;
 mod storage;
 mod sync;
+
+#[doc = include_str!("FORMAT.md")]
+pub mod format {}
 
 /// The examples of the README are compiled as doc tests.
 #[cfg(doctest)]

@@ -12,7 +12,9 @@ use common::fault_log::{FaultLog, Image, Op, crash};
 use common::storage::{Call, Probed, wait_until};
 use common::{frame, tiny};
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Codec, Compressor, Config, Dim, IndexLocation, Placement, Record, StorageKind};
+use shardwright::{
+    Acquisition, Codec, Compressor, Config, Dialect, Dim, IndexLocation, Placement, Record, StorageKind, Volume,
+};
 
 const OFTEN: Duration = Duration::from_millis(10);
 /// Torn images that are made and looked at, over all kinds of shards.
@@ -130,72 +132,130 @@ fn a_viewer_sees_the_newest_frame_and_holds_no_one_up() {
     assert_eq!(acquisition.finish().unwrap().frames_written, 3000);
 }
 
-/// One run with its log; the chunks are `depth` frames of 16 by 16 bytes.
-fn logged(placement: Placement, index_location: IndexLocation, depth: u64) -> Vec<Op> {
-    let log = FaultLog::default();
-    let dims = vec![Dim::time(None).chunk(depth).shard(8 * depth), Dim::y(16), Dim::x(16)];
-    let codec = Codec { compressor: Compressor::None, checksum: false };
-    let means =
-        Config { placement, index_location, checkpoint_every: OFTEN, sync: true, workers: 2, ..tiny(None, 128) };
-    let acquisition = Acquisition::create_in(Arc::new(log.clone()), Config { dims, codec, ..means }).unwrap();
-    let mut durable = 0;
-    let mut note = |frames| {
-        if frames > durable {
-            durable = frames;
-            log.note(Op::Durable { frames });
-        }
-    };
-    for number in 0..20 * depth {
-        let mut slot = acquisition.acquire().unwrap();
-        slot[..256].copy_from_slice(&frame(number, 256));
-        slot.commit(number, Record::default()).unwrap();
-        if (number + 1) % (5 * depth) == 0 {
-            // Full shards as well as open ones.
-            wait_until("all of it is durable", || acquisition.stats().frames_durable == number + 1);
-        }
-        note(acquisition.stats().frames_durable);
-    }
-    note(acquisition.finish().unwrap().frames_durable);
-    log.ops()
+/// A run whose shards hold 8 chunks of `depth` frames of 16 by 16 bytes.
+struct Kind {
+    config: Config,
+    depth: u64,
+    ops: Vec<Op>,
 }
 
-/// The frames that the indexes of an image name, after looking at every byte of them.
-fn readable(image: &Image, index_location: IndexLocation, depth: u64) -> BTreeSet<u64> {
-    let mut frames = BTreeSet::new();
-    for (key, shard) in image.files.iter().filter(|(key, _)| key.starts_with("0/c/")) {
-        let number: u64 = key.split('/').nth(2).unwrap().parse().unwrap();
-        let index = match index_location {
-            IndexLocation::Start => &shard[..132],
-            IndexLocation::End => &shard[shard.len() - 132..],
+impl Kind {
+    fn new(wishes: Config, depth: u64) -> Self {
+        let log = FaultLog::default();
+        // A volume's shards get their length from its bits.
+        let shard = if wishes.dialect == Dialect::Precomputed { 0 } else { 8 * depth };
+        let dims = vec![Dim::time(None).chunk(depth).shard(shard), Dim::y(16), Dim::x(16)];
+        let codec = Codec { compressor: Compressor::None, checksum: false };
+        let means = tiny(None, 128);
+        let config = Config {
+            dims,
+            codec,
+            checkpoint_every: OFTEN,
+            sync: true,
+            workers: 2,
+            dtype: means.dtype,
+            ring_bytes: means.ring_bytes,
+            ..wishes
+        };
+        let acquisition = Acquisition::create_in(Arc::new(log.clone()), config.clone()).unwrap();
+        let mut durable = 0;
+        let mut note = |frames| {
+            if frames > durable {
+                durable = frames;
+                log.note(Op::Durable { frames });
+            }
+        };
+        for number in 0..20 * depth {
+            let mut slot = acquisition.acquire().unwrap();
+            slot[..256].copy_from_slice(&frame(number, 256));
+            slot.commit(number, Record::default()).unwrap();
+            if (number + 1) % (5 * depth) == 0 {
+                // Full shards as well as open ones.
+                wait_until("all of it is durable", || acquisition.stats().frames_durable == number + 1);
+            }
+            note(acquisition.stats().frames_durable);
+        }
+        note(acquisition.finish().unwrap().frames_durable);
+        Self { config, depth, ops: log.ops() }
+    }
+
+    /// The chunks that a shard's index names: their numbers in the array, offsets and lengths.
+    fn entries(&self, key: &str, shard: &[u8]) -> Vec<(u64, u64, u64)> {
+        let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().unwrap());
+        if self.config.dialect == Dialect::Precomputed {
+            let minishards = 1 << self.config.volume.minishard_bits.unwrap();
+            let mut found = Vec::new();
+            for minishard in 0..minishards {
+                let [start, end] = [0, 1].map(|at| word(shard, 2 * minishard + at) as usize + 16 * minishards);
+                let (index, mut id, mut reached) = (&shard[start..end], 0, 16 * minishards as u64);
+                let count = index.len() / 24;
+                for at in 0..count {
+                    id += word(index, at);
+                    let (offset, nbytes) = (reached.wrapping_add(word(index, count + at)), word(index, 2 * count + at));
+                    reached = offset + nbytes;
+                    // One chunk covers a frame, so the id is that along time.
+                    found.push((id, offset, nbytes));
+                }
+            }
+            return found;
+        }
+        let (has_crc, location) = (self.config.dialect == Dialect::Zarr3, self.config.index_location);
+        let bytes = if has_crc { 132 } else { 128 };
+        let index = match location {
+            IndexLocation::Start => &shard[..bytes],
+            IndexLocation::End => &shard[shard.len() - bytes..],
         };
         let (entries, crc) = index.split_at(128);
-        assert_eq!(crc, crc32c::crc32c(entries).to_le_bytes(), "{key}: an index of one page is never torn");
-        for (chunk, entry) in entries.chunks_exact(16).enumerate() {
-            let word = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().unwrap());
-            if word(0) == u64::MAX {
-                continue;
-            }
-            let payload = &shard[word(0) as usize..][..word(8) as usize];
-            let first = (8 * number + chunk as u64) * depth;
-            let expected: Vec<u8> = (first..first + depth).flat_map(|number| frame(number, 256)).collect();
-            assert!(payload == expected, "{key}, chunk {chunk}: the index names what is not there");
-            frames.extend(first..first + depth);
+        if has_crc {
+            assert_eq!(crc, crc32c::crc32c(entries).to_le_bytes(), "{key}: an index of one page is never torn");
         }
+        let number = key.split('/').rev().nth(2).unwrap().trim_start_matches('c').parse::<u64>().unwrap();
+        let entries =
+            (0..8).map(|chunk| (8 * number + chunk as u64, word(entries, 2 * chunk), word(entries, 2 * chunk + 1)));
+        entries.filter(|(_, offset, _)| *offset != u64::MAX).collect()
     }
-    frames
+
+    /// The frames that the indexes of an image name, after looking at every byte of them.
+    fn readable(&self, image: &Image) -> BTreeSet<u64> {
+        let mut frames = BTreeSet::new();
+        let is_shard =
+            |key: &str| !key.starts_with("records/") && key.ends_with(['d', '0']) && !key.starts_with("meta");
+        for (key, shard) in image.files.iter().filter(|(key, _)| is_shard(key)) {
+            for (chunk, offset, nbytes) in self.entries(key, shard) {
+                let payload = &shard[offset as usize..][..nbytes as usize];
+                let first = chunk * self.depth;
+                let expected: Vec<u8> = (first..first + self.depth).flat_map(|number| frame(number, 256)).collect();
+                assert!(payload == expected, "{key}, chunk {chunk}: the index names what is not there");
+                frames.extend(first..first + self.depth);
+            }
+        }
+        frames
+    }
 }
 
 #[test]
 fn after_a_loss_of_power_all_that_was_durable_is_there_and_nothing_is_wrong() {
-    let mut kinds = Vec::new();
+    let mut wishes = Vec::new();
     for placement in [Placement::Fixed, Placement::Packed] {
         for index_location in [IndexLocation::End, IndexLocation::Start] {
-            // A chunk within a page, and one of several pages.
-            for depth in [1, 40] {
-                kinds.push((index_location, depth, logged(placement, index_location, depth)));
-            }
+            wishes.push(Config { placement, index_location, ..Config::default() });
+        }
+        for (dialect, bits) in [
+            (Dialect::Zarr3Transformer, None),
+            (Dialect::Zarr2Sharded, None),
+            (Dialect::Precomputed, Some((3, 0))),
+            (Dialect::Precomputed, Some((1, 2))),
+        ] {
+            let volume = bits.map_or_else(Volume::default, |(preshift, minishard)| Volume {
+                preshift_bits: Some(preshift),
+                minishard_bits: Some(minishard),
+                ..Volume::default()
+            });
+            wishes.push(Config { placement, dialect, volume, ..Config::default() });
         }
     }
+    // A chunk within a page, and one of several pages.
+    let kinds: Vec<_> = wishes.iter().flat_map(|w| [1, 40].map(|depth| Kind::new(w.clone(), depth))).collect();
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut random = move || {
         state ^= state << 13;
@@ -204,13 +264,13 @@ fn after_a_loss_of_power_all_that_was_durable_is_there_and_nothing_is_wrong() {
         state
     };
     for number in 0..images() {
-        let (index_location, depth, ops) = &kinds[number as usize % kinds.len()];
-        let moment = random() as usize % (ops.len() + 1);
-        let image = crash(&ops[..moment], || random() % 2 == 0);
-        let there = readable(&image, *index_location, *depth);
+        let kind = &kinds[number as usize % kinds.len()];
+        let moment = random() as usize % (kind.ops.len() + 1);
+        let image = crash(&kind.ops[..moment], || random() % 2 == 0);
+        let there = kind.readable(&image);
         assert!(there.len() as u64 >= image.durable, "{} of {} durable frames are there", there.len(), image.durable);
     }
     // The log itself says that the run got somewhere, and with checkpoints in the middle of shards.
     let durable = |ops: &[Op]| ops.iter().filter(|op| matches!(op, Op::Durable { .. })).count();
-    assert!(kinds.iter().all(|(.., ops)| durable(ops) > 3), "too few checkpoints to say anything");
+    assert!(kinds.iter().all(|kind| durable(&kind.ops) > 3), "too few checkpoints to say anything");
 }

@@ -46,6 +46,7 @@ pub(super) fn info(image: &Image) -> Document {
     document[OWN] = image.own.clone();
     // The volume's x, y, z and channels need not be in the order in which frames lie in it.
     document[OWN]["dimensions"] = config.dims.iter().map(|dim| Value::from(dim.name.as_str())).collect();
+    document[OWN]["channel_dimension"] = json!(volume.channel.map(|channel| &config.dims[channel].name));
     ("info".into(), document)
 }
 

@@ -174,11 +174,11 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
     // The file may have gone since the directory was listed.
     let Some(file) = ShardFile::open(path.to_path_buf())? else { return Ok(Sums::default()) };
     let mut sums = Sums { files: 1, length: file.len(), disk: file.disk_bytes(), ..Sums::default() };
-    let Some(layout) = array.index_layout() else {
+    if !array.has_index() {
         (sums.present, sums.payload) = (1, file.len());
         return Ok(sums);
-    };
-    let index = match file.index(layout) {
+    }
+    let index = match array.read_index(&file, position, None) {
         Ok(index) => index,
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(error) => {
@@ -186,13 +186,15 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
             return Ok(sums);
         }
     };
-    let mut ranges = Vec::new();
-    for chunk in 0..index.len() {
-        match index.entry(chunk) {
-            Ok(None) => {}
-            Ok(Some(range)) => {
+    let damaged = index.broken().map(|reason| format!("{}: {reason}", path.display()));
+    sums.damaged.extend(damaged.take(DAMAGED_MAX));
+    let mut ranges = index.parts();
+    for (chunk, entry) in index.entries() {
+        match entry {
+            Ok(range) => {
                 sums.payload = sums.payload.saturating_add(range.nbytes);
-                sums.present += u64::from(inside(array, position, chunk as u64));
+                let inside = array.chunk_at(position, chunk).is_some_and(|chunk| array.has_chunk(&chunk));
+                sums.present += u64::from(inside);
                 ranges.push(range);
             }
             Err(reason) if sums.damaged.len() < DAMAGED_MAX => {
@@ -202,7 +204,7 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
         }
     }
     // A damaged entry's bytes are unknown, and count as a gap.
-    sums.gaps = file.len() - layout.bytes() - covered(ranges);
+    sums.gaps = file.len() - covered(ranges);
     Ok(sums)
 }
 
@@ -241,19 +243,6 @@ fn weigh_manifest(manifest: &Manifest) -> Result<Sums> {
     }
     sums.damaged.truncate(DAMAGED_MAX);
     Ok(sums)
-}
-
-/// Whether a chunk of a file lies in the array's shape; those beyond the edge only pad the shard.
-fn inside(array: &Array, position: &[u64], chunk: u64) -> bool {
-    let metadata = array.metadata();
-    let per_file = metadata.chunks_per_file();
-    let mut rest = chunk;
-    (0..per_file.len()).rev().all(|dim| {
-        let inner = rest % per_file[dim];
-        rest /= per_file[dim];
-        let start = position[dim] * metadata.file_shape[dim];
-        start.saturating_add(inner * metadata.chunk_shape[dim]) < metadata.shape[dim]
-    })
 }
 
 /// Bytes in the union of ranges, which may overlap and stand in any order.

@@ -2,8 +2,13 @@
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
+use serde_json::json;
+
+use super::index::Index;
 use super::shard_file::{IndexLayout, ShardFile};
+use super::volume;
 use crate::config::IndexLocation;
 use crate::shard::slot;
 
@@ -12,18 +17,66 @@ pub fn index(data: &[u8]) {
     let Some((&how, bytes)) = data.split_first() else { return };
     let location = if how & 1 == 0 { IndexLocation::End } else { IndexLocation::Start };
     let Some(layout) = IndexLayout::new(u64::from(how >> 2), location, how & 2 != 0) else { return };
-    let memory = rustix::fs::memfd_create("shard", rustix::fs::MemfdFlags::empty()).expect("a file in memory");
-    let mut memory = std::fs::File::from(memory);
-    memory.write_all(bytes).expect("written");
-    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    let file = ShardFile::open(path.into()).expect("a file").expect("it is there");
-    let Ok(index) = file.index(layout) else { return };
+    let file = in_memory(bytes);
+    let Ok(index) = file.table(layout) else { return };
     for chunk in 0..index.len() + 2 {
         if let Ok(Some(range)) = index.entry(chunk) {
             let mut room = Vec::new();
             file.read(range, &mut room).expect("an entry that was let pass is inside the file");
         }
     }
+}
+
+/// Reads the shard of a volume: the first bytes say how ids are cut and which of them is read, the rest is the file.
+pub fn volume(data: &[u8]) {
+    let Some((&[hash, preshift_bits, minishard_bits, shard_bits, x, y, z], bytes)) = data.split_first_chunk() else {
+        return;
+    };
+    let info = json!({
+        "data_type": "uint8",
+        "num_channels": 1,
+        "scales": [{
+            "key": "0",
+            "size": [x, y, z],
+            "chunk_sizes": [[1, 1, 1]],
+            "encoding": "raw",
+            "sharding": {
+                "@type": "neuroglancer_uint64_sharded_v1",
+                "hash": if hash & 1 == 0 { "identity" } else { "murmurhash3_x86_128" },
+                "preshift_bits": preshift_bits % 72,
+                // More of them only need a longer file.
+                "minishard_bits": minishard_bits % 12,
+                "shard_bits": shard_bits % 72,
+                "minishard_index_encoding": if hash & 2 == 0 { "raw" } else { "gzip" },
+            },
+        }],
+    });
+    let Ok(metadata) = volume::parse(Path::new("info"), &info, "0") else { return };
+    let Some(volume) = &metadata.volume else { return };
+    let Some(shards) = volume.shards() else { return };
+    let file = in_memory(bytes);
+    let Ok(index) = Index::of_volume(&file, shards, None, None) else { return };
+    for (id, entry) in index.entries() {
+        let Ok(range) = entry else { continue };
+        let mut room = Vec::new();
+        file.read(range, &mut room).expect("an entry that was let pass is inside the file");
+        let chunk = volume.chunk_of(id).expect("an id that was let pass is one of the volume's");
+        let (position, entry) = volume.file_of(&chunk);
+        assert_eq!(entry, id);
+        assert_eq!(volume.file_position(&volume.file_name(&position)), Some(position));
+        let only = Index::of_volume(&file, shards, None, Some(&[id])).expect("a part of what was read");
+        assert_eq!(only.entry(id), Ok(Some(range)));
+    }
+}
+
+/// A file with these bytes.
+fn in_memory(bytes: &[u8]) -> ShardFile {
+    let memory = rustix::fs::memfd_create("shard", rustix::fs::MemfdFlags::empty()).expect("a file in memory");
+    let mut memory = std::fs::File::from(memory);
+    memory.write_all(bytes).expect("written");
+    // Opened anew under this name, it stays when this descriptor goes.
+    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+    ShardFile::open(path.into()).expect("a file").expect("it is there")
 }
 
 /// Reads a header and compares it with the payload after it.

@@ -9,7 +9,14 @@ use serde_json::{Value, json};
 use super::document;
 use super::reader::Array;
 use super::transformer::{self, Documents};
+use super::tree::below;
+use super::volume;
 use crate::error::{Error, Result};
+
+/// The document of a volume.
+const INFO: &str = "info";
+/// A larger file of that name is something else.
+const INFO_BYTES_MAX: u64 = 16 << 20;
 
 /// Folders above a path that are looked at.
 const DEPTH_MAX: usize = 32;
@@ -25,6 +32,8 @@ pub(super) struct Host {
     arrays: Vec<String>,
     /// What stands among the documents and is none.
     others: Vec<PathBuf>,
+    /// The one document of a precomputed volume.
+    info: Option<Value>,
 }
 
 /// A group and where its attributes stand.
@@ -32,19 +41,30 @@ pub(super) struct Host {
 pub(super) struct HostedGroup {
     pub(super) attributes: Value,
     pub(super) document: PathBuf,
+    /// Where the attributes stand in the document, as a JSON pointer.
+    pub(super) pointer: &'static str,
+    /// The name of the array that its writer's attributes are about.
+    pub(super) image: String,
 }
 
 impl Host {
     /// The dataset at exactly this path; `None` if it is of another kind.
     pub(super) fn at(root: &Path) -> Result<Option<Self>> {
         let file = root.join("zarr.json");
-        let Some(entry) = document::read(&file)?.filter(transformer::is_entry) else { return Ok(None) };
+        let Some(entry) = document::read(&file)?.filter(transformer::is_entry) else { return Self::volume(root) };
         transformer::check_entry(&file, &entry)?;
         let Documents { mut groups, arrays, others } = Documents::list(root)?;
         if !groups.iter().any(String::is_empty) && !arrays.iter().any(String::is_empty) {
             groups.insert(0, String::new());
         }
-        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, others }))
+        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, others, info: None }))
+    }
+
+    /// The precomputed volume at exactly this path.
+    fn volume(root: &Path) -> Result<Option<Self>> {
+        let Some((file, info)) = info(root)? else { return Ok(None) };
+        let (groups, arrays) = (vec![String::new()], volume::keys(&file, &info)?);
+        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, others: Vec::new(), info: Some(info) }))
     }
 
     /// The dataset that `path` lies in, and the name that `path` has there.
@@ -55,9 +75,9 @@ impl Host {
                 return Ok(None);
             }
             // What stands above a path is no concern of those who read something else there.
-            let is_host = document::read(&root.join("zarr.json"))
+            let is_entry = document::read(&root.join("zarr.json"))
                 .is_ok_and(|document| document.is_some_and(|document| transformer::is_entry(&document)));
-            if is_host {
+            if is_entry || info(root).is_ok_and(|found| found.is_some()) {
                 return Ok(Self::at(root)?.map(|host| (host, name.into_owned())));
             }
         }
@@ -79,10 +99,24 @@ impl Host {
         &self.others
     }
 
+    /// The folders below the root that the host's own files stand in.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        if self.info.is_none() {
+            return vec![self.root.join("meta"), self.root.join("data")];
+        }
+        let first = |key: &String| key.split('/').next().map(|first| self.root.join(first));
+        self.arrays.iter().filter_map(first).chain([self.root.join(INFO)]).collect()
+    }
+
     /// The array of this name, if there is one.
     pub(super) fn array(&self, name: &str) -> Result<Option<Array>> {
         if !self.arrays.iter().any(|array| array == name) {
             return Ok(None);
+        }
+        if let Some(info) = &self.info {
+            let (file, folder) = (self.root.join(INFO), self.root.join(name));
+            let metadata = volume::parse(&file, info, name)?;
+            return Array::with(&folder, &folder, file, metadata).map(Some);
         }
         let file = transformer::array_document(&self.root, name);
         let Some(document) = document::read(&file)? else { return Ok(None) };
@@ -93,14 +127,21 @@ impl Host {
 
     /// What the group of this name says.
     pub(super) fn group(&self, name: &str) -> Result<HostedGroup> {
+        if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
+            let (attributes, document) = (volume::attributes(info), self.root.join(INFO));
+            return Ok(HostedGroup { attributes, document, pointer: "", image: first.clone() });
+        }
         let document = transformer::group_document(&self.root, name);
         let attributes = document::read(&document)?.and_then(|document| document.get("attributes").cloned());
-        Ok(HostedGroup { attributes: attributes.unwrap_or_else(|| json!({})), document })
+        let attributes = attributes.unwrap_or_else(|| json!({}));
+        Ok(HostedGroup { attributes, document, pointer: "/attributes", image: below(name, "0") })
     }
 
     /// The name of the array that is meant where only the dataset is named.
     pub(super) fn first(&self) -> Result<String> {
         match &self.arrays[..] {
+            // The first scale is the finest.
+            [first, ..] if self.info.is_some() => Ok(first.clone()),
             [only] => Ok(only.clone()),
             arrays if arrays.iter().any(|name| name == "0") => Ok("0".to_owned()),
             [] => Err(Error::format(&self.root, "is a group; there is nothing in it")),
@@ -110,4 +151,16 @@ impl Host {
             }
         }
     }
+}
+
+/// The `info` of the volume at a path, if there is one.
+fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
+    let file = root.join(INFO);
+    // Other things are called so, too.
+    if !file.is_file() {
+        return Ok(None);
+    }
+    let Some(bytes) = document::bytes(&file, INFO_BYTES_MAX)? else { return Ok(None) };
+    let info = serde_json::from_slice::<Value>(&bytes).ok().filter(volume::is_info);
+    Ok(info.map(|info| (file, info)))
 }

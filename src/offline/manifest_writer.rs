@@ -98,6 +98,11 @@ pub fn write_manifest(
     let out = publish::absolute(out.as_ref())?;
     check(&root, &out, options)?;
     let nodes = nodes::nodes(&root)?;
+    if let Some(volume) = nodes.iter().find(|node| node.is_volume()) {
+        let reason =
+            "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
+        return Err(Error::format(&volume.path, reason));
+    }
     let partial = publish::hidden(&out, "partial");
     // Left by a call that was killed.
     let _ = fs::remove_dir_all(&partial);

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::chain::Chain;
 use super::shard_file::IndexLayout;
+use super::volume::Volume;
 use crate::config::{Dialect, IndexLocation};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
@@ -33,6 +34,8 @@ pub(super) struct Metadata {
     pub(super) attributes: Value,
     /// The manifest of the storage transformer `chunk-manifest-json`: its path, or the manifest itself.
     pub(super) manifest: Option<Value>,
+    /// How the chunks of a precomputed volume are dealt out to files.
+    pub(super) volume: Option<Volume>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -121,9 +124,9 @@ impl Metadata {
         Ok(self)
     }
 
-    /// How the index of a shard looks; `None` without shards.
+    /// How the table of a shard looks; `None` without shards, and for volumes, whose shards have no table.
     pub(super) fn index_layout(&self, path: &Path) -> Result<Option<IndexLayout>> {
-        let Some(sharding) = self.sharding else { return Ok(None) };
+        let (Some(sharding), None) = (self.sharding, &self.volume) else { return Ok(None) };
         let chunks = product(&self.chunks_per_file());
         let layout = chunks.and_then(|chunks| IndexLayout::new(chunks, sharding.location, sharding.checksum));
         layout.map(Some).ok_or_else(|| {

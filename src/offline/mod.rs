@@ -13,6 +13,7 @@ mod fill;
 #[allow(missing_docs)]
 pub mod fuzzing;
 mod hosted;
+mod index;
 mod leftovers;
 mod lock;
 mod manifest;
@@ -29,9 +30,11 @@ mod region;
 mod repack;
 mod scan;
 mod shard_file;
+pub mod store;
 mod transformer;
 mod tree;
 mod verify;
+mod volume;
 mod zarr2;
 mod zarr3;
 
@@ -41,6 +44,7 @@ pub use manifest_writer::{ManifestOptions, ManifestSummary, write_manifest};
 pub use reader::Array;
 pub use recover::{ImageRecovered, Recovery, ShardAction, ShardRecovered, recover};
 pub use repack::{ChunkOrder, Repack, RepackHeadway, RepackOptions, RepackSummary};
+pub use store::{ByteRange, Listing, Store};
 pub use verify::{ArrayVerified, Finding, Severity, Verification, verify};
 
 use std::path::{Component, Path};

@@ -34,6 +34,16 @@ pub(super) enum Kind {
 }
 
 impl Node {
+    /// Whether it is a scale of a precomputed volume.
+    pub(super) fn is_volume(&self) -> bool {
+        matches!(&self.kind, Kind::Array(array) if array.metadata().dialect == Dialect::Precomputed)
+    }
+
+    /// Whether it is a group whose document stands elsewhere, or is none of a group.
+    pub(super) fn is_hosted(&self) -> bool {
+        self.hosted.is_some()
+    }
+
     /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only attributes
     /// in it.
     pub(super) fn document(&self) -> Result<Value> {

@@ -4,7 +4,7 @@
 //! The arithmetic is the writer's, seen from the end: in the order of acquisition, the grid of shards counts like the
 //! digits of a number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::reader::Array;
-use super::region::for_each_position;
+use super::region::{for_each_position, linear};
+use super::volume::Volume;
 use crate::config::Placement;
 use crate::error::{Error, Result};
 
@@ -147,6 +148,57 @@ pub(super) struct Places {
     shape: Vec<u64>,
     file: Vec<u64>,
     chunk: Vec<u64>,
+    /// Of a volume whose shards are no boxes, the ids of each shard's chunks, which are numbered by their ranks.
+    ranks: Option<Ranks>,
+    /// Of a volume without an end: how deep it must be for the ids of its chunks to mean what they say.
+    depth_min: Option<u64>,
+    /// A volume of a size that was given, and stays.
+    bounded_volume: bool,
+}
+
+/// The ids of the chunks of each shard of a volume, in order.
+#[derive(Debug)]
+struct Ranks {
+    volume: Volume,
+    ids: HashMap<u64, Vec<u64>>,
+}
+
+/// More chunks no writer deals out by a hash.
+const RANKS_MAX: u64 = 1 << 24;
+
+impl Ranks {
+    fn new(volume: &Volume) -> Result<Option<Self>, String> {
+        let Some(shards) = volume.shards().filter(|_| !volume.has_boxes()) else { return Ok(None) };
+        let [x, y, z] = volume.grid();
+        let chunks = [x, y, z].iter().try_fold(1u64, |chunks, &count| chunks.checked_mul(count));
+        let Some(chunks) = chunks.filter(|&chunks| chunks <= RANKS_MAX) else {
+            return Err(format!(
+                "deals more than {RANKS_MAX} chunks out to shards that are no boxes, as no writer does"
+            ));
+        };
+        let mut ids: HashMap<u64, Vec<u64>> = HashMap::new();
+        for at in 0..chunks {
+            let id = shards.ids.id([at % x, at / x % y, at / (x * y)]);
+            ids.entry(shards.spec.place(id).0).or_default().push(id);
+        }
+        ids.values_mut().for_each(|ids| ids.sort_unstable());
+        Ok(Some(Self { volume: volume.clone(), ids }))
+    }
+
+    fn of(&self, shard: &[u64]) -> Option<&Vec<u64>> {
+        let [shard] = shard else { return None };
+        self.ids.get(shard)
+    }
+}
+
+/// The least depth in chunks at which all ids of a volume that grows mean what they say: z has a bit wherever x or y has one
+/// above it.
+fn depth_min(volume: &Volume) -> u64 {
+    let [x, y, _] = volume.grid().map(|chunks| u64::BITS - chunks.saturating_sub(1).leading_zeros());
+    match x.max(y).saturating_sub(1) {
+        0 => 1,
+        bits => (1 << (bits - 1)) + 1,
+    }
 }
 
 impl Places {
@@ -154,25 +206,66 @@ impl Places {
     ///
     /// [`Error::Format`] when the writer's order of acquisition does not fit the array.
     pub(super) fn new(array: &Array, own: &Own) -> Result<Self> {
-        let shape = array.shape();
-        let wrong = |reason: String| Error::format(array.path(), reason);
-        let (Some(outer), Some(file)) = (shape.len().checked_sub(2), array.shard_shape()) else {
-            return Err(wrong("is not an array of shards with rows and columns, as its writer makes them".into()));
-        };
         let names = array.dimension_names().unwrap_or_default();
+        let metadata = array.metadata();
+        let file = Some(metadata.file_shape.as_slice()).filter(|_| array.has_index());
+        let places = Self::of(array.shape(), file, array.chunk_shape(), names, metadata.volume.as_ref(), own);
+        places.map_err(|reason| Error::format(array.path(), reason))
+    }
+
+    /// The places of an array of shards of `file` elements and chunks of `chunk`; an error says why there are none.
+    pub(super) fn of(
+        shape: &[u64],
+        file: Option<&[u64]>,
+        chunk: &[u64],
+        names: &[String],
+        volume: Option<&Volume>,
+        own: &Own,
+    ) -> Result<Self, String> {
+        let (Some(outer), Some(file)) = (shape.len().checked_sub(2), file) else {
+            return Err("is not an array of shards with rows and columns, as its writer makes them".into());
+        };
         let place = |name: &String| names.iter().take(outer).position(|other| other == name);
         let acquired: Vec<usize> = own.order.iter().filter_map(place).collect();
         let all = (0..outer).all(|dim| acquired.contains(&dim));
         if own.order.len() != outer || acquired.len() != outer || !all {
-            let reason = format!("frames were acquired in the order {:?}, but its dimensions are {names:?}", own.order);
-            return Err(wrong(reason));
+            return Err(format!("frames were acquired in the order {:?}, but its dimensions are {names:?}", own.order));
         }
-        let frames = array.chunk_shape()[..outer].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size));
+        let frames = chunk[..outer].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size));
         if frames.is_none_or(|frames| frames > FRAMES_A_CHUNK_MAX) {
-            return Err(wrong(format!("chunks of {:?} hold more frames than a writer can", array.chunk_shape())));
+            return Err(format!("chunks of {chunk:?} hold more frames than a writer can"));
         }
-        let (shape, file, chunk) = (shape.to_vec(), file.to_vec(), array.chunk_shape().to_vec());
-        Ok(Self { acquired, shape, file, chunk })
+        let (shape, file, chunk) = (shape.to_vec(), file.to_vec(), chunk.to_vec());
+        let ranks = volume.map(Ranks::new).transpose()?.flatten();
+        let depth_min = volume.filter(|_| own.unbounded).map(depth_min);
+        let bounded_volume = volume.is_some() && !own.unbounded;
+        Ok(Self { acquired, shape, file, chunk, ranks, depth_min, bounded_volume })
+    }
+
+    /// Chunks of the shard at a place, be they in the array or not.
+    pub(super) fn chunks_of(&self, shard: &[u64]) -> u64 {
+        match &self.ranks {
+            Some(ranks) => ranks.of(shard).map_or(0, |ids| ids.len() as u64),
+            None => {
+                self.file.iter().zip(&self.chunk).fold(1, |chunks, (file, chunk)| chunks.saturating_mul(file / chunk))
+            }
+        }
+    }
+
+    /// The number that slot headers give the chunk at a place in the grid of chunks.
+    pub(super) fn chunk_number(&self, shard: &[u64], chunk: &[u64]) -> Option<u64> {
+        if let Some(ranks) = &self.ranks {
+            let id = ranks.volume.file_of(chunk).1;
+            return ranks.of(shard)?.binary_search(&id).ok().map(|rank| rank as u64);
+        }
+        let per_file: Vec<u64> = self.file.iter().zip(&self.chunk).map(|(file, chunk)| file / chunk).collect();
+        let inner: Vec<u64> = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
+        Some(linear(&inner, &per_file))
+    }
+
+    /// Whether the chunks of a shard are a box.
+    pub(super) fn has_boxes(&self) -> bool {
+        self.ranks.is_none()
     }
 
     fn outer(&self) -> usize {
@@ -186,12 +279,18 @@ impl Places {
 
     /// Whether the array has, or could grow to have, a file at a place of its grid.
     pub(super) fn has_file(&self, position: &[u64]) -> bool {
+        if let Some(ranks) = &self.ranks {
+            return ranks.of(position).is_some();
+        }
         let inside = |dim: usize| position[dim] < self.shape[dim].div_ceil(self.file[dim]);
         (0..position.len()).all(|dim| (dim == 0 && self.grows()) || inside(dim))
     }
 
     /// The number of the shard at a place of the grid, as its slots' headers have it.
     pub(super) fn shard_number(&self, position: &[u64]) -> Option<u64> {
+        if self.ranks.is_some() {
+            return position.first().copied();
+        }
         let digit = |number: u64, dim: usize| {
             let cells = self.shape[dim].div_ceil(self.file[dim]);
             number.checked_mul(cells)?.checked_add(position[dim])
@@ -203,6 +302,9 @@ impl Places {
 
     /// The place of a shard's chunk in the array's grid of chunks.
     pub(super) fn chunk_position(&self, shard: &[u64], chunk: u64) -> Option<Vec<u64>> {
+        if let Some(ranks) = &self.ranks {
+            return ranks.volume.chunk_of(*ranks.of(shard)?.get(usize::try_from(chunk).ok()?)?);
+        }
         let mut position = vec![0; shard.len()];
         let mut rest = chunk;
         for dim in (0..shard.len()).rev() {
@@ -271,7 +373,16 @@ impl Places {
     pub(super) fn extent(&self, frames: u64) -> Option<u64> {
         let faster =
             self.acquired.get(1..)?.iter().try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]))?;
-        (self.grows() && faster > 0).then(|| frames.div_ceil(faster))
+        let extent = (self.grows() && faster > 0 && !self.bounded_volume).then(|| frames.div_ceil(faster))?;
+        Some(self.declared(extent))
+    }
+
+    /// How long the first dimension is declared to be when it is so long.
+    pub(super) fn declared(&self, extent: u64) -> u64 {
+        match self.depth_min {
+            Some(least) if extent.div_ceil(self.chunk[0]) < least => least.saturating_mul(self.chunk[0]),
+            _ => extent,
+        }
     }
 
     /// How many frames the array has room for, if it does not grow.
@@ -298,6 +409,9 @@ mod tests {
                     shape: [&sizes[..], &[4, 6]].concat(),
                     file: [&unit[..], &[2, 2]].concat(),
                     chunk: [&unit[..], &[2, 2]].concat(),
+                    ranks: None,
+                    depth_min: None,
+                    bounded_volume: false,
                 };
                 for number in 0..105 {
                     let at = cells.locate(number);

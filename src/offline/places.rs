@@ -37,7 +37,7 @@ impl Array {
         Ok(found)
     }
 
-    /// The chunks of the file at a position; `None` when there is no such file.
+    /// The chunks of the file at a position; `None` when there is no such file. Not for volumes, whose shards have no places.
     ///
     /// An entry of a damaged index is an error here: who copies chunks must not leave one out silently.
     pub(super) fn file_chunks(&self, position: &[u64]) -> Result<Option<FileChunks>> {
@@ -45,7 +45,7 @@ impl Array {
         let ranges = match self.index_layout() {
             None => vec![Some(whole)],
             Some(layout) => {
-                let index = file.index(layout)?;
+                let index = file.table(layout)?;
                 let damaged = |reason| Error::format(file.path(), reason);
                 (0..index.len()).map(|chunk| index.entry(chunk)).collect::<Result<_, _>>().map_err(damaged)?
             }

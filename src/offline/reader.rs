@@ -1,5 +1,6 @@
 //! Reads regions of arrays, with or without shards.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -9,10 +10,12 @@ use serde_json::Value;
 use super::document;
 use super::fill;
 use super::hosted::Host;
+use super::index::Index;
 use super::manifest::Manifest;
 use super::metadata::{self, Metadata};
-use super::region::{Area, Rows, for_each_position, linear};
-use super::shard_file::{Index, IndexLayout, Range, ShardFile};
+use super::region::{Area, Rows, linear};
+use super::shard_file::{IndexLayout, Range, ShardFile};
+use super::volume::Expansion;
 use super::{transformer, zarr2, zarr3};
 use crate::codec::Decoder;
 use crate::config::{Codec, Dialect};
@@ -25,8 +28,13 @@ const CHILDREN_MAX: usize = 20;
 /// An array on disk, opened for reading.
 ///
 /// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`; arrays of the Zarr v3 draft of
-/// 2022, with or without its sharding storage transformer; and Zarr v2 arrays, also with the key `shards`. Where an array
-/// declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that the manifest
+/// 2022, with or without its sharding storage transformer; Zarr v2 arrays, also with the key `shards`; and the scales of
+/// Neuroglancer's precomputed volumes in raw encoding, sharded or not.
+///
+/// A scale is an array of c, z, y, x, or of z, y, x where it has one channel; one that this crate wrote has the dimensions that
+/// its writer had. `run/8_8_40` is the scale of that key in the volume `run`, and `run` alone the first one.
+///
+/// Where an array declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that the manifest
 /// names, wherever these are.
 ///
 /// ```no_run
@@ -57,6 +65,9 @@ impl fmt::Debug for Array {
 /// What decodes chunks on one thread: never shared, so never locked.
 pub(super) struct Worker {
     decoder: Decoder,
+    /// For chunks that end with their volume, the bytes of the last one that was seen and what decodes it.
+    partial: Option<(usize, Decoder)>,
+    cut: Vec<u8>,
     pub(super) encoded: Vec<u8>,
     pub(super) raw: Vec<u8>,
 }
@@ -123,13 +134,16 @@ impl Array {
         if document::read(&path.join(".zgroup"))?.is_some() {
             return Ok(None);
         }
+        if Host::at(path)?.is_some() {
+            return Ok(None);
+        }
         if let Some(array) = Host::of(path)?.map(|(host, name)| host.array(&name)).transpose()?.flatten() {
             return Ok(Some(array));
         }
         let what = match std::fs::metadata(path) {
             Err(error) => return Err(Error::io("open", path, error)),
             Ok(metadata) if !metadata.is_dir() => "is a file; expected the directory of an array or an image",
-            Ok(_) => "holds neither zarr.json nor .zarray; expected the directory of an array or an image",
+            Ok(_) => "holds neither zarr.json nor .zarray nor info; expected the directory of an array or an image",
         };
         Err(Error::format(path, what))
     }
@@ -180,9 +194,10 @@ impl Array {
         &self.metadata.chunk_shape
     }
 
-    /// Elements of a shard in each dimension; `None` when each chunk is a file.
+    /// Elements of a shard in each dimension; `None` when each chunk is a file, or a hash deals chunks out to shards.
     pub fn shard_shape(&self) -> Option<&[u64]> {
-        self.metadata.sharding.map(|_| self.metadata.file_shape.as_slice())
+        let boxes = self.metadata.volume.as_ref().is_none_or(|volume| volume.has_boxes());
+        self.metadata.sharding.filter(|_| boxes).map(|_| self.metadata.file_shape.as_slice())
     }
 
     /// How chunks are encoded. Settings that only a writer needs, such as levels, need not be the original ones.
@@ -273,6 +288,9 @@ impl Array {
     /// The path of the file at a position of the grid of files.
     pub(super) fn file_path(&self, position: &[u64]) -> PathBuf {
         let position = if self.shape().is_empty() { &[] } else { position };
+        if let Some(volume) = &self.metadata.volume {
+            return self.folder.join(volume.file_name(position));
+        }
         self.folder.join(self.metadata.keys.key(position))
     }
 
@@ -283,11 +301,18 @@ impl Array {
 
     /// The position of the file with this path below the array, be it inside the array's shape or not.
     pub(super) fn any_file_position(&self, key: &str) -> Option<Vec<u64>> {
+        if let Some(volume) = &self.metadata.volume {
+            return volume.file_position(key);
+        }
         self.metadata.keys.position(key, self.shape().len())
     }
 
     /// Whether the file at a position of the grid has a part in the array's shape.
     pub(super) fn covers(&self, position: &[u64]) -> bool {
+        // Shards that are no boxes may hold chunks from anywhere.
+        if position.len() != self.shape().len() {
+            return true;
+        }
         let grid = self.shape().iter().zip(&self.metadata.file_shape);
         position.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file))
     }
@@ -321,14 +346,66 @@ impl Array {
         self.manifest.as_ref()
     }
 
+    /// How the table of a shard looks, where shards have one.
     pub(super) fn index_layout(&self) -> Option<IndexLayout> {
         self.index
+    }
+
+    /// Whether files have an index, rather than being a chunk each.
+    pub(super) fn has_index(&self) -> bool {
+        self.metadata.sharding.is_some()
+    }
+
+    /// The file of the chunk at a place in the grid of chunks, by the file's place, and the chunk's entry in its index.
+    pub(super) fn place(&self, chunk: &[u64]) -> (Vec<u64>, u64) {
+        if let Some(volume) = &self.metadata.volume {
+            return volume.file_of(chunk);
+        }
+        let per_file = self.metadata.chunks_per_file();
+        let file = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk / count).collect();
+        let inner: Vec<u64> = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
+        (file, linear(&inner, &per_file))
+    }
+
+    /// The place in the grid of chunks of an entry of a file's index, be it inside the array's shape or not; `None` if the
+    /// grid can't have it.
+    pub(super) fn chunk_at(&self, file: &[u64], entry: u64) -> Option<Vec<u64>> {
+        if let Some(volume) = self.metadata.volume.as_ref().filter(|volume| volume.shards().is_some()) {
+            return volume.chunk_of(entry);
+        }
+        let per_file = self.metadata.chunks_per_file();
+        let mut position = vec![0; per_file.len()];
+        let mut rest = entry;
+        for dim in (0..per_file.len()).rev() {
+            position[dim] = file[dim].checked_mul(per_file[dim])?.checked_add(rest % per_file[dim])?;
+            rest /= per_file[dim];
+        }
+        (rest == 0).then_some(position)
+    }
+
+    /// Whether a chunk has a part in the array's shape; those beyond the edge only pad a shard.
+    pub(super) fn has_chunk(&self, chunk: &[u64]) -> bool {
+        let sizes = self.shape().iter().zip(self.chunk_shape());
+        chunk.iter().zip(sizes).all(|(at, (length, size))| *at < length.div_ceil(*size))
+    }
+
+    /// The index of a shard; of a volume's, only as much of it as tells of the entries in `wanted`, if there are any.
+    pub(super) fn read_index(&self, file: &ShardFile, position: &[u64], wanted: Option<&[u64]>) -> Result<Index> {
+        let shards = self.metadata.volume.as_ref().and_then(|volume| Some((volume, volume.shards()?)));
+        match (self.index, shards) {
+            (Some(layout), _) => Index::of_table(file, layout),
+            (None, Some((volume, shards))) => {
+                let number = volume.shard_number(position);
+                Index::of_volume(file, shards, number, wanted)
+            }
+            (None, None) => Err(Error::format(file.path(), "has no index: it is a chunk itself")),
+        }
     }
 
     pub(super) fn worker(&self) -> Result<Worker> {
         let raw_bytes = self.metadata.chunk_bytes();
         let decoder = Decoder::new(self.codec(), self.dtype().size(), raw_bytes)?;
-        Ok(Worker { decoder, encoded: Vec::new(), raw: Vec::new() })
+        Ok(Worker { decoder, partial: None, cut: Vec::new(), encoded: Vec::new(), raw: Vec::new() })
     }
 
     /// More bytes than any chunk's encoded form has.
@@ -347,8 +424,9 @@ impl Array {
         Ok(())
     }
 
-    /// Reads a chunk and decodes it into the worker's `raw`, elements in little-endian byte order.
-    pub(super) fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range) -> Result<()> {
+    /// Reads the chunk at a place in the grid of chunks and decodes it into the worker's `raw`, elements in little-endian byte
+    /// order.
+    pub(super) fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range, chunk: &[u64]) -> Result<()> {
         let raw_bytes = self.metadata.chunk_bytes();
         self.check_encoded(range, file.path())?;
         if worker.raw.is_empty() {
@@ -357,10 +435,32 @@ impl Array {
             worker.raw.resize(raw_bytes, 0);
         }
         file.read(range, &mut worker.encoded)?;
-        worker.decoder.decode(&worker.encoded, &mut worker.raw)?;
+        let Metadata { volume, shape, chunk_shape, .. } = &self.metadata;
+        match volume.as_ref().and_then(|volume| volume.expansion(chunk, shape, chunk_shape)) {
+            Some(expansion) => self.decode_cut(worker, &expansion)?,
+            None => worker.decoder.decode(&worker.encoded, &mut worker.raw)?,
+        }
         if self.metadata.chain.big_endian {
             worker.raw.chunks_exact_mut(self.dtype().size()).for_each(<[u8]>::reverse);
         }
+        Ok(())
+    }
+}
+
+impl Array {
+    /// Decodes a chunk that is stored otherwise than as a whole one of the array.
+    fn decode_cut(&self, worker: &mut Worker, expansion: &Expansion) -> Result<()> {
+        let Worker { partial, cut, encoded, raw, .. } = worker;
+        let element = self.dtype().size();
+        let bytes = expansion.bytes(element);
+        let decoder = match partial {
+            Some((known, decoder)) if *known == bytes => decoder,
+            other => &mut other.insert((bytes, Decoder::new(self.codec(), element, bytes)?)).1,
+        };
+        // Never more than a whole chunk, for which there was memory.
+        cut.resize(bytes, 0);
+        decoder.decode(encoded, cut)?;
+        expansion.expand(cut, raw, element);
         Ok(())
     }
 }
@@ -402,7 +502,7 @@ impl Geometry<'_> {
     fn read_band(self, start: &[u64], shape: &[u64], out: &mut [u8]) -> Result<()> {
         let element_bytes = self.array.dtype().size();
         let area = Area { origin: start, extent: shape, chunk: self.chunk, element_bytes };
-        let files = self.by_file(start, shape, area.deal(out));
+        let files = self.by_file(area.deal(out));
         files.into_par_iter().try_for_each_init(
             || None,
             |worker, mut wanted| {
@@ -410,16 +510,17 @@ impl Geometry<'_> {
                     wanted.chunks.iter_mut().for_each(|chunk| self.fill(chunk));
                     return Ok(());
                 };
-                match self.array.index {
-                    Some(layout) => {
-                        let index = file.index(layout)?;
+                match self.array.has_index() {
+                    true => {
+                        let entries: Vec<u64> = wanted.chunks.iter().map(|chunk| self.place(&chunk.chunk).1).collect();
+                        let index = self.array.read_index(&file, &wanted.position, Some(&entries))?;
                         wanted.chunks.into_par_iter().try_for_each_init(
                             || None,
                             |worker, mut chunk| self.read_sharded(&area, worker, &file, &index, &mut chunk),
                         )
                     }
                     // Without shards, the file is the chunk, or the part of it that a manifest names.
-                    None => wanted.chunks.iter_mut().try_for_each(|chunk| {
+                    false => wanted.chunks.iter_mut().try_for_each(|chunk| {
                         self.read_chunk(&area, worker, &file, whole, chunk)
                             .map_err(|error| at_chunk(error, &file, &chunk.chunk))
                     }),
@@ -428,21 +529,18 @@ impl Geometry<'_> {
         )
     }
 
-    fn by_file<'out>(self, start: &[u64], shape: &[u64], chunks: Vec<Rows<'out>>) -> Vec<Wanted<'out>> {
-        let dims = 0..shape.len();
-        let first: Vec<u64> = dims.clone().map(|dim| start[dim] / self.file[dim]).collect();
-        let last = |dim: usize| (start[dim] + (shape[dim] - 1)) / self.file[dim];
-        let counts: Vec<u64> = dims.clone().map(|dim| last(dim) - first[dim] + 1).collect();
-        let mut files = Vec::new();
-        for_each_position(&first, &counts, |position| {
-            files.push(Wanted { position: position.to_vec(), chunks: Vec::new() });
-        });
+    /// As [`Array::place`], but of an array that has a dimension.
+    fn place(self, chunk: &[u64]) -> (Vec<u64>, u64) {
+        if self.array.shape().is_empty() { (vec![0], 0) } else { self.array.place(chunk) }
+    }
+
+    /// The chunks of each file; in C order of the files.
+    fn by_file<'out>(self, chunks: Vec<Rows<'out>>) -> Vec<Wanted<'out>> {
+        let mut files: BTreeMap<Vec<u64>, Vec<Rows<'out>>> = BTreeMap::new();
         for chunk in chunks {
-            let file = |dim: usize| chunk.chunk[dim] / (self.file[dim] / self.chunk[dim]) - first[dim];
-            let position: Vec<u64> = dims.clone().map(file).collect();
-            files[linear(&position, &counts) as usize].chunks.push(chunk);
+            files.entry(self.place(&chunk.chunk).0).or_default().push(chunk);
         }
-        files
+        files.into_iter().map(|(position, chunks)| Wanted { position, chunks }).collect()
     }
 
     fn read_sharded(
@@ -453,9 +551,7 @@ impl Geometry<'_> {
         index: &Index,
         chunk: &mut Rows<'_>,
     ) -> Result<()> {
-        let per_file: Vec<u64> = self.file.iter().zip(self.chunk).map(|(file, chunk)| file / chunk).collect();
-        let inner: Vec<u64> = chunk.chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
-        let entry = index.entry(linear(&inner, &per_file) as usize);
+        let entry = index.entry(self.place(&chunk.chunk).1);
         match entry.map_err(|reason| Error::format(file.path(), reason)) {
             Ok(None) => {
                 self.fill(chunk);
@@ -479,7 +575,7 @@ impl Geometry<'_> {
             Some(worker) => worker,
             None => worker.insert(self.array.worker()?),
         };
-        self.array.decode(worker, file, range)?;
+        self.array.decode(worker, file, range, &chunk.chunk)?;
         area.copy(chunk, &worker.raw);
         Ok(())
     }

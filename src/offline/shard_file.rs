@@ -71,10 +71,12 @@ pub(super) struct ShardFile {
     disk_bytes: u64,
 }
 
-/// A shard's index, its checksum already compared. Entries are checked one by one, so that a broken one spoils one chunk.
+/// A shard's table of its chunks, its checksum already compared. Entries are checked one by one, so that a broken one spoils one chunk.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct Table {
     entries: Vec<u8>,
+    /// Where it stands itself, with its checksum.
+    part: Range,
     /// Where chunks may lie.
     from: u64,
     to: u64,
@@ -101,6 +103,10 @@ impl ShardFile {
         &self.path
     }
 
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -115,7 +121,7 @@ impl ShardFile {
         Range { offset: 0, nbytes: self.len }
     }
 
-    pub(super) fn index(&self, layout: IndexLayout) -> Result<Index> {
+    pub(super) fn table(&self, layout: IndexLayout) -> Result<Table> {
         let bytes = layout.bytes();
         let Some(chunk_bytes) = self.len.checked_sub(bytes) else {
             let reason = format!("{} bytes are too few for a shard's index of {bytes} bytes", self.len);
@@ -126,11 +132,12 @@ impl ShardFile {
             IndexLocation::End => (chunk_bytes, 0, chunk_bytes),
         };
         let mut entries = Vec::new();
-        self.read(Range { offset: at, nbytes: bytes }, &mut entries)?;
+        let part = Range { offset: at, nbytes: bytes };
+        self.read(part, &mut entries)?;
         if layout.checksum {
             self.check_crc(&mut entries)?;
         }
-        Ok(Index { entries, from, to })
+        Ok(Table { entries, part, from, to })
     }
 
     /// Compares and removes the checksum after the index.
@@ -176,7 +183,12 @@ impl ShardFile {
     }
 }
 
-impl Index {
+impl Table {
+    /// Where it stands.
+    pub(super) fn part(&self) -> Range {
+        self.part
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len() / ENTRY_BYTES as usize
     }

@@ -224,6 +224,7 @@ fn metadata(document: Document) -> Result<Metadata, String> {
         keys: KeyEncoding { prefix: Prefix::Letter, separator },
         attributes,
         manifest: None,
+        volume: None,
     })
 }
 

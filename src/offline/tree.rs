@@ -206,8 +206,8 @@ impl Walk {
                     path: path.join(group),
                     attributes: said.attributes,
                     document: said.document,
-                    pointer: "/attributes",
-                    image: below(&below(name, group), "0"),
+                    pointer: said.pointer,
+                    image: below(name, &said.image),
                 }),
                 Err(error) => self.tree.broken.push(error),
             }
@@ -228,9 +228,12 @@ impl Walk {
             let found = if is_partial(&last) { &mut self.tree.partial } else { &mut self.tree.unexpected };
             found.push(other.clone());
         }
-        let (meta, data) = (path.join("meta"), path.join("data"));
-        self.strays(&data, &folders, depth)?;
-        self.children(path, name, depth, &[meta, data])
+        // What is no document among these was told by the host.
+        let meta = path.join("meta");
+        for folder in host.folders().iter().filter(|folder| **folder != meta) {
+            self.strays(folder, &folders, depth)?;
+        }
+        self.children(path, name, depth, &host.folders())
     }
 
     /// Files below a folder that are in no array's folder.

@@ -72,6 +72,7 @@ fn metadata(document: Document, attributes: Value) -> Result<Metadata, String> {
         keys: KeyEncoding { prefix: Prefix::Nothing, separator },
         attributes,
         manifest: None,
+        volume: None,
     })
 }
 

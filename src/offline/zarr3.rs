@@ -82,6 +82,7 @@ fn metadata(document: Document) -> Result<Metadata, String> {
         sharding,
         chain,
         manifest,
+        volume: None,
     })
 }
 
@@ -121,7 +122,7 @@ fn dtype(value: &Value) -> Result<Dtype, String> {
     })
 }
 
-fn regular_chunks(grid: &Value) -> Result<Vec<u64>, String> {
+pub(super) fn regular_chunks(grid: &Value) -> Result<Vec<u64>, String> {
     match named(grid) {
         Some(("regular", Some(configuration))) => numbers(configuration.get("chunk_shape")),
         _ => Err(format!("chunk_grid {grid} is not read here; expected a regular one with its chunk_shape")),
@@ -134,7 +135,7 @@ fn numbers(value: Option<&Value>) -> Result<Vec<u64>, String> {
     numbers.ok_or_else(|| format!("chunk_shape is {}; expected a list of sizes", value.unwrap_or(&Value::Null)))
 }
 
-fn key_encoding(value: &Value) -> Result<KeyEncoding, String> {
+pub(super) fn key_encoding(value: &Value) -> Result<KeyEncoding, String> {
     let refused = || format!("chunk_key_encoding {value} is not read here; expected default or v2 with / or .");
     let (name, configuration) = named(value).ok_or_else(refused)?;
     let (prefix, usual) = match name {
@@ -167,7 +168,7 @@ fn codecs(codecs: &[Value], file_shape: &[u64], dtype: Dtype) -> Result<(Vec<u64
     Ok((numbers(configuration.get("chunk_shape"))?, Some(sharding), chain(inner)?))
 }
 
-fn index_location(configuration: &Map<String, Value>) -> Result<IndexLocation, String> {
+pub(super) fn index_location(configuration: &Map<String, Value>) -> Result<IndexLocation, String> {
     match configuration.get("index_location").map(Value::as_str) {
         None | Some(Some("end")) => Ok(IndexLocation::End),
         Some(Some("start")) => Ok(IndexLocation::Start),
@@ -176,7 +177,7 @@ fn index_location(configuration: &Map<String, Value>) -> Result<IndexLocation, S
 }
 
 /// Whether the index ends with a checksum. Its size must be known without reading it, so nothing may compress it.
-fn index_checksum(configuration: &Map<String, Value>) -> Result<bool, String> {
+pub(super) fn index_checksum(configuration: &Map<String, Value>) -> Result<bool, String> {
     let codecs = configuration.get("index_codecs").and_then(Value::as_array).ok_or("there are no index_codecs")?;
     let names: Vec<_> = codecs.iter().map(|codec| named(codec).map_or("", |(name, _)| name)).collect();
     let endian = codecs.first().and_then(named).and_then(|(_, configuration)| configuration?.get("endian")?.as_str());

@@ -2,10 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
@@ -241,6 +241,7 @@ impl Storage for Directory {
             path,
             partial,
             published: AtomicBool::new(false),
+            len: AtomicU64::new(len),
             sync: self.sync,
         };
         self.reserve(&blob.file, len).inspect_err(|error| {
@@ -298,7 +299,25 @@ struct FileBlob {
     path: PathBuf,
     partial: PathBuf,
     published: AtomicBool,
+    /// How long the file must be.
+    len: AtomicU64,
     sync: bool,
+}
+
+impl FileBlob {
+    /// Refuses to go on with a file that another program cut off or took away: nobody would find what is written to it.
+    fn check_intact(&self) -> io::Result<()> {
+        let (file, expected) = (self.file.metadata()?, self.len.load(Ordering::Relaxed));
+        if file.len() < expected {
+            let reason = format!("another program cut the file off at {} of {expected} bytes", file.len());
+            return Err(io::Error::other(reason));
+        }
+        let is_there = fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == file.ino());
+        if self.published.load(Ordering::Relaxed) && !is_there {
+            return Err(io::Error::other("another program removed, moved or replaced the file"));
+        }
+        Ok(())
+    }
 }
 
 impl Blob for FileBlob {
@@ -372,6 +391,7 @@ impl Blob for FileBlob {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.check_intact()?;
         // Interrupted is not failed: what could not be written back is kept for the next call.
         if self.sync { Ok(retry_on_intr(|| fdatasync(&self.file))?) } else { Ok(()) }
     }
@@ -389,7 +409,9 @@ impl Blob for FileBlob {
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
+        self.file.set_len(len)?;
+        self.len.store(len, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -8,6 +8,10 @@ import subprocess
 import numcodecs
 import numpy as np
 import pytest
+import tensorstore
+from cloudvolume import CloudVolume
+from cloudvolume.datasource.precomputed.common import compressed_morton_code
+from cloudvolume.datasource.precomputed.sharding import ShardingSpecification
 from readers import assert_same
 from recordings import movie as pixels
 
@@ -102,3 +106,169 @@ def test_what_the_draft_leaves_out(draft, look):
 def test_codecs_of_the_draft_that_are_not_read(draft, look):
     dataset = draft({"name": "0", "pixels": pixels(np.uint8, (2, 8, 8)), "chunks": [1, 8, 8], "codec": "zlib"})
     assert "zlib" in look(dataset, code=3)
+
+
+class Prototype:
+    """A writer of the prototype's format (zarr-python, pull request 876), in as few lines as it takes."""
+
+    def __init__(self, path, movie, chunks, shards, codec, separator=".", fill_value=0):
+        document = {"zarr_format": 2, "shape": movie.shape, "chunks": chunks, "dtype": movie.dtype.str, "order": "C"}
+        document |= {"compressor": codec and codec.get_config(), "filters": None, "fill_value": fill_value}
+        document |= {"dimension_separator": separator, "shards": shards, "shard_format": "indexed"}
+        path.mkdir()
+        (path / ".zarray").write_text(json.dumps(document))
+        grid = [-(-length // (chunk * shard)) for length, chunk, shard in zip(movie.shape, chunks, shards)]
+        for file in np.ndindex(*grid):
+            data, index = b"", []
+            for inner in np.ndindex(*shards):
+                start = [(f * s + i) * c for f, s, i, c in zip(file, shards, inner, chunks)]
+                part = movie[tuple(slice(at, at + size) for at, size in zip(start, chunks))]
+                if part.size == 0 or (part == fill_value).all():
+                    index += [2**64 - 1] * 2
+                    continue
+                whole = np.full(chunks, fill_value, movie.dtype)
+                whole[tuple(slice(length) for length in part.shape)] = part
+                encoded = codec.encode(whole) if codec else whole.tobytes()
+                data += b"gap" * (len(index) % 3)
+                index += [len(data), len(encoded)]
+                data += bytes(encoded)
+            name = path / separator.join(map(str, file))
+            name.parent.mkdir(parents=True, exist_ok=True)
+            name.write_bytes(data + np.array(index, "<u8").tobytes())
+
+
+@pytest.mark.parametrize("codec", [None, numcodecs.Zstd(1), numcodecs.LZ4(), numcodecs.GZip(1), numcodecs.Blosc("zstd")])
+@pytest.mark.parametrize("separator", [".", "/"])
+def test_the_prototype_with_shards(look, tmp_path, codec, separator):
+    movie = pixels(np.uint16, (5, 33, 41))
+    movie[2] = 7
+    Prototype(tmp_path / "a.zarr", movie, [1, 8, 16], [2, 3, 1], codec, separator, fill_value=7)
+    got, described, verified = look(tmp_path / "a.zarr")
+    assert_same(got, movie)
+    assert described["arrays"][0]["chunks_empty"] == 15
+    assert "passes over the key" in described["arrays"][0]["caution"]
+    assert [finding["severity"] for finding in verified["findings"]] == ["note"]
+    assert "misreads" in verified["findings"][0]["what"]
+
+
+def sharding(hash="identity", preshift=1, minishard=2, shard=3, index="raw", data="raw"):
+    bits = {"preshift_bits": preshift, "minishard_bits": minishard, "shard_bits": shard}
+    encodings = {"minishard_index_encoding": index, "data_encoding": data}
+    return {"@type": "neuroglancer_uint64_sharded_v1", "hash": hash, **bits, **encodings}
+
+
+# Shards that are boxes, shards that are not, one shard, one minishard, more of both than there are chunks.
+SHARDINGS = {
+    "boxes": sharding(shard=9),
+    "gzip": sharding(shard=9, index="gzip", data="gzip"),
+    "few-shards": sharding(shard=1),
+    "one": sharding(preshift=0, minishard=0, shard=0, index="gzip"),
+    "hash": sharding("murmurhash3_x86_128"),
+    "hash-gzip": sharding("murmurhash3_x86_128", index="gzip", data="gzip"),
+    "many": sharding("murmurhash3_x86_128", preshift=0, minishard=5, shard=9),
+    "one-box": sharding(preshift=9, minishard=6, shard=4),
+}
+
+
+def write_by_tensorstore(path, volume, chunk, sharded, offset=(0, 0, 0), key="8_8_40"):
+    """`volume` is x, y, z, channel."""
+    scale = {"key": key, "size": volume.shape[:3], "chunk_size": chunk, "resolution": [8, 8, 40], "encoding": "raw"}
+    scale |= {"voxel_offset": offset, "sharding": sharded}
+    multiscale = {"data_type": volume.dtype.name, "num_channels": volume.shape[3], "type": "image"}
+    kvstore = {"driver": "file", "path": str(path)}
+    spec = {"driver": "neuroglancer_precomputed", "kvstore": kvstore, "scale_metadata": scale}
+    out = tensorstore.open({**spec, "multiscale_metadata": multiscale}, create=True).result()
+    with tensorstore.Transaction() as transaction:
+        out.with_transaction(transaction)[...] = volume
+
+
+def write_by_cloud_volume(path, volume, chunk, sharded, offset=(0, 0, 0)):
+    info = CloudVolume.create_new_info(
+        num_channels=volume.shape[3],
+        layer_type="image",
+        data_type=volume.dtype.name,
+        encoding="raw",
+        resolution=[8, 8, 40],
+        voxel_offset=offset,
+        volume_size=volume.shape[:3],
+        chunk_size=chunk,
+    )
+    out = CloudVolume(f"precomputed://file://{path}", info=info, compress=False, progress=False)
+    if sharded is None:
+        out.commit_info()
+        out[...] = volume
+        return
+    out.scale["sharding"] = sharded
+    out.commit_info()
+    grid = [-(-length // size) for length, size in zip(volume.shape, chunk)]
+    places = list(np.ndindex(*grid))
+    codes = compressed_morton_code(np.array(places), np.array(grid))
+    chunks = {}
+    for at, code in zip(places, codes):
+        part = volume[tuple(slice(i * size, (i + 1) * size) for i, size in zip(at, chunk))]
+        chunks[int(code)] = part.tobytes("F")
+    (path / "8_8_40").mkdir(parents=True)
+    for name, shard in ShardingSpecification.from_dict(sharded).synthesize_shards(chunks).items():
+        (path / "8_8_40" / name).write_bytes(shard)
+
+
+def czyx(volume):
+    """A volume as the command line shows it."""
+    return volume.transpose(3, 2, 1, 0)[slice(None) if volume.shape[3] > 1 else 0]
+
+
+@pytest.mark.parametrize("name", [*SHARDINGS, "unsharded"])
+@pytest.mark.parametrize("write", [write_by_tensorstore, write_by_cloud_volume])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_precomputed_volumes(look, tmp_path, name, write, channels):
+    volume = pixels(np.uint16, (50, 37, 11, channels))
+    sharded = SHARDINGS.get(name)
+    write(tmp_path / "v", volume, (16, 8, 4), sharded, (100, 0, 7))
+    (tmp_path / "v" / "provenance").unlink(missing_ok=True)
+    for key in ("", "8_8_40"):
+        got, described, verified = look(tmp_path / "v", key)
+        assert_same(got, czyx(volume))
+    (array,) = described["arrays"]
+    assert array["path"] == "8_8_40" and array["chunks_present"] == 4 * 5 * 3 and array["chunks_empty"] == 0
+    assert array["dimension_names"] == ["c", "z", "y", "x"][channels == 1 :]
+    assert (array["shard_shape"] is not None) == (name in ("boxes", "gzip", "one-box"))
+    assert verified["notes"] == 0 and verified["arrays"][0]["chunks"] == 60
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint32", "int32", "uint64", "float32"])
+def test_types_of_volumes(look, tmp_path, dtype):
+    volume = pixels(dtype, (20, 30, 5, 1))
+    write_by_tensorstore(tmp_path / "v", volume, (8, 8, 8), SHARDINGS["hash-gzip"])
+    assert_same(look(tmp_path / "v")[0], czyx(volume))
+
+
+def test_missing_chunks_and_negative_places(look, tmp_path):
+    volume = np.zeros((40, 40, 12, 1), np.uint8)
+    volume[9:21, 17:20, 5:6] = 9
+    for name in ("boxes", "hash", None):
+        write_by_tensorstore(tmp_path / str(name), volume, (8, 8, 4), name and SHARDINGS[name], (-20, -8, -1))
+        got, described, _ = look(tmp_path / str(name))
+        assert_same(got, czyx(volume))
+        assert described["arrays"][0]["chunks_present"] == 2
+
+
+def test_scales(look, tmp_path):
+    fine, coarse = pixels(np.uint8, (40, 30, 8, 1)), pixels(np.uint8, (20, 15, 8, 1))
+    write_by_tensorstore(tmp_path / "v", fine, (16, 16, 8), SHARDINGS["hash"])
+    info = json.loads((tmp_path / "v/info").read_text())
+    write_by_tensorstore(tmp_path / "w", coarse, (16, 16, 8), SHARDINGS["boxes"], key="deep/er")
+    info["scales"] += json.loads((tmp_path / "w/info").read_text())["scales"]
+    (tmp_path / "v/info").write_text(json.dumps(info))
+    (tmp_path / "w/deep").rename(tmp_path / "v/deep")
+    assert_same(look(tmp_path / "v")[0], czyx(fine))
+    got, described, verified = look(tmp_path / "v", "deep/er")
+    assert_same(got, czyx(coarse))
+    assert [array["path"] for array in described["arrays"]] == ["8_8_40", "deep/er"] and verified["notes"] == 0
+
+
+@pytest.mark.parametrize("encoding", ["jpeg", "png", "compressed_segmentation"])
+def test_encodings_that_are_not_read(look, tmp_path, encoding):
+    write_by_tensorstore(tmp_path / "v", pixels(np.uint32, (8, 8, 8, 1)), (8, 8, 8), None)
+    info = (tmp_path / "v/info").read_text()
+    (tmp_path / "v/info").write_text(info.replace('"raw"', json.dumps(encoding)))
+    assert encoding in look(tmp_path / "v", code=3)

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::offline::document;
 use crate::offline::own::ATTRIBUTE;
 use crate::offline::tree::{Tree, below};
+use crate::offline::volume;
 
 const XML: &str = "OME/METADATA.ome.xml";
 /// As large as a document may be.
@@ -28,13 +29,20 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         // What is missing comes first: once the shards have new indexes, it can't be told any more.
         edit(root, &plan.image.group.document, &mut changes, |document| attributes(document, plan))?;
-        edit(root, plan.image.node.array.document(), &mut changes, |document| document["shape"] = json!(plan.shape()))?;
+        edit(root, plan.image.node.array.document(), &mut changes, |document| shape(document, plan))?;
         if plan.image.own.unbounded {
             records(root, tree, plan, &mut changes)?;
         }
     }
     sizes(root, tree, images, &mut changes)?;
     Ok(changes)
+}
+
+fn shape(document: &mut Value, plan: &ImagePlan) {
+    match &plan.image.node.array.metadata().volume {
+        Some(volume) => volume::set_size(document, volume, &plan.shape()),
+        None => document["shape"] = json!(plan.shape()),
+    }
 }
 
 fn attributes(document: &mut Value, plan: &ImagePlan) {

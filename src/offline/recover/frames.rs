@@ -113,10 +113,14 @@ fn layers(image: &Image, shards: &[ShardPlan]) -> Result<Vec<(Vec<u64>, Layer)>>
 fn closed_frames(image: &Image, shards: &[ShardPlan]) -> Ranges {
     let array = &image.node.array;
     let outer = array.shape().len() - 2;
-    let Some(file) = array.shard_shape() else { return Ranges::default() };
-    let per_file: Vec<u64> = file.iter().zip(array.chunk_shape()).map(|(file, chunk)| file / chunk).collect();
-    let mut frames = Gather::default();
     let closed = |shard: &&ShardPlan| shard.closed && matches!(shard.action, Action::Nothing);
+    // Where a hash deals chunks out, every shard holds some of most frames.
+    if !image.places.has_boxes() {
+        let all = shards.iter().all(|shard| closed(&shard));
+        return image.places.frames().filter(|_| all).map_or_else(Ranges::default, |frames| Ranges::from(0..frames));
+    }
+    let per_file = array.metadata().chunks_per_file();
+    let mut frames = Gather::default();
     for shard in shards.iter().filter(closed) {
         let first: Option<Vec<u64>> = (0..outer).map(|dim| shard.position[dim].checked_mul(per_file[dim])).collect();
         let Some(first) = first else { continue };
@@ -150,7 +154,7 @@ impl Records {
         let mut worker = array.worker()?;
         for (path, position) in &node.files {
             let Some(file) = ShardFile::open(path.clone())? else { continue };
-            match array.decode(&mut worker, &file, file.whole()) {
+            match array.decode(&mut worker, &file, file.whole(), position) {
                 Ok(()) => {}
                 Err(error @ Error::Io { .. }) => return Err(error),
                 // They help to tell what is missing; without them less is known.

@@ -201,7 +201,10 @@ fn plan<'a>(
         });
         let shards: Vec<_> = shards.collect::<Result<_>>()?;
         let frames = frames::count(tree, &image, &shards)?;
-        plans.push(ImagePlan { image, shards, frames });
+        let mut plan = ImagePlan { image, shards, frames };
+        let (shape, incomplete) = (plan.shape(), plan.is_incomplete());
+        shard::complete(&plan.image.node.array, &shape, incomplete, &mut plan.shards);
+        plans.push(plan);
     }
     let documents = documents::changes(root, tree, &plans)?;
     Ok(Plan { images: plans, documents })
@@ -218,10 +221,20 @@ impl ImagePlan<'_> {
     }
 
     fn shape(&self) -> Vec<u64> {
-        let mut shape = self.image.node.array.shape().to_vec();
-        if let Some(extent) = self.image.places.extent(self.frames.end) {
+        let array = &self.image.node.array;
+        let mut shape = array.shape().to_vec();
+        let Some(extent) = self.image.places.extent(self.frames.end) else { return shape };
+        if array.metadata().volume.is_none() {
             shape[0] = shape[0].max(extent);
+            return shape;
         }
+        // A volume's last chunks end where it does: a size that cuts them elsewhere makes them unreadable.
+        let depth = array.chunk_shape()[0];
+        let deepest = self.shards.iter().filter_map(|shard| shard.deepest);
+        let last = deepest.max_by_key(|&(layer, planes)| (layer, std::cmp::Reverse(planes)));
+        let end = last.map_or(0, |(layer, planes)| layer.saturating_mul(depth).saturating_add(planes));
+        let is_cut = last.is_some_and(|(_, planes)| planes < depth);
+        shape[0] = if is_cut { end } else { self.image.places.declared(end.max(extent)) };
         shape
     }
 

@@ -9,13 +9,19 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
 use rustix::io::Errno;
 
 use super::{Image, stays_below};
-use crate::config::IndexLocation;
+use crate::config::{Compressor, Dialect, IndexLocation};
 use crate::error::{Error, Result};
+use crate::offline::index::Index;
+use crate::offline::metadata::product;
+use crate::offline::reader::Array;
+use crate::offline::region::for_each_position;
 use crate::offline::scan::{Expected, Scan, Seen};
-use crate::offline::shard_file::{Index, IndexLayout, Range, ShardFile};
-use crate::shard::index::table as index;
+use crate::offline::shard_file::{IndexLayout, Range, ShardFile};
+use crate::shard::index::{minishards, table};
 
 const BLOCK: u64 = 4096;
+/// More empty shards are not made.
+const FILES_MAX: u64 = 1 << 20;
 
 /// What is to become of a shard.
 #[derive(Debug)]
@@ -28,8 +34,8 @@ pub(super) enum Action {
 
 #[derive(Debug)]
 pub(super) struct NewIndex {
-    at: u64,
-    bytes: Vec<u8>,
+    /// The parts of the index and where they go, each of which must be on the device before the next.
+    parts: Vec<(u64, Vec<u8>)>,
     file_end: u64,
     /// What must not be given back to the file system, in ascending order.
     used: Vec<Range>,
@@ -53,6 +59,8 @@ pub(super) struct ShardPlan {
     pub(super) salvaged: u64,
     pub(super) dropped: u64,
     pub(super) torn: u64,
+    /// Of a volume that grows: the deepest layer of chunks found, and how many planes its chunks have.
+    pub(super) deepest: Option<(u64, u64)>,
     /// The writer itself closed it: what is not there now was never to come.
     pub(super) closed: bool,
     /// The index named bytes that no header accounts for. Perhaps somebody can make something of them, so the file keeps
@@ -60,21 +68,19 @@ pub(super) struct ShardPlan {
     pub(super) damaged: bool,
 }
 
-/// What the index says, entry by entry; broken ones name nothing.
-struct Named(Vec<Option<Range>>);
+/// What the index says, by the numbers that slot headers give chunks.
+struct Named {
+    chunks: BTreeMap<u64, Range>,
+    /// Something in it can't be understood, and names nothing.
+    broken: bool,
+    /// Where the part of the index starts that ends with the file.
+    tail_at: Option<u64>,
+}
 
 pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<ShardPlan> {
     let mut plan = ShardPlan {
-        path: path.to_path_buf(),
-        position: position.to_vec(),
-        action: Action::Nothing,
-        chunks: Vec::new(),
-        named_before: None,
-        salvaged: 0,
-        dropped: 0,
-        torn: 0,
-        closed: false,
         damaged: image.own.damaged_shards.contains(&super::name(image.node.array.folder(), path)),
+        ..ShardPlan::new(path.to_path_buf(), position)
     };
     let leave = |mut plan: ShardPlan, reason: &str| {
         plan.action = Action::Leave(reason.to_owned());
@@ -91,21 +97,26 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
     };
     let array = &image.node.array;
     let number = image.places.shard_number(position).filter(|_| image.places.has_file(position));
-    let (Some(shard), Some(layout), Some(sharding)) = (number, array.index_layout(), array.metadata().sharding) else {
+    let (Some(shard), Some(sharding)) = (number, array.metadata().sharding) else {
         return leave(plan, "lies outside the array");
     };
+    let head_bytes = array.metadata().volume.as_ref().and_then(|volume| Some(volume.shards()?.spec.head_bytes()));
+    if head_bytes.is_some_and(|head| image.own.slots.is_none_or(|slots| slots.first_at < head)) {
+        return leave(plan, "its slots stand where its head should be");
+    }
+    let table_bytes = array.index_layout().map(|layout| layout.bytes());
     let expected = Expected {
         own: &image.own,
         places: &image.places,
         position,
         shard,
-        chunks: layout.chunks(),
-        index_bytes: layout.bytes(),
+        chunks: image.places.chunks_of(position),
+        index_bytes: head_bytes.or(table_bytes).unwrap_or(0),
         index_location: sharding.location,
         payload_bytes_max: array.encoded_bytes_max(),
     };
-    let named = match file.index(layout) {
-        Ok(index) => Some(Named::new(&index)),
+    let named = match array.read_index(&file, position, None) {
+        Ok(index) => Some(Named::new(&index, image, position, file.len())),
         Err(Error::Format { .. }) => None,
         Err(error) => return Err(error),
     };
@@ -116,18 +127,61 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
     };
     plan.named_before = named.as_ref().map(Named::count);
     if scan.seen.is_empty() {
-        return Ok(without_chunks(plan, &file, &scan, named.as_ref()));
+        return Ok(without_chunks(plan, &file, &scan, named.as_ref(), keeps_empty(array)));
     }
-    plan.decide(&file, layout, sharding.location, &expected, &scan, named.as_ref());
+    plan.decide(&file, array, &expected, &scan, named.as_ref())?;
+    if image.own.unbounded {
+        plan.deepest = deepest(&file, image, position, &plan.chunks)?;
+    }
     Ok(plan)
 }
 
+/// The deepest layer of chunks in a volume's shard, and how many planes its chunks have: those that end with the volume have
+/// fewer than others.
+fn deepest(file: &ShardFile, image: &Image, position: &[u64], chunks: &[Seen]) -> Result<Option<(u64, u64)>> {
+    let array = &image.node.array;
+    let Some(volume) = &array.metadata().volume else { return Ok(None) };
+    let mut deepest: Option<(u64, u64)> = None;
+    for seen in chunks {
+        let Some(place) = image.places.chunk_position(position, seen.header.chunk.into()) else { continue };
+        if deepest.is_some_and(|(layer, _)| place[0] < layer) {
+            continue;
+        }
+        let mut bytes = seen.range.nbytes;
+        if array.codec().compressor != Compressor::None {
+            // The last field of a gzip stream is its length before compression.
+            let mut length = [0; 4];
+            file.read_exactly(seen.end().saturating_sub(4), &mut length)?;
+            bytes = u32::from_le_bytes(length).into();
+        }
+        let (shape, chunk) = (array.shape(), array.chunk_shape());
+        let Some(planes) = volume.planes(bytes, &place, shape, chunk, array.dtype().size() as u64) else { continue };
+        let planes = planes.min(chunk[0]);
+        deepest = Some(match deepest {
+            Some((layer, known)) if layer == place[0] => (layer, known.min(planes)),
+            _ => (place[0], planes),
+        });
+    }
+    Ok(deepest)
+}
+
 /// A shard without any header of its own: it goes only if nothing was ever put into it.
-fn without_chunks(mut plan: ShardPlan, file: &ShardFile, scan: &Scan, named: Option<&Named>) -> ShardPlan {
+fn without_chunks(
+    mut plan: ShardPlan,
+    file: &ShardFile,
+    scan: &Scan,
+    named: Option<&Named>,
+    keeps_empty: bool,
+) -> ShardPlan {
     plan.action = if scan.strangers > 0 {
         Action::Leave("its slot headers belong to another dataset or another shard".into())
     } else {
-        match named.map(Named::count) {
+        match named.filter(|named| !named.broken).map(Named::count) {
+            // Where a reader wants every shard to be there, the writer leaves empty ones.
+            Some(0) if keeps_empty && named.is_some_and(|named| named.tail_at == Some(0)) => {
+                plan.closed = true;
+                Action::Nothing
+            }
             Some(0) => Action::Remove,
             Some(_) => Action::Leave("its index names chunks, but none has a slot header: another writer's".into()),
             None if is_zeros(file) => Action::Remove,
@@ -151,29 +205,95 @@ fn is_zeros(file: &ShardFile) -> bool {
 }
 
 impl Named {
-    fn new(index: &Index) -> Self {
-        Self((0..index.len()).map(|chunk| index.entry(chunk).ok().flatten()).collect())
+    fn new(index: &Index, image: &Image, shard: &[u64], file_end: u64) -> Self {
+        let mut tail_at = file_end;
+        let mut parts = index.parts();
+        parts.sort_by_key(|part| part.offset);
+        for part in parts.iter().rev().filter(|part| part.nbytes > 0 && (part.offset > 0 || part.nbytes == file_end)) {
+            if part.offset + part.nbytes == tail_at {
+                tail_at = part.offset;
+            }
+        }
+        let tail_at = Some(tail_at).filter(|&at| at < file_end);
+        let mut named = Self { chunks: BTreeMap::new(), broken: index.broken().next().is_some(), tail_at };
+        for (entry, range) in index.entries() {
+            let place = image.node.array.chunk_at(shard, entry);
+            let number = place.and_then(|place| image.places.chunk_number(shard, &place));
+            match (number, range) {
+                (Some(number), Ok(range)) => drop(named.chunks.insert(number, range)),
+                _ => named.broken = true,
+            }
+        }
+        named
     }
 
     fn count(&self) -> u64 {
-        self.0.iter().flatten().count() as u64
+        self.chunks.len() as u64
     }
 
     fn names(&self, seen: &Seen) -> bool {
-        self.0.get(seen.header.chunk as usize) == Some(&Some(seen.range))
+        self.chunks.get(&seen.header.chunk.into()) == Some(&seen.range)
     }
 }
 
+/// Whether readers of the array want a shard to be there even if nothing is in it.
+pub(super) fn keeps_empty(array: &Array) -> bool {
+    array.metadata().dialect == Dialect::Zarr2Sharded
+}
+
+/// Makes an array whole whose readers want every shard to be there: adds shards to `shards`, and keeps those that would go.
+pub(super) fn complete(array: &Array, shape: &[u64], incomplete: bool, shards: &mut Vec<ShardPlan>) {
+    let Some(layout) = array.index_layout().filter(|_| keeps_empty(array)) else { return };
+    let grid: Vec<u64> = shape.iter().zip(&array.metadata().file_shape).map(|(a, b)| a.div_ceil(*b)).collect();
+    let nothing = || {
+        let missing = (0..layout.chunks()).map(|_| (table::MISSING, table::MISSING));
+        let parts = vec![(0, table::encode(missing, layout.has_checksum()))];
+        Action::NewIndex(NewIndex { parts, file_end: layout.bytes(), used: Vec::new() })
+    };
+    let inside = |position: &[u64]| position.iter().zip(&grid).all(|(at, count)| at < count);
+    for shard in shards.iter_mut() {
+        if matches!(shard.action, Action::Remove) && inside(&shard.position) {
+            shard.action = nothing();
+        }
+    }
+    // A dataset that was complete has lost what it lacks, and empty shards would hide that.
+    if !incomplete || product(&grid).is_none_or(|files| files > FILES_MAX) {
+        return;
+    }
+    let known: HashSet<Vec<u64>> = shards.iter().map(|shard| shard.position.clone()).collect();
+    for_each_position(&vec![0; grid.len()], &grid, |position| {
+        if !known.contains(position) {
+            let action = nothing();
+            shards.push(ShardPlan { action, ..ShardPlan::new(array.file_path(position), position) });
+        }
+    });
+}
+
 impl ShardPlan {
+    fn new(path: PathBuf, position: &[u64]) -> Self {
+        Self {
+            path,
+            position: position.to_vec(),
+            action: Action::Nothing,
+            chunks: Vec::new(),
+            named_before: None,
+            salvaged: 0,
+            dropped: 0,
+            torn: 0,
+            deepest: None,
+            closed: false,
+            damaged: false,
+        }
+    }
+
     fn decide(
         &mut self,
         file: &ShardFile,
-        layout: IndexLayout,
-        location: IndexLocation,
+        array: &Array,
         expected: &Expected,
         scan: &Scan,
         named: Option<&Named>,
-    ) {
+    ) -> Result<()> {
         let mut chunks: BTreeMap<u32, Seen> = BTreeMap::new();
         for seen in scan.seen.iter().filter(|seen| seen.whole) {
             // Should a chunk be there twice, both are what was committed; the one that readers have seen stays.
@@ -190,12 +310,14 @@ impl ShardPlan {
         self.dropped = named.map_or(0, |named| named.count() - kept);
 
         let accounted: HashSet<u64> = scan.seen.iter().map(|seen| seen.range.offset).collect();
-        let mut in_index = named.iter().flat_map(|named| named.0.iter().flatten());
+        let mut in_index = named.iter().flat_map(|named| named.chunks.values());
         self.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
         let (mut used, data_end) = if self.damaged {
             let whole = Range { offset: 0, nbytes: file.len() };
-            let index_bytes = if location == IndexLocation::End { layout.bytes() } else { 0 };
-            (vec![whole], file.len().saturating_sub(index_bytes))
+            let at_end = expected.index_location == IndexLocation::End;
+            let table_at = if at_end { file.len().saturating_sub(expected.index_bytes) } else { file.len() };
+            // Otherwise each recovery would put another index behind the last one's.
+            (vec![whole], named.and_then(|named| named.tail_at).unwrap_or(table_at))
         } else {
             // Torn chunks are cut off no more than whole ones, for the same reason.
             let behind_header =
@@ -206,27 +328,45 @@ impl ShardPlan {
             (used, end.unwrap_or(0).max(expected.first_slot_at()))
         };
         used.sort_by_key(|range| range.offset);
-        let (at, file_end) = match location {
-            IndexLocation::Start => (0, data_end),
-            IndexLocation::End => (data_end, data_end.saturating_add(layout.bytes())),
-        };
-        let mut entries = vec![(index::MISSING, index::MISSING); layout.chunks() as usize];
+        let new = self.new_index(array, expected, data_end, used)?;
+        let same = named.is_some_and(|named| {
+            let whole = self.chunks.iter().all(|seen| named.names(seen));
+            whole && !named.broken && named.count() == self.chunks.len() as u64
+        });
+        if same && self.dropped == 0 && file.len() == new.file_end {
+            self.closed = !self.damaged;
+            return Ok(());
+        }
+        self.action = Action::NewIndex(new);
+        Ok(())
+    }
+
+    /// The index that names the chunks, where the writer's own close would put it.
+    fn new_index(&self, array: &Array, expected: &Expected, data_end: u64, used: Vec<Range>) -> Result<NewIndex> {
+        let shards = array.metadata().volume.as_ref().and_then(|volume| Some((volume, volume.shards()?)));
+        if let Some((volume, shards)) = shards {
+            let entry = |seen: &Seen| {
+                let place = expected.places.chunk_position(expected.position, seen.header.chunk.into());
+                let place = place.ok_or_else(|| Error::format(&self.path, "holds a chunk outside the volume"))?;
+                let (offset, nbytes) = (seen.range.offset, seen.range.nbytes);
+                Ok(minishards::Entry { id: volume.file_of(&place).1, offset, nbytes })
+            };
+            let entries = self.chunks.iter().map(entry).collect::<Result<_>>()?;
+            let (head, tail) = minishards::encode(&shards.spec, entries, data_end)?;
+            let file_end = data_end.saturating_add(tail.len() as u64);
+            // What the head points at has to be there before it.
+            return Ok(NewIndex { parts: vec![(data_end, tail), (0, head)], file_end, used });
+        }
+        let mut entries = vec![(table::MISSING, table::MISSING); expected.chunks as usize];
         for seen in &self.chunks {
             entries[seen.header.chunk as usize] = (seen.range.offset, seen.range.nbytes);
         }
-        let same = |named: &Named| {
-            let is_same = |(entry, named): (&(u64, u64), &Option<Range>)| match named {
-                Some(range) => *entry == (range.offset, range.nbytes),
-                None => *entry == (index::MISSING, index::MISSING),
-            };
-            entries.iter().zip(&named.0).all(is_same)
+        let bytes = table::encode(entries.into_iter(), array.index_layout().is_some_and(IndexLayout::has_checksum));
+        let (at, file_end) = match expected.index_location {
+            IndexLocation::Start => (0, data_end),
+            IndexLocation::End => (data_end, data_end.saturating_add(bytes.len() as u64)),
         };
-        if named.is_some_and(same) && self.dropped == 0 && file.len() == file_end {
-            self.closed = !self.damaged;
-            return;
-        }
-        let bytes = index::encode(entries.into_iter(), layout.has_checksum());
-        self.action = Action::NewIndex(NewIndex { at, bytes, file_end, used });
+        Ok(NewIndex { parts: vec![(at, bytes)], file_end, used })
     }
 
     /// Makes the change. All that it needs was read before, so that it can be stopped anywhere and planned anew.
@@ -237,7 +377,12 @@ impl ShardPlan {
             Action::Remove => fs::remove_file(&self.path).map_err(failed("remove empty shard")),
             Action::NewIndex(new) => {
                 let flags = OFlags::NOFOLLOW.bits().cast_signed();
-                let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path);
+                if let Some(folder) = self.path.parent() {
+                    fs::create_dir_all(folder).map_err(failed("create the folder of"))?;
+                }
+                let mut options = OpenOptions::new();
+                options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
+                let file = options.open(&self.path);
                 new.write(&file.map_err(failed("open"))?).map_err(failed("write a new index to"))
             }
         }
@@ -248,13 +393,13 @@ impl NewIndex {
     /// As the writer closes a shard: the data before an index that names them, and that before the file is cut off.
     fn write(&self, file: &File) -> std::io::Result<()> {
         fdatasync(file)?;
-        file.write_all_at(&self.bytes, self.at)?;
-        fdatasync(file)?;
+        for (at, bytes) in &self.parts {
+            file.write_all_at(bytes, *at)?;
+            fdatasync(file)?;
+        }
         file.set_len(self.file_end)?;
-        let mut unused_from = match self.at {
-            0 => (self.bytes.len() as u64).next_multiple_of(BLOCK),
-            _ => 0,
-        };
+        let head = self.parts.iter().find(|(at, _)| *at == 0).map_or(0, |(_, bytes)| bytes.len() as u64);
+        let mut unused_from = head.next_multiple_of(BLOCK);
         for range in &self.used {
             punch(file, unused_from, range.offset)?;
             unused_from = unused_from.max(range.offset + range.nbytes);

@@ -28,10 +28,11 @@ use std::thread;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::hosted::Host;
 use super::nodes::{self, Kind, Node};
 use super::publish;
 use super::reader::Array;
-use crate::config::{Codec, IndexLocation};
+use crate::config::{Codec, Dialect, IndexLocation};
 use crate::error::{Error, Result};
 use lock::Lock;
 pub use order::ChunkOrder;
@@ -127,6 +128,8 @@ pub struct Repack {
     options: RepackOptions,
     jobs: Vec<Job>,
     groups: Vec<Group>,
+    /// What is there only in the old format, and not copied.
+    left: Vec<PathBuf>,
     todo: Vec<(usize, Vec<u64>)>,
     counters: Counters,
     /// An earlier call was killed when nothing was left to do but to tidy up.
@@ -134,8 +137,15 @@ pub struct Repack {
     _lock: Option<Lock>,
 }
 
-/// A group's path below the root and its document.
-type Group = (String, Value);
+/// A group.
+#[derive(Debug)]
+struct Group {
+    /// The path below the root.
+    name: String,
+    document: Value,
+    /// It has no such document so far.
+    is_new: bool,
+}
 
 /// One array.
 #[derive(Debug)]
@@ -209,6 +219,7 @@ impl Repack {
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(workers(options));
         let pool = pool.build().map_err(|error| Error::config("workers", options.workers, error.to_string()))?;
+        let left = left(&root, &nodes, options)?;
         let (jobs, groups) = jobs(nodes, out.is_some(), &staging, options, &Arc::new(pool))?;
         if jobs.is_empty() {
             let reason = "holds no array with shards; a shard shape makes shards of chunks that are files";
@@ -220,8 +231,19 @@ impl Repack {
         }
         let pixels = todo.iter().map(|(job, position)| jobs[*job].change.pixel_bytes(position));
         let counters = Counters { total: pixels.fold(0, u64::saturating_add), ..Counters::default() };
-        let repack =
-            Self { root, out, staging, options: options.clone(), jobs, groups, todo, counters, published, _lock: lock };
+        let repack = Self {
+            root,
+            out,
+            staging,
+            options: options.clone(),
+            jobs,
+            groups,
+            left,
+            todo,
+            counters,
+            published,
+            _lock: lock,
+        };
         repack.lanes()?;
         Ok(repack)
     }
@@ -332,15 +354,14 @@ impl Repack {
     /// Brings what is no shard into the folder: other files, and at last the documents.
     fn complete(&self, staging: &Staging) -> Result<()> {
         let sync = self.options.sync;
-        let sources: Vec<(&Path, &Array)> =
-            self.jobs.iter().map(|job| (job.change.source.path(), &job.change.source)).collect();
+        let sources: Vec<&Array> = self.jobs.iter().map(|job| &job.change.source).collect();
         if self.out.is_some() {
-            copy_rest(&self.root, &staging.tree(), &sources, sync)?;
+            copy_rest(&self.root, &staging.tree(), &sources, &self.left, sync)?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             let place = Staging::place(&self.staging, &job.name);
             if self.out.is_none() {
-                copy_rest(job.change.source.path(), &place, &sources, sync)?;
+                copy_rest(job.change.source.path(), &place, &sources, &[], sync)?;
             }
             put(&place, &job.document)?;
         }
@@ -361,11 +382,11 @@ impl Repack {
 
     /// Corrects what groups say of arrays that have changed.
     fn put_groups(&self, root: &Path) -> Result<()> {
-        for (name, before) in &self.groups {
+        for Group { name, document: before, is_new } in &self.groups {
             let mut document = before.clone();
             consolidate(name, &mut document, &self.jobs);
             forget_slots(name, &mut document, &self.jobs);
-            if document != *before {
+            if document != *before || *is_new {
                 put(&below(root, name), &document)?;
             }
         }
@@ -433,24 +454,62 @@ fn jobs(
 ) -> Result<(Vec<Job>, Vec<Group>)> {
     let mut jobs = Vec::new();
     let mut groups = Vec::new();
+    let several = nodes.len() > 1;
+    let mut scales = 0;
     for node in nodes {
         let Kind::Array(source) = &node.kind else {
-            groups.push((node.name.clone(), node.document()?));
+            groups.push(Group { name: node.name.clone(), document: node.document()?, is_new: node.is_hosted() });
             continue;
         };
         if !target::is_meant(source, options) {
             continue;
         }
-        let document = target::document(&node, source, options)?;
+        let dialect = source.metadata().dialect;
+        if dialect != Dialect::Zarr3 && !copied {
+            let reason = "is no array of Zarr v3, which repack makes of it; write the result to a new dataset";
+            return Err(Error::format(&node.path, reason));
+        }
+        let mut document = target::document(&node, source, options)?;
+        let mut name = node.name.clone();
+        if dialect == Dialect::Precomputed {
+            // The keys of scales say how fine they are; the first is the image.
+            name = scales.to_string();
+            scales += 1;
+            document["attributes"] = json!({});
+        } else if name.is_empty() && several && dialect != Dialect::Zarr3 {
+            // An array can't have others below it in Zarr v3, so it becomes the image of a group.
+            name = "0".to_owned();
+            let attributes = std::mem::replace(&mut document["attributes"], json!({}));
+            let group = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
+            groups.push(Group { name: String::new(), document: group, is_new: true });
+        }
         let in_place = !copied && document == node.document()?;
-        let place = if in_place { node.path.clone() } else { Staging::place(staging, &node.name) };
+        let place = if in_place { node.path.clone() } else { Staging::place(staging, &name) };
         let target = Array::described(&place, document.clone())?;
         let codec = options.codec.clone().unwrap_or_else(|| source.codec().clone());
         let Kind::Array(source) = node.kind else { continue };
         let change = Change::new(*source, target, codec, options, pool.clone())?;
-        jobs.push(Job { name: node.name, document, in_place, change, chunks: AtomicU64::new(0) });
+        jobs.push(Job { name, document, in_place, change, chunks: AtomicU64::new(0) });
     }
     Ok((jobs, groups))
+}
+
+/// Files and folders that are of another format than Zarr v3.
+fn left(root: &Path, nodes: &[Node], options: &RepackOptions) -> Result<Vec<PathBuf>> {
+    let mut left = Vec::new();
+    for node in nodes {
+        if let Kind::Array(array) = &node.kind
+            && array.metadata().dialect != Dialect::Zarr3
+            && target::is_meant(array, options)
+        {
+            left.push(node.path.join(".zattrs"));
+        }
+    }
+    if let Some(host) = Host::at(root)? {
+        left.extend(host.folders());
+        left.push(root.join("zarr.json"));
+    }
+    Ok(left)
 }
 
 /// Lets a group's consolidated metadata say what the arrays have become.
@@ -472,7 +531,9 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
     let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
     let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) else { return };
-    own.remove("slots");
+    for of_the_old in ["slots", "dimensions", "channel_dimension"] {
+        own.remove(of_the_old);
+    }
     if let Some(chunks) = own.get_mut("chunks") {
         *chunks = json!(job.chunks.load(Relaxed));
     }

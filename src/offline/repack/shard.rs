@@ -131,7 +131,8 @@ impl Change {
         pool: Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
         let (from, to) = (source.metadata(), target.metadata());
-        let work = if from.chunk_shape != to.chunk_shape {
+        // The last chunks of a volume are cut off, and those of an array of Zarr are not.
+        let work = if from.chunk_shape != to.chunk_shape || from.volume.is_some() {
             Work::Reshape
         } else if from.chain.document != to.chain.document {
             Work::Recode
@@ -180,7 +181,12 @@ impl Change {
         let (from, to) = (&self.source.metadata().file_shape, &self.target.metadata().file_shape);
         let shape = self.source.shape();
         let mut found = std::collections::BTreeSet::new();
-        for position in self.source.file_positions()? {
+        let mut positions = self.source.file_positions()?;
+        if positions.iter().any(|position| position.len() != shape.len()) {
+            // Shards that are no boxes hold chunks from anywhere.
+            positions = vec![vec![0; shape.len()]];
+        }
+        for position in positions {
             let first: Vec<u64> = position.iter().zip(from).zip(to).map(|((at, from), to)| at * from / to).collect();
             let last = position.iter().zip(from).zip(shape).zip(to);
             let last = last.map(|(((at, from), shape), to)| ((at + 1) * from).min(*shape).saturating_sub(1) / to);
@@ -363,7 +369,7 @@ impl Change {
             |what: String| Error::format(partial, format!("reads back otherwise than it was written: {what}"));
         let file = ShardFile::open(partial.to_path_buf())?.ok_or_else(|| differs("it has gone".into()))?;
         let layout = self.target.index_layout().ok_or_else(|| differs("it has no index".into()))?;
-        let index = file.index(layout)?;
+        let index = file.table(layout)?;
         let present = (0..index.len()).filter(|&chunk| !matches!(index.entry(chunk), Ok(None))).count();
         if present != written.len() {
             return Err(differs(format!("its index names {present} chunks instead of {}", written.len())));

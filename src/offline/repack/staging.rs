@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::lock::Lock;
+use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::offline::document;
 use crate::offline::lock::LOCK_FILE;
@@ -130,8 +131,9 @@ pub(super) fn fingerprint(array: &Array) -> Result<u64> {
     Ok(u64::from(high) << 32 | u64::from(low))
 }
 
-/// Copies everything below `from` that is no shard of an array that is made anew, and no document that is written anew.
-pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[(&Path, &Array)], sync: bool) -> Result<()> {
+/// Copies everything below `from` that is no shard of an array that is made anew, and no document that is written anew, nor in
+/// `left`.
+pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathBuf], sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
     fs::create_dir_all(to).map_err(failed)?;
     for entry in directory(from)? {
@@ -142,24 +144,37 @@ pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[(&Path, &Array)], sync
         if text == LOCK_FILE || (text.starts_with('.') && text.ends_with(".partial")) {
             continue;
         }
+        if left.contains(&entry) {
+            continue;
+        }
         if kind.is_dir() {
-            copy_rest(&entry, &copied, arrays, sync)?;
+            copy_rest(&entry, &copied, arrays, left, sync)?;
+            if !left.is_empty() {
+                // What held only shards of the old format is not needed.
+                let _ = fs::remove_dir(&copied);
+            }
         } else if kind.is_symlink() {
             let _ = fs::remove_file(&copied);
             let leads = fs::read_link(&entry).map_err(failed)?;
             std::os::unix::fs::symlink(leads, &copied).map_err(failed)?;
-        } else if kind.is_file() && !arrays.iter().any(|(path, array)| is_made_anew(path, array, &entry)) {
+        } else if kind.is_file() && !arrays.iter().any(|array| is_made_anew(array, &entry)) {
             copy_file(&entry, &copied, sync)?;
         }
     }
     if sync { publish::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
 }
 
-fn is_made_anew(path: &Path, array: &Array, file: &Path) -> bool {
-    let Ok(key) = file.strip_prefix(path) else { return false };
+fn is_made_anew(array: &Array, file: &Path) -> bool {
+    if file == array.document() {
+        return true;
+    }
+    let Ok(key) = file.strip_prefix(array.folder()) else { return false };
     let key = key.to_string_lossy();
     let of_manifest = array.manifest().is_some_and(|manifest| manifest.origin().trim_start_matches("./") == key);
-    key == "zarr.json" || of_manifest || array.file_position(&key).is_some()
+    // A shard that lies outside of an array of another format would lie among the new one's.
+    let is_shard = array.file_position(&key).is_some()
+        || (array.metadata().dialect != Dialect::Zarr3 && array.any_file_position(&key).is_some());
+    of_manifest || is_shard
 }
 
 fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {

@@ -161,7 +161,9 @@ impl<'a> Check<'a> {
         }
         for group in &self.tree.groups {
             for name in promised_nodes(&group.attributes) {
-                let there = super::is_below(&name) && super::has_node(&group.path.join(&name));
+                let node = below(&group.name, &name);
+                let known = self.tree.array(&node).is_some() || self.tree.group(&node).is_some();
+                let there = known || (super::is_below(&name) && super::has_node(&group.path.join(&name)));
                 if !there {
                     self.damage(&group.path, None, format!("its attributes name {name:?}, which is not there"));
                 }
@@ -260,10 +262,7 @@ impl<'a> Check<'a> {
         };
         sums.files.fetch_add(1, Relaxed);
         let shard = Shard { check: self, array: &node.array, file: &file, position, image, sums };
-        let checked = match node.array.index_layout() {
-            Some(_) => shard.sharded(),
-            None => shard.whole(),
-        };
+        let checked = if node.array.has_index() { shard.sharded() } else { shard.whole() };
         if !node.array.covers(position) {
             self.note(path, "lies outside the array's shape");
         }
@@ -286,7 +285,7 @@ impl<'a> Check<'a> {
                 let Some((file, range)) = opened else { return Ok(()) };
                 sums.chunks.fetch_add(1, Relaxed);
                 sums.bytes.fetch_add(range.nbytes, Relaxed);
-                let decoded = array.decode(worker, &file, range);
+                let decoded = array.decode(worker, &file, range, position);
                 decoded.or_else(|error| match error {
                     error @ Error::Io { .. } => Err(error),
                     error => {

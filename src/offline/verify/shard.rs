@@ -8,9 +8,10 @@ use rayon::prelude::*;
 use super::{Check, Image, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::offline::index::Index;
 use crate::offline::reader::{Array, Worker};
 use crate::offline::scan::{self, Expected, Seen};
-use crate::offline::shard_file::{Index, Range, ShardFile};
+use crate::offline::shard_file::{Range, ShardFile};
 use crate::shard::slot::{self, HEADER_BYTES};
 
 /// What the files of an array add up to.
@@ -50,7 +51,7 @@ impl Shard<'_> {
     pub(super) fn whole(&self) -> Result<()> {
         let mut worker = self.array.worker()?;
         let range = self.file.whole();
-        let decoded = self.array.decode(&mut worker, self.file, range);
+        let decoded = self.array.decode(&mut worker, self.file, range, self.position);
         self.count(range);
         match decoded {
             Ok(()) => self.frame_numbers(&worker.raw),
@@ -89,17 +90,17 @@ impl Shard<'_> {
     }
 
     pub(super) fn sharded(&self) -> Result<()> {
-        let Some(layout) = self.array.index_layout() else { return Ok(()) };
-        let index = match self.file.index(layout) {
+        let index = match self.array.read_index(self.file, self.position, None) {
             Ok(index) => index,
             Err(error) => {
                 self.check.done.add(self.file.len());
                 return self.bad_chunk(None, error);
             }
         };
+        index.broken().for_each(|reason| self.damage(None, reason.clone()));
         let entries = self.entries(&index);
-        self.overlaps(&entries);
-        let expected = self.expected(index.len() as u64, layout.bytes());
+        self.overlaps(&entries, &index);
+        let expected = self.expected(&index);
         let before: Vec<_> = entries
             .par_iter()
             .map_init(|| None, |worker, &(chunk, range)| self.chunk(worker, expected.as_ref(), chunk, range))
@@ -116,18 +117,27 @@ impl Shard<'_> {
     /// The chunks that the index names, by their place in the file. Entries that point out of the file are damage.
     fn entries(&self, index: &Index) -> Vec<(u64, Range)> {
         let mut entries = Vec::new();
-        for chunk in 0..index.len() {
-            match index.entry(chunk) {
-                Ok(None) => {}
-                Ok(Some(range)) => entries.push((chunk as u64, range)),
-                Err(reason) => self.damage(Some(chunk as u64), reason),
+        for (chunk, entry) in index.entries() {
+            match entry {
+                Ok(range) => entries.push((chunk, range)),
+                Err(reason) => self.damage(Some(chunk), reason),
             }
         }
         entries.sort_by_key(|(chunk, range)| (range.offset, range.nbytes, *chunk));
         entries
     }
 
-    fn overlaps(&self, entries: &[(u64, Range)]) {
+    fn overlaps(&self, entries: &[(u64, Range)], index: &Index) {
+        for part in index.parts() {
+            let end = part.offset + part.nbytes;
+            let meets = |(_, range): &&(u64, Range)| {
+                range.nbytes > 0 && range.offset < end && part.offset < range.offset + range.nbytes
+            };
+            if let Some((chunk, range)) = entries.iter().find(meets) {
+                let what = format!("its {} bytes at {} overlap the index", range.nbytes, range.offset);
+                self.damage(Some(*chunk), what);
+            }
+        }
         let mut reached: Option<(u64, u64)> = None;
         for &(chunk, range) in entries {
             if let Some((other, end)) = reached.filter(|(_, end)| range.offset < *end) {
@@ -142,7 +152,7 @@ impl Shard<'_> {
     }
 
     /// What slot headers must say; `None` where there need not be any.
-    fn expected(&self, chunks: u64, index_bytes: u64) -> Option<Expected<'_>> {
+    fn expected(&self, index: &Index) -> Option<Expected<'_>> {
         let image = self.image?;
         let places = image.places.as_ref()?;
         Some(Expected {
@@ -150,8 +160,8 @@ impl Shard<'_> {
             places,
             position: self.position,
             shard: places.shard_number(self.position)?,
-            chunks,
-            index_bytes,
+            chunks: places.chunks_of(self.position),
+            index_bytes: index.parts().iter().map(|part| part.nbytes).sum(),
             index_location: self.array.metadata().sharding?.location,
             payload_bytes_max: self.array.encoded_bytes_max(),
         })
@@ -168,7 +178,11 @@ impl Shard<'_> {
             Some(worker) => worker,
             None => worker.insert(self.array.worker()?),
         };
-        let decoded = self.array.decode(worker, self.file, range);
+        let Some(place) = self.array.chunk_at(self.position, chunk) else {
+            self.damage(Some(chunk), "lies outside of what can be counted");
+            return Ok(Before::Nothing);
+        };
+        let decoded = self.array.decode(worker, self.file, range, &place);
         self.count(range);
         let readable = decoded.is_ok();
         decoded.or_else(|error| self.bad_chunk(Some(chunk), error))?;
@@ -188,7 +202,9 @@ impl Shard<'_> {
         };
         if let Some(objection) = expected.objection(&header, at) {
             self.damage(Some(chunk), format!("its slot header is wrong: {objection}"));
-        } else if u64::from(header.chunk) != chunk || header.nbytes != range.nbytes {
+        } else if expected.places.chunk_number(self.position, &place) != Some(header.chunk.into())
+            || header.nbytes != range.nbytes
+        {
             let what = format!(
                 "the index names {} bytes of chunk {chunk}, the slot header before them {} bytes of chunk {}",
                 range.nbytes, header.nbytes, header.chunk
@@ -226,7 +242,11 @@ impl Shard<'_> {
         }
         let scan = expected.scan(self.file, &skip)?;
         let (whole, torn): (Vec<&Seen>, Vec<&Seen>) = scan.seen.iter().partition(|seen| seen.whole);
-        let named: HashSet<u64> = entries.iter().map(|(chunk, _)| *chunk).collect();
+        let number = |chunk: u64| {
+            let place = self.array.chunk_at(self.position, chunk)?;
+            expected.places.chunk_number(self.position, &place)
+        };
+        let named: HashSet<u64> = entries.iter().filter_map(|(chunk, _)| number(*chunk)).collect();
         let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.chunk))).count();
         let twice = whole.len() - unnamed;
         if unnamed > 0 {

@@ -83,7 +83,7 @@ fn append(spec: &ShardSpec, entries: &[Entry], base: u64, tail: &mut Vec<u8>) ->
 ///
 /// [`Error::Codec`] when the bytes are not whole entries.
 pub(crate) fn decode(spec: &ShardSpec, raw: &[u8]) -> Result<Vec<Entry>> {
-    if raw.len() as u64 % ENTRY_BYTES != 0 {
+    if !(raw.len() as u64).is_multiple_of(ENTRY_BYTES) {
         let reason = format!("{} bytes are not a multiple of {ENTRY_BYTES}", raw.len());
         return Err(Error::codec("minishard index", reason));
     }

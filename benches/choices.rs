@@ -1,0 +1,103 @@
+//! What a choice costs: the same frames with one setting changed, in turns with the usual setting.
+//!
+//! ```text
+//! cargo bench --bench choices [-- --folder DIR] [--rounds N] [--frames N]
+//! ```
+//!
+//! Frames of 2048 × 2048 u16, chunks of 1 × 512 × 512, shards of 64 frames, as fast as they go, files synced. Each line is
+//! the median, over the rounds, of the throughput with the choice over that of the run just before it without, then the lowest
+//! and the highest. Give it a quiet machine.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, StorageKind, Volume};
+
+#[allow(dead_code)]
+mod camera;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const SIDE: usize = 2048;
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let value = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1));
+    let folder = tempfile::tempdir_in(value("--folder").map_or_else(std::env::temp_dir, PathBuf::from))?;
+    let rounds: usize = value("--rounds").map_or(Ok(5), |word| word.parse())?;
+    let frames: usize = value("--frames").map_or(Ok(256), |word| word.parse())?;
+    let pixels: Vec<Vec<u8>> = (0..4).map(|_| camera::frame(SIDE, 2)).collect();
+    println!("{:<46} {:>9} {:>7} {:>7} {:>7}", "choice", "usual", "ratio", "lowest", "highest");
+    for (name, usual, choice) in choices() {
+        let (mut ratios, mut rates) = (Vec::new(), Vec::new());
+        for round in 0..rounds {
+            // Whoever comes second in a round finds a warmer machine, so they change places.
+            let run = |config: &Config| rate(folder.path(), config, &pixels, frames);
+            let (before, after) = if round % 2 == 0 {
+                let before = run(&usual)?;
+                (before, run(&choice)?)
+            } else {
+                let after = run(&choice)?;
+                (run(&usual)?, after)
+            };
+            ratios.push(after / before);
+            rates.push(before);
+        }
+        ratios.sort_by(f64::total_cmp);
+        rates.sort_by(f64::total_cmp);
+        let (rate, ratio) = (rates[rounds / 2] / 1e9, ratios[rounds / 2]);
+        println!("{name:<46} {rate:>4.2} GB/s {ratio:>7.3} {:>7.3} {:>7.3}", ratios[0], ratios[rounds - 1]);
+    }
+    Ok(())
+}
+
+/// What is tried: its name, the usual configuration, the other one.
+fn choices() -> Vec<(String, Config, Config)> {
+    let base = |compressor: Compressor| Config {
+        dims: vec![
+            Dim::z(None).chunk(1).shard(64),
+            Dim::y(SIDE as u64).chunk(512).shard(SIDE as u64),
+            Dim::x(SIDE as u64).chunk(512).shard(SIDE as u64),
+        ],
+        codec: Codec { compressor, checksum: false },
+        // What the trial of `auto` finds may differ from run to run.
+        storage: StorageKind::Buffered,
+        overwrite: true,
+        ..Config::default()
+    };
+    let gzip = Compressor::Gzip { level: 1 };
+    let mut all = Vec::new();
+    for (name, compressor) in [("none", Compressor::None), ("blosc-lz4", Compressor::default()), ("gzip", gzip)] {
+        let off = Config { checkpoint_every: Duration::ZERO, ..base(compressor) };
+        all.push((format!("checkpoints every second, {name}"), off.clone(), base(compressor)));
+        let summed = Codec { compressor, checksum: true };
+        all.push((format!("checksums, {name}"), off.clone(), Config { codec: summed, ..off.clone() }));
+        for dialect in [Dialect::Zarr3Transformer, Dialect::Zarr2Sharded, Dialect::Precomputed] {
+            if dialect == Dialect::Precomputed && name == "blosc-lz4" {
+                continue;
+            }
+            let volume = match dialect {
+                // Boxes of 4 x 4 x 64 chunks: the same shards as all others have.
+                Dialect::Precomputed => {
+                    Volume { preshift_bits: Some(10), minishard_bits: Some(0), ..Volume::default() }
+                }
+                _ => Volume::default(),
+            };
+            let choice = Config { dialect, volume, ..base(compressor) };
+            all.push((format!("dialect {}, {name}", dialect.name()), base(compressor), choice));
+        }
+    }
+    all
+}
+
+/// Bytes a second, from the first frame to the synced dataset.
+fn rate(folder: &Path, config: &Config, pixels: &[Vec<u8>], frames: usize) -> Outcome<f64> {
+    let acquisition = Acquisition::create(folder.join("run.zarr"), config.clone())?;
+    let start = Instant::now();
+    for number in 0..frames {
+        acquisition.append(&pixels[number % pixels.len()])?;
+    }
+    acquisition.finish()?;
+    Ok((frames * pixels[0].len()) as f64 / start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,160 @@
+//! Which keys there are: files under their own names, and of shards the chunks that their indexes name.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::grid::{Place, Start};
+use super::view::{View, Views, files, folders};
+use crate::error::{Error, Result};
+use crate::offline::shard_file::ShardFile;
+
+const DEPTH_MAX: usize = 64;
+
+/// Keys and prefixes right below a prefix.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listing {
+    /// Whole keys; there is a value for each.
+    pub keys: Vec<String>,
+    /// Prefixes, each with a slash at its end. Some may hold no key, because shards are listed by all chunks that they can
+    /// hold.
+    pub prefixes: Vec<String>,
+}
+
+/// All that is listed for one root.
+pub(super) struct Lister<'a> {
+    pub(super) root: &'a Path,
+    pub(super) views: &'a Views,
+}
+
+impl Lister<'_> {
+    /// All keys that start with `prefix`, in order.
+    pub(super) fn list_prefix(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut keys = Vec::new();
+        self.walk("", prefix, 0, &mut HashSet::new(), &mut keys)?;
+        for view in self.views.all() {
+            let Some((start, below)) = start_of(view, prefix) else { continue };
+            for shard in self.shards(view)?.into_iter().filter(|shard| view.grid.meets(&start, shard)) {
+                let found = self.chunks(view, &shard)?;
+                keys.extend(found.into_iter().filter(|key| key.starts_with(below)).map(|key| view.base.clone() + &key));
+            }
+        }
+        keys.sort();
+        Ok(keys)
+    }
+
+    /// What follows right after `prefix`.
+    pub(super) fn list_dir(&self, prefix: &str) -> Result<Listing> {
+        let mut keys = BTreeSet::new();
+        let mut prefixes = BTreeSet::new();
+        let folder = self.root.join(prefix);
+        if folder.is_dir() {
+            keys.extend(
+                files(&folder)?.into_iter().map(|name| format!("{prefix}{name}")).filter(|key| !self.is_shard(key)),
+            );
+            let below = folders(&folder)?.into_iter().map(|name| format!("{prefix}{name}/"));
+            prefixes.extend(below.filter(|folder| !self.is_of_shards(folder)));
+        }
+        for view in self.views.all() {
+            let Some((start, below)) = start_of(view, prefix) else { continue };
+            if prefix.len() < view.base.len() {
+                continue;
+            }
+            for shard in self.shards(view)?.into_iter().filter(|shard| view.grid.meets(&start, shard)) {
+                if let Some(names) = view.grid.folders(&start, below, &shard) {
+                    prefixes.extend(names.into_iter().map(|name| format!("{prefix}{name}")));
+                    continue;
+                }
+                let found = self.chunks(view, &shard)?;
+                keys.extend(found.into_iter().filter(|key| key.starts_with(below)).map(|key| view.base.clone() + &key));
+            }
+        }
+        Ok(Listing { keys: keys.into_iter().collect(), prefixes: prefixes.into_iter().collect() })
+    }
+
+    /// The shards of an array whose files are there.
+    pub(super) fn shards(&self, view: &View) -> Result<Vec<Vec<u64>>> {
+        let mut found = Vec::new();
+        self.shards_below(view, "", 0, &mut found)?;
+        found.sort();
+        Ok(found)
+    }
+
+    fn shards_below(&self, view: &View, below: &str, depth: usize, found: &mut Vec<Vec<u64>>) -> Result<()> {
+        let folder = self.root.join(format!("{}{below}", view.base));
+        found.extend(files(&folder)?.iter().filter_map(|name| view.grid.shard(&format!("{below}{name}"))));
+        for name in folders(&folder)? {
+            let below = format!("{below}{name}/");
+            if depth < DEPTH_MAX && view.grid.has_folder(&below) {
+                self.shards_below(view, &below, depth + 1, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of a shard's chunks below the array.
+    fn chunks(&self, view: &View, shard: &[u64]) -> Result<Vec<String>> {
+        let path = self.root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
+        let Some(file) = ShardFile::open(path)? else { return Ok(Vec::new()) };
+        let index = view.grid.index(&file, shard, None)?;
+        if let Some(reason) = index.broken().next() {
+            return Err(Error::format(file.path(), reason));
+        }
+        // An entry that points nowhere is a chunk all the same, if a damaged one.
+        let key = |(chunk, _)| view.grid.key(&Place { shard: shard.to_vec(), chunk });
+        Ok(index.entries().filter_map(key).collect())
+    }
+
+    /// Whether a file is a shard, rather than something with a key of its own.
+    pub(super) fn is_shard(&self, key: &str) -> bool {
+        self.views.above(key).any(|(view, below)| view.grid.shard(below).is_some())
+    }
+
+    /// Whether a folder, named with a slash at its end, holds shards and nothing else.
+    fn is_of_shards(&self, folder: &str) -> bool {
+        let inner = folder.trim_end_matches('/');
+        self.views.above(inner).any(|(view, _)| {
+            let below = &folder[view.base.len()..];
+            view.grid.has_folder(below)
+        })
+    }
+
+    /// The files below a folder that are no shards.
+    fn walk(
+        &self,
+        folder: &str,
+        prefix: &str,
+        depth: usize,
+        visited: &mut HashSet<(u64, u64)>,
+        keys: &mut Vec<String>,
+    ) -> Result<()> {
+        let path = self.root.join(folder);
+        let metadata = fs::metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
+        // A symbolic link may lead back up.
+        if depth > DEPTH_MAX || !visited.insert((metadata.dev(), metadata.ino())) {
+            return Ok(());
+        }
+        let names = files(&path)?.into_iter().map(|name| format!("{folder}{name}"));
+        keys.extend(names.filter(|key| key.starts_with(prefix) && !self.is_shard(key)));
+        for name in folders(&path)? {
+            let below = format!("{folder}{name}/");
+            let leads = below.starts_with(prefix) || prefix.starts_with(&below);
+            if leads && !self.is_of_shards(&below) {
+                self.walk(&below, prefix, depth + 1, visited, keys)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What keys of an array's chunks that start with `prefix` have in common, and what of the prefix lies below the array.
+fn start_of<'p>(view: &View, prefix: &'p str) -> Option<(Start, &'p str)> {
+    let below = match prefix.strip_prefix(view.base.as_str()) {
+        Some(below) => below,
+        None if view.base.starts_with(prefix) => "",
+        None => return None,
+    };
+    view.grid.start(below).map(|start| (start, below))
+}

@@ -1,0 +1,681 @@
+//! Editing: a finished dataset as a store of keys and values in which no shard is to be seen.
+//!
+//! The keys are those that the dataset would have without shards: of documents, records and all other files as they are, and
+//! of every single chunk. This is the abstract store interface that the sharding storage transformer 1.0 describes under "API
+//! implementation", over every format with shards:
+//!
+//! | format | the array's document | keys of chunks |
+//! |---|---|---|
+//! | Zarr v3, codec `sharding_indexed` | `0/zarr.json`: the chunk's shape as grid, the inner codecs | `0/c/96/18` |
+//! | Zarr v3 draft, storage transformer | `meta/root/0.array.json` without the transformer | `data/root/0/c96/18` |
+//! | Zarr v2, prototype with `shards` | `.zarray` without `shards` | `96/18` or `96.18` |
+//! | Neuroglancer's precomputed volume | `info` without `sharding` | `8_8_40/0-64_0-64_0-16`, as it is stored: perhaps gzip |
+//!
+//! # What a power cut leaves
+//!
+//! Every change makes a new file under a hidden name beside the old one, waits for the device, renames, and waits for the
+//! name. So at any moment, whatever is killed or cut, each shard is the old one or the new one, as a whole: all other chunks
+//! are readable, and all chunks of one batch in one shard are old together or new together. Readers that have opened the old
+//! file go on with the old file.
+//!
+//! The specification allows two cheaper ways, and both are left out because they can tear a shard:
+//!
+//! - To replace a chunk in place, or to write it into a gap and then the index over the index. A write is not one step: the
+//!   device may have done half of it. A torn index, which most formats have no checksum for, spoils every chunk of the shard.
+//! - To append the chunk with a new index behind it. Readers take the last bytes of a file for the index, so from the first
+//!   byte appended until the last they find garbage there; a reader beside the writer does, and after a power cut all do.
+//!
+//! The price is that each batch copies the shard. The kernel does it (`copy_file_range`), holes stay holes, and where slots
+//! are fixed and the file system can share blocks (Btrfs, XFS, bcachefs), only what is new is written. It is one batch for
+//! each call: so [`Store::set_many`] rather than many times [`Store::set`].
+//!
+//! # What verify and recover say
+//!
+//! In datasets of this crate's writer, new chunks get slot headers like the others, in the slots where the others stand; of a
+//! chunk that was there before, its frame numbers stay. [`verify`](super::verify()) and [`recover`](super::recover()) vouch for
+//! them as for all others. The writer's attributes get `"edited": true`. A chunk that is larger than the dataset's slots
+//! makes these `packed`, which is what they are called when they have no size of their own.
+
+mod disk;
+mod documents;
+mod grid;
+mod keys;
+mod list;
+mod rewrite;
+mod view;
+#[cfg(feature = "zarrs")]
+mod zarrs;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use serde_json::{Value, json};
+
+use super::document;
+use super::index::Index;
+use super::lock::Lock;
+use super::own::Slots;
+use super::shard_file::{Range, ShardFile};
+use crate::error::{Error, Result};
+use disk::{Disk, Local};
+use grid::Place;
+use list::Lister;
+pub use list::Listing;
+use rewrite::{Changes, Counts, Rewrite};
+use view::{Owner, View, Views};
+
+/// A dataset as keys and values, one for each document and each chunk, whether or not chunks share shards.
+///
+/// The [module's documentation](self) says which keys there are and what becomes of a dataset whose editor is killed.
+///
+/// ```no_run
+/// use shardwright::offline::Store;
+///
+/// let store = Store::edit("run.ome.zarr")?;
+/// let chunk = store.get("0/c/17/0/0")?.expect("a chunk that is there");
+/// store.set_many(&[("0/c/18/0/0", &chunk), ("0/c/19/0/0", &chunk)])?;
+/// store.erase("0/c/17/0/0")?;
+/// store.finish()?;
+/// # Ok::<(), shardwright::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    disk: Box<dyn Disk>,
+    views: RwLock<Arc<Views>>,
+    editing: Option<Mutex<Editing>>,
+}
+
+/// What only the one writer of a dataset has.
+#[derive(Debug)]
+struct Editing {
+    /// By the documents in which this crate's writer speaks of its images.
+    ledgers: HashMap<String, Ledger>,
+    _lock: Lock,
+}
+
+/// How many chunks an image has, for those who count.
+#[derive(Debug)]
+struct Ledger {
+    pointer: &'static str,
+    /// `None`: its writer did not say.
+    chunks: Option<u64>,
+}
+
+/// Which bytes of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ByteRange {
+    /// All of them.
+    #[default]
+    All,
+    /// Those from an offset to the end.
+    From(u64),
+    /// So many from an offset on.
+    Part {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        length: u64,
+    },
+    /// So many at the end.
+    Last(u64),
+}
+
+impl ByteRange {
+    /// Where the bytes stand in a value of `size` bytes; `None` if they reach beyond it.
+    fn of(self, size: u64) -> Option<Range> {
+        let range = match self {
+            Self::All => Range { offset: 0, nbytes: size },
+            Self::From(offset) => Range { offset, nbytes: size.checked_sub(offset)? },
+            Self::Part { offset, length } => Range { offset, nbytes: length },
+            Self::Last(nbytes) => Range { offset: size.checked_sub(nbytes)?, nbytes },
+        };
+        (range.offset.checked_add(range.nbytes)? <= size).then_some(range)
+    }
+}
+
+/// What a key names.
+enum Named<'v> {
+    /// A chunk in a shard.
+    Chunk(&'v View, Place),
+    /// The document of an array with shards.
+    Document(&'v View),
+    /// A file as it is.
+    File,
+}
+
+/// The value of a key that names no chunk.
+enum Shown {
+    Nothing,
+    File(ShardFile),
+    Bytes(Vec<u8>),
+}
+
+impl Store {
+    /// Opens a dataset to read. No lock is taken: several readers, one editor and a running acquisition get along.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when there is no folder; [`Error::Format`] when a document in it is broken, or its array has shards whose
+    /// chunks can't be told apart.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
+        let views = Views::find(&root)?;
+        Ok(Self { root, disk: Box::new(Local { sync: true }), views: RwLock::new(Arc::new(views)), editing: None })
+    }
+
+    /// Opens a dataset to read and to write, as its one writer until the store is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`Error::Locked`] while an acquisition or another editor has the dataset; [`Error::Format`] when
+    /// its writer did not finish (chunks that only [`recover`](super::recover()) finds would be lost), or when the folder is
+    /// only a part of a dataset.
+    pub fn edit(path: impl AsRef<Path>) -> Result<Self> {
+        let mut store = Self::open(path)?;
+        let root = &store.root;
+        if let Some(above) = root.parent().filter(|above| super::has_node(above)) {
+            let reason = format!("is a part of {}; open that, because it has the lock", above.display());
+            return Err(Error::format(root, reason));
+        }
+        let lock = Lock::take(root)?;
+        // A writer may have ended in between.
+        store.reload()?;
+        for owner in store.views().all().filter_map(|view| view.owner.as_ref()) {
+            if !owner.own.complete && !owner.own.recovered {
+                let reason = "its writer did not finish, and to edit a shard would remove what a recovery may still find; \
+                              recover it first";
+                return Err(Error::format(root, reason));
+            }
+        }
+        store.editing = Some(Mutex::new(Editing { ledgers: HashMap::new(), _lock: lock }));
+        Ok(store)
+    }
+
+    /// Does not wait for the device. A power cut may then leave files empty; a kill does not.
+    pub fn without_sync(mut self) -> Self {
+        self.disk = Box::new(Local { sync: false });
+        self
+    }
+
+    /// The dataset's folder.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    fn views(&self) -> Arc<Views> {
+        self.views.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Documents say which arrays have shards.
+    fn reload(&self) -> Result<()> {
+        let views = Arc::new(Views::find(&self.root)?);
+        *self.views.write().unwrap_or_else(PoisonError::into_inner) = views;
+        Ok(())
+    }
+
+    fn named<'v>(&self, views: &'v Views, key: &str) -> Result<Named<'v>> {
+        keys::check(&self.root, key)?;
+        if let Some(view) = views.of_document(key) {
+            return Ok(Named::Document(view));
+        }
+        let chunk = views.above(key).find_map(|(view, below)| Some((view, view.grid.place(below)?)));
+        Ok(chunk.map_or(Named::File, |(view, place)| Named::Chunk(view, place)))
+    }
+
+    /// The value of a key; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_partial_values`](Self::get_partial_values).
+    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_partial_values(&[(key, ByteRange::All)])?.pop().flatten())
+    }
+
+    /// Parts of the values of several keys; `None` for a key that has no value.
+    ///
+    /// Each shard is opened once and its index read once, so all chunks of one shard come from one state of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a range that reaches beyond its value; [`Error::Format`] for a key that leads out of the dataset and
+    /// for a shard with a damaged index; [`Error::Io`] when the system refuses something.
+    pub fn get_partial_values(&self, wanted: &[(&str, ByteRange)]) -> Result<Vec<Option<Vec<u8>>>> {
+        let views = self.views();
+        let mut values = vec![None; wanted.len()];
+        let mut of_shards: BTreeMap<(&str, Vec<u64>), Vec<(usize, u64)>> = BTreeMap::new();
+        for (number, (key, range)) in wanted.iter().enumerate() {
+            match self.named(&views, key)? {
+                Named::Chunk(view, place) => {
+                    of_shards.entry((&view.base, place.shard)).or_default().push((number, place.chunk));
+                }
+                named => match self.shown(key, &named)? {
+                    Shown::Nothing => {}
+                    Shown::File(file) => values[number] = Some(read(&file, resolve(key, *range, file.len())?)?),
+                    Shown::Bytes(bytes) => {
+                        let range = resolve(key, *range, bytes.len() as u64)?;
+                        values[number] = Some(bytes[range.offset as usize..][..range.nbytes as usize].to_vec());
+                    }
+                },
+            }
+        }
+        for ((base, shard), chunks) in of_shards {
+            let Some(view) = views.at(base) else { continue };
+            let ids: Vec<u64> = chunks.iter().map(|(_, chunk)| *chunk).collect();
+            let Some((file, index)) = self.shard(view, &shard, &ids)? else { continue };
+            for (number, chunk) in chunks {
+                let (key, range) = wanted[number];
+                let Some(stored) = entry(&file, &index, chunk)? else { continue };
+                let part = resolve(key, range, stored.nbytes)?;
+                let part = Range { offset: stored.offset + part.offset, nbytes: part.nbytes };
+                values[number] = Some(read(&file, part)?);
+            }
+        }
+        Ok(values)
+    }
+
+    /// The length of a value in bytes; `None` if the key has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_partial_values`](Self::get_partial_values).
+    pub fn size(&self, key: &str) -> Result<Option<u64>> {
+        let views = self.views();
+        match self.named(&views, key)? {
+            Named::Chunk(view, place) => {
+                let Some((file, index)) = self.shard(view, &place.shard, &[place.chunk])? else { return Ok(None) };
+                Ok(entry(&file, &index, place.chunk)?.map(|range| range.nbytes))
+            }
+            named => Ok(match self.shown(key, &named)? {
+                Shown::Nothing => None,
+                Shown::File(file) => Some(file.len()),
+                Shown::Bytes(bytes) => Some(bytes.len() as u64),
+            }),
+        }
+    }
+
+    /// The open shard at a place and its index as far as it tells of `chunks`; `None` if it is not there.
+    fn shard(&self, view: &View, shard: &[u64], chunks: &[u64]) -> Result<Option<(ShardFile, Index)>> {
+        let path = self.root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
+        let Some(file) = ShardFile::open(path)? else { return Ok(None) };
+        let index = view.grid.index(&file, shard, Some(chunks))?;
+        Ok(Some((file, index)))
+    }
+
+    /// What a key that names no chunk has to show.
+    fn shown(&self, key: &str, named: &Named<'_>) -> Result<Shown> {
+        let path = self.root.join(key);
+        let is_node = key.rsplit('/').next() == Some("zarr.json");
+        let document = if is_node || matches!(named, Named::Document(_)) { document::read(&path)? } else { None };
+        let shown = match (named, document) {
+            (Named::Document(_), None) => return Ok(Shown::Nothing),
+            (Named::Document(view), Some(document)) => view.form.shown(&document),
+            // What a group has consolidated describes arrays with shards; without it, readers look at the arrays.
+            (_, Some(mut document)) if document["consolidated_metadata"].is_object() => {
+                document.as_object_mut().map(|document| document.remove("consolidated_metadata"));
+                document
+            }
+            _ => return Ok(self.file(key)?.map_or(Shown::Nothing, Shown::File)),
+        };
+        pretty(&path, &shown).map(Shown::Bytes)
+    }
+
+    fn file(&self, key: &str) -> Result<Option<ShardFile>> {
+        let path = self.root.join(key);
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            _ => ShardFile::open(path),
+        }
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many).
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.set_many(&[(key, value)])
+    }
+
+    /// Gives keys their values; of a key that is there twice, the last one counts. Each shard is made anew once, whatever
+    /// number of its chunks gets values.
+    ///
+    /// Documents of arrays with shards are taken in the form in which they are shown, and may differ from what is there in
+    /// their `shape`, `attributes` and `dimension_names`. Files come first, then shards, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when the store was opened to read, and for a chunk outside of the array's shape; [`Error::Format`] for a
+    /// key that leads out of the dataset, for a document with which the chunks would not be what they are, and for a shard whose
+    /// index is damaged; [`Error::Io`] when the system refuses something. The first error ends the call: what came before it is
+    /// done, and each shard is as it was or as it was to be.
+    pub fn set_many(&self, values: &[(&str, &[u8])]) -> Result<()> {
+        let mut editing = self.editing()?;
+        self.change(&mut editing, values.iter().map(|&(key, value)| (key, Some(Cow::Borrowed(value)))))
+    }
+
+    /// Puts bytes into values, each from an offset on. A value becomes longer where they reach beyond its end, with zeros
+    /// before an offset behind the end; a key without a value gets one.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many).
+    pub fn set_partial_values(&self, parts: &[(&str, u64, &[u8])]) -> Result<()> {
+        let mut editing = self.editing()?;
+        // One value after another of the same key: the second starts from what the first has made.
+        let mut values: Vec<(&str, Vec<u8>)> = Vec::new();
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        for &(key, offset, part) in parts {
+            let number = match numbers.get(key) {
+                Some(&number) => number,
+                None => {
+                    values.push((key, self.get(key)?.unwrap_or_default()));
+                    numbers.insert(key, values.len() - 1);
+                    values.len() - 1
+                }
+            };
+            overlay(&mut values[number].1, offset, part)
+                .ok_or_else(|| Error::config("offset", offset, format!("{key} has no memory for a value so long")))?;
+        }
+        self.change(&mut editing, values.into_iter().map(|(key, value)| (key, Some(Cow::Owned(value)))))
+    }
+
+    /// Takes a key its value, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many).
+    pub fn erase(&self, key: &str) -> Result<()> {
+        self.erase_values(&[key])
+    }
+
+    /// Takes keys their values. A shard without chunks is removed; another one is made anew once.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many).
+    pub fn erase_values(&self, keys: &[&str]) -> Result<()> {
+        let mut editing = self.editing()?;
+        self.change(&mut editing, keys.iter().map(|&key| (key, None)))
+    }
+
+    /// Takes all keys their values that start with `prefix`, which ends with a slash or is empty. Documents go last, so that
+    /// an array that is half gone is still an array.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many); a prefix without a slash at its end is [`Error::Format`].
+    pub fn erase_prefix(&self, prefix: &str) -> Result<()> {
+        let prefix = keys::check_prefix(&self.root, prefix)?;
+        let mut editing = self.editing()?;
+        let views = self.views();
+        let lister = self.lister(&views);
+        let whole: Vec<&View> = views.all().filter(|view| view.base.starts_with(prefix)).collect();
+        for view in &whole {
+            if let Some(owner) = &view.owner {
+                self.note_edit(&mut editing, owner)?;
+                editing.ledgers.insert(owner.document.clone(), Ledger { pointer: owner.pointer, chunks: Some(0) });
+            }
+            // All of its shards go, so nobody needs to know what is in them.
+            for shard in lister.shards(view)? {
+                self.remove(&format!("{}{}", view.base, view.grid.shard_key(&shard)))?;
+            }
+        }
+        let keys = lister.list_prefix(prefix)?;
+        let is_document = |key: &&String| matches!(self.named(&views, key), Ok(Named::Document(_) | Named::File));
+        let (files, chunks): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_document);
+        self.change(&mut editing, chunks.into_iter().map(|key| (key.as_str(), None)))?;
+        // Those above the others come last.
+        self.change(&mut editing, files.into_iter().rev().map(|key| (key.as_str(), None)))
+    }
+
+    /// All keys, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] for a shard with a damaged index; [`Error::Io`] when the system refuses something.
+    pub fn list(&self) -> Result<Vec<String>> {
+        self.list_prefix("")
+    }
+
+    /// All keys that start with `prefix`, in order; it ends with a slash or is empty. Reads the index of each shard that may
+    /// hold such a key.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list); a prefix without a slash at its end is [`Error::Format`].
+    pub fn list_prefix(&self, prefix: &str) -> Result<Vec<String>> {
+        let prefix = keys::check_prefix(&self.root, prefix)?;
+        self.lister(&self.views()).list_prefix(prefix)
+    }
+
+    /// The keys right below `prefix`, and the prefixes of those further below.
+    ///
+    /// Indexes are read only for whole keys. A prefix that only chunks can have is listed for all chunks of the shards that are
+    /// there, so it may turn out to hold nothing (sharding storage transformer 1.0, note at `list_dir`).
+    ///
+    /// # Errors
+    ///
+    /// As [`list_prefix`](Self::list_prefix).
+    pub fn list_dir(&self, prefix: &str) -> Result<Listing> {
+        let prefix = keys::check_prefix(&self.root, prefix)?;
+        self.lister(&self.views()).list_dir(prefix)
+    }
+
+    fn lister<'a>(&'a self, views: &'a Views) -> Lister<'a> {
+        Lister { root: &self.root, views }
+    }
+
+    /// Ends the editing: the documents say again how many chunks there are, for [`verify`](super::verify()) to compare.
+    ///
+    /// A store that is dropped does the same, but nobody hears of its errors. After a kill the documents say nothing of the
+    /// number of chunks, and all else is as it should be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when a document can't be written.
+    pub fn finish(mut self) -> Result<()> {
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let Some(editing) = self.editing.take() else { return Ok(()) };
+        let Editing { ledgers, _lock } = editing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (key, Ledger { pointer, chunks }) in ledgers {
+            if let Some(chunks) = chunks {
+                self.speak(&key, pointer, |own| own["chunks"] = json!(chunks))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn editing(&self) -> Result<MutexGuard<'_, Editing>> {
+        let editing = self.editing.as_ref().ok_or_else(|| {
+            Error::config("store", self.root.display(), "was opened to read; Store::edit opens it to write")
+        })?;
+        Ok(editing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives keys new values, or takes them away.
+    fn change<'k>(
+        &self,
+        editing: &mut Editing,
+        values: impl Iterator<Item = (&'k str, Option<Cow<'k, [u8]>>)>,
+    ) -> Result<()> {
+        let mut chunks = Vec::new();
+        let mut reload = false;
+        for (key, value) in values {
+            let views = self.views();
+            match self.named(&views, key)? {
+                Named::Chunk(..) => chunks.push((key, value)),
+                Named::Document(view) => {
+                    self.change_document(view, value.as_deref())?;
+                    self.reload()?;
+                }
+                Named::File => {
+                    let is_document = key.ends_with(".json") || key.ends_with(".zarray") || key.ends_with(".zattrs");
+                    match value {
+                        Some(value) => self.put(key, &value)?,
+                        None => self.remove(key)?,
+                    }
+                    reload |= is_document;
+                }
+            }
+        }
+        if reload {
+            self.reload()?;
+        }
+        let views = self.views();
+        let mut shards: BTreeMap<(&str, Vec<u64>), Changes> = BTreeMap::new();
+        for (key, value) in &chunks {
+            // The documents that came before may have made something else of it.
+            let Named::Chunk(view, place) = self.named(&views, key)? else {
+                return Err(Error::format(
+                    self.root.join(key),
+                    "is a chunk no longer, by a document of the same batch",
+                ));
+            };
+            if value.is_some() && !view.grid.covers(&place) {
+                let shape = &view.grid.shape;
+                return Err(Error::config("key", key, format!("lies outside of the array, whose shape is {shape:?}")));
+            }
+            shards.entry((&view.base, place.shard)).or_default().insert(place.chunk, value.as_deref());
+        }
+        for ((base, shard), changes) in &shards {
+            if let Some(view) = views.at(base) {
+                self.change_shard(editing, view, shard, changes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change_shard(&self, editing: &mut Editing, view: &View, shard: &[u64], changes: &Changes) -> Result<()> {
+        let Some(rewrite) = Rewrite::plan(&self.root, view, shard, changes)? else { return Ok(()) };
+        self.stays_below(rewrite.path())?;
+        let mut slots = view.owner.as_ref().and_then(|owner| owner.own.slots);
+        let Counts { before, after } = rewrite.counts();
+        if let Some(owner) = &view.owner {
+            // Before the shard changes the documents stop saying what will not be so.
+            self.note_edit(editing, owner)?;
+            if let Some((old, wanted)) = slots.as_mut().zip(rewrite.slot_bytes_wanted()) {
+                *old = Slots { fixed: false, bytes: wanted, ..*old };
+                self.speak(&owner.document, owner.pointer, |own| {
+                    own["slots"]["placement"] = json!("packed");
+                    own["slots"]["bytes"] = json!(wanted);
+                })?;
+                self.reload()?;
+            }
+        }
+        rewrite.apply(&self.root, &*self.disk, slots)?;
+        let ledger = view.owner.as_ref().and_then(|owner| editing.ledgers.get_mut(&owner.document));
+        if let Some(ledger) = ledger {
+            let counted = ledger.chunks.zip(before);
+            ledger.chunks = counted.map(|(chunks, before)| (chunks + after).saturating_sub(before));
+        }
+        Ok(())
+    }
+
+    /// Lets the writer's attributes say that chunks are not all the writer's any more, and no longer how many there are.
+    fn note_edit(&self, editing: &mut Editing, owner: &Owner) -> Result<()> {
+        if editing.ledgers.contains_key(&owner.document) {
+            return Ok(());
+        }
+        self.speak(&owner.document, owner.pointer, |own| {
+            own["edited"] = json!(true);
+            own.as_object_mut().map(|own| own.remove("chunks"));
+        })?;
+        let ledger = Ledger { pointer: owner.pointer, chunks: owner.own.chunks };
+        editing.ledgers.insert(owner.document.clone(), ledger);
+        Ok(())
+    }
+
+    /// Changes the writer's attributes in a document.
+    fn speak(&self, key: &str, pointer: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
+        let path = self.root.join(key);
+        let Some(before) = document::read(&path)? else { return Ok(()) };
+        let mut after = before.clone();
+        if let Some(own) = after.pointer_mut(pointer).filter(|own| own.is_object()) {
+            change(own);
+        }
+        if after == before { Ok(()) } else { self.put(key, &pretty(&path, &after)?) }
+    }
+
+    fn change_document(&self, view: &View, value: Option<&[u8]>) -> Result<()> {
+        let Some(value) = value else { return self.remove(&view.document) };
+        let path = self.root.join(&view.document);
+        let shown = serde_json::from_slice(value)
+            .map_err(|error| Error::format(&path, format!("the new document is not JSON: {error}")))?;
+        let Some(stored) = document::read(&path)? else { return self.put(&view.document, value) };
+        let stored = view.form.stored(&path, &shown, &stored)?;
+        self.put(&view.document, &pretty(&path, &stored)?)
+    }
+
+    fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.root.join(key);
+        self.stays_below(&path)?;
+        disk::put(&*self.disk, &path, bytes).map_err(|error| Error::io("write", &path, error))
+    }
+
+    fn remove(&self, key: &str) -> Result<()> {
+        let path = self.root.join(key);
+        self.stays_below(&path)?;
+        disk::remove(&*self.disk, &self.root, &path).map_err(|error| Error::io("remove", &path, error))
+    }
+
+    /// Refuses to change what only a symbolic link makes part of the dataset.
+    fn stays_below(&self, path: &Path) -> Result<()> {
+        let there = path.ancestors().skip(1).find_map(|above| above.canonicalize().ok());
+        let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+        if is_link || !there.is_some_and(|there| there.starts_with(&self.root)) {
+            let reason = "is a symbolic link or behind one; only what is in the dataset itself is changed";
+            return Err(Error::format(path, reason));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ = self.settle();
+    }
+}
+
+fn resolve(key: &str, range: ByteRange, size: u64) -> Result<Range> {
+    let beyond = || Error::config("range", format_args!("{range:?}"), format!("{key} has {size} bytes"));
+    range.of(size).ok_or_else(beyond)
+}
+
+fn read(file: &ShardFile, range: Range) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.read(range, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn entry(file: &ShardFile, index: &Index, chunk: u64) -> Result<Option<Range>> {
+    index.entry(chunk).map_err(|reason| Error::format(file.path(), format!("chunk {chunk}: {reason}")))
+}
+
+/// Puts `part` into `value` at `offset`; `None` if there is no memory for it.
+fn overlay(value: &mut Vec<u8>, offset: u64, part: &[u8]) -> Option<()> {
+    let offset = usize::try_from(offset).ok()?;
+    let end = offset.checked_add(part.len())?;
+    if end > value.len() {
+        value.try_reserve(end - value.len()).ok()?;
+        value.resize(end, 0);
+    }
+    value[offset..end].copy_from_slice(part);
+    Some(())
+}
+
+fn pretty(path: &Path, document: &Value) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(document).map_err(|error| Error::format(path, error.to_string()))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,281 @@
+//! The sharded arrays of a dataset, found by their documents, and what this crate's writer says about them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::documents::{self, Form};
+use super::grid::{Grid, Kind};
+use crate::error::{Error, Result};
+use crate::offline::document;
+use crate::offline::own::{ATTRIBUTE, Own, Places};
+use crate::offline::volume;
+
+const DEPTH_MAX: usize = 32;
+const NODES_MAX: usize = 1 << 16;
+const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", "info"];
+
+/// One sharded array, whose chunks the store shows.
+#[derive(Debug)]
+pub(super) struct View {
+    /// What stands before the keys of its chunks: nothing, or a path with a slash at the end.
+    pub(super) base: String,
+    /// The key of its document.
+    pub(super) document: String,
+    pub(super) form: Form,
+    pub(super) grid: Grid,
+    pub(super) owner: Option<Owner>,
+}
+
+/// What this crate's writer says of an array that it made.
+#[derive(Debug)]
+pub(super) struct Owner {
+    /// The key of the document in which it says so, and where in it.
+    pub(super) document: String,
+    pub(super) pointer: &'static str,
+    pub(super) own: Own,
+    pub(super) places: Option<Places>,
+}
+
+/// All sharded arrays of a dataset.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    by_base: BTreeMap<String, View>,
+    bases: HashMap<String, String>,
+}
+
+impl Views {
+    /// Looks through the documents of the dataset at `root`.
+    pub(super) fn find(root: &Path) -> Result<Self> {
+        let mut search = Search { root, visited: HashSet::new(), nodes: 0, views: Self::default() };
+        search.node("", None, 0)?;
+        Ok(search.views)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &View> {
+        self.by_base.values()
+    }
+
+    /// The array whose chunks' keys start so.
+    pub(super) fn at(&self, base: &str) -> Option<&View> {
+        self.by_base.get(base)
+    }
+
+    /// The array that a key of a chunk or a shard may belong to, and the key below it.
+    pub(super) fn above<'k>(&self, key: &'k str) -> impl Iterator<Item = (&View, &'k str)> {
+        let ends = key.match_indices('/').map(|(at, _)| at + 1).chain([0]);
+        ends.filter_map(|end| Some((self.by_base.get(&key[..end])?, &key[end..])))
+    }
+
+    /// The array that has this document.
+    pub(super) fn of_document(&self, key: &str) -> Option<&View> {
+        self.by_base.get(self.bases.get(key)?)
+    }
+
+    fn add(&mut self, view: View) {
+        self.bases.insert(view.document.clone(), view.base.clone());
+        self.by_base.insert(view.base.clone(), view);
+    }
+}
+
+/// A writer's attributes where they may stand: a document, and where in it.
+#[derive(Debug, Clone)]
+struct Attributes {
+    document: String,
+    pointer: &'static str,
+    value: Value,
+}
+
+impl Attributes {
+    /// What the writer says there of an array of these dimensions.
+    fn owner(&self, root: &Path, grid: &Grid, names: &[String]) -> Result<Option<Owner>> {
+        let Some(own) = Own::read(&root.join(&self.document), &self.value)? else { return Ok(None) };
+        let file: Vec<u64> = grid.per.iter().zip(&grid.chunk).map(|(per, chunk)| per.saturating_mul(*chunk)).collect();
+        let volume = match &grid.kind {
+            Kind::Volume { sharded, .. } => Some(&**sharded),
+            Kind::Zarr { .. } => None,
+        };
+        let places = Places::of(&grid.shape, Some(&file), &grid.chunk, names, volume, &own).ok();
+        Ok(Some(Owner { document: self.document.clone(), pointer: self.pointer, own, places }))
+    }
+}
+
+const IN_ZARR_JSON: &str = "/attributes/shardwright";
+const IN_ZATTRS: &str = "/shardwright";
+
+struct Search<'a> {
+    root: &'a Path,
+    visited: HashSet<(u64, u64)>,
+    nodes: usize,
+    views: Views,
+}
+
+impl Search<'_> {
+    fn read(&self, key: &str) -> Result<Option<Value>> {
+        document::read(&self.root.join(key))
+    }
+
+    /// Looks at the folder `base`, whose group above has these attributes.
+    fn node(&mut self, base: &str, above: Option<&Attributes>, depth: usize) -> Result<()> {
+        let path = self.root.join(base);
+        let metadata = fs::metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
+        self.nodes += 1;
+        if depth > DEPTH_MAX || self.nodes > NODES_MAX {
+            let reason = format!("the tree is deeper than {DEPTH_MAX} or has more than {NODES_MAX} nodes");
+            return Err(Error::format(&path, reason));
+        }
+        // A symbolic link may lead back up.
+        if !self.visited.insert((metadata.dev(), metadata.ino())) {
+            return Ok(());
+        }
+        let mut here = None;
+        let key = format!("{base}zarr.json");
+        if let Some(document) = self.read(&key)? {
+            if document.get("metadata_key_suffix").is_some() {
+                self.draft(base)?;
+            }
+            let value = document.get("attributes").cloned().unwrap_or_default();
+            here = Some(Attributes { document: key.clone(), pointer: IN_ZARR_JSON, value });
+            if document["node_type"] == "array" {
+                let is_image = base == "0/" || base.ends_with("/0/");
+                let names = document.get("dimension_names");
+                self.array(Form::Codec, base, key, &document, above.filter(|_| is_image), names)?;
+            }
+        }
+        let key = format!("{base}.zarray");
+        if let Some(document) = self.read(&key)? {
+            let attributes = format!("{base}.zattrs");
+            let value = self.read(&attributes)?.unwrap_or_default();
+            let own = Attributes { document: attributes, pointer: IN_ZATTRS, value };
+            self.array(Form::Prototype, base, key, &document, Some(&own), own.value.get("_ARRAY_DIMENSIONS"))?;
+        }
+        let key = format!("{base}info");
+        if let Some(info) = self.info(&key)? {
+            self.scales(base, &key, &info)?;
+        }
+        for child in folders(&path)? {
+            let has_document = DOCUMENTS.iter().any(|name| path.join(&child).join(name).is_file());
+            if has_document {
+                self.node(&format!("{base}{child}/"), here.as_ref(), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn array(
+        &mut self,
+        form: Form,
+        base: &str,
+        document_key: String,
+        document: &Value,
+        attributes: Option<&Attributes>,
+        names: Option<&Value>,
+    ) -> Result<()> {
+        let Some(grid) = form.grid(&self.root.join(&document_key), document)? else { return Ok(()) };
+        let names = names.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let names: Vec<String> = names.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect();
+        let attributes = attributes.filter(|attributes| attributes.value.get(ATTRIBUTE).is_some());
+        let owner = attributes.map(|attributes| attributes.owner(self.root, &grid, &names)).transpose()?.flatten();
+        self.views.add(View { base: base.to_owned(), document: document_key, form, grid, owner });
+        Ok(())
+    }
+
+    /// The document of a volume. Other files may have its name.
+    fn info(&self, key: &str) -> Result<Option<Value>> {
+        match self.read(key) {
+            Err(Error::Format { .. }) => Ok(None),
+            read => Ok(read?.filter(volume::is_info)),
+        }
+    }
+
+    /// The scales of a volume, of which the writer made the first.
+    fn scales(&mut self, base: &str, key: &str, info: &Value) -> Result<()> {
+        let path = self.root.join(key);
+        for (number, scale) in volume::keys(&path, info)?.into_iter().enumerate() {
+            let Some((grid, names)) = documents::scale(&path, info, &scale)? else { continue };
+            let own = info.get(ATTRIBUTE).filter(|_| number == 0);
+            let attributes = own.map(|own| Attributes {
+                document: key.to_owned(),
+                pointer: IN_ZATTRS,
+                value: json!({ATTRIBUTE: own}),
+            });
+            let owner = attributes.map(|own| own.owner(self.root, &grid, &names)).transpose()?.flatten();
+            let (base, document) = (format!("{base}{scale}/"), key.to_owned());
+            self.views.add(View { base, document, form: Form::Volume, grid, owner });
+        }
+        Ok(())
+    }
+
+    /// The arrays of a hierarchy of the draft of 2022, whose documents are all below `meta/root`.
+    fn draft(&mut self, base: &str) -> Result<()> {
+        let mut todo = vec![String::new()];
+        while let Some(name) = todo.pop() {
+            let folder = format!("{base}meta/root{name}");
+            self.nodes += 1;
+            if self.nodes > NODES_MAX || name.split('/').count() > DEPTH_MAX {
+                return Err(Error::format(self.root.join(folder), "the tree is too large"));
+            }
+            let group = format!("{folder}.group.json");
+            let attributes = self.read(&group)?.map(|document| Attributes {
+                value: document.get("attributes").cloned().unwrap_or_default(),
+                document: group,
+                pointer: IN_ZARR_JSON,
+            });
+            if name.is_empty() {
+                self.draft_array(base, "", None)?;
+            }
+            let path = self.root.join(&folder);
+            for entry in files(&path)?.iter().filter_map(|entry| entry.strip_suffix(".array.json")) {
+                let above = attributes.as_ref().filter(|_| entry == "0");
+                self.draft_array(base, &format!("{name}/{entry}"), above)?;
+            }
+            todo.extend(folders(&path)?.iter().map(|child| format!("{name}/{child}")));
+        }
+        Ok(())
+    }
+
+    fn draft_array(&mut self, base: &str, name: &str, above: Option<&Attributes>) -> Result<()> {
+        let key = format!("{base}meta/root{name}.array.json");
+        let Some(document) = self.read(&key)? else { return Ok(()) };
+        let attributes = document.get("attributes");
+        let names = attributes.and_then(|a| a.get("dimension_names").or_else(|| a.get("_ARRAY_DIMENSIONS")));
+        let chunks = format!("{base}data/root{name}/");
+        self.array(Form::Transformer, &chunks, key, &document, above, names)
+    }
+}
+
+fn list(path: &Path, is_folder: bool) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("list", path, error)),
+        Ok(entries) => entries,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| Error::io("list", path, error))?;
+        // What is not text is no key.
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let kind = fs::metadata(entry.path());
+        // What is hidden is work in progress, but for the documents of Zarr v2.
+        if !super::keys::is_hidden(&name)
+            && kind.is_ok_and(|kind| if is_folder { kind.is_dir() } else { kind.is_file() })
+        {
+            found.push(name);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The names of the folders in a folder; none if it is not there.
+pub(super) fn folders(path: &Path) -> Result<Vec<String>> {
+    list(path, true)
+}
+
+/// The names of the files in a folder that are part of the dataset.
+pub(super) fn files(path: &Path) -> Result<Vec<String>> {
+    list(path, false)
+}
