@@ -6,6 +6,8 @@
 mod args;
 #[path = "../../cli/src/failure.rs"]
 mod failure;
+#[path = "../../cli/src/region.rs"]
+mod region;
 #[path = "../../cli/src/source/mod.rs"]
 mod source;
 
