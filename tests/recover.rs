@@ -228,6 +228,26 @@ fn torn_pages_cost_their_chunks_and_no_others() {
 }
 
 #[test]
+fn a_shard_that_was_cut_off_anywhere_is_recovered_at_once() {
+    for layout in [FIXED, PACKED, (Placement::Fixed, IndexLocation::Start, StorageKind::Buffered)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.zarr");
+        finished(&path, &small(layout), &[0, 1, 2, 3]);
+        let good = files(&path);
+        let shard = fs::read(path.join("0/c/0/0/0")).unwrap();
+        let first = shard.windows(4).position(|bytes| bytes == b"SWc1").unwrap();
+        let ends = (0..first + 100).step_by(if first > 0 { 97 } else { 1 }).chain((first + 60..first + 200).step_by(3));
+        for end in ends.chain((first + 200..=shard.len()).step_by(61)) {
+            restore(&path, &good);
+            fs::write(path.join("0/c/0/0/0"), &shard[..end]).unwrap();
+            apply(&path);
+            let again = dry(&path);
+            assert!(!again.is_needed(), "{layout:?}, cut off at {end}: {again:#?}");
+        }
+    }
+}
+
+#[test]
 fn frames_in_deep_chunks_and_any_order_are_accounted_for() {
     let dims =
         vec![Dim::time(None).chunk(1).shard(2), Dim::channel(2).chunk(1), Dim::z(4).chunk(2), Dim::y(8), Dim::x(8)];

@@ -328,6 +328,11 @@ impl ShardPlan {
             (used, end.unwrap_or(0).max(expected.first_slot_at()))
         };
         used.sort_by_key(|range| range.offset);
+        if self.chunks.is_empty() && used.is_empty() {
+            // The file ends within its first chunk, and the next recovery would find nothing but an empty index.
+            self.action = Action::Remove;
+            return Ok(());
+        }
         let new = self.new_index(array, expected, data_end, used)?;
         let same = named.is_some_and(|named| {
             let whole = self.chunks.iter().all(|seen| named.names(seen));
