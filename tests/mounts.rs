@@ -17,6 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::frame;
+use common::storage::wait_until;
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, StorageKind};
 
@@ -170,6 +171,45 @@ fn last(lines: &[String], word: &str) -> Option<u64> {
 fn leftovers(path: &Path) -> Vec<PathBuf> {
     let hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');
     common::stopped::files(path).into_keys().filter(|path| path.file_name().is_some_and(hidden)).collect()
+}
+
+#[test]
+#[ignore = "needs root and tools to make file systems"]
+fn a_full_disk_gives_what_is_kept_for_documents_to_no_shard() {
+    let mount = Mount::new("tmpfs", 64);
+    let path = mount.at.join("run.zarr");
+    let config = Config { storage: StorageKind::Mapped, ..config(0) };
+    let acquisition = Acquisition::create(&path, config).unwrap();
+    let shards = || common::stopped::files(&path.join("0/c")).len();
+    wait_until("shards were prepared", || shards() > 0);
+    // Those that are prepared ahead come one after the other.
+    std::thread::sleep(Duration::from_millis(500));
+    let before = shards();
+    let filler = File::create(mount.at.join("filler")).unwrap();
+    let page = [1; 4096];
+    for at in (0..).step_by(page.len()) {
+        if std::os::unix::fs::FileExt::write_all_at(&filler, &page, at).is_err() {
+            break;
+        }
+    }
+    let mut number = 0;
+    let commit = |number| {
+        let mut slot = acquisition.acquire()?;
+        slot.copy_from_slice(&frame(number, FRAME_BYTES));
+        slot.commit(number, Record::default())
+    };
+    commit(0).unwrap();
+    // The first checkpoint lets the documents grow, for which the room must be given up.
+    wait_until("the ballast is gone", || !path.join(".shardwright.ballast.partial").exists());
+    while commit(number + 1).is_ok() {
+        number += 1;
+        assert!(shards() <= before, "a shard took the room of the documents");
+        assert!(number < 60_000, "the disk is full");
+    }
+    let unfinished = acquisition.finish().unwrap_err();
+    assert!(unfinished.error.to_string().contains("No space left"), "{}", unfinished.error);
+    assert_eq!(frames_there(&path, "tmpfs"), unfinished.summary.frames_written);
+    assert!(unfinished.summary.frames_written >= 64, "the shards that were prepared can be filled");
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub(crate) struct Directory {
     file_system: u64,
     sync: bool,
     ballast: Option<Ballast>,
+    /// A shard or a document found no room. No shard is begun any more: what is left, and what the ballast gives, is for the
+    /// documents.
+    full: AtomicBool,
 }
 
 /// Room on the disk that is given up when it is full, so that documents and records can tell what is in the shards: those
@@ -100,7 +103,7 @@ impl Directory {
     /// `root` must exist.
     pub(crate) fn open(root: &Path, way: Way, sync: bool) -> io::Result<Self> {
         let file_system = rustix::fs::statfs(root)?.f_type as u64;
-        Ok(Self { root: root.to_path_buf(), way, file_system, sync, ballast: None })
+        Ok(Self { root: root.to_path_buf(), way, file_system, sync, ballast: None, full: AtomicBool::new(false) })
     }
 
     /// With room kept for the documents of a disk that becomes full.
@@ -144,13 +147,15 @@ impl Directory {
     /// Makes sure that `len` bytes can be written to a new file.
     fn reserve(&self, file: &File, len: u64) -> io::Result<()> {
         allowed(len)?;
+        let state = rustix::fs::fstatvfs(file)?;
+        // A reservation that fails half-way would, for a moment, hold all the room that documents need.
+        let no_room = state.f_blocks > 0 && state.f_bavail.saturating_mul(state.f_frsize) < len;
+        if no_room || self.full.load(Ordering::Relaxed) {
+            return Err(Errno::NOSPC.into());
+        }
         if self.is_memory() && self.way != Way::Mapped {
             // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves. A
             // write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
-            let state = rustix::fs::fstatvfs(file)?;
-            if state.f_blocks > 0 && state.f_bavail.saturating_mul(state.f_frsize) < len {
-                return Err(Errno::NOSPC.into());
-            }
             return file.set_len(len);
         }
         match fallocate_all(file, len) {
@@ -239,7 +244,9 @@ impl Storage for Directory {
             len: AtomicU64::new(len),
             sync: self.sync,
         };
-        self.reserve(&blob.file, len)?;
+        self.reserve(&blob.file, len).inspect_err(|error| {
+            self.full.fetch_or(is_no_room(error), Ordering::Relaxed);
+        })?;
         match self.way {
             Way::Mapped => blob.map = Some(MmapOptions::new().len(len as usize).map_raw(&blob.file)?),
             Way::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
@@ -254,6 +261,7 @@ impl Storage for Directory {
         for _ in 0..BALLAST_TRIES {
             match (&written, &self.ballast) {
                 (Err(error), Some(ballast)) if is_no_room(error) => {
+                    self.full.store(true, Ordering::Relaxed);
                     let _ = fs::remove_file(&ballast.0);
                     // Some file systems free in the background.
                     std::thread::sleep(BALLAST_PAUSE);
