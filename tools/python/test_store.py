@@ -82,7 +82,8 @@ def test_the_draft_of_2022(record, edit, movie, command, tmp_path, codec, layout
 def test_the_prototype(record, edit, movie, command, layout):  # noqa: F811
     shape = ["--chunk", "4,16,30", "--shard", "8,48,60"]
     out = record(movie, "zarr2-sharded", *shape, *LAYOUTS[layout])
-    assert_same(read_prototype(out), edited(movie, edit(out)))
+    expected = edited(movie, edit(out))
+    assert_same(read_prototype(out), expected)
     subprocess.run([command, "verify", out, "--json"], check=True, capture_output=True)
 
 
