@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shardwright::Dtype;
 use shardwright::offline::{Array, Axis};
 
-use crate::args::{Export, FORMATS, Format};
+use crate::args::{Export, Format};
 use crate::failure::Failure;
 use crate::headway;
+use crate::region::RegionArg;
 use crate::report::{decimal, joined, say};
 
 /// The endings of files, and what they mean. The first that fits counts.
