@@ -16,6 +16,14 @@ def read(array):
     return np.asarray(array.read().result() if hasattr(array, "kvstore") else array[...])
 
 
+def read_live(open_by, path):
+    """A reader that asks for a shard's length just before it is closed and cut off reads past its end: try again, once."""
+    try:
+        return read(open_by(path))
+    except ValueError:
+        return read(open_by(path))
+
+
 @pytest.fixture
 def running(command, tmp_path):
     """Starts a slow replay of a raw movie, and makes sure that it ends."""
@@ -66,7 +74,7 @@ def test_a_run_of_known_length(running, placement):
     seen = 0
     while process.poll() is None:
         for library in LIBRARIES:
-            got = read(library(out / "0"))
+            got = read_live(library, out / "0")
             assert_frames_or_fill(got, movie)
             seen = max(seen, int(got.any(axis=(1, 2)).sum()))
         time.sleep(0.05)
@@ -84,7 +92,7 @@ def test_a_run_without_an_end(running):
     lengths = []
     while process.poll() is None:
         for library in LIBRARIES:
-            got = read(library(out / "0"))
+            got = read_live(library, out / "0")
             assert got.shape[1:] == movie.shape[1:]
             assert_frames_or_fill(got, movie)
             lengths.append(len(got))
@@ -107,7 +115,7 @@ def test_an_open_shard_shows_what_the_last_checkpoint_covers(running, storage, i
     most = 0
     while process.poll() is None:
         for library in LIBRARIES:
-            got = read(library(out / "0"))
+            got = read_live(library, out / "0")
             assert_frames_or_fill(got, movie)
             seen = int(got.any(axis=(1, 2)).sum())
             if process.poll() is None:
