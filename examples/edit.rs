@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // As if each chunk were a file: whichever shard holds it, under whatever dialect.
     let is_chunk = |key: &&String| {
         let is_record = key.starts_with("records/") || key.contains("/records/");
-        !is_record && key.rsplit('/').next().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        let is_place = |byte: u8| byte.is_ascii_digit() || b"-_.c".contains(&byte);
+        !is_record && key.rsplit('/').next().is_some_and(|name| name.bytes().all(is_place))
     };
     let keys = store.list()?;
     let chunks: Vec<&String> = keys.iter().filter(is_chunk).collect();

@@ -411,7 +411,7 @@ impl Image {
         format!("{}{}", self.prefix, dialect::shard_key(&self.config, plan, place))
     }
 
-    /// Creates those shards that no frame came for, where a reader wants them all.
+    /// Creates those shards that no frame came for, where a reader wants them all, and removes those that were prepared for more.
     fn complete_shards(&self, plan: &Arc<Plan>) -> Result<()> {
         if !plan.shard.keep_empty {
             return Ok(());
@@ -427,15 +427,18 @@ impl Image {
             }
             for across in 0..frame.iter().product::<u64>() as usize {
                 place.across = across;
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let exists = state.created.contains(&self.shard_key(plan, &place));
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let exists = state.created.remove(&self.shard_key(plan, &place));
                 drop(state);
                 if !exists {
-                    self.create_shard(plan, place)?.close(&*self.storage)?;
+                    let shard = Shard::create(&*self.storage, self.shard_key(plan, &place), place, plan.clone())?;
+                    shard.close(&*self.storage)?;
                 }
             }
         }
-        Ok(())
+        let beyond = std::mem::take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).created);
+        let remove = |key: &String| self.storage.remove(key).map_err(|e| Error::io("remove empty shard", key, e));
+        beyond.iter().try_for_each(remove)
     }
 
     /// Sets a user attribute; the document follows at the next progress.

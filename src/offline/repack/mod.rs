@@ -534,6 +534,10 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     for of_the_old in ["slots", "dimensions", "channel_dimension"] {
         own.remove(of_the_old);
     }
+    if job.change.source.metadata().dialect == Dialect::Precomputed {
+        // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
+        own.remove("writer");
+    }
     if let Some(chunks) = own.get_mut("chunks") {
         *chunks = json!(job.chunks.load(Relaxed));
     }

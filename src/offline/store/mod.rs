@@ -138,6 +138,9 @@ impl ByteRange {
     }
 }
 
+/// A shard: the array's base, and which of its shards.
+type Shard<'v> = (&'v str, Vec<u64>);
+
 /// What a key names.
 enum Named<'v> {
     /// A chunk in a shard.
@@ -248,7 +251,7 @@ impl Store {
     pub fn get_partial_values(&self, wanted: &[(&str, ByteRange)]) -> Result<Vec<Option<Vec<u8>>>> {
         let views = self.views();
         let mut values = vec![None; wanted.len()];
-        let mut of_shards: BTreeMap<(&str, Vec<u64>), Vec<(usize, u64)>> = BTreeMap::new();
+        let mut of_shards: BTreeMap<Shard, Vec<(usize, u64)>> = BTreeMap::new();
         for (number, (key, range)) in wanted.iter().enumerate() {
             match self.named(&views, key)? {
                 Named::Chunk(view, place) => {
@@ -532,7 +535,7 @@ impl Store {
             self.reload()?;
         }
         let views = self.views();
-        let mut shards: BTreeMap<(&str, Vec<u64>), Changes> = BTreeMap::new();
+        let mut shards: BTreeMap<Shard, Changes> = BTreeMap::new();
         for (key, value) in &chunks {
             // The documents that came before may have made something else of it.
             let Named::Chunk(view, place) = self.named(&views, key)? else {

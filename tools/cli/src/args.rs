@@ -12,8 +12,8 @@ use shardwright::{
     VolumeHash,
 };
 
-use crate::export::{FORMATS, Format, RegionArg};
 use crate::failure::Failure;
+use crate::region::RegionArg;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -456,6 +456,19 @@ pub(crate) struct SoakArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) roll: Option<u64>,
 }
+
+/// What a region is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Tiff,
+    OmeTiff,
+    Npy,
+    Raw,
+}
+
+/// The names that `--format` takes.
+pub(crate) const FORMATS: [(&str, Format); 4] =
+    [("ome-tiff", Format::OmeTiff), ("tiff", Format::Tiff), ("npy", Format::Npy), ("raw", Format::Raw)];
 
 /// The names that `--codec` takes.
 pub(crate) const CODECS: [&str; 10] = [

@@ -10,6 +10,7 @@ mod pace;
 mod probe;
 mod progress;
 mod recover;
+mod region;
 mod repack;
 mod replay;
 mod report;

@@ -6,22 +6,10 @@
 mod args;
 #[path = "../../cli/src/failure.rs"]
 mod failure;
-#[path = "../../cli/src/export/region.rs"]
+#[path = "../../cli/src/region.rs"]
 mod region;
 #[path = "../../cli/src/source/mod.rs"]
 mod source;
-
-/// What the arguments name of exports; nothing is exported here.
-mod export {
-    pub(crate) use crate::region::RegionArg;
-
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum Format {
-        Tiff,
-    }
-
-    pub(crate) const FORMATS: [(&str, Format); 1] = [("tiff", Format::Tiff)];
-}
 
 use std::io::Write;
 

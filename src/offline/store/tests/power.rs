@@ -17,11 +17,10 @@ const PAGE: u64 = 4096;
 
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    Began(usize),
-    Done(usize),
+    Began,
+    Done,
     Created {
         id: usize,
-        path: PathBuf,
     },
     /// Shares blocks with what it was cloned of, which costs no write.
     Cloned {
@@ -92,7 +91,7 @@ impl Disk for PowerLog {
     fn draft(&self, path: &Path) -> io::Result<Box<dyn Draft>> {
         let draft = DISK.draft(path)?;
         let id = self.ops.lock().unwrap().len();
-        self.note(Op::Created { id, path: path.with_file_name("hidden") });
+        self.note(Op::Created { id });
         Ok(Box::new(LoggedDraft { draft, id, path: path.to_path_buf(), log: self.clone() }))
     }
 
@@ -199,7 +198,7 @@ fn contents(ops: &[Op], coin: &mut impl FnMut() -> bool) -> HashMap<usize, Vec<u
     for (number, op) in ops.iter().enumerate() {
         let mut reaches = |id: &usize| synced.get(id).is_some_and(|&end| number < end) || coin();
         match op {
-            Op::Created { id, .. } => drop(contents.insert(*id, Vec::new())),
+            Op::Created { id } => drop(contents.insert(*id, Vec::new())),
             Op::Cloned { id, bytes } if reaches(id) => contents.get_mut(id).unwrap().clone_from(bytes),
             Op::Cut { id, len } if reaches(id) => contents.get_mut(id).unwrap().resize(*len as usize, 0),
             Op::Written { id, at, bytes, .. } => {
@@ -256,6 +255,10 @@ pub(super) fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let copied = to.join(path.file_name().unwrap());
-        if path.is_dir() { copy(&path, &copied) } else { drop(fs::copy(&path, &copied).unwrap()) }
+        if path.is_dir() {
+            copy(&path, &copied);
+        } else {
+            fs::copy(&path, &copied).unwrap();
+        }
     }
 }

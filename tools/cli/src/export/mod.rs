@@ -1,7 +1,6 @@
 //! `shardwright export`: a region of an array as a file that other programs open.
 
 mod plain;
-mod region;
 mod tiff;
 
 use std::fs::{self, File};
@@ -12,25 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shardwright::Dtype;
 use shardwright::offline::{Array, Axis};
 
-use crate::args::Export;
+use crate::args::{Export, Format};
 use crate::failure::Failure;
 use crate::headway;
+use crate::region::RegionArg;
 use crate::report::{decimal, joined, say};
 
-pub(crate) use region::RegionArg;
-
-/// What a region is written as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Tiff,
-    OmeTiff,
-    Npy,
-    Raw,
-}
-
-/// Names for `--format`, and the endings of files that mean them. The first ending that fits counts.
-pub(crate) const FORMATS: [(&str, Format); 4] =
-    [("ome-tiff", Format::OmeTiff), ("tiff", Format::Tiff), ("npy", Format::Npy), ("raw", Format::Raw)];
+/// The endings of files, and what they mean. The first that fits counts.
 const ENDINGS: [(&str, Format); 10] = [
     (".ome.tif", Format::OmeTiff),
     (".ome.tiff", Format::OmeTiff),
