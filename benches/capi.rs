@@ -1,7 +1,7 @@
 //! What the C interface costs: the same frames through C and through Rust, in turns, and the time of acquire plus commit.
 //!
 //! ```text
-//! cargo bench --bench capi [-- --folder DIR] [--rounds N]
+//! cargo bench --bench capi [-- --folder DIR] [--rounds N] [--only WORDS]
 //! ```
 //!
 //! The library is built and installed by `tools/install-c` first; the C program is `benches/capi.c`. Give it a folder on a
@@ -49,7 +49,8 @@ fn main() -> Outcome<()> {
     let rounds: usize = option("--rounds").map_or(Ok(5), |text| text.parse())?;
     let program = build(folder.path())?;
     println!("{:<24} {:>10} {:>10} {:>7}   acquire+commit p50, p99: C; Rust", "", "C GB/s", "Rust GB/s", "ratio");
-    for case in CASES {
+    let only = option("--only").map_or("", |words| words);
+    for case in CASES.into_iter().filter(|case| case.0.contains(only)) {
         let frames = folder.path().join("frames");
         let pixels: Vec<u8> = (0..8).flat_map(|_| camera::frame(case.1, 2)).collect();
         std::fs::write(&frames, &pixels)?;

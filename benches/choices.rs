@@ -1,7 +1,7 @@
 //! What a choice costs: the same frames with one setting changed, in turns with the usual setting.
 //!
 //! ```text
-//! cargo bench --bench choices [-- --folder DIR] [--rounds N] [--frames N]
+//! cargo bench --bench choices [-- --folder DIR] [--rounds N] [--frames N] [--only WORDS]
 //! ```
 //!
 //! Frames of 2048 × 2048 u16, chunks of 1 × 512 × 512, shards of 64 frames, as fast as they go, files synced. Each line is
@@ -28,8 +28,9 @@ fn main() -> Outcome<()> {
     let rounds: usize = value("--rounds").map_or(Ok(5), |word| word.parse())?;
     let frames: usize = value("--frames").map_or(Ok(256), |word| word.parse())?;
     let pixels: Vec<Vec<u8>> = (0..4).map(|_| camera::frame(SIDE, 2)).collect();
+    let only = value("--only").map_or("", |words| words);
     println!("{:<46} {:>9} {:>7} {:>7} {:>7}", "choice", "usual", "ratio", "lowest", "highest");
-    for (name, usual, choice) in choices() {
+    for (name, usual, choice) in choices().into_iter().filter(|(name, ..)| name.contains(only)) {
         let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for round in 0..rounds {
             // Whoever comes second in a round finds a warmer machine, so they change places.
