@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded_and_fits_what_was_reserved() {
-        for gzip_indexes in [false, true] {
+        // Miri can't run the gzip library.
+        for gzip_indexes in [false, true].into_iter().filter(|gzip| !(*gzip && cfg!(miri))) {
             let spec = ShardSpec { gzip_indexes, minishard_bits: 0, preshift_bits: 0, ..SPEC };
             let entry = |id: u64| Entry { id, offset: 16 + id * 7919 % 1001 * 64, nbytes: id * 31 % 97 };
             let entries: Vec<_> = (0..200).map(|id| entry(3 * id)).collect();
