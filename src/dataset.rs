@@ -366,8 +366,12 @@ impl Image {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let image = self.described(plan, &state.shape, &user, &own);
         image.entry().iter().try_for_each(|document| self.put_document(document))?;
-        self.put_document(&image.of_shape())?;
-        self.put_document(&image.of_attributes())
+        let (of_shape, of_attributes) = (image.of_shape(), image.of_attributes());
+        // A volume has one document for both.
+        if of_shape.0 != of_attributes.0 {
+            self.put_document(&of_shape)?;
+        }
+        self.put_document(&of_attributes)
     }
 
     fn described<'a>(
@@ -397,9 +401,8 @@ impl Image {
         &self.root
     }
 
-    /// Creates a shard.
-    pub(crate) fn create_shard(&self, plan: &Arc<Plan>, place: ShardPlace) -> Result<Shard> {
-        let key = self.shard_key(plan, &place);
+    /// Creates a shard, whose key is `key`.
+    pub(crate) fn create_shard(&self, plan: &Arc<Plan>, place: ShardPlace, key: String) -> Result<Shard> {
         let shard = Shard::create(&*self.storage, key.clone(), place, plan.clone())?;
         if plan.shard.keep_empty {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).created.insert(key);
@@ -427,12 +430,10 @@ impl Image {
             }
             for across in 0..frame.iter().product::<u64>() as usize {
                 place.across = across;
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let exists = state.created.remove(&self.shard_key(plan, &place));
-                drop(state);
+                let key = self.shard_key(plan, &place);
+                let exists = self.state.lock().unwrap_or_else(PoisonError::into_inner).created.remove(&key);
                 if !exists {
-                    let shard = Shard::create(&*self.storage, self.shard_key(plan, &place), place, plan.clone())?;
-                    shard.close(&*self.storage)?;
+                    Shard::create(&*self.storage, key, place, plan.clone())?.close(&*self.storage)?;
                 }
             }
         }
@@ -468,8 +469,8 @@ impl Image {
         if let Some(extent) = plan.extent(frames, last) {
             shape[0] = extent;
         }
-        let own = self.own(plan, None);
         if shape != state.shape {
+            let own = self.own(plan, None);
             self.put_document(&self.described(plan, &shape, &state.attributes, &own).of_shape())?;
             state.shape = shape;
         }
@@ -478,6 +479,7 @@ impl Image {
             state.frames = frames;
         }
         if std::mem::take(&mut state.attributes_changed) {
+            let own = self.own(plan, None);
             self.put_document(&self.described(plan, &state.shape, &state.attributes, &own).of_attributes())?;
         }
         Ok(())

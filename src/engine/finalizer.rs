@@ -130,8 +130,9 @@ fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<St
         for across in 0..plan.shard.across_frame {
             let start = Instant::now();
             let place = Place { grid, across };
-            begun.push(image.shard_key(plan, &place));
-            shards.push(image.create_shard(plan, place)?);
+            let key = image.shard_key(plan, &place);
+            begun.push(key.clone());
+            shards.push(image.create_shard(plan, place, key)?);
             engine.finalizer_times().of(Stage::PrepareShard).since(start);
         }
         let first_number = (number * plan.shards.cells_a_block + cell) * plan.shard.across_frame as u64;

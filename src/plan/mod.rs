@@ -231,10 +231,8 @@ impl Plan {
 
     /// Which layer of its cell a chunk of a shard belongs to.
     pub(crate) fn layer_in_cell(&self, across: usize, chunk: usize) -> usize {
-        match &self.volume {
-            Some(volume) => volume.layer(across, chunk),
-            None => chunk / self.shard.layer_chunks,
-        }
+        let scattered = self.volume.as_ref().and_then(|volume| volume.layer_of_table(across, chunk));
+        scattered.unwrap_or(chunk / self.shard.layer_chunks)
     }
 
     /// The array's shape before the first frame.

@@ -134,12 +134,10 @@ impl VolumePlan {
         }
     }
 
-    /// Which layer of the cell a chunk of a shard belongs to.
-    pub(crate) fn layer(&self, across: usize, chunk: usize) -> usize {
-        match &self.table {
-            Some(table) => self.ids.position(table.ids[across][chunk])[2] as usize,
-            None => chunk / (self.in_box[0] * self.in_box[1]) as usize,
-        }
+    /// Which layer of the cell a chunk of a shard belongs to, if shards are no boxes.
+    pub(crate) fn layer_of_table(&self, across: usize, chunk: usize) -> Option<usize> {
+        let table = self.table.as_ref()?;
+        Some(self.ids.position(table.ids[across][chunk])[2] as usize)
     }
 
     /// The number of a shard, after which its file is named.

@@ -158,7 +158,7 @@ impl Shard {
     /// Says that the slots of `chunks` will not be touched again before the close.
     pub(crate) fn done_with(&self, chunks: std::ops::Range<usize>) {
         let shard = &self.plan.shard;
-        if shard.placement == Placement::Fixed && !chunks.is_empty() {
+        if shard.placement == Placement::Fixed {
             let start = shard.first_slot_at + (chunks.start * shard.slot_bytes) as u64;
             self.blob.done_with(start, (chunks.len() * shard.slot_bytes) as u64);
         }
