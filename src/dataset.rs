@@ -28,7 +28,7 @@ use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::Plan;
 use crate::shard::{Place as ShardPlace, Shard};
-use crate::storage::{Directory, Storage, Way, trial};
+use crate::storage::{Directory, Room, Storage, Way, trial};
 
 const LOCK_FILE: &str = ".shardwright.lock";
 
@@ -51,6 +51,8 @@ pub(crate) struct Root {
     uuid: [u8; 16],
     /// Something was acquired or finished: the files stay.
     pub(crate) keep: Arc<AtomicBool>,
+    /// On the disk, for all images.
+    room: Arc<Room>,
     /// Of several images, what the collection's documents say.
     collection: Option<Mutex<Vec<Listed>>>,
 }
@@ -112,7 +114,7 @@ impl Root {
     }
 
     fn new(place: Place, uuid: [u8; 16], several: bool) -> Self {
-        Self { place, uuid, keep: Arc::default(), collection: several.then(Mutex::default) }
+        Self { place, uuid, keep: Arc::default(), room: Arc::default(), collection: several.then(Mutex::default) }
     }
 
     /// From now on the files stay, whatever happens.
@@ -134,7 +136,8 @@ impl Root {
                     Some(way) => (way, "as configured".to_owned()),
                     None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
                 };
-                let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?.with_ballast();
+                let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?;
+                let directory = directory.with_room(self.room.clone());
                 let choice = format!("{} ({reason})", directory.name());
                 Ok((Arc::new(directory), choice))
             }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use common::frame;
 use common::storage::wait_until;
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, StorageKind};
+use shardwright::{Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, IndexLocation, Placement, Record, StorageKind};
 
 const SIDE: u64 = 64;
 const FRAME_BYTES: usize = (SIDE * SIDE) as usize;
@@ -210,6 +210,43 @@ fn a_full_disk_gives_what_is_kept_for_documents_to_no_shard() {
     assert!(unfinished.error.to_string().contains("No space left"), "{}", unfinished.error);
     assert_eq!(frames_there(&path, "tmpfs"), unfinished.summary.frames_written);
     assert!(unfinished.summary.frames_written >= 64, "the shards that were prepared can be filled");
+}
+
+#[test]
+#[ignore = "needs root and tools to make file systems"]
+fn a_full_disk_is_full_for_all_images_of_a_dataset() {
+    let mount = Mount::new("tmpfs", 64);
+    let path = mount.at.join("run.zarr");
+    let dataset = Dataset::create(&path, false).unwrap();
+    let mapped = Config { storage: StorageKind::Mapped, ..config(0) };
+    let large = dataset.acquisition("large", Config { ring_bytes: 256 * FRAME_BYTES, ..mapped.clone() }).unwrap();
+    let dims = vec![Dim::time(None).chunk(1).shard(2), Dim::y(16), Dim::x(16)];
+    let small = dataset.acquisition("small", Config { dims, ..mapped }).unwrap();
+    let filler = File::create(mount.at.join("filler")).unwrap();
+    // Room for some more shards of the large image.
+    let free = || {
+        let state = rustix::fs::statvfs(&mount.at).unwrap();
+        state.f_bavail * state.f_frsize
+    };
+    // Shards that are prepared ahead come one after the other.
+    std::thread::sleep(Duration::from_millis(500));
+    let filled = free() - (6 << 20);
+    rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, filled).unwrap();
+    let mut number = 0;
+    while large.append(&frame(number, FRAME_BYTES)).is_ok() {
+        number += 1;
+        assert!(number < 60_000, "the disk is full");
+    }
+    // Thousands of the small image's shards would fit, but what room there is now is for documents.
+    filler.set_len(filled - (8 << 20)).unwrap();
+    let shards = || common::stopped::files(&path.join("small/0/c")).len();
+    let before = shards();
+    let refused = (0..100_000).find_map(|number| small.append(&frame(number, 256)).err());
+    assert!(refused.expect("the disk is full").to_string().contains("No space left"));
+    assert_eq!(shards(), before, "a shard was begun on a full disk");
+    let unfinished = small.finish().unwrap_err();
+    assert!(unfinished.summary.frames_written > 0, "the shards that were prepared can be filled");
+    assert!(large.finish().unwrap_err().error.to_string().contains("No space left"));
 }
 
 #[test]

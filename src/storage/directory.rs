@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
@@ -38,7 +39,13 @@ pub(crate) struct Directory {
     way: Way,
     file_system: u64,
     sync: bool,
-    ballast: Option<Ballast>,
+    room: Arc<Room>,
+}
+
+/// What directories on the same disk share: how much room there is left for which of them.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    ballast: OnceLock<Option<Ballast>>,
     /// A shard or a document found no room. No shard is begun any more: what is left, and what the ballast gives, is for the
     /// documents.
     full: AtomicBool,
@@ -50,7 +57,7 @@ pub(crate) struct Directory {
 struct Ballast(PathBuf);
 
 impl Ballast {
-    /// Only a wish. Of several images of a dataset, one has it.
+    /// Only a wish.
     fn load(root: &Path) -> Option<Self> {
         allowed(BALLAST_BYTES).ok()?;
         let path = root.join(BALLAST_FILE);
@@ -103,12 +110,13 @@ impl Directory {
     /// `root` must exist.
     pub(crate) fn open(root: &Path, way: Way, sync: bool) -> io::Result<Self> {
         let file_system = rustix::fs::statfs(root)?.f_type as u64;
-        Ok(Self { root: root.to_path_buf(), way, file_system, sync, ballast: None, full: AtomicBool::new(false) })
+        Ok(Self { root: root.to_path_buf(), way, file_system, sync, room: Arc::default() })
     }
 
-    /// With room kept for the documents of a disk that becomes full.
-    pub(crate) fn with_ballast(self) -> Self {
-        Self { ballast: Ballast::load(&self.root), ..self }
+    /// With room kept for documents when the disk is full, for all directories that have the same `room`.
+    pub(crate) fn with_room(self, room: Arc<Room>) -> Self {
+        room.ballast.get_or_init(|| Ballast::load(&self.root));
+        Self { room, ..self }
     }
 
     fn put_once(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -150,7 +158,7 @@ impl Directory {
         let state = rustix::fs::fstatvfs(file)?;
         // A reservation that fails half-way would, for a moment, hold all the room that documents need.
         let no_room = state.f_blocks > 0 && state.f_bavail.saturating_mul(state.f_frsize) < len;
-        if no_room || self.full.load(Ordering::Relaxed) {
+        if no_room || self.room.full.load(Ordering::Relaxed) {
             return Err(Errno::NOSPC.into());
         }
         if self.is_memory() && self.way != Way::Mapped {
@@ -245,7 +253,7 @@ impl Storage for Directory {
             sync: self.sync,
         };
         self.reserve(&blob.file, len).inspect_err(|error| {
-            self.full.fetch_or(is_no_room(error), Ordering::Relaxed);
+            self.room.full.fetch_or(is_no_room(error), Ordering::Relaxed);
         })?;
         match self.way {
             Way::Mapped => blob.map = Some(MmapOptions::new().len(len as usize).map_raw(&blob.file)?),
@@ -259,9 +267,9 @@ impl Storage for Directory {
         let path = self.root.join(key);
         let mut written = self.put_once(&path, bytes);
         for _ in 0..BALLAST_TRIES {
-            match (&written, &self.ballast) {
-                (Err(error), Some(ballast)) if is_no_room(error) => {
-                    self.full.store(true, Ordering::Relaxed);
+            match (&written, self.room.ballast.get()) {
+                (Err(error), Some(Some(ballast))) if is_no_room(error) => {
+                    self.room.full.store(true, Ordering::Relaxed);
                     let _ = fs::remove_file(&ballast.0);
                     // Some file systems free in the background.
                     std::thread::sleep(BALLAST_PAUSE);

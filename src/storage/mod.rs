@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::ptr::NonNull;
 
-pub(crate) use directory::{Directory, Way};
+pub(crate) use directory::{Directory, Room, Way};
 pub use memory::Memory;
 pub use trial::storage_rates;
 
