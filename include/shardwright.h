@@ -244,6 +244,12 @@ typedef struct sw_config {
     uint32_t index_checksum;
     // What only SW_DIALECT_PRECOMPUTED has. Default null: chosen.
     const struct sw_volume *volume;
+    // 1: where shards are mapped, a lost page of a map (another program cut the file off, the device went away) is an error of the
+    // run instead of a SIGBUS that kills the process. For that, the process gets a handler for SIGBUS, once, which stays,
+    // and passes on to the handler before it what is not about such a map. Linux only. Default 0.
+    uint32_t guard_maps;
+    // 0.
+    uint32_t reserved;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
@@ -673,7 +679,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
 #define SW_STORAGE_AUTO 0
 
-// Straight into a memory map of the preallocated shard. A device that goes away then kills the process.
+// Straight into a memory map of the preallocated shard. A device that goes away then kills the process, unless `guard_maps` is 1.
 #define SW_STORAGE_MAPPED 1
 
 // Positioned writes through the page cache.

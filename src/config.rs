@@ -78,6 +78,13 @@ pub struct Config {
     pub name: Option<String>,
     /// Replace a dataset that is in the way.
     pub overwrite: bool,
+    /// Where shards are mapped, let a lost page of a map (another program cut the file off, the device went away) be an error of
+    /// the run, as it is with the other storages, instead of a SIGBUS that kills the process.
+    ///
+    /// For that, the process gets a handler for SIGBUS, once, which stays. Every SIGBUS that is not about such a map goes on to
+    /// the handler that was installed before. A handler that is installed after it has to do the same, or maps are not
+    /// guarded any more. Linux only.
+    pub guard_maps: bool,
 }
 
 impl Default for Config {
@@ -106,6 +113,7 @@ impl Default for Config {
             channels: Vec::new(),
             name: None,
             overwrite: false,
+            guard_maps: false,
         }
     }
 }
@@ -425,7 +433,8 @@ pub enum StorageKind {
     /// memory. Short runs are `Buffered` without a trial. The summary says which and why.
     #[default]
     Auto,
-    /// Workers encode straight into a memory map of the preallocated shard. A device that goes away then kills the process.
+    /// Workers encode straight into a memory map of the preallocated shard. A device that goes away then kills the process,
+    /// unless [`Config::guard_maps`] is set.
     Mapped,
     /// Positioned writes through the page cache.
     Buffered,

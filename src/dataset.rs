@@ -28,7 +28,7 @@ use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::Plan;
 use crate::shard::{Place as ShardPlace, Shard};
-use crate::storage::{Directory, Room, Storage, Way, trial};
+use crate::storage::{Directory, Room, Storage, Way, guard, trial};
 
 const LOCK_FILE: &str = ".shardwright.lock";
 
@@ -126,6 +126,9 @@ impl Root {
         match &self.place {
             Place::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
             Place::Folder(folder) => {
+                if config.guard_maps {
+                    guard::install().map_err(|error| Error::config("guard_maps", true, error.to_string()))?;
+                }
                 let look = |e| Error::io("look at the file system of", &folder.path, e);
                 let unsafe_to_map =
                     || Directory::open(&folder.path, Way::Buffered, config.sync).map(|place| place.is_unsafe_to_map());
@@ -134,10 +137,10 @@ impl Root {
                         (Way::Buffered, "a map may kill the process on this file system".to_owned())
                     }
                     Some(way) => (way, "as configured".to_owned()),
-                    None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
+                    None => trial::choose(&folder.path, plan, config.sync, config.guard_maps).map_err(look)?,
                 };
                 let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?;
-                let directory = directory.with_room(self.room.clone());
+                let directory = directory.with_guard(config.guard_maps).with_room(self.room.clone());
                 let choice = format!("{} ({reason})", directory.name());
                 Ok((Arc::new(directory), choice))
             }

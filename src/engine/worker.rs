@@ -139,6 +139,7 @@ impl Worker {
                     return Ok(Stored::Empty);
                 };
                 slot.commit(bytes, &origin);
+                shard.check_map().map_err(fail)?;
                 if engine.plan.shard.slot_bytes >= LARGE_SLOT_BYTES {
                     shard.done_with(chunk..chunk + 1);
                 }

@@ -124,7 +124,7 @@ pub const SW_HASH_MURMURHASH3_X86_128: sw_hash = 1;
 pub type sw_storage_kind = u32;
 /// What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
 pub const SW_STORAGE_AUTO: sw_storage_kind = 0;
-/// Straight into a memory map of the preallocated shard. A device that goes away then kills the process.
+/// Straight into a memory map of the preallocated shard. A device that goes away then kills the process, unless `guard_maps` is 1.
 pub const SW_STORAGE_MAPPED: sw_storage_kind = 1;
 /// Positioned writes through the page cache.
 pub const SW_STORAGE_BUFFERED: sw_storage_kind = 2;
@@ -303,6 +303,12 @@ pub struct sw_config {
     pub index_checksum: u32,
     /// What only SW_DIALECT_PRECOMPUTED has. Default null: chosen.
     pub volume: *const sw_volume,
+    /// 1: where shards are mapped, a lost page of a map (another program cut the file off, the device went away) is an error of the
+    /// run instead of a SIGBUS that kills the process. For that, the process gets a handler for SIGBUS, once, which stays,
+    /// and passes on to the handler before it what is not about such a map. Linux only. Default 0.
+    pub guard_maps: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// What the struct will look like one day, for the test that a program of today still runs then.
@@ -373,6 +379,8 @@ fn defaults() -> PresentConfig {
         dialect: SW_DIALECT_ZARR3,
         index_checksum: defaults.index_checksum.into(),
         volume: std::ptr::null(),
+        guard_maps: defaults.guard_maps.into(),
+        reserved: 0,
     };
     #[cfg(sw_grown)]
     return GrownConfig { known, wishes: [7; 3] };
@@ -479,6 +487,7 @@ fn is_zero(reserved: &[u64], field: &str) -> Outcome<()> {
 /// # Safety
 /// All that `config` points to must be good for reads, unless null or misaligned.
 unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
+    is_zero(&[config.reserved.into()], "sw_config.reserved")?;
     // SAFETY: here and below, as the caller promises.
     let dims = unsafe { slice(config.dims, config.dim_count, "sw_config.dims") }?;
     // SAFETY: as above.
@@ -536,6 +545,7 @@ unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         // SAFETY: as above.
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
+        guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
     })
 }
 

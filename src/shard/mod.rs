@@ -140,7 +140,7 @@ impl Shard {
             Some(map) => unsafe { slot::copy_into(map, at, bytes) },
             None => self.blob.write_at(at, bytes)?,
         }
-        Ok(())
+        self.check_map()
     }
 
     #[allow(unsafe_code)]
@@ -152,7 +152,12 @@ impl Shard {
             unsafe { slot::copy_into(map, to, slice) };
             to += slice.len() as u64;
         }
-        Ok(())
+        self.check_map()
+    }
+
+    /// Fails if a chunk that was stored in mapped memory is known to be lost.
+    pub(crate) fn check_map(&self) -> io::Result<()> {
+        self.blob.check_map()
     }
 
     /// Says that the slots of `chunks` will not be touched again before the close.

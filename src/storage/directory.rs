@@ -13,6 +13,7 @@ use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync, renameat_with};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::guard::Guard;
 use super::{Blob, Storage};
 use crate::config::StorageKind;
 
@@ -39,6 +40,8 @@ pub(crate) struct Directory {
     way: Way,
     file_system: u64,
     sync: bool,
+    /// A lost page of a map is an error, not a signal that ends the process.
+    guard_maps: bool,
     room: Arc<Room>,
 }
 
@@ -110,13 +113,19 @@ impl Directory {
     /// `root` must exist.
     pub(crate) fn open(root: &Path, way: Way, sync: bool) -> io::Result<Self> {
         let file_system = rustix::fs::statfs(root)?.f_type as u64;
-        Ok(Self { root: root.to_path_buf(), way, file_system, sync, room: Arc::default() })
+        let root = root.to_path_buf();
+        Ok(Self { root, way, file_system, sync, guard_maps: false, room: Arc::default() })
     }
 
     /// With room kept for documents when the disk is full, for all directories that have the same `room`.
     pub(crate) fn with_room(self, room: Arc<Room>) -> Self {
         room.ballast.get_or_init(|| Ballast::load(&self.root));
         Self { room, ..self }
+    }
+
+    /// With guarded maps, if the handler is installed: see [`guard`](super::guard).
+    pub(crate) fn with_guard(self, guard_maps: bool) -> Self {
+        Self { guard_maps, ..self }
     }
 
     fn put_once(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -244,6 +253,7 @@ impl Storage for Directory {
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the disk.
         let mut blob = FileBlob {
             file,
+            guard: None,
             map: None,
             direct: None,
             path,
@@ -256,7 +266,14 @@ impl Storage for Directory {
             self.room.full.fetch_or(is_no_room(error), Ordering::Relaxed);
         })?;
         match self.way {
-            Way::Mapped => blob.map = Some(MmapOptions::new().len(len as usize).map_raw(&blob.file)?),
+            Way::Mapped => {
+                let map = MmapOptions::new().len(len as usize).map_raw(&blob.file)?;
+                if self.guard_maps {
+                    blob.guard = Guard::over(map.as_ptr(), map.len());
+                }
+                // What can't be guarded is written instead.
+                blob.map = Some(map).filter(|_| blob.guard.is_some() || !self.guard_maps);
+            }
             Way::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
             Way::Direct | Way::Buffered => {}
         }
@@ -302,6 +319,8 @@ fn open_direct(path: &Path) -> Option<File> {
 
 struct FileBlob {
     file: File,
+    /// Before the map, because it is dropped first.
+    guard: Option<Guard>,
     map: Option<MmapRaw>,
     direct: Option<File>,
     path: PathBuf,
@@ -331,6 +350,12 @@ impl FileBlob {
 impl Blob for FileBlob {
     fn map(&self) -> Option<NonNull<u8>> {
         self.map.as_ref().and_then(|map| NonNull::new(map.as_mut_ptr()))
+    }
+
+    fn check_map(&self) -> io::Result<()> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        // The file itself may show what happened to it.
+        guard.check().map_err(|lost| self.check_intact().err().unwrap_or(lost))
     }
 
     fn alignment(&self) -> usize {
@@ -400,6 +425,7 @@ impl Blob for FileBlob {
 
     fn sync(&self) -> io::Result<()> {
         self.check_intact()?;
+        self.check_map()?;
         // Interrupted is not failed: what could not be written back is kept for the next call.
         if self.sync { Ok(retry_on_intr(|| fdatasync(&self.file))?) } else { Ok(()) }
     }

@@ -1,6 +1,7 @@
 //! How bytes reach a file: one small seam, so that a disk, a memory map, a test and a caller's own device look alike.
 
 mod directory;
+pub(crate) mod guard;
 mod memory;
 pub(crate) mod trial;
 
@@ -38,6 +39,11 @@ pub trait Blob: Send + Sync {
     /// The reserved bytes in memory, where the storage is a memory map: workers then encode in place and never call
     /// [`write_at`](Self::write_at). The pointer stays valid until the blob is dropped.
     fn map(&self) -> Option<NonNull<u8>>;
+
+    /// Fails if bytes that were stored through [`map`](Self::map) are known to be lost. Asked after each chunk, by its worker.
+    fn check_map(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// What offsets, lengths and addresses of large writes should be multiples of. Writes that are not are taken, too.
     fn alignment(&self) -> usize {

@@ -40,7 +40,7 @@ type Conditions = (u64, bool, u64);
 static KNOWN: Mutex<Vec<(Conditions, Rates)>> = Mutex::new(Vec::new());
 
 /// The way for a run that `plan` describes, and why.
-pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way, String)> {
+pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool, guard_maps: bool) -> io::Result<(Way, String)> {
     let run_bytes = plan.frames_total.map(|frames| frames.saturating_mul(plan.frame.bytes as u64));
     if run_bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
         return Ok((Way::Buffered, "a short run".to_owned()));
@@ -52,7 +52,7 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
     let rates = match known.iter().find(|(of, _)| *of == key) {
         Some((_, rates)) => rates.clone(),
         None => {
-            let rates = try_all(folder, piece, sync, TRIAL_BYTES, TRIAL_TIME)?;
+            let rates = try_all(folder, piece, (sync, guard_maps), TRIAL_BYTES, TRIAL_TIME)?;
             known.push((key, rates.clone()));
             rates
         }
@@ -70,7 +70,7 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
 /// [`Error::Io`] where nothing can be written.
 pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration) -> Result<Vec<(StorageKind, f64)>> {
     let piece = piece_bytes.next_multiple_of(PAGE as u64).max(PAGE as u64);
-    let rates = try_all(folder, piece, sync, RATES_BYTES.max(8 * piece), time);
+    let rates = try_all(folder, piece, (sync, false), RATES_BYTES.max(8 * piece), time);
     let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
     let kind = |way| match way {
         Way::Mapped => StorageKind::Mapped,
@@ -80,11 +80,17 @@ pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration
     Ok(rates.0.iter().map(|&(way, rate)| (kind(way), rate)).collect())
 }
 
-/// Bytes a second in each way that is possible and safe in `folder`.
-fn try_all(folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) -> io::Result<Rates> {
+/// Bytes a second in each way that is possible and safe in `folder`, with or without `sync` and guarded maps.
+fn try_all(
+    folder: &Path,
+    piece: u64,
+    (sync, guard_maps): (bool, bool),
+    bytes: u64,
+    time: Duration,
+) -> io::Result<Rates> {
     let mut rates = Vec::new();
     for way in Way::ALL {
-        let directory = Directory::open(folder, way, sync)?;
+        let directory = Directory::open(folder, way, sync)?.with_guard(guard_maps);
         let possible = match way {
             Way::Mapped => directory.is_safe_to_map(),
             Way::Buffered => true,
@@ -169,7 +175,7 @@ mod tests {
     #[test]
     fn a_trial_measures_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        let rates = try_all(folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
+        let rates = try_all(folder.path(), 4096, (true, false), 1 << 20, TRIAL_TIME).unwrap();
         assert!(rates.0.iter().any(|&(way, rate)| way == Way::Buffered && rate > 0.0), "{rates:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }

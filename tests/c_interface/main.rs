@@ -205,6 +205,7 @@ fn every_option_can_be_said_as_a_struct_and_as_a_document() {
         channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "FFFFFF", None)],
         name: Some("µ".into()),
         overwrite: true,
+        guard_maps: true,
     };
     let expected = serde_json::to_value(expected).unwrap();
     let program = Program::new("tests/c_interface/options.c");

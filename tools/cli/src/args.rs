@@ -439,6 +439,9 @@ pub(crate) struct EngineArgs {
         ("direct", StorageKind::Direct),
     ]))]
     pub(crate) storage: StorageKind,
+    /// With --storage mapped, end with an error, not by SIGBUS, when a shard is cut off or its device goes away
+    #[arg(long)]
+    pub(crate) guard_maps: bool,
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,

@@ -218,6 +218,7 @@ fn try_codec(
         dims,
         codec: compressor.into(),
         storage: args.engine.storage,
+        guard_maps: args.engine.guard_maps,
         ring_bytes: usize::try_from(args.engine.memory.saturating_sub(camera.held_bytes())).unwrap_or(usize::MAX),
         workers: args.engine.workers,
         affinity: args.engine.affinity.clone(),
