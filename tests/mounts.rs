@@ -397,6 +397,12 @@ fn child_loses_its_device() {
     let append = |number| acquisition.append(&frame(number, FRAME_BYTES));
     (0..8).for_each(|number| assert_eq!(append(number).unwrap().frames, 1));
     wait_until("the first frames are in their slots", || acquisition.stats().frames_written == 8);
+    // Who prepares the next shards must be done with it, not the first to notice.
+    let shards = || common::stopped::files(&path.join("0/c")).len();
+    let mut before = 0;
+    while std::mem::replace(&mut before, shards()) < shards() {
+        std::thread::sleep(Duration::from_secs(1));
+    }
     cut_power(path.parent().unwrap());
     let refused = (8..10_000).find_map(|number| append(number).err()).expect("the run goes on");
     let unfinished = acquisition.finish().unwrap_err();
