@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -49,9 +49,27 @@ pub(crate) struct Directory {
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     ballast: OnceLock<Option<Ballast>>,
-    /// A shard or a document found no room. No shard is begun any more: what is left, and what the ballast gives, is for the
-    /// documents.
-    full: AtomicBool,
+    /// The error with which a shard or a document found no room, else 0. No shard is begun any more: what is left, and what
+    /// the ballast gives, is for the documents.
+    full: AtomicI32,
+}
+
+impl Room {
+    /// Remembers that there is none left, if that is what `error` says.
+    fn note(&self, error: &io::Error) {
+        if is_no_room(error) {
+            let code = error.raw_os_error().unwrap_or(Errno::NOSPC.raw_os_error());
+            let _ = self.full.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Fails, with the same error, once there was none left. Whoever has used up a quota shall not look for a full disk.
+    fn check(&self) -> io::Result<()> {
+        match self.full.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
 }
 
 /// Room on the disk that is given up when it is full, so that documents and records can tell what is in the shards: those
@@ -164,10 +182,11 @@ impl Directory {
     /// Makes sure that `len` bytes can be written to a new file.
     fn reserve(&self, file: &File, len: u64) -> io::Result<()> {
         allowed(len)?;
+        self.room.check()?;
         let state = rustix::fs::fstatvfs(file)?;
         // A reservation that fails half-way would, for a moment, hold all the room that documents need.
         let no_room = state.f_blocks > 0 && state.f_bavail.saturating_mul(state.f_frsize) < len;
-        if no_room || self.room.full.load(Ordering::Relaxed) {
+        if no_room {
             return Err(Errno::NOSPC.into());
         }
         if self.is_memory() && self.way != Way::Mapped {
@@ -262,9 +281,7 @@ impl Storage for Directory {
             len: AtomicU64::new(len),
             sync: self.sync,
         };
-        self.reserve(&blob.file, len).inspect_err(|error| {
-            self.room.full.fetch_or(is_no_room(error), Ordering::Relaxed);
-        })?;
+        self.reserve(&blob.file, len).inspect_err(|error| self.room.note(error))?;
         match self.way {
             Way::Mapped => {
                 let map = MmapOptions::new().len(len as usize).map_raw(&blob.file)?;
@@ -286,7 +303,7 @@ impl Storage for Directory {
         for _ in 0..BALLAST_TRIES {
             match (&written, self.room.ballast.get()) {
                 (Err(error), Some(Some(ballast))) if is_no_room(error) => {
-                    self.room.full.store(true, Ordering::Relaxed);
+                    self.room.note(error);
                     let _ = fs::remove_file(&ballast.0);
                     // Some file systems free in the background.
                     std::thread::sleep(BALLAST_PAUSE);
