@@ -137,7 +137,7 @@ impl Root {
                         (Way::Buffered, "a map may kill the process on this file system".to_owned())
                     }
                     Some(way) => (way, "as configured".to_owned()),
-                    None => trial::choose(&folder.path, plan, config.sync, config.guard_maps).map_err(look)?,
+                    None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
                 };
                 let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?;
                 let directory = directory.with_guard(config.guard_maps).with_room(self.room.clone());
