@@ -122,6 +122,8 @@ static void wrong_configurations(void) {
     WITH(config.dialect = 4, SW_ERROR_ARGUMENT);
     WITH(config.dialect = SW_DIALECT_PRECOMPUTED, SW_ERROR_CONFIG);
     WITH(config.index_checksum = 2, SW_ERROR_ARGUMENT);
+    WITH(config.manifest = 8, SW_ERROR_ARGUMENT);
+    WITH(config.reserved = 1, SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[0], SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[1], SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[2], SW_ERROR_CONFIG);

@@ -61,6 +61,7 @@ int main(int argc, char **argv) {
         config.dialect = SW_DIALECT_ZARR2_SHARDED;
         config.index_checksum = 0;
         config.volume = &volume;
+        config.manifest = SW_MANIFEST_FILES | SW_MANIFEST_KERCHUNK;
     }
     size_t needed;
     if (sw_config_json(&config, NULL, 0, &needed)) return fprintf(stderr, "%s\n", sw_last_error()), 1;
