@@ -138,6 +138,7 @@ fn measure(wish: &Wish, frames: &[u8]) -> Outcome<Value> {
         "storage": {
             "mapped": storage_rate(wish, frames, mapped)?,
             "buffered": storage_rate(wish, frames, buffered)?,
+            "buffered, one thread": storage_rate(wish, frames, buffered_by_one)?,
             "direct": storage_rate(wish, frames, direct)?,
         },
     }))
@@ -236,7 +237,7 @@ fn storage_rate(wish: &Wish, frames: &[u8], way: fn(&Wish, &[u8], &Path) -> Outc
 }
 
 fn mapped(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
-    let file = create(wish, path)?;
+    let file = create_reserved(wish, path)?;
     let map = MmapOptions::new().len(whole_pages(wish.bytes) as usize).map_raw(&file)?;
     let base = map.as_mut_ptr() as usize;
     in_pieces(wish.bytes, PIECE, wish.threads, frames, |offset, piece| {
@@ -250,14 +251,24 @@ fn mapped(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
 }
 
 fn buffered(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
-    let file = create(wish, path)?;
-    in_pieces(wish.bytes, PIECE, wish.threads, frames, |offset, piece| file.write_all_at(piece, offset))?;
+    buffered_by(wish.threads, wish, frames, path)
+}
+
+/// Writes to one file wait for each other, so that one thread alone can be the fastest.
+fn buffered_by_one(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
+    buffered_by(1, wish, frames, path)
+}
+
+fn buffered_by(threads: usize, wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
+    let file = create(path)?;
+    file.set_len(whole_pages(wish.bytes))?;
+    in_pieces(wish.bytes, PIECE, threads, frames, |offset, piece| file.write_all_at(piece, offset))?;
     fdatasync(&file)?;
     Ok(true)
 }
 
 fn direct(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
-    drop(create(wish, path)?);
+    drop(create_reserved(wish, path)?);
     let flags = OFlags::DIRECT.bits().cast_signed();
     let Ok(file) = OpenOptions::new().write(true).custom_flags(flags).open(path) else { return Ok(false) };
     // More threads than cores: each mostly waits for the device.
@@ -267,8 +278,12 @@ fn direct(wish: &Wish, frames: &[u8], path: &Path) -> Outcome<bool> {
     Ok(true)
 }
 
-fn create(wish: &Wish, path: &Path) -> Outcome<File> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+fn create(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).open(path)
+}
+
+fn create_reserved(wish: &Wish, path: &Path) -> Outcome<File> {
+    let file = create(path)?;
     fallocate(&file, FallocateFlags::empty(), 0, whole_pages(wish.bytes))?;
     Ok(file)
 }

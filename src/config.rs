@@ -460,13 +460,13 @@ pub enum IndexLocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageKind {
-    /// What a short trial finds fastest in the dataset's folder, at about equal speed `Direct`; `Mapped` only where files are
-    /// memory. Short runs are `Buffered` without a trial. The summary says which and why.
+    /// `Buffered` or `Direct`: what a short trial finds faster in the dataset's folder, at about equal speed `Direct`. Short runs,
+    /// and those into memory file systems, are `Buffered` without a trial. The summary says which and why.
     #[default]
     Auto,
     /// Workers encode straight into a memory map of the preallocated shard. A device that goes away then kills the process.
     Mapped,
-    /// Positioned writes through the page cache.
+    /// Positioned writes through the page cache. Workers take turns at it, because writes to one file wait for each other.
     Buffered,
     /// Positioned writes past the page cache (`O_DIRECT`), several at once, on threads that are no workers. What the file
     /// system refuses to take that way is written through the page cache.

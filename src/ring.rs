@@ -99,6 +99,15 @@ impl Ring {
         unsafe { self.pixels.read(frame.index) }
     }
 
+    /// The pixels of several frames as one slice, if their buffers follow each other without gaps.
+    pub(crate) fn pixels_in_one(&self, frames: &[Option<Frame>]) -> Option<&[u8]> {
+        let first = frames.first()?.as_ref()?.index;
+        let follow =
+            frames.iter().zip(first..).all(|(frame, index)| matches!(frame, Some(frame) if frame.index == index));
+        // SAFETY: as in `pixels`, for each of the frames.
+        if follow { unsafe { self.pixels.read_run(first, frames.len()) } } else { None }
+    }
+
     pub(crate) fn record(&self, frame: &Frame) -> &[u8] {
         // SAFETY: as in `pixels`.
         unsafe { self.records.read(frame.index) }
@@ -251,6 +260,18 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes) }
     }
 
+    /// Several pieces, if there are no gaps between them.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may write one of the pieces while the slice lives.
+    unsafe fn read_run(&self, first: u32, pieces: usize) -> Option<&[u8]> {
+        let start = first as usize * self.stride;
+        // SAFETY: as in `read`; the pieces lie in one allocation.
+        (self.stride == self.piece_bytes)
+            .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(start), pieces * self.stride) })
+    }
+
     /// # Safety
     ///
     /// Nobody else may touch the piece while the slice lives.
@@ -296,6 +317,11 @@ impl Region {
         self.pieces[index as usize].with(|piece| unsafe { &**piece })
     }
 
+    /// Cells are never neighbours.
+    unsafe fn read_run(&self, _first: u32, _pieces: usize) -> Option<&[u8]> {
+        None
+    }
+
     #[allow(clippy::mut_from_ref)]
     unsafe fn write(&self, index: u32) -> &mut [u8] {
         // SAFETY: loom checks that no access is concurrent with this one.
@@ -309,6 +335,32 @@ unsafe impl Sync for Region {}
 #[cfg(loom)]
 // SAFETY: as above.
 unsafe impl Send for Region {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_one_piece_only_where_their_buffers_follow_each_other() {
+        let ring = Arc::new(Ring::new(3, 4096, 0).unwrap());
+        let commit = |byte| {
+            let mut loan = ring.try_loan().unwrap();
+            loan.pixels_mut().fill(byte);
+            Some(loan.commit())
+        };
+        let mut frames = [commit(1), commit(2), commit(3)];
+        let all = ring.pixels_in_one(&frames).unwrap();
+        assert!(all.len() == 3 * 4096 && all.chunks(4096).zip(1..).all(|(frame, byte)| frame == [byte; 4096]));
+        frames.swap(1, 2);
+        assert!(ring.pixels_in_one(&frames).is_none());
+        let missing = [frames[0].take(), None];
+        assert!(ring.pixels_in_one(&missing).is_none());
+
+        let ring = Arc::new(Ring::new(2, 4000, 0).unwrap());
+        let frames = [Some(ring.try_loan().unwrap().commit()), Some(ring.try_loan().unwrap().commit())];
+        assert!(ring.pixels_in_one(&frames).is_none(), "there is a gap between the buffers");
+    }
+}
 
 #[cfg(all(test, loom))]
 mod loom {

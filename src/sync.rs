@@ -45,13 +45,31 @@ impl Doorbell {
         if self.signals.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
+        work();
+        self.leave(work);
+    }
+
+    /// Runs `first`, and then `work` as often as others signal meanwhile; if another thread is at work, nothing is done, and
+    /// the answer is no. Neither may panic.
+    pub(crate) fn ring_if_idle(&self, first: impl FnOnce(), work: impl FnMut()) -> bool {
+        // AcqRel: as in `ring`.
+        if self.signals.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        first();
+        self.leave(work);
+        true
+    }
+
+    /// Answers the signals that came during a pass, and ends when none did.
+    fn leave(&self, mut work: impl FnMut()) {
         let mut seen = 1;
         loop {
-            work();
             let left = self.signals.fetch_sub(seen, Ordering::AcqRel) - seen;
             if left == 0 {
                 return;
             }
+            work();
             seen = left;
         }
     }
@@ -271,18 +289,31 @@ mod loom {
         }
 
         /// Asks for one piece of work. Relaxed: the doorbell must make the wish visible to whoever works.
-        #[allow(unsafe_code)]
         fn want(&self, which: usize) {
             self.wanted[which].store(true, Ordering::Relaxed);
-            self.doorbell.ring(|| {
-                for wanted in &self.wanted {
-                    if wanted.load(Ordering::Relaxed) {
-                        wanted.store(false, Ordering::Relaxed);
-                        // SAFETY: one thread at a time; if not, loom fails the test.
-                        self.done.with_mut(|done| unsafe { *done += 1 });
-                    }
+            self.doorbell.ring(|| self.serve());
+        }
+
+        /// The same, but its own work is done at once if nobody is at work.
+        fn want_now(&self, which: usize) {
+            if !self.doorbell.ring_if_idle(|| self.do_one(), || self.serve()) {
+                self.want(which);
+            }
+        }
+
+        fn serve(&self) {
+            for wanted in &self.wanted {
+                if wanted.load(Ordering::Relaxed) {
+                    wanted.store(false, Ordering::Relaxed);
+                    self.do_one();
                 }
-            });
+            }
+        }
+
+        #[allow(unsafe_code)]
+        fn do_one(&self) {
+            // SAFETY: one thread at a time; if not, loom fails the test.
+            self.done.with_mut(|done| unsafe { *done += 1 });
         }
     }
 
@@ -301,6 +332,26 @@ mod loom {
                 })
                 .collect();
             desk.want(2);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            // SAFETY: all other threads have ended.
+            assert_eq!(desk.done.with(|done| unsafe { *done }), 3);
+        });
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn work_that_finds_the_doorbell_idle_is_done_at_once() {
+        let mut model = ::loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let desk = Arc::new(Desk::new());
+            let threads: Vec<_> = (0..2)
+                .map(|which| {
+                    let desk = desk.clone();
+                    thread::spawn(move || desk.want_now(which))
+                })
+                .collect();
+            desk.want_now(2);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             // SAFETY: all other threads have ended.
             assert_eq!(desk.done.with(|done| unsafe { *done }), 3);

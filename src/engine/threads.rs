@@ -6,10 +6,12 @@ use std::thread::{Builder, JoinHandle};
 
 use super::finalizer::{self, Closing, LiveCells, Preparing};
 use super::worker::Worker;
+use super::writers::{Turns, Way};
 use super::{Ends, Engine, Ticket, writers};
 use crate::config::Config;
 use crate::dataset::Image;
 use crate::error::{Error, Result};
+use crate::shard::WaitsFor;
 use crate::sync::{Receiver, Sender};
 
 /// The threads of a run and the ends of their queues.
@@ -27,10 +29,10 @@ impl Threads {
     /// Creates the first shards and starts all threads. If one of them can't be had, none is left running.
     pub(crate) fn start(engine: &Arc<Engine>, image: &Arc<Image>, config: &Config, ends: Ends) -> Result<Self> {
         // Here, so that a full disk or a read-only folder is an error of `create`.
-        let mut wants_writers = false;
+        let mut waits_for = WaitsFor::Nothing;
         if let Ok(Preparing::Block(number)) = ends.requested.recv() {
             let block = finalizer::create_block(engine, image, number)?;
-            wants_writers = block.cells[0].shards[0].wants_writers();
+            waits_for = block.cells[0].shards[0].waits_for();
             let sent = ends.deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
         }
@@ -39,7 +41,7 @@ impl Threads {
         let requests = ends.requests.clone();
         let mut threads =
             Self { workers: Vec::new(), writers: Vec::new(), preparer: None, closer: None, requests, live };
-        match threads.start_all(engine, image, config, ends, wants_writers) {
+        match threads.start_all(engine, image, config, ends, waits_for) {
             Ok(()) => Ok(threads),
             Err(error) => {
                 // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
@@ -56,11 +58,22 @@ impl Threads {
         image: &Arc<Image>,
         config: &Config,
         ends: Ends,
-        wants_writers: bool,
+        waits_for: WaitsFor,
     ) -> Result<()> {
         let path = image.root().path();
-        let writers = if wants_writers { Some(self.start_writers(engine, path)?) } else { None };
-        self.start_workers(engine, path, &config.affinity, &ends.tickets, writers.as_ref())?;
+        let slot_bytes = engine.plan.shard.slot_bytes;
+        let no_memory = |error| Error::io("get memory for the writers of", path, error);
+        let way = match waits_for {
+            WaitsFor::Nothing => Way::Itself,
+            WaitsFor::OtherWrites => Way::ByTurns(Turns::new(slot_bytes).map_err(no_memory)?),
+            WaitsFor::Device => {
+                let (workers_end, jobs) = writers::queues(slot_bytes).map_err(no_memory)?;
+                self.start_writers(engine, path, &jobs)?;
+                Way::Others(workers_end)
+            }
+        };
+        self.start_workers(engine, path, &config.affinity, &ends.tickets, &way)?;
+        drop(way);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
         let run = move || finalizer::prepare(&shared, &of, &live, &ends.requested, &ends.deliver);
         self.preparer = Some(spawn("sw-prepare".into(), path, run)?);
@@ -71,14 +84,12 @@ impl Threads {
         Ok(())
     }
 
-    fn start_writers(&mut self, engine: &Arc<Engine>, path: &Path) -> Result<writers::Writers> {
-        let queues = writers::queues(engine.plan.shard.slot_bytes);
-        let (workers_end, jobs) = queues.map_err(|e| Error::io("get memory for the writers of", path, e))?;
+    fn start_writers(&mut self, engine: &Arc<Engine>, path: &Path, jobs: &writers::Jobs) -> Result<()> {
         for index in 0..writers::WRITERS {
             let (engine, jobs) = (engine.clone(), jobs.clone());
             self.writers.push(spawn(format!("sw-write-{index}"), path, move || jobs.run(&engine))?);
         }
-        Ok(workers_end)
+        Ok(())
     }
 
     fn start_workers(
@@ -87,10 +98,10 @@ impl Threads {
         path: &Path,
         affinity: &[usize],
         tickets: &Receiver<Ticket>,
-        writers: Option<&writers::Writers>,
+        way: &Way,
     ) -> Result<()> {
         for index in 0..engine.plan.workers {
-            let worker = Worker::new(engine.clone(), index, writers.cloned())?;
+            let worker = Worker::new(engine.clone(), index, way.clone())?;
             let tickets = tickets.clone();
             let core = affinity.get(index % affinity.len().max(1)).copied();
             let run = move || {

@@ -1,12 +1,13 @@
 //! A worker thread: takes tiles of complete layers, gathers, encodes and stores them.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
-use super::writers::{Job, Scratch, Writers};
+use super::writers::{Scratch, Sealed, Way};
 use super::{Engine, ShardCell, StageTimes, Ticket, caught};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
@@ -25,26 +26,26 @@ pub(crate) struct Worker {
     maker: Maker,
     /// Header and encoded tile, where they can't be made in place.
     scratch: Scratch,
-    /// Who writes the scratch, where that takes long.
-    writers: Option<Writers>,
+    /// Who writes the scratch.
+    way: Way,
 }
 
 /// What became of one tile.
 enum Stored {
     /// In its slot, with so many bytes.
     Here(usize),
-    /// On its way to a writer.
+    /// On its way to whoever writes it.
     HandedOver,
     Empty,
 }
 
 impl Worker {
-    pub(crate) fn new(engine: Arc<Engine>, index: usize, writers: Option<Writers>) -> Result<Self> {
+    pub(crate) fn new(engine: Arc<Engine>, index: usize, way: Way) -> Result<Self> {
         let (plan, codec) = (&engine.plan, &engine.codec);
         let encoder = Encoder::new(codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
         let raw = vec![0; if encoder.copies() { 0 } else { plan.shard.chunk_bytes }].into();
         let scratch = Scratch::new(plan.shard.slot_bytes).map_err(|e| Error::io("get memory for", "a worker", e))?;
-        Ok(Self { index, maker: Maker { encoder, raw }, scratch, writers, engine })
+        Ok(Self { index, maker: Maker { encoder, raw }, scratch, way, engine })
     }
 
     /// Works until no more tickets come.
@@ -146,7 +147,7 @@ impl Worker {
             }
             Claim::Elsewhere(place) => {
                 let mut pieces = [&[][..]; PIECES_MAX];
-                if self.writers.is_none()
+                if !matches!(self.way, Way::Others(_))
                     && self.maker.encoder.copies()
                     && let Some(pieces) = in_pieces(layer, &engine.ring, &engine.plan, tile, &mut pieces)
                 {
@@ -161,18 +162,11 @@ impl Worker {
                 let Some(bytes) = self.maker.make(engine, layer, tile, room, times, now)? else {
                     return Ok(Stored::Empty);
                 };
-                match &self.writers {
-                    Some(writers) => {
-                        let (claimed, shard) = (place.detach(), across);
-                        engine.layers.slot(number).add_ticket();
-                        let job = |scratch| Job { scratch, nbytes: bytes, layer: number, shard, claimed, origin };
-                        writers.hand_over(job, &mut self.scratch);
-                        Stored::HandedOver
-                    }
-                    None => {
-                        place.commit(&mut self.scratch, bytes, &origin).map_err(fail)?;
-                        Stored::Here(bytes)
-                    }
+                place.seal(&mut self.scratch, bytes, &origin);
+                let sealed = Sealed { nbytes: bytes, layer: number, shard: across, claimed: place.detach() };
+                match self.way.bring(engine, cell, sealed, &mut self.scratch)? {
+                    true => Stored::Here(bytes),
+                    false => Stored::HandedOver,
                 }
             }
         };
@@ -207,21 +201,32 @@ impl Maker {
         times: &StageTimes,
         now: &mut Instant,
     ) -> Result<Option<usize>> {
-        let copies = self.encoder.copies();
-        let shape = TileShape::new(layer, &engine.plan, tile);
-        let raw = if copies { &mut room[..] } else { &mut self.raw[..] };
-        let raw = &mut raw[..shape.bytes()];
-        gather(layer, &engine.ring, &engine.plan, tile, &shape, raw);
-        let empty = engine.skip_empty_chunks && is_fill(raw, &engine.plan.frame.fill);
+        let (ring, plan) = (&engine.ring, &*engine.plan);
+        let shape = TileShape::new(layer, plan, tile);
+        let is_empty = |raw: &[u8]| engine.skip_empty_chunks && is_fill(raw, &plan.frame.fill);
+        if self.encoder.copies() {
+            let raw = &mut room[..shape.bytes()];
+            gather(layer, ring, plan, tile, &shape, raw);
+            let empty = is_empty(raw);
+            *now = times.of(Stage::Gather).since(*now);
+            let bytes = (!empty).then(|| self.encoder.seal(shape.bytes(), room));
+            *now = times.of(Stage::Encode).since(*now);
+            return Ok(bytes);
+        }
+        let raw = match in_one_piece(layer, ring, plan, tile) {
+            Some(there) => there,
+            None => {
+                let raw = &mut self.raw[..shape.bytes()];
+                gather(layer, ring, plan, tile, &shape, raw);
+                raw
+            }
+        };
+        let empty = is_empty(raw);
         *now = times.of(Stage::Gather).since(*now);
         if empty {
             return Ok(None);
         }
-        let bytes = if copies {
-            self.encoder.seal(shape.bytes(), room)
-        } else {
-            self.encoder.encode_part(&self.raw[..shape.bytes()], room)?
-        };
+        let bytes = self.encoder.encode_part(raw, room)?;
         *now = times.of(Stage::Encode).since(*now);
         Ok(Some(bytes))
     }
@@ -235,17 +240,36 @@ fn in_pieces<'a, 'b>(
     tile: &Tile,
     pieces: &'b mut [&'a [u8]; PIECES_MAX],
 ) -> Option<&'b [&'a [u8]]> {
-    let [.., rows, _] = plan.chunk_shape[..] else { return None };
+    if let Some(whole) = in_one_piece(layer, ring, plan, tile) {
+        pieces[0] = whole;
+        return Some(&pieces[..1]);
+    }
+    let place = rows_in_buffer(layer, plan, tile)?;
     let pieces = pieces.get_mut(..layer.frames.len())?;
+    for (piece, frame) in pieces.iter_mut().zip(&layer.frames) {
+        *piece = &ring.pixels(frame.as_ref()?)[place.clone()];
+    }
+    Some(pieces)
+}
+
+/// The tile, where it lies in the ring as the chunk shall be.
+fn in_one_piece<'a>(layer: &Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<&'a [u8]> {
+    let place = rows_in_buffer(layer, plan, tile)?;
+    match &layer.frames[..] {
+        [frame] => Some(&ring.pixels(frame.as_ref()?)[place]),
+        frames => ring.pixels_in_one(frames).filter(|pixels| place.len() * frames.len() == pixels.len()),
+    }
+}
+
+/// Where a tile's rows are in each buffer, if it is whole and they follow each other without gaps.
+fn rows_in_buffer(layer: &Layer, plan: &Plan, tile: &Tile) -> Option<Range<usize>> {
+    let [.., rows, _] = plan.chunk_shape[..] else { return None };
     if !plan.shard.rows_touch || tile.rows as u64 != rows || layer.planes_kept != plan.planes_a_stack() {
         return None;
     }
     let layout = &plan.frame.layout;
     let from = layout.offset + tile.y * layout.row_stride;
-    for (piece, frame) in pieces.iter_mut().zip(&layer.frames) {
-        *piece = &ring.pixels(frame.as_ref()?)[from..from + tile.rows * layout.row_stride];
-    }
-    Some(pieces)
+    Some(from..from + tile.rows * layout.row_stride)
 }
 
 /// How much of a chunk a tile makes: all, but where chunks end with the array.

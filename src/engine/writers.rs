@@ -1,18 +1,23 @@
-//! Threads that bring encoded chunks to storages whose writes take long, so that the workers go on encoding.
+//! How encoded chunks get to storages that would keep a worker waiting, so that it goes on encoding meanwhile.
 //!
-//! A worker hands its scratch over and goes on with a spare one; when none is left, it waits: there are as many as keep
-//! the device busy. The layer's ticket count includes the writes under way, so its frames and shards are finished after
-//! the last of them.
+//! A worker hands its scratch over and goes on with a spare one. The layer's ticket count includes the writes under way, so
+//! its frames and shards are finished after the last of them. Who writes depends on the storage:
+//!
+//! - Where a write takes long and several may be under way, threads of their own do it. When no scratch is spare, a worker
+//!   waits: there are as many as keep the device busy.
+//! - Where writes wait for each other, as those to one file do in the page cache, the workers take turns. The one whose turn
+//!   it is also writes what the others leave to it; they would only spin on the file's lock. When no scratch is spare, a
+//!   worker writes beside it.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::layer::finish_layer;
-use super::{Engine, caught};
-use crate::error::Error;
-use crate::shard::slot::{Claimed, Origin};
+use super::{Engine, ShardCell, caught};
+use crate::error::{Error, Result};
+use crate::shard::slot::Claimed;
 use crate::stats::Stage;
-use crate::sync::{Receiver, Sender, bounded};
+use crate::sync::{Doorbell, Receiver, Sender, bounded};
 
 /// Writes in flight, for storages that pass the page cache by.
 pub(crate) const WRITERS: usize = 4;
@@ -43,15 +48,59 @@ impl std::ops::DerefMut for Scratch {
     }
 }
 
-/// A chunk on its way from a worker to a writer.
-pub(crate) struct Job {
-    pub(crate) scratch: Scratch,
+/// A chunk, sealed in a scratch.
+pub(crate) struct Sealed {
     pub(crate) nbytes: usize,
     pub(crate) layer: u32,
     /// Which shard of the layer's cell.
     pub(crate) shard: usize,
     pub(crate) claimed: Claimed,
-    pub(crate) origin: Origin,
+}
+
+impl Sealed {
+    fn write(self, cell: &ShardCell, scratch: &Scratch) -> Result<()> {
+        let shard = &cell.shards[self.shard];
+        let written = shard.resume(self.claimed).commit(scratch, self.nbytes);
+        written.map_err(|error| Error::io("write a chunk to shard", shard.key(), error))
+    }
+}
+
+/// A chunk on its way from a worker to whoever writes it.
+struct Job {
+    scratch: Scratch,
+    chunk: Sealed,
+}
+
+/// Who writes what a worker encodes.
+#[derive(Clone)]
+pub(crate) enum Way {
+    Itself,
+    ByTurns(Turns),
+    Others(Writers),
+}
+
+impl Way {
+    /// Writes a chunk of a layer for which the caller holds a ticket, or leaves it to others and `scratch` exchanged; true if
+    /// it is written.
+    pub(crate) fn bring(
+        &self,
+        engine: &Engine,
+        cell: &ShardCell,
+        chunk: Sealed,
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        match self {
+            Self::Itself => chunk.write(cell, scratch)?,
+            Self::ByTurns(turns) => return turns.bring(engine, cell, chunk, scratch),
+            Self::Others(writers) => {
+                // Both ends live as long as the workers: the queues are never disconnected here.
+                let Ok(spare) = writers.spare.recv() else { return Ok(false) };
+                writers.hand_over(engine, spare, chunk, scratch);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// The workers' end.
@@ -81,38 +130,75 @@ pub(crate) fn queues(slot_bytes: usize) -> std::io::Result<(Writers, Jobs)> {
 }
 
 impl Writers {
-    /// Hands a job over, and returns a scratch to go on with, in which the job's chunk was not made.
-    pub(crate) fn hand_over(&self, job: impl FnOnce(Scratch) -> Job, scratch: &mut Scratch) {
-        // Both ends live as long as the workers: neither queue is ever disconnected here.
-        let Ok(spare) = self.spare.recv() else { return };
-        let full = std::mem::replace(scratch, spare);
-        let _ = self.jobs.send(job(full));
+    fn hand_over(&self, engine: &Engine, spare: Scratch, chunk: Sealed, scratch: &mut Scratch) {
+        engine.layers.slot(chunk.layer).add_ticket();
+        let scratch = std::mem::replace(scratch, spare);
+        let _ = self.jobs.send(Job { scratch, chunk });
+    }
+}
+
+/// The workers' turns to write.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    turn: Arc<Doorbell>,
+    left: Writers,
+    found: Jobs,
+}
+
+impl Turns {
+    pub(crate) fn new(slot_bytes: usize) -> std::io::Result<Self> {
+        let (left, found) = queues(slot_bytes)?;
+        Ok(Self { turn: Arc::new(Doorbell::new()), left, found })
+    }
+
+    fn bring(&self, engine: &Engine, cell: &ShardCell, chunk: Sealed, scratch: &mut Scratch) -> Result<bool> {
+        let (mut chunk, mut written) = (Some(chunk), Ok(()));
+        // A panic would leave the turn with nobody.
+        let write = || written = caught(|| chunk.take().map_or(Ok(()), |chunk| chunk.write(cell, scratch)));
+        self.turn.ring_if_idle(write, || self.found.write_all(engine));
+        let Some(chunk) = chunk else { return written.map(|()| true) };
+        let Ok(spare) = self.left.spare.try_recv() else { return chunk.write(cell, scratch).map(|()| true) };
+        self.left.hand_over(engine, spare, chunk, scratch);
+        self.turn.ring(|| self.found.write_all(engine));
+        Ok(false)
     }
 }
 
 impl Jobs {
     /// Writes until the last worker has ended and nothing is left.
     pub(crate) fn run(&self, engine: &Engine) {
-        while let Ok(Job { mut scratch, nbytes, layer, shard, claimed, origin }) = self.jobs.recv() {
-            let start = Instant::now();
-            let slot = engine.layers.slot(layer);
-            let write = || {
-                let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
-                let Some(cell) = &layer.cell else { return Ok(()) };
-                let shard = &cell.shards[shard];
-                let written = shard.resume(claimed).commit(&mut scratch, nbytes, &origin);
-                written.map_err(|error| Error::io("write a chunk to shard", shard.key(), error))
-            };
-            // A panic in a storage of the caller's own must not keep the layer open for ever.
-            match caught(write) {
-                Ok(()) => engine.count_chunk(nbytes),
-                Err(error) => slot.fail(&engine.first_error, error),
-            }
-            engine.finalizer_times().of(Stage::Write).since(start);
-            let _ = self.done.send(scratch);
-            if slot.return_ticket() {
-                finish_layer(engine, layer, slot);
-            }
+        while let Ok(job) = self.jobs.recv() {
+            self.write(engine, job);
+        }
+    }
+
+    /// Writes what is there.
+    fn write_all(&self, engine: &Engine) {
+        while let Ok(job) = self.jobs.try_recv() {
+            self.write(engine, job);
+        }
+    }
+
+    fn write(&self, engine: &Engine, job: Job) {
+        let Job { scratch, chunk } = job;
+        let (nbytes, layer) = (chunk.nbytes, chunk.layer);
+        let start = Instant::now();
+        let slot = engine.layers.slot(layer);
+        let write = || {
+            // This thread may read the layer already. It does not wait for itself: the chunk's ticket keeps everyone from
+            // wanting to change the layer.
+            let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
+            layer.cell.as_ref().map_or(Ok(()), |cell| chunk.write(cell, &scratch))
+        };
+        // A panic in a storage of the caller's own must not keep the layer open for ever.
+        match caught(write) {
+            Ok(()) => engine.count_chunk(nbytes),
+            Err(error) => slot.fail(&engine.first_error, error),
+        }
+        engine.finalizer_times().of(Stage::Write).since(start);
+        let _ = self.done.send(scratch);
+        if slot.return_ticket() {
+            finish_layer(engine, layer, slot);
         }
     }
 }

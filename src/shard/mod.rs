@@ -54,6 +54,16 @@ pub(crate) struct Place {
     pub(crate) across: usize,
 }
 
+/// What keeps a thread that writes into a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    Nothing,
+    /// Those to the same shard.
+    OtherWrites,
+    /// Writes pass the page cache by.
+    Device,
+}
+
 /// Where a chunk's bytes are to be made.
 #[derive(Debug)]
 pub(crate) enum Claim<'a> {
@@ -91,9 +101,14 @@ impl Shard {
         Ok(Self { key, plan, place, blob, entries, tail, grain, named, turn, poisoned })
     }
 
-    /// Whether writes take long enough to be done by threads of their own.
-    pub(crate) fn wants_writers(&self) -> bool {
-        self.blob.map().is_none() && self.grain >= PAGE as u64
+    /// What keeps a thread that writes into it.
+    pub(crate) fn waits_for(&self) -> WaitsFor {
+        match self.blob.map() {
+            Some(_) => WaitsFor::Nothing,
+            None if self.grain >= PAGE as u64 => WaitsFor::Device,
+            None if self.blob.one_write_at_a_time() => WaitsFor::OtherWrites,
+            None => WaitsFor::Nothing,
+        }
     }
 
     pub(crate) fn key(&self) -> &str {

@@ -232,17 +232,21 @@ impl Elsewhere<'_> {
         Claimed { chunk: self.chunk }
     }
 
-    /// Writes the chunk: `nbytes` of payload, which stand in `scratch` behind room for the header.
+    /// Puts the header before `nbytes` of payload, which stand in `scratch` behind room for it.
     ///
     /// `scratch` is a slot long, so that what is written can be rounded up to whole blocks; those are zeros.
-    pub(crate) fn commit(self, scratch: &mut [u8], nbytes: usize, origin: &Origin) -> io::Result<()> {
+    pub(crate) fn seal(&self, scratch: &mut [u8], nbytes: usize, origin: &Origin) {
         let used = HEADER_BYTES + nbytes;
         let header = header(origin, &scratch[HEADER_BYTES..used]);
         scratch[..HEADER_BYTES].copy_from_slice(&header);
-        let whole = used.next_multiple_of(self.shard.grain as usize);
-        scratch[used..whole].fill(0);
+        scratch[used..used.next_multiple_of(self.shard.grain as usize)].fill(0);
+    }
+
+    /// Writes the chunk: `nbytes` of payload and their header, sealed in `scratch`.
+    pub(crate) fn commit(self, scratch: &[u8], nbytes: usize) -> io::Result<()> {
+        let used = HEADER_BYTES + nbytes;
         let at = self.shard.place(self.chunk, used);
-        self.shard.write(at, &scratch[..whole])?;
+        self.shard.write(at, &scratch[..used.next_multiple_of(self.shard.grain as usize)])?;
         self.entry.commit(at + HEADER_BYTES as u64, nbytes as u64);
         Ok(())
     }

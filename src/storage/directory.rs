@@ -23,6 +23,9 @@ const BALLAST_BYTES: u64 = 1 << 20;
 const BALLAST_TRIES: u32 = 20;
 const BALLAST_PAUSE: Duration = Duration::from_millis(20);
 
+// Shorter writes hold the lock for less time than it takes to go around it.
+const BESIDE_BYTES_MIN: usize = 64 << 10;
+
 // From statfs(2).
 const EXT4: u64 = 0xEF53;
 const XFS: u64 = 0x5846_5342;
@@ -238,6 +241,8 @@ impl Storage for Directory {
             file,
             map: None,
             direct: None,
+            beside: None,
+            writing: AtomicBool::new(false),
             path,
             partial,
             published: AtomicBool::new(false),
@@ -250,6 +255,10 @@ impl Storage for Directory {
         match self.way {
             Way::Mapped => blob.map = Some(MmapOptions::new().len(len as usize).map_raw(&blob.file)?),
             Way::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
+            // Without addresses to spare, writes wait for each other.
+            Way::Direct | Way::Buffered if self.is_memory() => {
+                blob.beside = MmapOptions::new().len(len as usize).map_raw(&blob.file).ok();
+            }
             Way::Direct | Way::Buffered => {}
         }
         Ok(Box::new(blob))
@@ -296,6 +305,10 @@ struct FileBlob {
     file: File,
     map: Option<MmapRaw>,
     direct: Option<File>,
+    /// For writes beside the one that holds the file's lock, where files are memory.
+    beside: Option<MmapRaw>,
+    /// Somebody holds the lock.
+    writing: AtomicBool,
     path: PathBuf,
     partial: PathBuf,
     published: AtomicBool,
@@ -318,6 +331,50 @@ impl FileBlob {
         }
         Ok(())
     }
+
+    fn write_through_cache(&self, mut offset: u64, mut slices: &mut [IoSlice]) -> io::Result<()> {
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            match rustix::io::pwritev(&self.file, slices, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut slices, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies into a file that is memory without its lock, which a write would wait for while it burns a core.
+///
+/// The pages are asked for first: if there is no room for them, that is an error here, where a mere store would be a signal.
+#[allow(unsafe_code)]
+fn copy_beside(map: &MmapRaw, offset: u64, len: usize, slices: &[IoSlice]) -> io::Result<()> {
+    let start = offset as usize / PAGE as usize * PAGE as usize;
+    let pages = (offset as usize + len).next_multiple_of(PAGE as usize).min(map.len()) - start;
+    map.advise_range(memmap2::Advice::PopulateWrite, start, pages)?;
+    let mut at = offset as usize;
+    for slice in slices {
+        // SAFETY: the range lies within the map, because it lies within the blob's length; nobody else touches it, because
+        // ranges written by different threads never overlap.
+        unsafe { slice.as_ptr().copy_to_nonoverlapping(map.as_mut_ptr().add(at), slice.len()) };
+        at += slice.len();
+    }
+    forget_pages(map, start, pages);
+    Ok(())
+}
+
+/// Takes pages out of this process's page table, where they would count as its memory.
+#[allow(unsafe_code)]
+fn forget_pages(map: &MmapRaw, start: usize, len: usize) {
+    // SAFETY: on a shared file map, the contents stay in the page cache, and a later access, if any, maps them again.
+    let advised = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
+    // Only the process's apparent size depends on it.
+    drop(advised);
 }
 
 impl Blob for FileBlob {
@@ -339,23 +396,25 @@ impl Blob for FileBlob {
                 other => return other,
             }
         }
-        self.file.write_all_at(bytes, offset)
+        self.write_slices_at(offset, &mut [IoSlice::new(bytes)])
     }
 
-    fn write_slices_at(&self, mut offset: u64, mut slices: &mut [IoSlice]) -> io::Result<()> {
-        IoSlice::advance_slices(&mut slices, 0);
-        while !slices.is_empty() {
-            match rustix::io::pwritev(&self.file, slices, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    offset += written as u64;
-                    IoSlice::advance_slices(&mut slices, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+    fn one_write_at_a_time(&self) -> bool {
+        true
+    }
+
+    fn write_slices_at(&self, offset: u64, slices: &mut [IoSlice]) -> io::Result<()> {
+        let len = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        let Some(map) = self.beside.as_ref().filter(|_| len >= BESIDE_BYTES_MIN) else {
+            return self.write_through_cache(offset, slices);
+        };
+        if !self.writing.swap(true, Ordering::Acquire) {
+            let written = self.write_through_cache(offset, slices);
+            self.writing.store(false, Ordering::Release);
+            return written;
         }
-        Ok(())
+        // No room, or no such call: it is told, or done, by the ordinary way.
+        copy_beside(map, offset, len, slices).or_else(|_| self.write_through_cache(offset, slices))
     }
 
     fn forget(&self) {
@@ -363,18 +422,11 @@ impl Blob for FileBlob {
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
-    #[allow(unsafe_code)]
     fn done_with(&self, offset: u64, len: u64) {
         let Some(map) = &self.map else { return };
         let start = offset / PAGE * PAGE;
         let end = (offset + len).next_multiple_of(PAGE).min(map.len() as u64);
-        // SAFETY: on a shared file map, MADV_DONTNEED only takes the pages out of this process's page table; their
-        // contents stay in the page cache, and a later access, if any, maps them again.
-        let advised = unsafe {
-            map.unchecked_advise_range(UncheckedAdvice::DontNeed, start as usize, end.saturating_sub(start) as usize)
-        };
-        // Only the process's apparent size depends on it.
-        drop(advised);
+        forget_pages(map, start as usize, end.saturating_sub(start) as usize);
     }
 
     fn publish(&self) -> io::Result<()> {
@@ -420,5 +472,35 @@ impl Drop for FileBlob {
         if !self.published.load(Ordering::Relaxed) {
             let _ = fs::remove_file(&self.partial);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no file maps")]
+    fn what_is_copied_beside_is_in_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(40_000).unwrap();
+        let map = MmapOptions::new().map_raw(&file).unwrap();
+        copy_beside(&map, 5_000, 9_000, &[IoSlice::new(&[1; 4_000]), IoSlice::new(&[2; 5_000])]).unwrap();
+        copy_beside(&map, 39_000, 1_000, &[IoSlice::new(&[3; 1_000])]).unwrap();
+        let mut found = vec![9; 40_000];
+        file.read_exact_at(&mut found, 0).unwrap();
+        let expected = [(0, 5_000), (1, 4_000), (2, 5_000), (0, 25_000), (3, 1_000)];
+        let expected: Vec<u8> = expected.iter().flat_map(|&(byte, count)| vec![byte; count]).collect();
+        assert!(found == expected);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no file maps")]
+    fn what_can_not_be_copied_beside_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(40_000).unwrap();
+        let map = MmapOptions::new().map_raw(&file).unwrap();
+        file.set_len(0).unwrap();
+        assert!(copy_beside(&map, 8_192, 4_096, &[IoSlice::new(&[1; 4_096])]).is_err());
     }
 }

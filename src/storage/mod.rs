@@ -44,6 +44,12 @@ pub trait Blob: Send + Sync {
         1
     }
 
+    /// Whether writes to this file wait for each other, so that threads had better do something else meanwhile. They may
+    /// still come at the same time.
+    fn one_write_at_a_time(&self) -> bool {
+        false
+    }
+
     /// Writes `bytes` at `offset`, within the reserved length.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 

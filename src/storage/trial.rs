@@ -45,6 +45,10 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
     if run_bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
         return Ok((Way::Buffered, "a short run".to_owned()));
     }
+    // There, nothing passes the page cache by, and a map has to be filled with zeros first.
+    if Directory::open(folder, Way::Buffered, sync)?.is_memory() {
+        return Ok((Way::Buffered, "files are memory here".to_owned()));
+    }
     let piece = (plan.shard.slot_bytes as u64).next_multiple_of(PAGE as u64).clamp(PAGE as u64, 1 << 20);
     let device = rustix::fs::stat(folder)?.st_dev as u64;
     let key = (device, sync, piece);
@@ -52,15 +56,14 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
     let rates = match known.iter().find(|(of, _)| *of == key) {
         Some((_, rates)) => rates.clone(),
         None => {
-            let rates = try_all(folder, piece, sync, TRIAL_BYTES, TRIAL_TIME)?;
+            // A map kills the process when its device goes away: it is nothing to choose for others.
+            let rates = try_ways(&[Way::Buffered, Way::Direct], folder, piece, sync, TRIAL_BYTES, TRIAL_TIME)?;
             known.push((key, rates.clone()));
             rates
         }
     };
     drop(known);
-    // A map kills the process when its device goes away: it is nothing to choose for others, but where files are memory.
-    let memory = Directory::open(folder, Way::Buffered, sync)?.is_memory();
-    Ok(rates.best(|way| way != Way::Mapped || memory))
+    Ok(rates.best())
 }
 
 /// Tries the ways of writing in `folder`: fresh, reserved files, some writes of `piece_bytes` at once, `sync` included if
@@ -70,7 +73,7 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
 /// [`Error::Io`] where nothing can be written.
 pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration) -> Result<Vec<(StorageKind, f64)>> {
     let piece = piece_bytes.next_multiple_of(PAGE as u64).max(PAGE as u64);
-    let rates = try_all(folder, piece, sync, RATES_BYTES.max(8 * piece), time);
+    let rates = try_ways(&Way::ALL, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
     let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
     let kind = |way| match way {
         Way::Mapped => StorageKind::Mapped,
@@ -80,10 +83,10 @@ pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration
     Ok(rates.0.iter().map(|&(way, rate)| (kind(way), rate)).collect())
 }
 
-/// Bytes a second in each way that is possible and safe in `folder`.
-fn try_all(folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) -> io::Result<Rates> {
+/// Bytes a second in each of the ways that is possible and safe in `folder`.
+fn try_ways(ways: &[Way], folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) -> io::Result<Rates> {
     let mut rates = Vec::new();
-    for way in Way::ALL {
+    for &way in ways {
         let directory = Directory::open(folder, way, sync)?;
         let possible = match way {
             Way::Mapped => directory.is_safe_to_map(),
@@ -100,10 +103,9 @@ fn try_all(folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) ->
 
 impl Rates {
     /// The way to take, and why.
-    fn best(&self, may: impl Fn(Way) -> bool) -> (Way, String) {
+    fn best(&self) -> (Way, String) {
         let worth = |&(way, rate): &(Way, f64)| if way == Way::Direct { rate / WORTH_OF_MEMORY } else { rate };
-        let Some(&(best, _)) = self.0.iter().filter(|&&(way, _)| may(way)).max_by(|a, b| worth(a).total_cmp(&worth(b)))
-        else {
+        let Some(&(best, _)) = self.0.iter().max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
             return (Way::Buffered, "nothing else is possible here".to_owned());
         };
         let tried: Vec<_> = self.0.iter().map(|(way, rate)| format!("{} {:.2}", way.name(), rate / 1e9)).collect();
@@ -156,20 +158,20 @@ mod tests {
     use super::*;
 
     fn best(rates: &[(Way, f64)]) -> Way {
-        Rates(rates.to_vec()).best(|way| way != Way::Mapped).0
+        Rates(rates.to_vec()).best().0
     }
 
     #[test]
     fn the_fastest_way_wins_and_direct_a_close_race() {
-        assert_eq!(best(&[(Way::Mapped, 3e9), (Way::Buffered, 2e9), (Way::Direct, 1.5e9)]), Way::Buffered);
-        assert_eq!(best(&[(Way::Mapped, 1e9), (Way::Buffered, 2e9), (Way::Direct, 1.7e9)]), Way::Direct);
+        assert_eq!(best(&[(Way::Buffered, 2e9), (Way::Direct, 1.5e9)]), Way::Buffered);
+        assert_eq!(best(&[(Way::Buffered, 2e9), (Way::Direct, 1.7e9)]), Way::Direct);
         assert_eq!(best(&[]), Way::Buffered);
     }
 
     #[test]
     fn a_trial_measures_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        let rates = try_all(folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
+        let rates = try_ways(&Way::ALL, folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
         assert!(rates.0.iter().any(|&(way, rate)| way == Way::Buffered && rate > 0.0), "{rates:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }

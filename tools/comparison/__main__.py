@@ -377,7 +377,8 @@ def how(args):
         "ratio: bytes of pixels for each byte that the file system holds at the end.",
         "Bound: the least of one copy of every frame by one core, gather and encode on all cores (with this project's encoder), and "
         "the fastest of mapped, positioned and direct writes of as many bytes, sync included; measured between the rounds. The "
-        "three compete for the same cores, so no writer reaches it on few of them.",
+        "three compete for the same cores, so no writer reaches it on few of them: 'all of them on the same cores' is what is "
+        "left if that work is spread over the cores without a gap.",
     ]
 
 

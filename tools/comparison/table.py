@@ -74,6 +74,8 @@ def text(verdict):
     if bound:
         limits = ", ".join(f"{name} {rate(value)}" for name, value in bound["limits"].items())
         lines.append(f"  bound: {rate(bound['rate'])} GB/s of pixels ({limits})")
+        if bound["together"]:
+            lines.append(f"  all of them on the same cores: {rate(bound['together'])} GB/s")
     for row in verdict["rows"]:
         lines += [f"  FAILED: {row['name']}: {failure}" for failure in row["failures"]]
     return "\n".join(lines)

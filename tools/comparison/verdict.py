@@ -13,7 +13,7 @@ def spread(values):
 def judge(records, case, place, contestants):
     """Everything that is to be shown about one case in one place."""
     key = {"case": case.key, "place": place.key}
-    bound = _bound(records.good(kind="bound", **key), case)
+    bound = _bound(records.good(kind="bound", **key), case, place.name == "tmpfs")
     rows, rates = [], {}
     for contestant in (one for one in contestants if one.takes_part(case)):
         runs = records.good(kind="run", contestant=contestant.name, **key)
@@ -53,7 +53,15 @@ def _row(contestant, case, runs, failures):
     }
 
 
-def _bound(runs, case):
+def _together(cores, limits, codec_name, storage, ratio):
+    """The camera's copy, the encoder and the writes share the cores: what is left if all that work is spread over them without
+    a gap. Only where writes are work, too, and no waiting for a device."""
+    writes = min(1 / storage["buffered"], 1 / (cores * storage["buffered, one thread"])) / ratio
+    work = 1 / (cores * limits["copy of frames by one core"]) + 1 / limits[codec_name] + writes
+    return min(1 / work, *limits.values())
+
+
+def _bound(runs, case, in_memory):
     """The slowest thing that no writer can go without: one copy of each frame by the camera's thread, gather and encode on all
     cores, and the fastest way to put the encoded bytes into a file, sync included."""
     if not runs:
@@ -61,7 +69,7 @@ def _bound(runs, case):
     found = [run["found"] for run in runs]
     middle = lambda pick: median([pick(one) for one in found])
     ratio = middle(lambda one: one["codec_ratio"])
-    ways = [way for way in ("mapped", "buffered", "direct") if all(one["storage"][way] for one in found)]
+    ways = [way for way in found[0]["storage"] if all(one["storage"][way] for one in found)]
     storage = {way: middle(lambda one: one["storage"][way]) for way in ways}
     best_way = max(storage, key=storage.get)
     codec_name = "gather on all cores" if case.codec == "none" else "codec on all cores"
@@ -74,6 +82,7 @@ def _bound(runs, case):
     return {
         "rate": limits[name],
         "name": name,
+        "together": _together(found[0]["threads"], limits, codec_name, storage, ratio) if in_memory else None,
         "limits": limits,
         "codec_ratio": ratio,
         "copy": {cores: middle(lambda one: one["copy"][cores]) for cores in ("one", "all")},
