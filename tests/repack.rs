@@ -761,7 +761,7 @@ fn killed_at_any_moment_and_called_again_it_ends_right() {
     let kills: u32 = env::var("SHARDWRIGHT_KILLS").map_or(5, |count| count.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
-    for Way { name, source: dialect, copies, .. } in ways() {
+    for Way { name, source: dialect, options, copies } in ways() {
         let config = Config {
             dialect,
             codec: Codec { checksum: dialect == Dialect::Zarr3, ..Codec::default() },
@@ -798,8 +798,11 @@ fn killed_at_any_moment_and_called_again_it_ends_right() {
             }
             let start = Instant::now();
             // A new dataset that is complete is in the way of another.
-            if !(copies && out.exists() && !place.join(".new.zarr.repack").exists()) {
+            if !(copies && out.exists() && !place.join(".new.zarr.repack/journal.json").exists()) {
                 ends_well(child(&place, name), name);
+            } else if place.join(".new.zarr.repack").exists() {
+                let error = Repack::new(&source, Some(&out), &options).unwrap_err();
+                assert!(matches!(error, Error::Exists { .. }), "{name}, kill {kill}: {error}");
             }
             if kill == 0 {
                 longest = start.elapsed();

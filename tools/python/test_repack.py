@@ -14,9 +14,9 @@ SOURCES = {
     "zarr2-sharded": ["--codec", "blosc-lz4", "--chunk", "3,60,70", "--shard", "6,60,70", "--placement", "packed"],
     "precomputed": ["--codec", "gzip", "--chunk", "4,16,30", "--unbounded"],
 }
-SHARDS = ["--shard", "8,48,60"]
+CUT = ["--chunk", "4,16,30", "--shard", "8,48,60"]
 TARGETS = {
-    "zarr3": [["--codec", "gzip", *SHARDS], ["--codec", "none", "--chunk", "5,20,7", "--shard", "10,40,35"]],
+    "zarr3": [["--codec", "gzip", *CUT], ["--codec", "none", "--chunk", "5,20,7", "--shard", "10,40,35"]],
     "zarr3-transformer": [["--codec", "blosc-lz4"], ["--codec", "gzip", "--chunk", "5,20,7", "--shard", "10,40,35"]],
     "zarr2-sharded": [["--codec", "zlib"], ["--codec", "blosc-zstd", "--chunk", "5,20,7", "--shard", "10,40,35"]],
     "precomputed": [

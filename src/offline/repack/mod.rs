@@ -210,6 +210,9 @@ impl Repack {
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let published = out.as_ref().is_some_and(|out| out.exists()) && Staging::is_spent(&staging)?;
         if let (Some(out), false) = (&out, published) {
+            if out.exists() {
+                Staging::sweep(&staging);
+            }
             check_out(&root, out)?;
         }
         let lock = match &out {

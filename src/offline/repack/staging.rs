@@ -66,6 +66,13 @@ impl Staging {
         Ok(!known(path)?.is_empty() && !path.join("tree").exists())
     }
 
+    /// Removes the folder if there is nothing in it: a call was killed in the moment between its last file and itself. The
+    /// dataset is complete then, as if the kill had come later.
+    pub(super) fn sweep(path: &Path) {
+        // Of a folder with something in it, the system says no.
+        let _ = fs::remove_dir(path);
+    }
+
     /// Removes what an earlier call left, if any.
     pub(super) fn discard(path: &Path) -> Result<()> {
         known(path)?;
