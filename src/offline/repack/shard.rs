@@ -1,6 +1,7 @@
 //! One shard of the new array: gathered, written beside its place, read back, and only then given its name.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -102,7 +103,9 @@ impl Change {
         let failed = |error: std::io::Error| Error::io("copy to", partial, error);
         let from = File::open(&source.path).map_err(|error| Error::io("open", &source.path, error))?;
         let to = File::create(partial).map_err(failed)?;
-        if !self.reflink || rustix::fs::ioctl_ficlone(to.as_fd(), from.as_fd()).is_err() {
+        if !self.reflink {
+            copy_bytes(&from, &to).map_err(failed)?;
+        } else if rustix::fs::ioctl_ficlone(to.as_fd(), from.as_fd()).is_err() {
             // `fs::copy` uses copy_file_range where the file system has it.
             fs::copy(&source.path, partial).map_err(failed)?;
         }
@@ -149,6 +152,19 @@ fn opened(array: &Array, position: &[u64]) -> Result<Option<(ShardFile, Index)>>
     let Some((file, _)) = array.open_file(position)? else { return Ok(None) };
     let index = array.read_index(&file, position, None)?;
     Ok(Some((file, index)))
+}
+
+/// Copies by reading and writing: the system's own ways share blocks where they can.
+fn copy_bytes(mut from: &File, mut to: &File) -> io::Result<()> {
+    let mut room = vec![0; 1 << 20];
+    loop {
+        match from.read(&mut room) {
+            Ok(0) => return Ok(()),
+            Ok(length) => to.write_all(&room[..length])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn same_bytes(old: &ShardFile, new: &ShardFile) -> Result<()> {
