@@ -8,7 +8,7 @@ use super::config::{sw_config, wishes};
 use super::pointer::{Grows, grown_out};
 use super::status::{boundary, sw_status};
 use crate::codec::Encoder;
-use crate::config::{BloscCname, Compressor, Config};
+use crate::config::{BloscCname, Compressor, Config, StorageKind};
 use crate::engine::layer::{Layer, LayerSlot};
 use crate::engine::{Arrival, ShardCell, StageTimes};
 use crate::error::Result;
@@ -91,9 +91,9 @@ fn needed(config: &Config) -> Result<sw_memory> {
         + record_blocks * (plan.record.block_frames * record + plan.record.fields.len() as u64 * OVERHEAD);
 
     let (workers, writers) = (plan.workers as u64, crate::engine::writers::WRITERS as u64);
-    // Spare scratch is bounded by a sum of its own; it is there only where writes have threads of their own.
+    // Spare scratch is bounded by a sum of its own; a map needs none.
     let slot = (plan.shard.slot_bytes as u64).next_multiple_of(page);
-    let spare = if writes_apart(config) { (2 * writers * slot).min((32 << 20) + slot) } else { 0 };
+    let spare = if config.storage != StorageKind::Mapped { (2 * writers * slot).min((32 << 20) + slot) } else { 0 };
     let worker_bytes = workers * (plan.shard.chunk_bytes as u64 + slot + encoder_bytes(config, &plan)?) + spare;
 
     let cells = plan.ring.shard_blocks_live * plan.shards.cells_a_block;
@@ -115,7 +115,9 @@ fn needed(config: &Config) -> Result<sw_memory> {
     // Two plans exist for a moment.
     let other_bytes = layer_slots * layer + queues + numbers + 2 * tiles + times + PASSING_BYTES;
 
-    let threads = workers + if writes_apart(config) { writers } else { 0 } + OTHER_THREADS;
+    // A storage of the caller's own can wish for writers, too.
+    let may_have_writers = !matches!(config.storage, StorageKind::Mapped | StorageKind::Buffered);
+    let threads = workers + if may_have_writers { writers } else { 0 } + OTHER_THREADS;
     Ok(sw_memory {
         size: size_of::<sw_memory>(),
         ring_bytes,
@@ -128,12 +130,6 @@ fn needed(config: &Config) -> Result<sw_memory> {
         stack_bytes: threads * STACK_BYTES,
         storage_bytes: shards * plan.shard.reserve_bytes,
     })
-}
-
-/// Whether chunks may be written by threads of their own. A storage of the caller's own can wish for that, too, so that the
-/// answer is only no where slots are too small for it.
-fn writes_apart(config: &Config) -> bool {
-    !matches!(config.storage, crate::config::StorageKind::Mapped | crate::config::StorageKind::Buffered)
 }
 
 /// What an encoder keeps beside its tile. A bound: each allocates its scratch by the size of a tile.
