@@ -159,6 +159,9 @@ typedef struct sw_volume {
     double resolution[3];
 } sw_volume;
 
+// In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the wished ones.
+typedef uint32_t sw_manifest;
+
 // What arrives, how it is stored, with which means.
 //
 // sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps: all
@@ -248,8 +251,9 @@ typedef struct sw_config {
     // run instead of a SIGBUS that kills the process. For that, the process gets a handler for SIGBUS, once, which stays,
     // and passes on to the handler before it what is not about such a map. Linux only. Default 0.
     uint32_t guard_maps;
-    // 0.
-    uint32_t reserved;
+    // Manifests that finishing writes beside the dataset, into run.ome.manifest.zarr for run.ome.zarr: SW_MANIFEST_FILES and
+    // others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0: none.
+    sw_manifest manifest;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
@@ -621,6 +625,9 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // `numcodecs.lz4`; only zarr-python reads it.
 #define SW_COMPRESSOR_LZ4 5
 
+// `numcodecs.zlib`, with `level` 0 to 9; in Zarr v3 only zarr-python reads it.
+#define SW_COMPRESSOR_ZLIB 6
+
 // LZ4.
 #define SW_BLOSC_LZ4 0
 
@@ -696,6 +703,15 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // It returns SW_RING_FULL. The configured limit is 0.
 #define SW_RING_FULL_ERROR 2
+
+// Zarr v3 documents with the storage transformer chunk-manifest-json, each with a manifest.json beside it.
+#define SW_MANIFEST_FILES 1
+
+// The same documents with the manifests inside. Beside SW_MANIFEST_FILES, only where there are few chunks.
+#define SW_MANIFEST_INLINED 2
+
+// kerchunk.json: a reference file system, version 1.
+#define SW_MANIFEST_KERCHUNK 4
 
 // Nothing: the field is 0.
 #define SW_VALUE_NONE 0

@@ -12,6 +12,7 @@ use crate::dtype::Dtype;
 use crate::engine::threads::Threads;
 use crate::engine::{Arrival, Engine, Ticket, caught};
 use crate::error::{Error, Result};
+use crate::manifest::Manifest;
 use crate::ome;
 use crate::plan::Plan;
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
@@ -50,6 +51,7 @@ pub struct Acquisition {
     started: Arc<OnceLock<Instant>>,
     threads: Option<Threads>,
     notes: Vec<String>,
+    manifest: Option<Manifest>,
 }
 
 /// What an [`append`](Acquisition::append) did.
@@ -196,17 +198,27 @@ impl Acquisition {
     pub fn create(path: impl AsRef<Path>, config: Config) -> Result<Self> {
         // Before anything is touched: what can't work shall leave no trace.
         Plan::new(&config)?;
+        let manifest = Manifest::wished(path.as_ref(), &config)?;
         let root = Root::create(path.as_ref(), config.overwrite, false)?;
-        Self::start(Arc::new(root), None, config)
+        let mut acquisition = Self::start_in(Arc::new(root), None, config)?;
+        acquisition.manifest = manifest;
+        Ok(acquisition)
     }
 
     /// Creates a dataset with one image in a storage of the caller's own.
     pub fn create_in(storage: Arc<dyn Storage>, config: Config) -> Result<Self> {
         Plan::new(&config)?;
-        Self::start(Arc::new(Root::in_storage(storage, false)?), None, config)
+        Manifest::refuse(None, &config)?;
+        Self::start_in(Arc::new(Root::in_storage(storage, false)?), None, config)
     }
 
+    /// Starts an image that gets no manifest.
     pub(crate) fn start(root: Arc<Root>, name: Option<&str>, config: Config) -> Result<Self> {
+        Manifest::refuse(name, &config)?;
+        Self::start_in(root, name, config)
+    }
+
+    fn start_in(root: Arc<Root>, name: Option<&str>, config: Config) -> Result<Self> {
         let plan = Arc::new(Plan::new(&config)?);
         let image = Arc::new(Image::create(root, name, config.clone(), &plan)?);
         Self::start_image(&image, &plan, &config).inspect_err(|_| image.undo(&plan))
@@ -225,6 +237,7 @@ impl Acquisition {
             notes: notes.into_iter().collect(),
             engine,
             image: image.clone(),
+            manifest: None,
         })
     }
 
@@ -459,12 +472,26 @@ impl Acquisition {
                 }
                 Err(error) => self.engine.first_error.set(error),
             }
+            self.write_manifest(&mut summary);
         }
         summary.elapsed = self.started.get().map(Instant::elapsed).unwrap_or_default();
         summary.error = self.engine.first_error.get().cloned();
         match summary.error.clone() {
             None => Ok(summary),
             Some(error) => Err(Unfinished { summary: Box::new(summary), error }),
+        }
+    }
+
+    /// Writes the manifest, if there is to be one. By now the dataset is what it will be, whatever becomes of this.
+    fn write_manifest(&self, summary: &mut Summary) {
+        let Some(manifest) = self.manifest.as_ref().filter(|_| !self.engine.aborting.load(Relaxed)) else { return };
+        match caught(|| manifest.write()) {
+            Ok(notes) => summary.notes.extend(notes),
+            Err(error) => {
+                // Behind an earlier error of the run nobody would hear of this one.
+                summary.notes.push(format!("no manifest: {error}"));
+                self.engine.first_error.set(error);
+            }
         }
     }
 

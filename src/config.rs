@@ -85,6 +85,11 @@ pub struct Config {
     /// the handler that was installed before. A handler that is installed after it has to do the same, or maps are not
     /// guarded any more. Linux only.
     pub guard_maps: bool,
+    /// What finishing writes about where the chunks lie, for readers that go by references, into a folder beside the dataset:
+    /// `run.ome.manifest.zarr` for `run.ome.zarr`. Empty: nothing. The bytes are those that
+    /// [`write_manifest`](crate::offline::write_manifest) would write afterwards. Of one image in a folder, and not of
+    /// [`Dialect::Precomputed`].
+    pub manifest: Vec<ManifestForm>,
 }
 
 impl Default for Config {
@@ -114,6 +119,33 @@ impl Default for Config {
             name: None,
             overwrite: false,
             guard_maps: false,
+            manifest: Vec::new(),
+        }
+    }
+}
+
+/// One of the forms in which it is written down where chunks lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ManifestForm {
+    /// Zarr v3 documents with the storage transformer `chunk-manifest-json`, each with a `manifest.json` beside it.
+    Manifest,
+    /// The same documents with the manifests inside. Beside [`Manifest`](Self::Manifest), only where there are few chunks.
+    Inlined,
+    /// `kerchunk.json`: a reference file system, version 1.
+    Kerchunk,
+}
+
+impl ManifestForm {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Manifest, Self::Inlined, Self::Kerchunk];
+
+    /// The name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Manifest => "manifest",
+            Self::Inlined => "inlined",
+            Self::Kerchunk => "kerchunk",
         }
     }
 }
@@ -342,6 +374,12 @@ pub enum Compressor {
     },
     /// `numcodecs.lz4`: a 4-byte length and an LZ4 block. Only zarr-python reads it.
     Lz4,
+    /// `numcodecs.zlib`: a zlib stream, which is gzip's with another frame. For what others have written: in Zarr v3 only
+    /// zarr-python reads it.
+    Zlib {
+        /// 0 (store) to 9 (smallest).
+        level: u8,
+    },
 }
 
 impl Compressor {
@@ -354,6 +392,7 @@ impl Compressor {
             Self::Zstd { .. } => "zstd",
             Self::Gzip { .. } => "gzip",
             Self::Lz4 => "lz4",
+            Self::Zlib { .. } => "zlib",
         }
     }
 }

@@ -45,6 +45,7 @@ mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
 mod geometry;
+mod manifest;
 #[cfg(feature = "offline")]
 pub mod offline;
 mod ome;
@@ -66,8 +67,8 @@ struct Readme;
 
 pub use acquisition::{Acquisition, Appended, FrameMut, FrameView, Unfinished};
 pub use config::{
-    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, Placement,
-    RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
+    Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 pub use dataset::Dataset;
 pub use dtype::Dtype;

@@ -31,6 +31,7 @@ fn compressors() -> Vec<Compressor> {
     all.extend([Compressor::None, Compressor::Lz4]);
     all.extend([-5, 0, 1, 19].map(|level| Compressor::Zstd { level }));
     all.extend([0, 1, 6, 9].map(|level| Compressor::Gzip { level }));
+    all.extend([0, 1, 9].map(|level| Compressor::Zlib { level }));
     all
 }
 

@@ -66,6 +66,7 @@ fn encoding_allocates_nothing() {
         Compressor::Zstd { level: 12 },
         Compressor::Gzip { level: 6 },
         Compressor::Lz4,
+        Compressor::Zlib { level: 1 },
     ];
     // One tile ends with a short block, the other is one block.
     for raw_bytes in [200_010, 30_000] {

@@ -4,9 +4,9 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::frame;
+use common::stopped::finished;
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Config, Dim, Dtype, Error, Record};
+use shardwright::{Config, Dim, Dtype, Error};
 
 fn movie(folder: &Path) -> PathBuf {
     let path = folder.join("movie.ome.zarr");
@@ -23,14 +23,7 @@ fn movie(folder: &Path) -> PathBuf {
         sync: false,
         ..Config::default()
     };
-    let acquisition = Acquisition::create(&path, config).unwrap();
-    for number in 0..18 {
-        let mut slot = acquisition.acquire().unwrap();
-        let pixels = frame(number, slot.len());
-        slot.copy_from_slice(&pixels);
-        slot.commit(number, Record::default()).unwrap();
-    }
-    acquisition.finish().unwrap();
+    finished(&path, &config, &(0..18).collect::<Vec<_>>());
     path
 }
 

@@ -567,7 +567,7 @@ fn drafts() {
         (|array| array["chunk_memory_layout"] = json!("F"), "chunk_memory_layout"),
         (|array| array["data_type"] = json!("complex128"), "is not read here"),
         (|array| array["extensions"] = json!([{"extension": "x"}]), "is not read here"),
-        (|array| array["compressor"] = json!({"codec": "https://x/zlib"}), "is not read here"),
+        (|array| array["compressor"] = json!({"codec": "https://x/lzma"}), "is not read here"),
         (|array| array["storage_transformers"][0]["type"] = json!("other"), "of type indexed is"),
         (
             |array| array["storage_transformers"][0]["configuration"]["chunks_per_shard"] = json!([1, 2]),

@@ -5,35 +5,13 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::frame;
+use common::stopped::files;
+use common::{movie, movie_config as config};
 use serde_json::{Value, json};
-use shardwright::offline::{Array, ArrayDescription, ManifestOptions, describe, verify, write_manifest};
-use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, Error, IndexLocation, Placement, Record};
-
-/// A movie whose chunks don't divide its frames, some of them empty.
-fn movie(folder: &Path, config: &Config) -> PathBuf {
-    let path = folder.join("movie.ome.zarr");
-    let acquisition = Acquisition::create(&path, config.clone()).unwrap();
-    for number in [0, 1, 2, 3, 7, 8] {
-        let mut slot = acquisition.acquire().unwrap();
-        let pixels = frame(number, slot.len());
-        slot.copy_from_slice(&pixels);
-        slot.commit(number, Record::default()).unwrap();
-    }
-    acquisition.finish().unwrap();
-    path
-}
-
-fn config() -> Config {
-    Config {
-        dtype: Dtype::U16,
-        dims: vec![Dim::time(9).chunk(2).shard(4), Dim::y(40).chunk(16).shard(32), Dim::x(50).chunk(16).shard(48)],
-        ring_bytes: 1 << 20,
-        workers: 1,
-        sync: false,
-        ..Config::default()
-    }
-}
+use shardwright::offline::{Array, ArrayDescription, ManifestOptions, describe, manifest_path, verify, write_manifest};
+use shardwright::{
+    Acquisition, Codec, Compressor, Config, Dataset, Dialect, Error, IndexLocation, ManifestForm, Memory, Placement,
+};
 
 fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
@@ -229,4 +207,88 @@ fn broken_manifests_say_what_is_wrong() {
         let error = Array::open(path).and_then(|array| array.read_all()).unwrap_err().to_string();
         assert!(error.contains(evidence), "{manifest}: {error:?} lacks {evidence:?}");
     }
+}
+
+#[test]
+fn what_is_written_at_finish_is_what_would_be_written_afterwards() {
+    use ManifestForm::{Inlined, Kerchunk, Manifest};
+    let plain = Codec { compressor: Compressor::Zstd { level: 1 }, checksum: false };
+    for dialect in [Dialect::Zarr3, Dialect::Zarr3Transformer, Dialect::Zarr2Sharded] {
+        for forms in [&[Manifest, Inlined, Kerchunk][..], &[Manifest], &[Inlined], &[Kerchunk], &[Kerchunk, Manifest]] {
+            let folder = tempfile::tempdir().unwrap();
+            let config = Config { dialect, codec: plain.clone(), manifest: forms.to_vec(), ..config() };
+            let path = movie(folder.path(), &config);
+            let out = manifest_path(&path);
+            assert_eq!(out.file_name().unwrap(), "movie.ome.manifest.zarr");
+            let options = ManifestOptions { forms: forms.to_vec(), ..ManifestOptions::default() };
+            let afterwards = folder.path().join("afterwards");
+            write_manifest(&path, &afterwards, &options).unwrap();
+            let written = files(&out);
+            assert!(written == files(&afterwards), "{dialect:?} {forms:?}");
+            assert_eq!(written.contains_key(Path::new("kerchunk.json")), forms.contains(&Kerchunk));
+            let separate = written.keys().filter(|path| path.ends_with("manifest.json")).count();
+            assert_eq!(separate > 0, forms.contains(&Manifest), "{dialect:?} {forms:?}");
+            if forms != [Kerchunk] {
+                let name = if dialect == Dialect::Zarr2Sharded { "" } else { "0" };
+                let read = |path: &Path| Array::open(path).unwrap().read_all().unwrap();
+                assert!(read(&out.join(name)) == read(&path), "{dialect:?} {forms:?}");
+            }
+            // Once more, over the old ones.
+            movie(folder.path(), &Config { overwrite: true, ..config });
+            assert!(files(&out).into_keys().eq(written.into_keys()), "{dialect:?} {forms:?}");
+        }
+    }
+}
+
+#[test]
+fn a_manifest_that_can_t_be_is_refused_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let wished = Config { manifest: vec![ManifestForm::Kerchunk], ..config() };
+    let refused = |config: Config| {
+        let error = Acquisition::create(&path, config).unwrap_err();
+        assert!(!path.exists());
+        error
+    };
+    let codec = Codec { compressor: Compressor::None, checksum: false };
+    let mut volume = Config { dialect: Dialect::Precomputed, codec, ..wished.clone() };
+    volume.dims.iter_mut().for_each(|dim| dim.shard = 0);
+    let volume = refused(volume);
+    assert!(matches!(&volume, Error::Config { field: "manifest", .. }), "{volume}");
+    let stored = Acquisition::create_in(std::sync::Arc::new(Memory::new(false)), wished.clone()).unwrap_err();
+    assert!(matches!(&stored, Error::Config { field: "manifest", .. }), "{stored}");
+    let several = Dataset::create(folder.path().join("several"), false).unwrap();
+    let one = several.acquisition("left", wished.clone()).unwrap_err().to_string();
+    assert!(one.contains("as a whole"), "{one}");
+    let out = manifest_path(&path);
+    fs::create_dir(&out).unwrap();
+    assert!(matches!(refused(wished.clone()), Error::Exists { .. }));
+    fs::write(out.join("thesis.tex"), "x").unwrap();
+    assert!(matches!(refused(Config { overwrite: true, ..wished }), Error::Format { .. }));
+    assert!(out.join("thesis.tex").exists());
+}
+
+#[test]
+fn a_manifest_that_fails_hurts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let config = Config { manifest: vec![ManifestForm::Manifest], ..config() };
+    let acquisition = Acquisition::create(&path, config.clone()).unwrap();
+    for number in 0..9 {
+        common::stopped::commit(&acquisition, &config, number);
+    }
+    // Somebody takes its place meanwhile.
+    fs::create_dir(manifest_path(&path)).unwrap();
+    let unfinished = acquisition.finish().unwrap_err();
+    assert!(unfinished.to_string().contains("its manifest is not"), "{unfinished}");
+    assert!(unfinished.to_string().contains("run.manifest.zarr"), "{unfinished}");
+    assert_eq!((unfinished.summary.frames_written, unfinished.summary.frames_missing), (9, 0));
+    assert_eq!(describe(&path).unwrap().complete, Some(true));
+    assert_eq!(verify(&path, |_, _| {}).unwrap().damage, 0);
+    // An aborted run has none, and no error either.
+    let other = folder.path().join("other.zarr");
+    let acquisition = Acquisition::create(&other, config).unwrap();
+    acquisition.append(&[0; 2 * 40 * 50]).unwrap();
+    acquisition.abort();
+    assert!(!manifest_path(&other).exists());
 }

@@ -12,14 +12,13 @@ use std::thread;
 use std::time::Duration;
 
 use common::frame;
-use common::stopped::{files, sound};
+use common::stopped::{files, finished, sound};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 use shardwright::offline::{Array, ByteRange, Store, recover, verify};
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, Error, IndexLocation, Placement, Record, Volume,
-    VolumeHash,
+    Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, Error, IndexLocation, Placement, Volume, VolumeHash,
 };
 
 /// Frames of 8 by 8 bytes in four chunks each, four frames a shard, uncompressed.
@@ -41,14 +40,7 @@ fn config(dialect: Dialect, placement: Placement, index_location: IndexLocation)
 /// A run of six frames of which the third did not come.
 fn acquired(folder: &Path, config: &Config) -> PathBuf {
     let path = folder.join("run.zarr");
-    let acquisition = Acquisition::create(&path, config.clone()).unwrap();
-    for number in [0, 1, 3, 4, 5] {
-        let mut slot = acquisition.acquire().unwrap();
-        let pixels = frame(number, slot.len());
-        slot.copy_from_slice(&pixels);
-        slot.commit(number, Record::default()).unwrap();
-    }
-    acquisition.finish().unwrap();
+    finished(&path, config, &[0, 1, 3, 4, 5]);
     path
 }
 

@@ -5,6 +5,7 @@ use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use crate::error::{Error, Result};
 
 const NAME: &str = "gzip";
+const ZLIB: &str = "zlib";
 
 /// A compressor of libdeflate. Levels are those of gzip and zlib; libdeflate's own 10 to 12 are out of their range and
 /// far too slow for live data.
@@ -24,4 +25,17 @@ pub(super) fn encode(compressor: &mut Compressor, raw: &[u8], room: &mut [u8]) -
 pub(super) fn decode(decompressor: &mut Decompressor, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
     let written = decompressor.gzip_decompress(encoded, raw).map_err(|error| Error::codec(NAME, error))?;
     super::expect_length(NAME, written, raw.len())
+}
+
+pub(super) fn zlib_bound(compressor: &mut Compressor, raw_bytes: usize) -> usize {
+    compressor.zlib_compress_bound(raw_bytes)
+}
+
+pub(super) fn encode_zlib(compressor: &mut Compressor, raw: &[u8], room: &mut [u8]) -> Result<usize> {
+    compressor.zlib_compress(raw, room).map_err(|error| Error::codec(ZLIB, error))
+}
+
+pub(super) fn decode_zlib(decompressor: &mut Decompressor, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
+    let written = decompressor.zlib_decompress(encoded, raw).map_err(|error| Error::codec(ZLIB, error))?;
+    super::expect_length(ZLIB, written, raw.len())
 }

@@ -35,6 +35,7 @@ enum EncoderMeans {
     BloscNoise(Box<blosc::NoiseEncoder>),
     Zstd(zstd::Compressor),
     Gzip(libdeflater::Compressor),
+    Zlib(libdeflater::Compressor),
     Lz4(lz4::NumcodecsEncoder),
 }
 
@@ -95,10 +96,10 @@ impl Encoder {
         self.encode_part(raw, room)
     }
 
-    /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none or gzip: in some formats
+    /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none, gzip or zlib: in some formats
     /// chunks end with their array.
     pub(crate) fn encode_part(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
-        let any_length = matches!(self.means, EncoderMeans::Copy | EncoderMeans::Gzip(_));
+        let any_length = matches!(self.means, EncoderMeans::Copy | EncoderMeans::Gzip(_) | EncoderMeans::Zlib(_));
         if raw.len() > self.raw_bytes || !any_length {
             expect_length("tile", raw.len(), self.raw_bytes)?;
         }
@@ -130,14 +131,15 @@ impl EncoderMeans {
                 }
                 Self::Zstd(zstd::Compressor::new(level, raw_bytes)?)
             }
-            Compressor::Gzip { level } if level > 9 => {
+            Compressor::Gzip { level } | Compressor::Zlib { level } if level > 9 => {
                 return Err(Error::config(
                     "codec.compressor.level",
                     level,
-                    "gzip has levels 0 (store) to 9 (smallest)",
+                    "gzip and zlib have levels 0 (store) to 9 (smallest)",
                 ));
             }
             Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
+            Compressor::Zlib { level } => Self::Zlib(gzip::compressor(level)?),
             Compressor::Lz4 => Self::Lz4(lz4::NumcodecsEncoder::new(raw_bytes)?),
         })
     }
@@ -148,6 +150,7 @@ impl EncoderMeans {
             Self::Blosc(_) | Self::BloscNoise(_) => blosc::Encoder::bound(raw_bytes),
             Self::Zstd(_) => zstd::Compressor::bound(raw_bytes),
             Self::Gzip(compressor) => gzip::bound(compressor, raw_bytes),
+            Self::Zlib(compressor) => gzip::zlib_bound(compressor, raw_bytes),
             Self::Lz4(_) => lz4::NumcodecsEncoder::bound(raw_bytes),
         }
     }
@@ -162,6 +165,7 @@ impl EncoderMeans {
             Self::BloscNoise(encoder) => encoder.encode(raw, room),
             Self::Zstd(compressor) => compressor.compress(raw, room),
             Self::Gzip(compressor) => gzip::encode(compressor, raw, room),
+            Self::Zlib(compressor) => gzip::encode_zlib(compressor, raw, room),
             Self::Lz4(encoder) => encoder.encode(raw, room),
         }
     }
@@ -182,6 +186,7 @@ enum DecoderMeans {
     Blosc,
     Zstd(zstd::Decompressor),
     Gzip(libdeflater::Decompressor),
+    Zlib(libdeflater::Decompressor),
     Lz4,
 }
 
@@ -198,6 +203,7 @@ impl Decoder {
             Compressor::Blosc { .. } | Compressor::BloscNoise { .. } => DecoderMeans::Blosc,
             Compressor::Zstd { .. } => DecoderMeans::Zstd(zstd::Decompressor::new()?),
             Compressor::Gzip { .. } => DecoderMeans::Gzip(libdeflater::Decompressor::new()),
+            Compressor::Zlib { .. } => DecoderMeans::Zlib(libdeflater::Decompressor::new()),
             Compressor::Lz4 => DecoderMeans::Lz4,
         };
         Ok(Self { means, checksum: codec.checksum, raw_bytes })
@@ -220,6 +226,7 @@ impl Decoder {
             DecoderMeans::Blosc => blosc::decode(data, raw),
             DecoderMeans::Zstd(decompressor) => decompressor.decompress(data, raw),
             DecoderMeans::Gzip(decompressor) => gzip::decode(decompressor, data, raw),
+            DecoderMeans::Zlib(decompressor) => gzip::decode_zlib(decompressor, data, raw),
             DecoderMeans::Lz4 => lz4::decode_numcodecs(data, raw),
         }
     }

@@ -24,6 +24,7 @@ pub(crate) fn compressor(codec: &Codec) -> Option<(&'static str, Map<String, Val
         Compressor::Zstd { level } => ("zstd", json!({"level": level})),
         Compressor::Gzip { level } => ("gzip", json!({"level": level})),
         Compressor::Lz4 => ("lz4", json!({"acceleration": 1})),
+        Compressor::Zlib { level } => ("zlib", json!({"level": level})),
     };
     settings.as_object().map(|settings| (name, settings.clone()))
 }

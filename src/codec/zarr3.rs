@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
 use crate::error::{Error, Result};
 
-const SUPPORTED: &str = "supported are bytes (little-endian), then blosc, zstd, gzip or numcodecs.lz4, then crc32c";
+const SUPPORTED: &str =
+    "supported are bytes (little-endian), then blosc, zstd, gzip, numcodecs.lz4 or numcodecs.zlib, then crc32c";
 
 /// The codecs that follow `bytes` in an array's (or a shard's inner) `codecs`.
 ///
-/// Zarr has no registered codec for bare LZ4: of the common readers, only zarr-python opens `numcodecs.lz4`.
+/// Zarr has no registered codec for bare LZ4 or zlib: of the common readers, only zarr-python opens `numcodecs.lz4` and
+/// `numcodecs.zlib`.
 pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
     let blosc = |cname: BloscCname, level: u8, shuffle, block_bytes: usize| {
         json!({
@@ -34,6 +36,7 @@ pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
         }
         Compressor::Gzip { level } => Some(json!({ "name": "gzip", "configuration": { "level": level } })),
         Compressor::Lz4 => Some(json!({ "name": "numcodecs.lz4", "configuration": {} })),
+        Compressor::Zlib { level } => Some(json!({ "name": "numcodecs.zlib", "configuration": { "level": level } })),
     };
     let checksum = codec.checksum.then(|| json!({ "name": "crc32c" }));
     compressor.into_iter().chain(checksum).collect()
@@ -94,6 +97,7 @@ fn compressor(name: &str, configuration: &Value) -> Result<Compressor> {
         "zstd" | "numcodecs.zstd" => Ok(Compressor::Zstd { level: level(configuration, "level", 0)? }),
         "gzip" | "numcodecs.gzip" => Ok(Compressor::Gzip { level: level(configuration, "level", 1)? }),
         "numcodecs.lz4" => Ok(Compressor::Lz4),
+        "numcodecs.zlib" => Ok(Compressor::Zlib { level: level(configuration, "level", 1)? }),
         _ => Err(unsupported(name.to_owned())),
     }
 }
@@ -154,6 +158,7 @@ mod tests {
             ),
             (Compressor::Gzip { level: 6 }, json!([{ "name": "gzip", "configuration": { "level": 6 } }])),
             (Compressor::Lz4, json!([{ "name": "numcodecs.lz4", "configuration": {} }])),
+            (Compressor::Zlib { level: 6 }, json!([{ "name": "numcodecs.zlib", "configuration": { "level": 6 } }])),
         ];
         for (compressor, document) in expected {
             for checksum in [false, true] {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::pointer::{Grows, optional_text, put_text, read, sized_out, slice, text};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
 use crate::config::{
-    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, Placement,
-    RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
+    Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 use crate::dtype::Dtype;
 
@@ -64,6 +64,8 @@ pub const SW_COMPRESSOR_ZSTD: sw_compressor = 3;
 pub const SW_COMPRESSOR_GZIP: sw_compressor = 4;
 /// `numcodecs.lz4`; only zarr-python reads it.
 pub const SW_COMPRESSOR_LZ4: sw_compressor = 5;
+/// `numcodecs.zlib`, with `level` 0 to 9; in Zarr v3 only zarr-python reads it.
+pub const SW_COMPRESSOR_ZLIB: sw_compressor = 6;
 
 /// The compressor inside of a Blosc frame.
 pub type sw_blosc = u32;
@@ -139,6 +141,15 @@ pub const SW_RING_FULL_BLOCK: sw_ring_full = 0;
 pub const SW_RING_FULL_DROP_NEWEST: sw_ring_full = 1;
 /// It returns SW_RING_FULL. The configured limit is 0.
 pub const SW_RING_FULL_ERROR: sw_ring_full = 2;
+
+/// In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the wished ones.
+pub type sw_manifest = u32;
+/// Zarr v3 documents with the storage transformer chunk-manifest-json, each with a manifest.json beside it.
+pub const SW_MANIFEST_FILES: sw_manifest = 1;
+/// The same documents with the manifests inside. Beside SW_MANIFEST_FILES, only where there are few chunks.
+pub const SW_MANIFEST_INLINED: sw_manifest = 2;
+/// kerchunk.json: a reference file system, version 1.
+pub const SW_MANIFEST_KERCHUNK: sw_manifest = 4;
 
 /// What only SW_DIALECT_PRECOMPUTED has.
 #[repr(C)]
@@ -307,8 +318,9 @@ pub struct sw_config {
     /// run instead of a SIGBUS that kills the process. For that, the process gets a handler for SIGBUS, once, which stays,
     /// and passes on to the handler before it what is not about such a map. Linux only. Default 0.
     pub guard_maps: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Manifests that finishing writes beside the dataset, into run.ome.manifest.zarr for run.ome.zarr: SW_MANIFEST_FILES and
+    /// others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0: none.
+    pub manifest: sw_manifest,
 }
 
 /// What the struct will look like one day, for the test that a program of today still runs then.
@@ -380,7 +392,7 @@ fn defaults() -> PresentConfig {
         index_checksum: defaults.index_checksum.into(),
         volume: std::ptr::null(),
         guard_maps: defaults.guard_maps.into(),
-        reserved: 0,
+        manifest: 0,
     };
     #[cfg(sw_grown)]
     return GrownConfig { known, wishes: [7; 3] };
@@ -487,7 +499,6 @@ fn is_zero(reserved: &[u64], field: &str) -> Outcome<()> {
 /// # Safety
 /// All that `config` points to must be good for reads, unless null or misaligned.
 unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
-    is_zero(&[config.reserved.into()], "sw_config.reserved")?;
     // SAFETY: here and below, as the caller promises.
     let dims = unsafe { slice(config.dims, config.dim_count, "sw_config.dims") }?;
     // SAFETY: as above.
@@ -546,7 +557,16 @@ unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
+        manifest: manifest(config)?,
     })
+}
+
+fn manifest(config: &sw_config) -> Outcome<Vec<ManifestForm>> {
+    let forms = config.manifest;
+    if forms >> ManifestForm::ALL.len() != 0 {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_config.manifest = {forms}: 0 to 7 are possible");
+    }
+    Ok(ManifestForm::ALL.into_iter().zip(0..).filter(|(_, bit)| forms >> bit & 1 == 1).map(|(form, _)| form).collect())
 }
 
 /// # Safety
@@ -631,8 +651,12 @@ fn compressor(config: &sw_config) -> Outcome<Compressor> {
         SW_COMPRESSOR_ZSTD => Compressor::Zstd { level },
         SW_COMPRESSOR_GZIP => Compressor::Gzip { level: small_level()? },
         SW_COMPRESSOR_LZ4 => Compressor::Lz4,
+        SW_COMPRESSOR_ZLIB => Compressor::Zlib { level: small_level()? },
         other => {
-            return refuse!(SW_ERROR_ARGUMENT, "sw_config.compressor = {other}: 0 to {SW_COMPRESSOR_LZ4} are possible");
+            return refuse!(
+                SW_ERROR_ARGUMENT,
+                "sw_config.compressor = {other}: 0 to {SW_COMPRESSOR_ZLIB} are possible"
+            );
         }
     })
 }

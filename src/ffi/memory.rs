@@ -148,7 +148,7 @@ fn encoder_bytes(config: &Config, plan: &Plan) -> Result<u64> {
         Compressor::Blosc { .. } => 2 * tile + bound + (1 << 20),
         Compressor::BloscNoise { .. } => 2 * tile + bound + (1 << 20),
         Compressor::Zstd { level } => zstd(level),
-        Compressor::Gzip { .. } => 4 << 20,
+        Compressor::Gzip { .. } | Compressor::Zlib { .. } => 4 << 20,
         Compressor::Lz4 => bound + (1 << 20),
     })
 }

@@ -84,6 +84,11 @@ impl Host {
         Ok(None)
     }
 
+    /// Where it is.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The names of its groups, parents before their children.
     pub(super) fn groups(&self) -> &[String] {
         &self.groups

@@ -25,22 +25,29 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::document::named;
+use super::document::{self, named};
 use super::fill;
-use super::nodes::{self, Kind, Node};
+use super::nodes::{self, Kind, Node, directory};
 use super::places::FileChunks;
 use super::publish;
 use super::reader::Array;
 use super::region::{for_each_position, linear};
 use super::shard_file::Range;
-use crate::config::Compressor;
+use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Result};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
 
-/// By this document a folder is known to hold manifests and may be replaced.
-const MARK: &str = "kerchunk.json";
+const KERCHUNK: &str = "kerchunk.json";
+const MANIFEST: &str = "manifest.json";
+const TRANSFORMER: &str = "chunk-manifest-json";
+
+/// Where all manifests are to stand in documents, a longer one gets a file all the same: readers bound their documents.
+const INLINED_MAX: u64 = 1 << 16;
+
+/// A folder with more files than this is not looked through.
+const FILES_MAX: usize = 1 << 16;
 
 /// How [`write_manifest`] writes.
 #[derive(Debug, Clone)]
@@ -48,7 +55,10 @@ pub struct ManifestOptions {
     /// What stands before the paths of the dataset's files: `https://host/run.ome.zarr`, `s3://bucket/run.ome.zarr`. `None`:
     /// `file://` and where they are now.
     pub url_prefix: Option<String>,
-    /// Arrays of at most so many chunks have their manifest in their document.
+    /// In which forms. None is as good as all. With [`ManifestForm::Inlined`] alone, arrays of up to 65536 chunks have their
+    /// manifest in their document.
+    pub forms: Vec<ManifestForm>,
+    /// Arrays of at most so many chunks have their manifest in their document, where both forms of manifests are written.
     pub inline_chunks: u64,
     /// The Zarr version of the documents in `kerchunk.json`: 2, which every reader of such files opens, or 3.
     pub kerchunk_zarr_format: u8,
@@ -58,8 +68,33 @@ pub struct ManifestOptions {
 
 impl Default for ManifestOptions {
     fn default() -> Self {
-        Self { url_prefix: None, inline_chunks: 32, kerchunk_zarr_format: 2, overwrite: false }
+        let forms = ManifestForm::ALL.to_vec();
+        Self { url_prefix: None, forms, inline_chunks: 32, kerchunk_zarr_format: 2, overwrite: false }
     }
+}
+
+impl ManifestOptions {
+    fn has(&self, form: ManifestForm) -> bool {
+        self.forms.is_empty() || self.forms.contains(&form)
+    }
+
+    /// The most chunks of an array whose manifest stands in its document; `None` where there are no such documents.
+    fn inlined_max(&self) -> Option<u64> {
+        match (self.has(ManifestForm::Manifest), self.has(ManifestForm::Inlined)) {
+            (true, true) => Some(self.inline_chunks),
+            (true, false) => Some(0),
+            (false, true) => Some(INLINED_MAX),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Where the manifests of a dataset stand if nothing else is said: `run.ome.manifest.zarr` beside `run.ome.zarr`.
+pub fn manifest_path(dataset: impl AsRef<Path>) -> PathBuf {
+    let path = dataset.as_ref();
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    path.with_file_name(format!("{}.manifest.zarr", name.strip_suffix(".zarr").unwrap_or(&name)))
 }
 
 /// What [`write_manifest`] wrote.
@@ -127,26 +162,56 @@ fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
         let reason = "lies in the dataset, whose readers would stumble over it; choose a path beside it";
         return Err(Error::format(out, reason));
     }
+    check_manifest_place(out, options.overwrite)
+}
+
+/// Refuses a place where something is that may not be replaced.
+pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
     if !out.exists() {
         return Ok(());
     }
-    if !options.overwrite {
+    if !overwrite {
         return Err(Error::Exists { path: out.to_path_buf() });
     }
-    if !out.join(MARK).is_file() {
-        let reason = format!("holds no {MARK}, so it is something else than manifests and never replaced");
-        return Err(Error::format(out, reason));
+    if !holds_manifests(out)? {
+        return Err(Error::format(out, "holds something else than manifests, so it is never replaced"));
     }
     Ok(())
 }
 
+/// Whether there is nothing in a folder but manifests and their documents.
+fn holds_manifests(folder: &Path) -> Result<bool> {
+    let (mut folders, mut seen, mut manifests) = (vec![folder.to_path_buf()], 0, false);
+    while let Some(next) = folders.pop() {
+        let entries = if next.is_dir() { directory(&next)? } else { return Ok(false) };
+        for path in entries {
+            seen += 1;
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            match name {
+                _ if seen > FILES_MAX || path.is_symlink() => return Ok(false),
+                _ if path.is_dir() => folders.push(path),
+                KERCHUNK | MANIFEST => manifests = true,
+                "zarr.json" => {
+                    let document = document::read(&path)?.unwrap_or_default();
+                    manifests |=
+                        document.pointer("/storage_transformers/0/name").is_some_and(|name| name == TRANSFORMER);
+                }
+                _ => return Ok(false),
+            }
+        }
+    }
+    Ok(manifests)
+}
+
 fn write_folder(nodes: &[Node], folder: &Path, urls: &Urls<'_>, options: &ManifestOptions) -> Result<ManifestSummary> {
     create_folder(folder)?;
-    let mut kerchunk = Kerchunk::create(folder.join(MARK), options.kerchunk_zarr_format)?;
+    let kerchunk = options.has(ManifestForm::Kerchunk);
+    let kerchunk =
+        kerchunk.then(|| Kerchunk::create(folder.join(KERCHUNK), options.kerchunk_zarr_format)).transpose()?;
+    let mut forms = Forms { kerchunk, inlined_max: options.inlined_max() };
     let mut summary = ManifestSummary::default();
     for node in nodes {
         let place = folder.join(&node.name);
-        create_folder(&place)?;
         match &node.kind {
             Kind::Group => {
                 let mut document = node.document()?;
@@ -156,64 +221,109 @@ fn write_folder(nodes: &[Node], folder: &Path, urls: &Urls<'_>, options: &Manife
                 if let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) {
                     own.retain(|key, _| !matches!(key.as_str(), "writer" | "slots" | "chunks"));
                 }
-                put_document(&place, &document)?;
-                kerchunk.group(&node.name, &document)?;
+                forms.group(&node.name, &place, &document)?;
             }
-            Kind::Array(array) => write_array(node, array, &place, &mut kerchunk, urls, options, &mut summary)?,
+            Kind::Array(array) => forms.array(node, array, &place, urls, &mut summary)?,
         }
     }
-    kerchunk.finish()?;
+    if let Some(kerchunk) = forms.kerchunk {
+        kerchunk.finish()?;
+    }
     sync_folders(folder)?;
     Ok(summary)
 }
 
-fn write_array(
-    node: &Node,
-    array: &Array,
-    place: &Path,
-    kerchunk: &mut Kerchunk,
-    urls: &Urls<'_>,
-    options: &ManifestOptions,
-    summary: &mut ManifestSummary,
-) -> Result<()> {
-    let mut document = array_document(node, array)?;
-    kerchunk.array(&node.name, array, &document)?;
-    let manifest_path = place.join("manifest.json");
-    let mut manifest = Entries::create(&manifest_path)?;
-    let mut few = Some(Map::new());
-    let mut count = 0u64;
-    each_chunk(array, |key, path, range| {
-        let url = urls.of(path)?;
-        let Range { offset, nbytes } = range;
-        // In the order of the proposal, which some readers take for granted.
-        let place = format!("{{\"path\": {}, \"offset\": {offset}, \"length\": {nbytes}}}", json!(url));
-        manifest.entry(key, &place)?;
-        kerchunk.chunk(&node.name, key, &url, range)?;
-        count += 1;
-        summary.bytes = summary.bytes.saturating_add(nbytes);
-        if count > options.inline_chunks {
-            few = None;
-        } else if let Some(few) = &mut few {
-            few.insert(key.to_owned(), json!({"path": url, "offset": offset, "length": nbytes}));
+/// The forms that are written, side by side.
+struct Forms {
+    kerchunk: Option<Kerchunk>,
+    /// The most chunks of an array whose manifest stands in its document; `None`: there are no documents.
+    inlined_max: Option<u64>,
+}
+
+impl Forms {
+    fn group(&mut self, name: &str, place: &Path, document: &Value) -> Result<()> {
+        if self.inlined_max.is_some() {
+            create_folder(place)?;
+            put_document(place, document)?;
+        }
+        self.kerchunk.as_mut().map_or(Ok(()), |kerchunk| kerchunk.group(name, document))
+    }
+
+    fn array(
+        &mut self,
+        node: &Node,
+        array: &Array,
+        place: &Path,
+        urls: &Urls<'_>,
+        summary: &mut ManifestSummary,
+    ) -> Result<()> {
+        let document = array_document(node, array)?;
+        if let Some(kerchunk) = &mut self.kerchunk {
+            kerchunk.array(&node.name, array, &document)?;
+        }
+        let mut manifest = self.inlined_max.map(|max| ArrayManifest::create(place, max)).transpose()?;
+        each_chunk(array, |key, path, range| {
+            let url = urls.of(path)?;
+            if let Some(manifest) = &mut manifest {
+                manifest.chunk(key, &url, range)?;
+            }
+            if let Some(kerchunk) = &mut self.kerchunk {
+                kerchunk.chunk(&node.name, key, &url, range)?;
+            }
+            summary.chunks += 1;
+            summary.bytes = summary.bytes.saturating_add(range.nbytes);
+            Ok(())
+        })?;
+        summary.arrays += 1;
+        summary.arrays_inlined += u64::from(manifest.map_or(Ok(false), |manifest| manifest.finish(place, document))?);
+        let zarr3 = self.kerchunk.as_ref().is_some_and(|kerchunk| kerchunk.zarr_format == 3);
+        if array.codec().compressor == Compressor::Lz4 && zarr3 {
+            summary.notes.push(format!("{:?}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents", node.name));
         }
         Ok(())
-    })?;
-    manifest.finish()?;
-    let inlined = few.is_some();
-    let manifest = few.map_or_else(|| json!("./manifest.json"), Value::Object);
-    if inlined {
-        fs::remove_file(&manifest_path).map_err(|error| Error::io("remove", &manifest_path, error))?;
     }
-    document["storage_transformers"] =
-        json!([{"name": "chunk-manifest-json", "configuration": {"manifest": manifest}}]);
-    put_document(place, &document)?;
-    summary.arrays += 1;
-    summary.arrays_inlined += u64::from(inlined);
-    summary.chunks += count;
-    if array.codec().compressor == Compressor::Lz4 && kerchunk.zarr_format == 3 {
-        summary.notes.push(format!("{:?}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents", node.name));
+}
+
+/// The manifest of one array, in a file and, as long as there are few chunks, for the document.
+struct ArrayManifest {
+    entries: Entries,
+    few: Option<Map<String, Value>>,
+    inlined_max: u64,
+}
+
+impl ArrayManifest {
+    fn create(place: &Path, inlined_max: u64) -> Result<Self> {
+        create_folder(place)?;
+        let few = (inlined_max > 0).then(Map::new);
+        Ok(Self { entries: Entries::create(&place.join(MANIFEST))?, few, inlined_max })
     }
-    Ok(())
+
+    fn chunk(&mut self, key: &str, url: &str, Range { offset, nbytes }: Range) -> Result<()> {
+        // In the order of the proposal, which some readers take for granted.
+        let place = format!("{{\"path\": {}, \"offset\": {offset}, \"length\": {nbytes}}}", json!(url));
+        self.entries.entry(key, &place)?;
+        if let Some(few) = &mut self.few {
+            few.insert(key.to_owned(), json!({"path": url, "offset": offset, "length": nbytes}));
+        }
+        if self.few.as_ref().is_some_and(|few| few.len() as u64 > self.inlined_max) {
+            self.few = None;
+        }
+        Ok(())
+    }
+
+    /// Writes the document, and says whether the manifest stands in it.
+    fn finish(self, place: &Path, mut document: Value) -> Result<bool> {
+        let path = self.entries.path.clone();
+        self.entries.finish()?;
+        let inlined = self.few.is_some();
+        let manifest = self.few.map_or_else(|| json!("./manifest.json"), Value::Object);
+        if inlined {
+            fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+        document["storage_transformers"] = json!([{"name": TRANSFORMER, "configuration": {"manifest": manifest}}]);
+        put_document(place, &document)?;
+        Ok(inlined)
+    }
 }
 
 /// Visits every chunk of the array's grid that was written: its key, its file, its range.

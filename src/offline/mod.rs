@@ -40,7 +40,8 @@ mod zarr3;
 
 pub use describe::{ArrayDescription, Description, describe};
 pub use export::Axis;
-pub use manifest_writer::{ManifestOptions, ManifestSummary, write_manifest};
+pub(crate) use manifest_writer::check_manifest_place;
+pub use manifest_writer::{ManifestOptions, ManifestSummary, manifest_path, write_manifest};
 pub use reader::Array;
 pub use recover::{ImageRecovered, Recovery, ShardAction, ShardRecovered, recover};
 pub use repack::{ChunkOrder, Repack, RepackHeadway, RepackOptions, RepackSummary};

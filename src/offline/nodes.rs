@@ -63,6 +63,13 @@ impl Node {
 /// All nodes from `root` down, parents before their children, siblings by name.
 pub(super) fn nodes(root: &Path) -> Result<Vec<Node>> {
     let mut walk = Walk { visited: HashSet::new(), nodes: Vec::new() };
+    // Documents that all stand in one place leave arrays without folders of their own.
+    if !root.exists()
+        && let Some(array) = Array::open_exactly(root)?
+    {
+        walk.push("", root, Kind::Array(Box::new(array)), None)?;
+        return Ok(walk.nodes);
+    }
     walk.node(root, "", 0)?;
     Ok(walk.nodes)
 }

@@ -11,8 +11,6 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(super) struct FileChunks {
     pub(super) path: PathBuf,
-    /// Bytes of the file.
-    pub(super) len: u64,
     pub(super) ranges: Vec<Option<Range>>,
 }
 
@@ -50,7 +48,7 @@ impl Array {
                 (0..index.len()).map(|chunk| index.entry(chunk)).collect::<Result<_, _>>().map_err(damaged)?
             }
         };
-        Ok(Some(FileChunks { path: file.path().to_path_buf(), len: file.len(), ranges }))
+        Ok(Some(FileChunks { path: file.path().to_path_buf(), ranges }))
     }
 
     /// The file at a position and the part of it that is the array's.

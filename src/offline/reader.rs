@@ -435,8 +435,7 @@ impl Array {
             worker.raw.resize(raw_bytes, 0);
         }
         file.read(range, &mut worker.encoded)?;
-        let Metadata { volume, shape, chunk_shape, .. } = &self.metadata;
-        match volume.as_ref().and_then(|volume| volume.expansion(chunk, shape, chunk_shape)) {
+        match self.expansion(chunk) {
             Some(expansion) => self.decode_cut(worker, &expansion)?,
             None => worker.decoder.decode(&worker.encoded, &mut worker.raw)?,
         }
@@ -448,6 +447,18 @@ impl Array {
 }
 
 impl Array {
+    /// How the stored form of a chunk becomes the array's; `None` where it is it already.
+    pub(super) fn expansion(&self, chunk: &[u64]) -> Option<Expansion> {
+        let Metadata { volume, shape, chunk_shape, .. } = &self.metadata;
+        volume.as_ref().and_then(|volume| volume.expansion(chunk, shape, chunk_shape))
+    }
+
+    /// The same array with its files below another folder. `from`, which its folder and document lie below, becomes `to`.
+    pub(super) fn moved(&self, from: &Path, to: &Path) -> Result<Self> {
+        let place = |path: &Path| path.strip_prefix(from).map_or_else(|_| path.to_path_buf(), |below| join(to, below));
+        Self::with(&place(&self.path), &place(&self.folder), place(&self.document), self.metadata.clone())
+    }
+
     /// Decodes a chunk that is stored otherwise than as a whole one of the array.
     fn decode_cut(&self, worker: &mut Worker, expansion: &Expansion) -> Result<()> {
         let Worker { partial, cut, encoded, raw, .. } = worker;
@@ -592,6 +603,11 @@ fn at_chunk(error: Error, file: &ShardFile, chunk: &[u64]) -> Error {
         Error::Codec { codec, reason } => Error::format(file.path(), format!("chunk {chunk:?}: {codec}: {reason}")),
         other => other,
     }
+}
+
+/// `folder/below`, without a slash at the end where there is nothing below.
+fn join(folder: &Path, below: &Path) -> PathBuf {
+    if below.as_os_str().is_empty() { folder.to_path_buf() } else { folder.join(below) }
 }
 
 /// The nodes below a group, for an error message.

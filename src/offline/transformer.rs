@@ -260,7 +260,7 @@ fn shards(transformers: &[Value], chunk: &[u64]) -> Result<(Vec<u64>, Option<Sha
 fn compressor(codec: Option<NamedCodec>) -> Result<(Compressor, Option<String>), String> {
     let Some(NamedCodec { codec, configuration }) = codec else { return Ok((Compressor::None, None)) };
     let id = codec.strip_prefix(CODECS).and_then(|rest| rest.strip_suffix("/1.0"));
-    let known = id.and_then(|id| Some((id, zarr2::named_compressor(id)?)));
+    let known = id.and_then(|id| Some((id, zarr2::named_compressor(id, &configuration)?)));
     let (id, compressor) = known.ok_or_else(|| zarr2::not_read(&Value::from(codec.as_str())))?;
     Ok((compressor, Some(zarr2::for_people(id, configuration.iter()))))
 }

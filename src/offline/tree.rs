@@ -68,11 +68,12 @@ impl Tree {
     /// When there is none, or a folder can't be listed.
     pub(super) fn walk(root: &Path) -> Result<Self> {
         let mut walk = Walk { visited: HashSet::new(), nodes: 0, tree: Self::default() };
-        if !has_document(root) {
-            // The reader's own words for what is there instead.
-            Array::open_exactly(root)?;
+        // The reader's own words for what is there instead of a document.
+        let elsewhere = if has_document(root) { None } else { Array::open_exactly(root)? };
+        match elsewhere {
+            Some(array) => walk.array(array, "", 0)?,
+            None => walk.node(root, "", 0)?,
         }
-        walk.node(root, "", 0)?;
         let mut tree = walk.tree;
         tree.groups.sort_by(|a, b| a.name.cmp(&b.name));
         tree.arrays.sort_by(|a, b| a.name.cmp(&b.name));

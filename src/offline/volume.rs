@@ -99,7 +99,7 @@ pub(super) struct Volume {
 }
 
 /// Which shard and which entry of its index a chunk is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Shards {
     pub(super) spec: ShardSpec,
     pub(super) ids: ChunkIds,
@@ -288,6 +288,17 @@ impl Volume {
         self.shards.as_ref()
     }
 
+    /// Where the first voxel stands: x, y, z.
+    pub(super) fn voxel_offset(&self) -> [i64; 3] {
+        self.voxel_offset
+    }
+
+    /// Whether the chunks of another volume with chunks of this shape are stored as this one's are: cut off at the same
+    /// places, the dimensions in the same order.
+    pub(super) fn stores_as(&self, other: &Self) -> bool {
+        (self.size, self.chunk, &self.roles) == (other.size, other.chunk, &other.roles)
+    }
+
     /// Whether the chunks of a file are a box of the grid.
     pub(super) fn has_boxes(&self) -> bool {
         self.shards.as_ref().is_none_or(|shards| shards.in_box.is_some())
@@ -470,6 +481,18 @@ impl Expansion {
             let from = linear(at, rows) as usize * row;
             let to = at.iter().zip(strides).map(|(at, stride)| at * stride).sum::<u64>() as usize * element;
             chunk[to..to + row].copy_from_slice(&stored[from..from + row]);
+        });
+    }
+
+    /// Takes a stored chunk's rows from where they are in one of the array's: the reverse of [`expand`](Self::expand).
+    pub(super) fn gather(&self, chunk: &[u8], stored: &mut [u8], element: usize) {
+        let [_, _, _, columns] = self.stored;
+        let row = columns as usize * element;
+        let (rows, strides) = (&self.stored[..X], &self.strides[..X]);
+        for_each_position(&[0; X], rows, |at| {
+            let to = linear(at, rows) as usize * row;
+            let from = at.iter().zip(strides).map(|(at, stride)| at * stride).sum::<u64>() as usize * element;
+            stored[to..to + row].copy_from_slice(&chunk[from..from + row]);
         });
     }
 }

@@ -3,14 +3,17 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::chain::Chain;
 use super::fill;
 use super::metadata::{KeyEncoding, Metadata, Prefix, Sharding};
-use crate::config::{BloscCname, Codec, Compressor, Dialect, IndexLocation, Shuffle};
+use crate::config::{Codec, Compressor, Dialect, IndexLocation};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+
+/// The compressors of numcodecs that are read here.
+const READ: [&str; 5] = ["blosc", "zstd", "gzip", "zlib", "lz4"];
 
 #[derive(Deserialize)]
 struct Document {
@@ -115,24 +118,27 @@ pub(super) fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
 fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), String> {
     let Some(value) = value else { return Ok((Compressor::None, None)) };
     let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
-    let compressor = named_compressor(id).ok_or_else(|| not_read(value))?;
-    let settings = value.as_object().into_iter().flatten().filter(|(key, _)| *key != "id");
-    Ok((compressor, Some(for_people(id, settings))))
+    let mut settings = value.as_object().cloned().unwrap_or_default();
+    settings.remove("id");
+    let compressor = named_compressor(id, &settings).ok_or_else(|| not_read(value))?;
+    Ok((compressor, Some(for_people(id, settings.iter()))))
 }
 
-/// The compressor that numcodecs calls so. A frame names its own compressor and shuffle; settings only matter to a writer.
-pub(super) fn named_compressor(id: &str) -> Option<Compressor> {
-    match id {
-        "blosc" => Some(Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::None, block_bytes: 0 }),
-        "zstd" => Some(Compressor::Zstd { level: 1 }),
-        "gzip" => Some(Compressor::Gzip { level: 1 }),
-        "lz4" => Some(Compressor::Lz4),
-        _ => None,
+/// The compressor that numcodecs calls so. A frame names its own compressor and shuffle; settings only matter to a writer, so
+/// unknown ones are no error.
+pub(super) fn named_compressor(id: &str, settings: &Map<String, Value>) -> Option<Compressor> {
+    if !READ.contains(&id) {
+        return None;
     }
+    let codec = |settings: &Map<String, Value>| {
+        let codec = json!({"name": format!("numcodecs.{id}"), "configuration": settings});
+        crate::codec::from_zarr3(&[codec]).ok().map(|codec| codec.compressor)
+    };
+    codec(settings).or_else(|| codec(&Map::new()))
 }
 
 pub(super) fn not_read(compressor: &Value) -> String {
-    format!("compressor {compressor} is not read here; these are: blosc, zstd, gzip, lz4")
+    format!("compressor {compressor} is not read here; these are: {}", READ.join(", "))
 }
 
 /// `blosc(cname=lz4, clevel=1)`.

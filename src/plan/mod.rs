@@ -134,7 +134,7 @@ pub(crate) enum IndexForm {
 }
 
 /// The ring and everything whose number follows from it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RingPlan {
     pub(crate) frames: usize,
     /// How many numbers behind the newest one a missing frame is still waited for.
@@ -174,6 +174,14 @@ pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
 
 impl Plan {
     pub(crate) fn new(config: &Config) -> Result<Self> {
+        let mut plan = Self::on_disk(config)?;
+        let Self { frame, layers, shards, shard, frames_total, workers, tiles, .. } = &plan;
+        plan.ring = RingPlan::new(config, frame, layers, shards, shard, *frames_total, *workers, tiles.len())?;
+        Ok(plan)
+    }
+
+    /// What follows for files and documents alone: for those who write them without a camera. There is no ring.
+    pub(crate) fn on_disk(config: &Config) -> Result<Self> {
         let dims = check_dims(config)?;
         ome::validate(config)?;
         let outer = dims.len() - 2;
@@ -196,7 +204,7 @@ impl Plan {
         let shard = ShardPlan::new(config, &frame, size, &chunk_shape, &shard_shape, volume.as_ref())?;
         let workers = workers(config)?;
         let record = RecordPlan::new(config, frames_total)?;
-        let ring = RingPlan::new(config, &frame, &layers, &shards, &shard, frames_total, workers, tiles.len())?;
+        let ring = RingPlan::default();
         let shape = dims.iter().map(|dim| dim.size.unwrap_or(0)).collect();
         Ok(Self {
             frame,

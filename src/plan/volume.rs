@@ -119,6 +119,11 @@ impl VolumePlan {
         self.table.as_ref().map(|table| table.ids.iter().map(Vec::len).max().unwrap_or(0))
     }
 
+    /// The ids of a shard's chunks, if shards are no boxes.
+    pub(crate) fn ids_of(&self, across: usize) -> Option<&[u64]> {
+        self.table.as_ref().map(|table| table.ids[across].as_slice())
+    }
+
     /// The id of a chunk. `grid`: the place of its cell in the grid of shards; `across`: the shard's place beside the others
     /// of its cell; `chunk`: the chunk's place in the shard.
     pub(crate) fn id(&self, grid: &Outer, across: usize, chunk: usize) -> u64 {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
     BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, Dtype, FrameLayout, IndexLocation,
-    Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    ManifestForm, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -206,6 +206,7 @@ fn every_option_can_be_said_as_a_struct_and_as_a_document() {
         name: Some("µ".into()),
         overwrite: true,
         guard_maps: true,
+        manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
     };
     let expected = serde_json::to_value(expected).unwrap();
     let program = Program::new("tests/c_interface/options.c");

@@ -112,7 +112,7 @@ static void wrong_configurations(void) {
     WITH(config.dim_count = 0, SW_ERROR_CONFIG);
     WITH(config.dim_count = 1, SW_ERROR_CONFIG);
     WITH(config.dim_count = SIZE_MAX, SW_ERROR_ARGUMENT);
-    WITH(config.compressor = 6, SW_ERROR_ARGUMENT);
+    WITH(config.compressor = 7, SW_ERROR_ARGUMENT);
     WITH(config.level = -1, SW_ERROR_ARGUMENT);
     WITH(config.level = 10, SW_ERROR_CONFIG);
     WITH((config.compressor = SW_COMPRESSOR_ZSTD, config.level = 23), SW_ERROR_CONFIG);
@@ -123,7 +123,7 @@ static void wrong_configurations(void) {
     WITH(config.dialect = SW_DIALECT_PRECOMPUTED, SW_ERROR_CONFIG);
     WITH(config.index_checksum = 2, SW_ERROR_ARGUMENT);
     WITH(config.guard_maps = 2, SW_ERROR_ARGUMENT);
-    WITH(config.reserved = 1, SW_ERROR_ARGUMENT);
+    WITH(config.manifest = 8, SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[0], SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[1], SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[2], SW_ERROR_CONFIG);

@@ -102,7 +102,7 @@ impl Image {
 
     /// Whether readers other than zarr-python and this crate's own know the codec.
     pub fn is_portable(&self) -> bool {
-        self.config.codec.compressor != Compressor::Lz4
+        !matches!(self.config.codec.compressor, Compressor::Lz4 | Compressor::Zlib { .. })
     }
 
     /// One element of the fill value.
@@ -279,6 +279,7 @@ fn compressor_name(compressor: Compressor) -> String {
         Compressor::Zstd { level } => format!("zstd{level}"),
         Compressor::Gzip { level } => format!("gzip{level}"),
         Compressor::Lz4 => "lz4".into(),
+        Compressor::Zlib { level } => format!("zlib{level}"),
     }
 }
 

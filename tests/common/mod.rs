@@ -7,6 +7,8 @@ pub mod fault_log;
 pub mod stopped;
 pub mod storage;
 
+use std::path::{Path, PathBuf};
+
 use shardwright::{Codec, Compressor, Config, Dim, Dtype};
 
 /// The pixels of frame `number`: different in every byte that can tell frames, rows and columns apart.
@@ -74,4 +76,23 @@ pub fn tiny(frames: Option<u64>, ring: usize) -> Config {
         sync: false,
         ..Config::default()
     }
+}
+
+/// A configuration of nine frames whose edges are no chunk's.
+pub fn movie_config() -> Config {
+    Config {
+        dtype: Dtype::U16,
+        dims: vec![Dim::time(9).chunk(2).shard(4), Dim::y(40).chunk(16).shard(32), Dim::x(50).chunk(16).shard(48)],
+        ring_bytes: 1 << 20,
+        workers: 2,
+        sync: false,
+        ..Config::default()
+    }
+}
+
+/// A finished movie of nine frames, some of them missing, so that some chunks are.
+pub fn movie(folder: &Path, config: &Config) -> PathBuf {
+    let path = folder.join("movie.ome.zarr");
+    stopped::finished(&path, config, &[0, 1, 2, 3, 7, 8]);
+    path
 }

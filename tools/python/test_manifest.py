@@ -113,3 +113,28 @@ def test_the_way_back(replay, manifest, command, tmp_path, movie):
     assert image["chunks_present"] == 6 * 4 * 3
     subprocess.run([command, "export", out, tmp_path / "a.npy", "-q"], check=True)
     assert_same(np.load(tmp_path / "a.npy"), movie)
+
+
+@pytest.mark.parametrize("dialect", ["zarr3", "zarr3-transformer", "zarr2-sharded"])
+def test_a_run_leaves_its_manifest(replay, manifest, tmp_path, movie, dialect):
+    """Readers open what a run has left, and the command would have written the same."""
+    dataset = write(replay, tmp_path, movie, "--dialect", dialect, "--manifest", "manifest,inlined,kerchunk")
+    name = "" if dialect == "zarr2-sharded" else "0"
+    left = dataset.with_name(dataset.name.replace(".zarr", ".manifest.zarr"))
+    # The prototype's array has no group.
+    assert_reads(references(left / "kerchunk.json")[name] if name else array_of(left), movie, dialect)
+    if name:
+        registry = ObjectStoreRegistry({"file://": LocalStore()})
+        store = KerchunkJSONParser()(f"file://{left / 'kerchunk.json'}", registry)
+        assert_same(np.asarray(zarr.open_group(store, mode="r", zarr_format=3)[name]), movie)
+    files = lambda folder: {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    before = files(left)
+    assert files(manifest(dataset)) == before
+
+
+def array_of(folder):
+    """The one array of references that have no group."""
+    files = fsspec.filesystem(
+        "reference", fo=str(folder / "kerchunk.json"), asynchronous=True, remote_options={"asynchronous": True}
+    )
+    return zarr.open_array(zarr.storage.FsspecStore(files), mode="r")

@@ -22,6 +22,7 @@ CODECS = {
     "none": None,
     "gzip": numcodecs.GZip(1),
     "zlib": numcodecs.Zlib(1),
+    "bz2": numcodecs.BZ2(1),
     "zstd": numcodecs.Zstd(3),
     "lz4": numcodecs.LZ4(),
     "blosc-lz4": numcodecs.Blosc("lz4", 5, numcodecs.Blosc.BITSHUFFLE),

@@ -12,11 +12,18 @@
 //!
 //! In every case the old files are whole until the new ones were compared.
 
+mod change;
+mod chunks;
+mod design;
+mod groups;
+mod jobs;
 mod lock;
 mod order;
+mod parcel;
 mod shard;
 mod staging;
 mod target;
+mod writer;
 
 use std::fs;
 use std::num::NonZero;
@@ -28,16 +35,18 @@ use std::thread;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::hosted::Host;
-use super::nodes::{self, Kind, Node};
+use super::nodes::{self, Node};
 use super::publish;
 use super::reader::Array;
-use crate::config::{Codec, Dialect, IndexLocation};
+use crate::config::{Codec, Dialect, IndexLocation, Volume};
 use crate::error::{Error, Result};
+use change::Change;
+use groups::Group;
+use jobs::{Form, Job, Jobs};
 use lock::Lock;
 pub use order::ChunkOrder;
-use shard::{Change, Outcome};
-use staging::{Staging, below, copy_rest};
+use shard::Outcome;
+use staging::{Staging, below, copy_document, copy_rest};
 
 /// More chunks on their way in one shard than this help nobody.
 const PARCELS_MAX: usize = 256;
@@ -45,22 +54,32 @@ const PARCELS_MAX: usize = 256;
 /// What [`Repack`] is to do, and with which means.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepackOptions {
+    /// The on-disk format of the result. In place only where it is the one that the dataset has.
+    pub dialect: Dialect,
     /// The order of chunks in their shard.
     pub order: ChunkOrder,
-    /// How chunks are encoded from now on. `None`: as they are; their bytes are copied where their shape stays, too.
+    /// How chunks are encoded from now on. `None`: as they are, but without a checksum where the dialect has none; their bytes
+    /// are copied where their shape stays, too.
     pub codec: Option<Codec>,
     /// Elements a chunk, of all dimensions or only the last ones; 0, or none, keeps what is.
     pub chunk: Vec<u64>,
-    /// Elements a shard, in the same way. With it, arrays whose chunks are files get shards.
+    /// Elements a shard, in the same way. With it, arrays whose chunks are files get shards. Of dialects other than
+    /// [`Dialect::Zarr3`], shards are chosen where there are none to keep, as are those of a precomputed volume.
     pub shard: Vec<u64>,
     /// Where a shard's index stands. `None`: as it is.
     pub index_location: Option<IndexLocation>,
+    /// Whether a shard's index ends with its CRC-32C, which only [`Dialect::Zarr3`] has. `None`: as it is.
+    pub index_checksum: Option<bool>,
+    /// What only [`Dialect::Precomputed`] has. What is not said stays what it is where a volume becomes another.
+    pub volume: Volume,
     /// Bytes for chunks on their way, all threads together.
     pub memory_bytes: u64,
     /// Threads that read, encode and compare. 0: one for each core that the process may use.
     pub workers: usize,
     /// Wait until new files have reached the device before old ones go.
     pub sync: bool,
+    /// Let the new dataset share the blocks of shards that are as they should be, where the file system can (XFS, Btrfs).
+    pub reflink: bool,
     /// Take also a dataset in place whose writer didn't finish: chunks that only a recovery would find are lost then.
     pub incomplete: bool,
 }
@@ -68,14 +87,18 @@ pub struct RepackOptions {
 impl Default for RepackOptions {
     fn default() -> Self {
         Self {
+            dialect: Dialect::Zarr3,
             order: ChunkOrder::C,
             codec: None,
             chunk: Vec::new(),
             shard: Vec::new(),
             index_location: None,
+            index_checksum: None,
+            volume: Volume::default(),
             memory_bytes: 512 << 20,
             workers: 0,
             sync: true,
+            reflink: true,
             incomplete: false,
         }
     }
@@ -127,6 +150,7 @@ pub struct Repack {
     staging: PathBuf,
     options: RepackOptions,
     jobs: Vec<Job>,
+    form: Form,
     groups: Vec<Group>,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
@@ -135,28 +159,6 @@ pub struct Repack {
     /// An earlier call was killed when nothing was left to do but to tidy up.
     published: bool,
     _lock: Option<Lock>,
-}
-
-/// A group.
-#[derive(Debug)]
-struct Group {
-    /// The path below the root.
-    name: String,
-    document: Value,
-    /// It has no such document so far.
-    is_new: bool,
-}
-
-/// One array.
-#[derive(Debug)]
-struct Job {
-    name: String,
-    document: Value,
-    /// The files that are there are replaced one by one.
-    in_place: bool,
-    change: Change,
-    /// Chunks in its shards, as far as they are known.
-    chunks: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -193,11 +195,12 @@ impl Repack {
     /// Looks at the dataset or array at `path` and checks what is asked for; nothing is written yet.
     ///
     /// The result goes to the new dataset `out`, or takes the place of the old one. All arrays with shards are repacked;
-    /// everything else is copied as it is, or left as it is.
+    /// everything else is copied as it is, or left as it is. In a dialect other than [`Dialect::Zarr3`], what changes more than the
+    /// places of chunks can be only the one array of a dataset.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for sizes, levels or a memory that don't go; [`Error::Exists`] when `out` is there and
+    /// [`Error::Config`] for sizes, levels or a memory that don't go, and for what the dialect can't hold; [`Error::Exists`] when `out` is there and
     /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::Format`] when it can't be read, has nothing
     /// to repack, or is not complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
@@ -207,6 +210,9 @@ impl Repack {
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let published = out.as_ref().is_some_and(|out| out.exists()) && Staging::is_spent(&staging)?;
         if let (Some(out), false) = (&out, published) {
+            if out.exists() {
+                Staging::sweep(&staging);
+            }
             check_out(&root, out)?;
         }
         let lock = match &out {
@@ -219,8 +225,8 @@ impl Repack {
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(workers(options));
         let pool = pool.build().map_err(|error| Error::config("workers", options.workers, error.to_string()))?;
-        let left = left(&root, &nodes, options)?;
-        let (jobs, groups) = jobs(nodes, out.is_some(), &staging, options, &Arc::new(pool))?;
+        let place = jobs::Place { root: &root, copied: out.is_some(), staging: &staging };
+        let Jobs { jobs, form, groups, left } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         if jobs.is_empty() {
             let reason = "holds no array with shards; a shard shape makes shards of chunks that are files";
             return Err(Error::format(root, reason));
@@ -237,6 +243,7 @@ impl Repack {
             staging,
             options: options.clone(),
             jobs,
+            form,
             groups,
             left,
             todo,
@@ -279,13 +286,15 @@ impl Repack {
         self.complete(&staging)?;
         match &self.out {
             Some(out) => publish::publish(&staging.tree(), out)?,
+            None if self.form == Form::Designed => publish::exchange(&staging.tree(), &self.root)?,
             None => self.exchange()?,
         }
         staging.finish()?;
         Ok(summary)
     }
 
-    /// Of every array that is made anew, what it becomes, and what of.
+    /// Of every array that is made anew, what it becomes, and what of. Where documents and shards don't stand in folders of their
+    /// arrays, all are one.
     fn journal(&self) -> Result<Map<String, Value>> {
         let mut arrays = Map::new();
         for job in self.jobs.iter().filter(|job| !job.in_place) {
@@ -299,7 +308,7 @@ impl Repack {
             });
             arrays.insert(job.name.clone(), entry);
         }
-        Ok(arrays)
+        Ok(if self.form == Form::Zarr3 { arrays } else { Map::from_iter([(String::new(), Value::Object(arrays))]) })
     }
 
     /// How many shards are in the making at once, and how many chunks each has on their way.
@@ -354,21 +363,32 @@ impl Repack {
     /// Brings what is no shard into the folder: other files, and at last the documents.
     fn complete(&self, staging: &Staging) -> Result<()> {
         let sync = self.options.sync;
+        let tree = staging.tree();
         let sources: Vec<&Array> = self.jobs.iter().map(|job| &job.change.source).collect();
-        if self.out.is_some() {
-            copy_rest(&self.root, &staging.tree(), &sources, &self.left, sync)?;
+        let is_whole = self.out.is_some() || self.form == Form::Designed;
+        if is_whole {
+            copy_rest(&self.root, &tree, &sources, &self.left, sync)?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
-            let place = Staging::place(&self.staging, &job.name);
-            if self.out.is_none() {
-                copy_rest(job.change.source.path(), &place, &sources, &[], sync)?;
+            match self.form {
+                Form::Zarr3 => {
+                    let place = Staging::place(&self.staging, &job.name);
+                    if !is_whole {
+                        copy_rest(job.change.source.path(), &place, &sources, &[], sync)?;
+                    }
+                    groups::put(&place.join("zarr.json"), &job.document)?;
+                }
+                Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
+                Form::Designed => {
+                    let design = job.change.design.iter();
+                    let documents = design.flat_map(|design| design.finished(job.chunks.load(Relaxed)));
+                    for (key, document) in documents {
+                        groups::put(&tree.join(key), &document)?;
+                    }
+                }
             }
-            put(&place, &job.document)?;
         }
-        if self.out.is_some() {
-            self.put_groups(&staging.tree())?;
-        }
-        Ok(())
+        if is_whole { self.put_groups(&tree) } else { Ok(()) }
     }
 
     /// Lets the new arrays take the places of the old ones.
@@ -380,17 +400,13 @@ impl Repack {
         self.put_groups(&self.root)
     }
 
-    /// Corrects what groups say of arrays that have changed.
+    /// Corrects what groups in the dataset at `root` say of arrays that have changed.
     fn put_groups(&self, root: &Path) -> Result<()> {
-        for Group { name, document: before, is_new } in &self.groups {
-            let mut document = before.clone();
-            consolidate(name, &mut document, &self.jobs);
-            forget_slots(name, &mut document, &self.jobs);
-            if document != *before || *is_new {
-                put(&below(root, name), &document)?;
-            }
+        match self.form {
+            Form::Zarr3 => self.groups.iter().try_for_each(|group| group.put(root, &self.jobs)),
+            Form::Kept => groups::forget_hosted_slots(root, &self.jobs),
+            Form::Designed => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -432,7 +448,7 @@ fn check_out(root: &Path, out: &Path) -> Result<()> {
 
 /// Chunks of an open shard are found only by their headers, which stand in what looks like a gap.
 fn refuse_incomplete(root: &Path, nodes: &[Node]) -> Result<()> {
-    for node in nodes.iter().filter(|node| matches!(node.kind, Kind::Group)) {
+    for node in nodes {
         let document = node.document()?;
         let says = |key: &str| document.pointer(&format!("/attributes/shardwright/{key}")).and_then(Value::as_bool);
         if says("complete") == Some(false) && says("recovered") != Some(true) {
@@ -442,108 +458,4 @@ fn refuse_incomplete(root: &Path, nodes: &[Node]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The arrays that are meant, and the documents of all groups.
-fn jobs(
-    nodes: Vec<Node>,
-    copied: bool,
-    staging: &Path,
-    options: &RepackOptions,
-    pool: &Arc<rayon::ThreadPool>,
-) -> Result<(Vec<Job>, Vec<Group>)> {
-    let mut jobs = Vec::new();
-    let mut groups = Vec::new();
-    let several = nodes.len() > 1;
-    let mut scales = 0;
-    for node in nodes {
-        let Kind::Array(source) = &node.kind else {
-            groups.push(Group { name: node.name.clone(), document: node.document()?, is_new: node.is_hosted() });
-            continue;
-        };
-        if !target::is_meant(source, options) {
-            continue;
-        }
-        let dialect = source.metadata().dialect;
-        if dialect != Dialect::Zarr3 && !copied {
-            let reason = "is no array of Zarr v3, which repack makes of it; write the result to a new dataset";
-            return Err(Error::format(&node.path, reason));
-        }
-        let mut document = target::document(&node, source, options)?;
-        let mut name = node.name.clone();
-        if dialect == Dialect::Precomputed {
-            // The keys of scales say how fine they are; the first is the image.
-            name = scales.to_string();
-            scales += 1;
-            document["attributes"] = json!({});
-        } else if name.is_empty() && several && dialect != Dialect::Zarr3 {
-            // An array can't have others below it in Zarr v3, so it becomes the image of a group.
-            name = "0".to_owned();
-            let attributes = std::mem::replace(&mut document["attributes"], json!({}));
-            let group = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
-            groups.push(Group { name: String::new(), document: group, is_new: true });
-        }
-        let in_place = !copied && document == node.document()?;
-        let place = if in_place { node.path.clone() } else { Staging::place(staging, &name) };
-        let target = Array::described(&place, document.clone())?;
-        let codec = options.codec.clone().unwrap_or_else(|| source.codec().clone());
-        let Kind::Array(source) = node.kind else { continue };
-        let change = Change::new(*source, target, codec, options, pool.clone())?;
-        jobs.push(Job { name, document, in_place, change, chunks: AtomicU64::new(0) });
-    }
-    Ok((jobs, groups))
-}
-
-/// Files and folders that are of another format than Zarr v3.
-fn left(root: &Path, nodes: &[Node], options: &RepackOptions) -> Result<Vec<PathBuf>> {
-    let mut left = Vec::new();
-    for node in nodes {
-        if let Kind::Array(array) = &node.kind
-            && array.metadata().dialect != Dialect::Zarr3
-            && target::is_meant(array, options)
-        {
-            left.push(node.path.join(".zattrs"));
-        }
-    }
-    if let Some(host) = Host::at(root)? {
-        left.extend(host.folders());
-        left.push(root.join("zarr.json"));
-    }
-    Ok(left)
-}
-
-/// Lets a group's consolidated metadata say what the arrays have become.
-fn consolidate(group: &str, document: &mut Value, jobs: &[Job]) {
-    let Some(metadata) = document.pointer_mut("/consolidated_metadata/metadata").and_then(Value::as_object_mut) else {
-        return;
-    };
-    for job in jobs {
-        let inside = || job.name.strip_prefix(group)?.strip_prefix('/');
-        let name = if group.is_empty() { Some(job.name.as_str()) } else { inside() };
-        if let Some(known) = name.and_then(|name| metadata.get_mut(name)) {
-            known.clone_from(&job.document);
-        }
-    }
-}
-
-/// Takes back what the live writer said of its slots, which are gone, and of the number of its chunks.
-fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
-    let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
-    let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
-    let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) else { return };
-    for of_the_old in ["slots", "dimensions", "channel_dimension"] {
-        own.remove(of_the_old);
-    }
-    if job.change.source.metadata().dialect == Dialect::Precomputed {
-        // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
-        own.remove("writer");
-    }
-    if let Some(chunks) = own.get_mut("chunks") {
-        *chunks = json!(job.chunks.load(Relaxed));
-    }
-}
-
-fn put(folder: &Path, document: &Value) -> Result<()> {
-    let text = serde_json::to_vec_pretty(document).map_err(|error| Error::format(folder, error.to_string()))?;
-    publish::put(&folder.join("zarr.json"), &text)
 }

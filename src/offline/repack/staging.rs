@@ -55,6 +55,7 @@ impl Staging {
                 remove(&Self::place(path, name))?;
             }
         }
+        create().map_err(|error| Error::io("create", path, error))?;
         let text = json!({"version": 1, "arrays": arrays}).to_string();
         publish::put(&journal, text.as_bytes())?;
         Ok(staging)
@@ -63,6 +64,13 @@ impl Staging {
     /// Whether the tree has gone from the folder: it was given its name, and only the journal is left.
     pub(super) fn is_spent(path: &Path) -> Result<bool> {
         Ok(!known(path)?.is_empty() && !path.join("tree").exists())
+    }
+
+    /// Removes the folder if there is nothing in it: a call was killed in the moment between its last file and itself. The
+    /// dataset is complete then, as if the kill had come later.
+    pub(super) fn sweep(path: &Path) {
+        // Of a folder with something in it, the system says no.
+        let _ = fs::remove_dir(path);
     }
 
     /// Removes what an earlier call left, if any.
@@ -162,6 +170,16 @@ pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathB
         }
     }
     if sync { publish::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
+}
+
+/// Copies a document of the dataset at `from` to the same place in the one at `to`.
+pub(super) fn copy_document(document: &Path, from: &Path, to: &Path) -> Result<()> {
+    let Ok(name) = document.strip_prefix(from) else { return Ok(()) };
+    let copied = to.join(name);
+    if let Some(folder) = copied.parent() {
+        fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
+    }
+    copy_file(document, &copied, true)
 }
 
 fn is_made_anew(array: &Array, file: &Path) -> bool {

@@ -37,17 +37,18 @@ pub(super) fn document(node: &Node, array: &Array, options: &RepackOptions) -> R
     let usual = Sharding { location: IndexLocation::End, checksum: true };
     let sharding = metadata.sharding.filter(|_| !is_new).unwrap_or(usual);
     let location = options.index_location.unwrap_or(sharding.location);
+    let checksum = options.index_checksum.unwrap_or(sharding.checksum);
     if !reshaped
         && !is_new
         && was_sharded
         && codecs == metadata.chain.document
         && shard == metadata.file_shape
-        && location == sharding.location
+        && (location, checksum) == (sharding.location, sharding.checksum)
     {
         return Ok(document);
     }
     let mut index_codecs = vec![json!({"name": "bytes", "configuration": {"endian": "little"}})];
-    index_codecs.extend(sharding.checksum.then(|| json!({"name": "crc32c"})));
+    index_codecs.extend(checksum.then(|| json!({"name": "crc32c"})));
     document["chunk_grid"] = json!({"name": "regular", "configuration": {"chunk_shape": shard}});
     document["codecs"] = json!([{
         "name": "sharding_indexed",
@@ -96,7 +97,7 @@ fn of_another_format(node: &Node, array: &Array, options: &RepackOptions) -> Res
 }
 
 /// The shards that an array has, but none that reaches beyond its grid of chunks: a box of ids may be far larger.
-fn kept_shard(metadata: &Metadata) -> Vec<u64> {
+pub(super) fn kept_shard(metadata: &Metadata) -> Vec<u64> {
     if metadata.volume.is_none() {
         return metadata.file_shape.clone();
     }
@@ -105,7 +106,7 @@ fn kept_shard(metadata: &Metadata) -> Vec<u64> {
 }
 
 /// Sizes of all dimensions: the wished ones are for the last dimensions, 0 keeps what is.
-fn sizes(field: &'static str, wished: &[u64], now: &[u64]) -> Result<Vec<u64>> {
+pub(super) fn sizes(field: &'static str, wished: &[u64], now: &[u64]) -> Result<Vec<u64>> {
     let Some(skipped) = now.len().checked_sub(wished.len()) else {
         let reason = format!("has {} numbers, but an array has {} dimensions", wished.len(), now.len());
         return Err(Error::config(field, format_args!("{wished:?}"), reason));

@@ -8,8 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use shardwright::offline::ChunkOrder;
 use shardwright::{
-    BloscCname, Codec, Compressor, Dialect, Dtype, IndexLocation, Placement, RingFull, Shuffle, StorageKind, Volume,
-    VolumeHash,
+    BloscCname, Codec, Compressor, Dialect, Dtype, IndexLocation, ManifestForm, Placement, RingFull, Shuffle,
+    StorageKind, Volume, VolumeHash,
 };
 
 use crate::failure::Failure;
@@ -134,6 +134,10 @@ pub(crate) struct Manifest {
     /// The Zarr version of the documents in kerchunk.json: 2, which every reader of such files opens, or 3
     #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
     pub(crate) zarr_format: u8,
+    /// What is written: documents with manifest.json beside them, documents with the manifest inlined, kerchunk.json [default:
+    /// all; manifests of few chunks are inlined, others are not]
+    #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(&FORMS))]
+    pub(crate) forms: Vec<ManifestForm>,
     /// Put the manifest into the array's document where the array has at most so many chunks
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub(crate) inline: u64,
@@ -201,27 +205,13 @@ pub(crate) struct Repack {
         ("c", ChunkOrder::C), ("morton", ChunkOrder::Morton), ("kept", ChunkOrder::Kept),
     ]))]
     pub(crate) order: ChunkOrder,
-    /// How chunks are compressed [default: as they are]
-    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
-    pub(crate) codec: Option<String>,
-    /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) level: Option<i32>,
-    /// What Blosc reorders before it compresses [default: bit]
-    #[arg(long, value_parser = one_of(&[("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)]))]
-    pub(crate) shuffle: Option<Shuffle>,
-    /// Leave out the CRC-32C of every chunk that is compressed anew
-    #[arg(long)]
-    pub(crate) no_checksum: bool,
-    /// Elements a chunk, in each dimension or only the last ones; 0 keeps [default: keeps]
-    #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
-    pub(crate) chunk: Vec<u64>,
-    /// Elements a shard, in each dimension or only the last ones; 0 keeps [default: keeps]
-    #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
-    pub(crate) shard: Vec<u64>,
-    /// Where a shard's index stands [default: where it is]
-    #[arg(long, value_parser = one_of(&[("end", IndexLocation::End), ("start", IndexLocation::Start)]))]
-    pub(crate) index: Option<IndexLocation>,
+    #[command(flatten)]
+    pub(crate) layout: LayoutArgs,
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// End every shard's index with its CRC-32C, which only zarr3 has [default: as it is]
+    #[arg(long, conflicts_with = "no_index_checksum")]
+    pub(crate) index_checksum: bool,
     /// Memory for chunks on their way
     #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
     pub(crate) memory: u64,
@@ -231,6 +221,9 @@ pub(crate) struct Repack {
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,
+    /// Write the bytes of shards that stay as they are, rather than share their blocks with the old dataset's on XFS and Btrfs
+    #[arg(long)]
+    pub(crate) no_reflink: bool,
     /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost
     #[arg(long)]
     pub(crate) incomplete: bool,
@@ -257,6 +250,8 @@ pub(crate) struct Replay {
     pub(crate) pace: PaceArgs,
     #[command(flatten)]
     pub(crate) layout: LayoutArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
     #[command(flatten)]
@@ -315,6 +310,7 @@ pub(crate) struct PaceArgs {
     pub(crate) timeout: Option<Duration>,
 }
 
+/// What a dataset is like, be it of a camera's frames or made of another dataset.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct LayoutArgs {
@@ -324,8 +320,8 @@ pub(crate) struct LayoutArgs {
         ("zarr2-sharded", Dialect::Zarr2Sharded), ("precomputed", Dialect::Precomputed),
     ]))]
     pub(crate) dialect: Dialect,
-    /// How chunks are compressed; blosc-noise is blosc-lz4 for camera noise, several times as fast [default: blosc-lz4;
-    /// none in a precomputed volume]
+    /// How chunks are compressed; blosc-noise is blosc-lz4 for camera noise, several times as fast [default: replay takes
+    /// blosc-lz4, for a precomputed volume none; repack keeps what is]
     #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
     pub(crate) codec: Option<String>,
     /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
@@ -337,12 +333,24 @@ pub(crate) struct LayoutArgs {
     /// Leave out the CRC-32C of every chunk, which only zarr3 has
     #[arg(long)]
     pub(crate) no_checksum: bool,
-    /// Elements a chunk, in each dimension or only the last ones; 0 chooses [default: chooses]
+    /// Elements a chunk, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default: 0]
     #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
     pub(crate) chunk: Vec<u64>,
-    /// Elements a shard, in each dimension or only the last ones; 0 chooses [default: chooses]
+    /// Elements a shard, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default: 0]
     #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
     pub(crate) shard: Vec<u64>,
+    /// Where a shard's index stands [default: at the end; repack leaves it where it is]
+    #[arg(long, value_parser = one_of(&[("end", IndexLocation::End), ("start", IndexLocation::Start)]))]
+    pub(crate) index: Option<IndexLocation>,
+    /// Leave out the CRC-32C of every shard's index, which only zarr3 has
+    #[arg(long)]
+    pub(crate) no_index_checksum: bool,
+}
+
+/// What only a dataset is like that is written as frames come.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Layout and codec")]
+pub(crate) struct RunArgs {
     /// Leave the size of the first dimension open; the dataset grows with the frames
     #[arg(long)]
     pub(crate) unbounded: bool,
@@ -352,12 +360,10 @@ pub(crate) struct LayoutArgs {
     /// Where a chunk's bytes go in its shard
     #[arg(long, default_value = "fixed", value_parser = one_of(&[("fixed", Placement::Fixed), ("packed", Placement::Packed)]))]
     pub(crate) placement: Placement,
-    /// Where a shard's index stands
-    #[arg(long, default_value = "end", value_parser = one_of(&[("end", IndexLocation::End), ("start", IndexLocation::Start)]))]
-    pub(crate) index: IndexLocation,
-    /// Leave out the CRC-32C of every shard's index, which only zarr3 has
-    #[arg(long)]
-    pub(crate) no_index_checksum: bool,
+    /// At the end, write down where the chunks lie, for readers that go by references, into a folder beside the dataset; the
+    /// forms are those of the command manifest
+    #[arg(long, value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(&FORMS))]
+    pub(crate) manifest: Vec<ManifestForm>,
     /// Replace a dataset that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -473,8 +479,12 @@ pub(crate) enum Format {
 pub(crate) const FORMATS: [(&str, Format); 4] =
     [("ome-tiff", Format::OmeTiff), ("tiff", Format::Tiff), ("npy", Format::Npy), ("raw", Format::Raw)];
 
+/// The names that `--form` and `--manifest` take.
+const FORMS: [(&str, ManifestForm); 3] =
+    [("manifest", ManifestForm::Manifest), ("inlined", ManifestForm::Inlined), ("kerchunk", ManifestForm::Kerchunk)];
+
 /// The names that `--codec` takes.
-pub(crate) const CODECS: [&str; 10] = [
+pub(crate) const CODECS: [&str; 11] = [
     "none",
     "blosc-noise",
     "blosc-lz4",
@@ -485,6 +495,7 @@ pub(crate) const CODECS: [&str; 10] = [
     "zstd",
     "gzip",
     "lz4",
+    "zlib",
 ];
 
 /// Parses one of a few names to the value that belongs to it, and lists the names in help and completions.
@@ -538,6 +549,7 @@ fn compressor(codec: &str, level: Option<i32>, shuffle: Option<Shuffle>) -> Resu
     match codec {
         "zstd" => Ok(Compressor::Zstd { level: within(-131_072, 22)? }),
         "gzip" => Ok(Compressor::Gzip { level: within(0, 9)? as u8 }),
+        "zlib" => Ok(Compressor::Zlib { level: within(0, 9)? as u8 }),
         _ if level.is_some() => Err(Failure::Usage(format!("--level means nothing to --codec {codec}"))),
         "lz4" => Ok(Compressor::Lz4),
         _ => Ok(Compressor::None),
@@ -547,14 +559,21 @@ fn compressor(codec: &str, level: Option<i32>, shuffle: Option<Shuffle>) -> Resu
 impl Repack {
     /// The codec that the options describe; `None` to keep what is.
     pub(crate) fn codec(&self) -> Result<Option<Codec>, Failure> {
-        let Some(codec) = &self.codec else {
-            if self.level.is_some() || self.shuffle.is_some() || self.no_checksum {
+        let LayoutArgs { codec, level, shuffle, no_checksum, dialect, .. } = &self.layout;
+        let Some(codec) = codec else {
+            if level.is_some() || shuffle.is_some() || *no_checksum {
                 return Err(Failure::Usage("--level, --shuffle and --no-checksum belong to --codec".into()));
             }
             return Ok(None);
         };
-        let compressor = compressor(codec, self.level, self.shuffle)?;
-        Ok(Some(Codec { compressor, checksum: !self.no_checksum }))
+        let compressor = compressor(codec, *level, *shuffle)?;
+        Ok(Some(Codec { compressor, checksum: *dialect == Dialect::Zarr3 && !no_checksum }))
+    }
+
+    /// Whether indexes end with their checksum; `None` to keep what is.
+    pub(crate) fn index_checksum(&self) -> Option<bool> {
+        let given = self.index_checksum || self.layout.no_index_checksum;
+        given.then_some(self.index_checksum)
     }
 }
 
@@ -749,7 +768,7 @@ mod tests {
         assert_eq!((replay.recording.repeat, replay.engine.memory), (1, 1 << 30));
         assert_eq!(replay.layout.compressor().unwrap(), Compressor::default());
         assert_eq!(replay.pace.ring_full().unwrap(), RingFull::Block { timeout: None });
-        assert_eq!(replay.layout.placement, Placement::Fixed);
+        assert_eq!(replay.run.placement, Placement::Fixed);
     }
 
     #[test]
@@ -797,7 +816,7 @@ mod tests {
         assert_eq!(replay.layout.chunk, [16, 256, 256]);
         assert_eq!(replay.engine.affinity, [0, 1]);
         assert_eq!(replay.engine.storage, StorageKind::Buffered);
-        assert_eq!(replay.layout.index, IndexLocation::Start);
+        assert_eq!(replay.layout.index, Some(IndexLocation::Start));
         let zstd = Compressor::Blosc { cname: BloscCname::Zstd, level: 3, shuffle: Shuffle::Byte, block_bytes: 0 };
         assert_eq!(replay.layout.compressor().unwrap(), zstd);
     }

@@ -13,13 +13,17 @@ use crate::report::{bytes_text, decimal, say};
 pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
     let options = RepackOptions {
         order: args.order,
+        dialect: args.layout.dialect,
         codec: args.codec()?,
-        chunk: args.chunk.clone(),
-        shard: args.shard.clone(),
-        index_location: args.index,
+        chunk: args.layout.chunk.clone(),
+        shard: args.layout.shard.clone(),
+        index_location: args.layout.index,
+        index_checksum: args.index_checksum(),
+        volume: args.volume.volume()?,
         memory_bytes: args.memory,
         workers: args.workers,
         sync: !args.no_sync,
+        reflink: !args.no_reflink,
         incomplete: args.incomplete,
     };
     let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options)?;

@@ -38,8 +38,8 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     // A recording whose very first frame can't be read leaves no dataset behind.
     source.read(0, &mut vec![0; recording.frame_bytes() as usize])?;
     let mut notes = recording.notes;
-    if config.codec.compressor == Compressor::Lz4 {
-        notes.push("only zarr-python reads numcodecs.lz4; every Zarr library reads blosc-lz4".into());
+    if let (Compressor::Lz4 | Compressor::Zlib { .. }, Dialect::Zarr3) = (config.codec.compressor, config.dialect) {
+        notes.push("only zarr-python reads numcodecs' lz4 and zlib; every Zarr library reads blosc and gzip".into());
     }
     if !args.quiet {
         notes.iter().for_each(|note| eprintln!("note: {note}"));
@@ -147,7 +147,7 @@ fn config(args: &Replay, recording: &Recording, total: u64, rate: Rate, held_byt
         return Err(Failure::Usage("--loop repeats the slowest dimension, but here that is the channel".into()));
     }
     dims[slowest].size = Some(total.div_ceil(inner));
-    if args.layout.unbounded {
+    if args.run.unbounded {
         dims[0].size = None;
     }
     for (option, sizes) in [("--chunk", &args.layout.chunk), ("--shard", &args.layout.shard)] {
@@ -162,7 +162,7 @@ fn config(args: &Replay, recording: &Recording, total: u64, rate: Rate, held_byt
             *if option == "--chunk" { &mut dim.chunk } else { &mut dim.shard } = size;
         }
     }
-    if let Some(size) = &args.layout.pixel_size {
+    if let Some(size) = &args.run.pixel_size {
         for dim in &mut dims[outer..] {
             (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
         }
@@ -182,8 +182,8 @@ fn config(args: &Replay, recording: &Recording, total: u64, rate: Rate, held_byt
             compressor: args.layout.compressor()?,
             checksum: args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum,
         },
-        placement: args.layout.placement,
-        index_location: args.layout.index,
+        placement: args.run.placement,
+        index_location: args.layout.index.unwrap_or_default(),
         index_checksum: !args.layout.no_index_checksum,
         volume: args.volume.volume()?,
         storage: args.engine.storage,
@@ -195,7 +195,8 @@ fn config(args: &Replay, recording: &Recording, total: u64, rate: Rate, held_byt
         sync: !args.engine.no_sync,
         channels: channels(&recording.channels),
         name: recording.name.clone(),
-        overwrite: args.layout.overwrite,
+        overwrite: args.run.overwrite,
+        manifest: args.run.manifest.clone(),
         ..Config::default()
     })
 }
@@ -371,6 +372,7 @@ fn codec_text(codec: &Codec) -> String {
         Compressor::Zstd { level } => format!("zstd level {level}"),
         Compressor::Gzip { level } => format!("gzip level {level}"),
         Compressor::Lz4 => "numcodecs.lz4".to_owned(),
+        Compressor::Zlib { level } => format!("numcodecs.zlib level {level}"),
     };
     if codec.checksum {
         text.push_str(", crc32c");

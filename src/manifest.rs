@@ -1,0 +1,107 @@
+//! The manifest that a run leaves beside its dataset, if that was asked for.
+
+use std::path::Path;
+#[cfg(feature = "offline")]
+use std::path::PathBuf;
+
+use crate::config::{Config, Dialect};
+use crate::error::{Error, Result};
+#[cfg(feature = "offline")]
+use crate::offline::{ManifestOptions, check_manifest_place, manifest_path, write_manifest};
+
+/// What is to be written, and where.
+#[cfg(feature = "offline")]
+pub(crate) struct Manifest {
+    dataset: PathBuf,
+    out: PathBuf,
+    options: ManifestOptions,
+}
+
+/// A build that can't read datasets can't describe them either.
+#[cfg(not(feature = "offline"))]
+pub(crate) enum Manifest {}
+
+fn refused(config: &Config, reason: &str) -> Error {
+    let forms: Vec<_> = config.manifest.iter().map(|form| form.name()).collect();
+    Error::config("manifest", format_args!("[{}]", forms.join(", ")), reason)
+}
+
+fn check_dialect(config: &Config) -> Result<()> {
+    if config.dialect != Dialect::Precomputed {
+        return Ok(());
+    }
+    let reason = "manifests are Zarr's, and no reader of Zarr takes the shorter chunks at the end of a precomputed volume; leave \
+                  this out, or choose another dialect";
+    Err(refused(config, reason))
+}
+
+impl Manifest {
+    /// For an image that has no folder of its own: refuses a manifest. `name`: the image's, in a dataset of several.
+    pub(crate) fn refuse(name: Option<&str>, config: &Config) -> Result<()> {
+        if config.manifest.is_empty() {
+            return Ok(());
+        }
+        Err(refused(
+            config,
+            match name {
+                Some(_) => {
+                    "a manifest describes a dataset as a whole; leave this out, and let `shardwright manifest` write it when all \
+                     images are finished"
+                }
+                None => "a manifest names files, which a storage of the caller's own has none of; leave this out",
+            },
+        ))
+    }
+}
+
+#[cfg(feature = "offline")]
+impl Manifest {
+    /// What `config` wishes for the dataset at `path`, which need not be there yet; `None` if nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where the dialect can't have one; [`Error::Exists`] and [`Error::Format`] for what is in its way.
+    pub(crate) fn wished(path: &Path, config: &Config) -> Result<Option<Self>> {
+        if config.manifest.is_empty() {
+            return Ok(None);
+        }
+        check_dialect(config)?;
+        // The working directory may be another one at the end.
+        let dataset = std::path::absolute(path).map_err(|error| Error::io("find", path, error))?;
+        let out = manifest_path(&dataset);
+        let options = ManifestOptions {
+            forms: config.manifest.clone(),
+            overwrite: config.overwrite,
+            ..ManifestOptions::default()
+        };
+        check_manifest_place(&out, options.overwrite)?;
+        Ok(Some(Self { dataset, out, options }))
+    }
+
+    /// Writes it, and returns what not every reader will be able to do.
+    pub(crate) fn write(&self) -> Result<Vec<String>> {
+        let fail = |error: Error| {
+            Error::format(&self.out, format!("the dataset is finished, but its manifest is not: {error}"))
+        };
+        write_manifest(&self.dataset, &self.out, &self.options).map(|summary| summary.notes).map_err(fail)
+    }
+}
+
+#[cfg(not(feature = "offline"))]
+impl Manifest {
+    /// As in a whole build, where nothing is wished.
+    pub(crate) fn wished(_path: &Path, config: &Config) -> Result<Option<Self>> {
+        if config.manifest.is_empty() {
+            return Ok(None);
+        }
+        check_dialect(config)?;
+        Err(refused(
+            config,
+            "this library was built without the feature offline, which writes manifests; leave this out",
+        ))
+    }
+
+    pub(crate) fn write(&self) -> Result<Vec<String>> {
+        match *self {}
+    }
+}

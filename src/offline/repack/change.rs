@@ -1,0 +1,226 @@
+//! An array and what it becomes: what there is to do, which new shards there are, how much memory one takes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::RepackOptions;
+use super::design::Design;
+use super::order::ChunkOrder;
+use super::parcel::Means;
+use crate::config::{Codec, IndexLocation};
+use crate::error::{Error, Result};
+use crate::offline::metadata::{self, Metadata};
+use crate::offline::reader::Array;
+use crate::offline::region::for_each_position;
+
+/// More shards than this are not made only to be empty.
+const EMPTY_SHARDS_MAX: u64 = 1 << 24;
+
+/// An array and what it becomes.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) source: Array,
+    /// Described by the new document; its files are the new ones.
+    pub(super) target: Array,
+    /// How the writer would lay it out, in a dialect other than Zarr v3.
+    pub(super) design: Option<Design>,
+    /// What chunks are encoded with, if they are encoded anew.
+    pub(super) codec: Codec,
+    pub(super) work: Work,
+    /// Copied chunks lose the checksum behind them.
+    pub(super) unseal: bool,
+    pub(super) order: ChunkOrder,
+    pub(super) sync: bool,
+    /// Share the blocks of shards that only change their places, where the file system can.
+    pub(super) reflink: bool,
+    /// The threads for all that can be done side by side.
+    pub(super) pool: Arc<rayon::ThreadPool>,
+    /// Encoders and decoders that no thread uses at the moment.
+    pub(super) idle: Idle<Means>,
+    /// The same, of rooms for encoded bytes.
+    pub(super) idle_rooms: Idle<Vec<u8>>,
+}
+
+/// What has to be done to the pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Encoded bytes are copied as they are, but perhaps for a checksum behind them.
+    Copy,
+    /// Each chunk is decoded and encoded again.
+    Recode,
+    /// Chunks are cut anew.
+    Reshape,
+}
+
+/// Things that take a while to make, and are used by one thread after another.
+pub(super) struct Idle<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Idle<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> fmt::Debug for Idle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idle").finish_non_exhaustive()
+    }
+}
+
+impl<T> Idle<T> {
+    pub(super) fn take(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    pub(super) fn give_back(&self, thing: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(thing);
+    }
+}
+
+impl Change {
+    /// `codec`: how chunks are encoded, if they are encoded anew; `None`: as they are.
+    pub(super) fn new(
+        source: Array,
+        target: Array,
+        design: Option<Design>,
+        options: &RepackOptions,
+        pool: Arc<rayon::ThreadPool>,
+    ) -> Result<Self> {
+        let (from, to) = (source.metadata(), target.metadata());
+        let unseal = from.chain.codec.checksum && !to.chain.codec.checksum;
+        let work = work(from, to, unseal);
+        let codec = match (&options.codec, &design) {
+            (Some(codec), _) => codec.clone(),
+            (None, Some(design)) => design.codec().clone(),
+            (None, None) => source.codec().clone(),
+        };
+        let (order, sync, reflink) = (options.order, options.sync, options.reflink);
+        let (idle, idle_rooms) = Default::default();
+        let change = Self { source, target, design, codec, work, unseal, order, sync, reflink, pool, idle, idle_rooms };
+        if work != Work::Copy {
+            // A level that doesn't exist is refused before anything is written.
+            change.idle.give_back(Means::new(&change)?);
+        }
+        Ok(change)
+    }
+
+    /// Bytes that one thread needs at most while it decodes and encodes.
+    pub(super) fn thread_bytes(&self) -> u64 {
+        match self.work {
+            Work::Copy => 0,
+            _ => 2 * self.source.metadata().chunk_bytes() as u64 + 3 * self.target.metadata().chunk_bytes() as u64,
+        }
+    }
+
+    /// Bytes that one chunk on its way needs.
+    pub(super) fn parcel_bytes(&self) -> u64 {
+        let raw = self.target.metadata().chunk_bytes() as u64;
+        match self.work {
+            // Twice, as far as the reader of chunks believes an index.
+            Work::Copy => raw + raw / 8 + 4096,
+            Work::Recode => raw + raw / 8 + 4096,
+            Work::Reshape => 2 * raw + raw / 8 + 4096,
+        }
+    }
+
+    /// Whether the chunks of a new shard are a box.
+    pub(super) fn has_boxes(&self) -> bool {
+        self.target.metadata().volume.as_ref().is_none_or(|volume| volume.has_boxes())
+    }
+
+    /// Whether shards without chunks are files all the same.
+    pub(super) fn keeps_empty(&self) -> bool {
+        self.design.as_ref().is_some_and(Design::keeps_empty)
+    }
+
+    /// Pixels of a new shard, in bytes; of one that is no box, as many as of each other.
+    pub(super) fn pixel_bytes(&self, position: &[u64]) -> u64 {
+        let metadata = self.target.metadata();
+        if !self.has_boxes() {
+            let all = metadata::bytes(&metadata.shape, metadata.dtype).unwrap_or(u64::MAX);
+            return all / self.dealt_shards().max(1);
+        }
+        let clipped = position.iter().zip(&metadata.file_shape).zip(&metadata.shape);
+        let extent: Vec<u64> = clipped.map(|((at, file), shape)| (shape - at * file).min(*file)).collect();
+        metadata::bytes(&extent, metadata.dtype).unwrap_or(u64::MAX)
+    }
+
+    /// How many shards chunks are dealt out to.
+    fn dealt_shards(&self) -> u64 {
+        let shards = self.target.metadata().volume.as_ref().and_then(|volume| volume.shards());
+        shards.map_or(1, |shards| 1u64.checked_shl(shards.spec.shard_bits).unwrap_or(u64::MAX))
+    }
+
+    /// The positions of the new shards that may hold something, or must be there.
+    pub(super) fn positions(&self) -> Result<Vec<Vec<u64>>> {
+        let (from, to) = (self.source.metadata(), self.target.metadata());
+        let positions = self.source.file_positions()?;
+        let as_they_are = self.work == Work::Copy && is_laid_out_as(from, to);
+        if as_they_are && !self.keeps_empty() {
+            return Ok(positions);
+        }
+        if !self.has_boxes() {
+            return Ok((0..self.dealt_shards()).map(|shard| vec![shard]).collect());
+        }
+        let grid: Vec<u64> = to.shape.iter().zip(&to.file_shape).map(|(shape, file)| shape.div_ceil(*file)).collect();
+        let mut found = BTreeSet::new();
+        let mut add = |first: &[u64], counts: &[u64]| {
+            for_each_position(first, counts, |at| {
+                found.insert(at.to_vec());
+            });
+        };
+        let origin = vec![0; grid.len()];
+        if self.keeps_empty() {
+            if metadata::product(&grid).is_none_or(|count| count > EMPTY_SHARDS_MAX) {
+                let reason = "every shard of this dialect is a file, and these are too many; choose larger ones";
+                return Err(Error::config("shard", format_args!("{:?}", to.file_shape), reason));
+            }
+            add(&origin, &grid);
+            return Ok(found.into_iter().collect());
+        }
+        for position in positions {
+            // Shards that are no boxes hold chunks from anywhere.
+            let position = if position.len() == grid.len() { position } else { origin.clone() };
+            let bounds = position.iter().zip(&from.file_shape).zip(&from.shape).zip(&to.file_shape);
+            let (first, last): (Vec<u64>, Vec<u64>) = bounds
+                .map(|(((at, from), shape), to)| {
+                    (at * from / to, at.saturating_add(1).saturating_mul(*from).min(*shape).saturating_sub(1) / to)
+                })
+                .unzip();
+            let counts: Vec<u64> = first.iter().zip(last).map(|(first, last)| last - first + 1).collect();
+            add(&first, &counts);
+        }
+        Ok(found.into_iter().collect())
+    }
+}
+
+fn work(from: &Metadata, to: &Metadata, unseal: bool) -> Work {
+    let same_cut = match (&from.volume, &to.volume) {
+        (None, None) => from.chunk_shape == to.chunk_shape,
+        // The last chunks of a volume are cut off, and those of an array of Zarr are not.
+        (Some(from), Some(to)) => from.stores_as(to),
+        _ => false,
+    };
+    let chain = &from.chain.document[..];
+    let chain = if unseal { chain.split_last().map_or(chain, |(_, before)| before) } else { chain };
+    match () {
+        () if !same_cut => Work::Reshape,
+        () if chain == to.chain.document => Work::Copy,
+        () if to.volume.is_some() => Work::Reshape,
+        () => Work::Recode,
+    }
+}
+
+/// Whether a shard of one array could be one of the other, byte for byte, if its chunks were.
+pub(super) fn is_laid_out_as(from: &Metadata, to: &Metadata) -> bool {
+    let (Some(a), Some(b)) = (from.sharding, to.sharding) else { return false };
+    let shards = match (&from.volume, &to.volume) {
+        (None, None) => {
+            (a.location == IndexLocation::End) == (b.location == IndexLocation::End) && a.checksum == b.checksum
+        }
+        (Some(from), Some(to)) => from.shards() == to.shards() && from.stores_as(to),
+        _ => false,
+    };
+    shards && from.chunk_shape == to.chunk_shape && from.file_shape == to.file_shape
+}

@@ -1,0 +1,208 @@
+//! Which chunks a new shard gets, in which order, and where they are now.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use super::change::{Change, Work, is_laid_out_as};
+use super::order::{ChunkOrder, morton};
+use crate::error::{Error, Result};
+use crate::offline::index::Index;
+use crate::offline::metadata;
+use crate::offline::reader::Array;
+use crate::offline::region::for_each_position;
+use crate::offline::shard_file::{Range, ShardFile};
+
+/// A chunk of a new shard and where its bytes are now.
+pub(super) struct Item {
+    /// Its place in the grid of chunks.
+    pub(super) at: Vec<u64>,
+    /// By what the new shard's index knows it.
+    pub(super) entry: u64,
+    pub(super) file: usize,
+    pub(super) range: Range,
+}
+
+/// A file of the source, and where its chunks lie in it.
+pub(super) struct SourceFile {
+    pub(super) path: PathBuf,
+    len: u64,
+    whole: Range,
+    /// None where the file is a chunk, or part of it is.
+    index: Option<Index>,
+}
+
+impl SourceFile {
+    fn open(source: &Array, position: &[u64]) -> Result<Option<Self>> {
+        let Some((file, whole)) = source.open_file(position)? else { return Ok(None) };
+        let index = source.has_index().then(|| source.read_index(&file, position, None)).transpose()?;
+        // Who copies chunks must not leave one out silently.
+        if let Some(reason) = index.iter().flat_map(Index::broken).next() {
+            return Err(Error::format(file.path(), reason));
+        }
+        Ok(Some(Self { path: file.path().to_path_buf(), len: file.len(), whole, index }))
+    }
+
+    fn range(&self, entry: u64) -> Result<Option<Range>> {
+        let Some(index) = &self.index else { return Ok(Some(self.whole)) };
+        index.entry(entry).map_err(|reason| Error::format(&self.path, reason))
+    }
+
+    /// Chunks that it names, wherever they belong.
+    fn chunks(&self) -> usize {
+        self.index.as_ref().map_or(1, |index| index.entries().count())
+    }
+}
+
+/// Elements of the source, within the array.
+pub(super) struct Region {
+    pub(super) start: Vec<u64>,
+    pub(super) shape: Vec<u64>,
+    pub(super) bytes: usize,
+}
+
+impl Change {
+    /// The chunks of a new shard that are there, in the order in which they are to follow each other, and their files.
+    pub(super) fn items(&self, position: &[u64]) -> Result<(Vec<Item>, Vec<SourceFile>)> {
+        let mut files: Vec<SourceFile> = Vec::new();
+        let mut known: HashMap<Vec<u64>, Option<usize>> = HashMap::new();
+        let mut items = Vec::new();
+        for at in self.chunks(position)? {
+            let (file, entry) = self.source.place(&at);
+            let number = match known.get(&file) {
+                Some(&number) => number,
+                None => {
+                    let number = SourceFile::open(&self.source, &file)?.map(|file| {
+                        files.push(file);
+                        files.len() - 1
+                    });
+                    known.insert(file, number);
+                    number
+                }
+            };
+            let Some(number) = number else { continue };
+            if let Some(range) = files[number].range(entry)? {
+                items.push(Item { entry: self.target.place(&at).1, at, file: number, range });
+            }
+        }
+        match self.order {
+            ChunkOrder::C => {}
+            ChunkOrder::Morton => self.sort_by_morton(position, &mut items, |item| &item.at),
+            ChunkOrder::Kept => items.sort_by_key(|item| (item.file, item.range.offset)),
+        }
+        Ok((items, files))
+    }
+
+    /// The chunks of a new shard that lie in the array, by their places in the grid of chunks, in C order.
+    fn chunks(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
+        let mut found = Vec::new();
+        if self.has_boxes() {
+            let (first, counts) = self.chunk_box(position);
+            for_each_position(&first, &counts, |at| found.push(at.to_vec()));
+            return Ok(found);
+        }
+        let at = |id: u64| self.target.chunk_at(position, id).filter(|at| self.target.has_chunk(at));
+        match &self.design {
+            Some(design) => found.extend(design.ids(position).iter().filter_map(|&id| at(id))),
+            // Where nothing is laid out anew, the new shard has what the old one has.
+            None => {
+                let file = SourceFile::open(&self.source, position)?;
+                let index = file.as_ref().and_then(|file| file.index.as_ref());
+                found.extend(index.iter().flat_map(|index| index.entries()).filter_map(|(id, _)| at(id)));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The first chunk of a new shard that is a box, and its chunks in each dimension, those beyond the array's edge left out.
+    fn chunk_box(&self, position: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let to = self.target.metadata();
+        let per = to.chunks_per_file();
+        let first: Vec<u64> = position.iter().zip(&per).map(|(at, per)| at * per).collect();
+        let grid = to.shape.iter().zip(&to.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk));
+        let counts = first.iter().zip(&per).zip(grid).map(|((first, per), grid)| (grid - first).min(*per)).collect();
+        (first, counts)
+    }
+
+    /// Boxes of chunks that together are a new shard's, first chunk and counts of each, of at most `most` chunks: in C order
+    /// large ones, so that each old chunk is decoded about once; otherwise chunk by chunk.
+    pub(super) fn boxes(&self, position: &[u64], most: u64) -> Result<Vec<(Vec<u64>, Vec<u64>)>> {
+        let ones = vec![1; self.target.shape().len()];
+        if self.has_boxes() && self.order != ChunkOrder::Morton {
+            let (first, counts) = self.chunk_box(position);
+            return Ok(crate::offline::export::Pieces::new(&first, &counts, &ones, most).collect());
+        }
+        let mut chunks = self.chunks(position)?;
+        if self.order == ChunkOrder::Morton {
+            self.sort_by_morton(position, &mut chunks, |at| at);
+        }
+        Ok(chunks.into_iter().map(|at| (at, ones.clone())).collect())
+    }
+
+    /// Sorts along a Z-order curve that starts with the shard, or with the array where shards are no boxes.
+    fn sort_by_morton<T>(&self, position: &[u64], things: &mut [T], at: impl Fn(&T) -> &Vec<u64>) {
+        let first = if self.has_boxes() { self.chunk_box(position).0 } else { vec![0; self.target.shape().len()] };
+        let inside = |thing: &T| -> Vec<u64> { at(thing).iter().zip(&first).map(|(at, first)| at - first).collect() };
+        things.sort_by(|a, b| morton(&inside(a), &inside(b)));
+    }
+
+    /// The elements of a box of chunks, without those beyond the array's edge.
+    pub(super) fn region(&self, first: &[u64], counts: &[u64]) -> Region {
+        let to = self.target.metadata();
+        let dims = 0..to.shape.len();
+        let start: Vec<u64> = dims.clone().map(|dim| first[dim] * to.chunk_shape[dim]).collect();
+        let shape: Vec<u64> =
+            dims.map(|dim| (counts[dim] * to.chunk_shape[dim]).min(to.shape[dim] - start[dim])).collect();
+        let bytes = metadata::bytes(&shape, to.dtype).unwrap_or(u64::MAX) as usize;
+        Region { start, shape, bytes }
+    }
+
+    /// Whether a shard that is to be copied is one of the source's and has its chunks in order and without gaps.
+    pub(super) fn is_tidy(&self, position: &[u64], items: &[Item], files: &[SourceFile]) -> bool {
+        let [SourceFile { path, len, index: Some(index), .. }] = files else { return false };
+        let as_it_is = self.work == Work::Copy
+            && !self.unseal
+            && is_laid_out_as(self.source.metadata(), self.target.metadata())
+            && *path == self.source.file_path(position);
+        // Chunks beyond the edge would stand between the others, or behind them.
+        if !as_it_is || files[0].chunks() != items.len() {
+            return false;
+        }
+        let mut end = self.first_byte();
+        let follow = items.iter().all(|item| {
+            let follows = item.range.offset == end;
+            end += item.range.nbytes;
+            follows
+        });
+        let chunk_bytes = end - self.first_byte();
+        let index_bytes: u64 = index.parts().iter().map(|part| part.nbytes).sum();
+        follow && *len == chunk_bytes + index_bytes
+    }
+}
+
+/// Files that were opened for a batch of chunks: not all of them at once, and not anew for each chunk.
+pub(super) struct OpenFiles<'a> {
+    files: &'a [SourceFile],
+    open: Mutex<Vec<(usize, ShardFile)>>,
+}
+
+impl<'a> OpenFiles<'a> {
+    pub(super) fn new(files: &'a [SourceFile]) -> Self {
+        Self { files, open: Mutex::default() }
+    }
+
+    pub(super) fn get(&self, number: usize) -> Result<ShardFile> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = open.iter().position(|(known, _)| *known == number) {
+            return Ok(open.swap_remove(at).1);
+        }
+        drop(open);
+        let path: &PathBuf = &self.files[number].path;
+        ShardFile::open(path.clone())?.ok_or_else(|| Error::format(path, "has gone while its dataset was repacked"))
+    }
+
+    pub(super) fn give_back(&self, number: usize, file: ShardFile) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).push((number, file));
+    }
+}

@@ -1,0 +1,313 @@
+//! What an array becomes in a dialect other than Zarr v3. The writer's own plan says what can be and how it is cut, and the
+//! writer's own documents describe it; from these the reader knows where everything goes.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::{RepackOptions, groups, target};
+use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
+use crate::dialect::{self, Document};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+use crate::offline::document;
+use crate::offline::metadata::Metadata;
+use crate::offline::own::ATTRIBUTE;
+use crate::offline::reader::Array;
+use crate::offline::{transformer, volume, zarr2};
+use crate::plan::Plan;
+
+/// xarray's names of the dimensions, which documents get from the dimensions themselves.
+const NAMES: &str = "_ARRAY_DIMENSIONS";
+
+/// An array as the writer would have written it.
+#[derive(Debug)]
+pub(super) struct Design {
+    config: Config,
+    plan: Plan,
+    documents: Vec<Document>,
+}
+
+impl Design {
+    /// What `array` becomes. `attributes`: those of the image, the writer's among them.
+    ///
+    /// # Errors
+    ///
+    /// As when an acquisition is created: [`Error::Config`] says what the dialect can't hold, and what it can.
+    pub(super) fn new(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Self> {
+        let metadata = array.metadata();
+        let config = Config {
+            dtype: metadata.dtype,
+            dialect: options.dialect,
+            dims: dims(array, attributes, options)?,
+            codec: options
+                .codec
+                .clone()
+                // Checksums that the dialect has no place for are left behind.
+                .unwrap_or(Codec { compressor: metadata.chain.codec.compressor, checksum: false }),
+            index_location: options.index_location.unwrap_or(IndexLocation::End),
+            index_checksum: options.index_checksum.unwrap_or(true),
+            volume: volume_wishes(array, options)?,
+            fill_value: fill_value(metadata),
+            ..Config::default()
+        };
+        let plan = Plan::on_disk(&config)?;
+        check_fill(metadata, &plan)?;
+        let (user, own) = split(attributes, metadata.dialect, options.dialect);
+        let image = dialect::Image { config: &config, plan: &plan, shape: &metadata.shape, user: &user, own: &own };
+        let mut documents = image.entry();
+        documents.push(image.of_shape());
+        let of_attributes = image.of_attributes();
+        // A volume has one document for both.
+        if documents.iter().all(|(key, _)| *key != of_attributes.0) {
+            documents.push(of_attributes);
+        }
+        if own.as_object().is_some_and(Map::is_empty) && options.dialect != Dialect::Precomputed {
+            // Another writer's array does not become one of this crate's.
+            let places = documents.iter_mut().filter_map(|(_, document)| own_attributes(document));
+            places.for_each(|attributes| drop(attributes.remove(ATTRIBUTE)));
+        }
+        Ok(Self { config, plan, documents })
+    }
+
+    /// The array that the documents describe, in a dataset at `root`; nothing need be there.
+    pub(super) fn array(&self, root: &Path) -> Result<Array> {
+        let found =
+            |name: &str| self.documents.iter().find(|(key, _)| key == name).map(|(_, document)| document.clone());
+        let document = |name: &str| found(name).ok_or_else(|| Error::format(root, format!("has no {name}")));
+        match self.config.dialect {
+            Dialect::Zarr2Sharded => {
+                let file = root.join(".zarray");
+                let metadata = zarr2::parse(&file, document(".zarray")?, document(".zattrs")?)?;
+                Array::with(root, root, file, metadata)
+            }
+            Dialect::Precomputed => {
+                let (file, info) = (root.join("info"), document("info")?);
+                let key = volume::keys(&file, &info)?.swap_remove(0);
+                let folder = root.join(&key);
+                Array::with(&folder, &folder, file.clone(), volume::parse(&file, &info, &key)?)
+            }
+            Dialect::Zarr3Transformer | Dialect::Zarr3 => {
+                let file = transformer::array_document(root, "0");
+                let name = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
+                let metadata = transformer::parse(&file, document(&name)?)?;
+                Array::with(&root.join("0"), &transformer::data_folder(root, "0"), file, metadata)
+            }
+        }
+    }
+
+    /// How chunks are encoded.
+    pub(super) fn codec(&self) -> &Codec {
+        &self.config.codec
+    }
+
+    /// Whether shards without chunks are files all the same.
+    pub(super) fn keeps_empty(&self) -> bool {
+        self.plan.shard.keep_empty
+    }
+
+    /// The ids of the chunks of a shard that is no box.
+    pub(super) fn ids(&self, position: &[u64]) -> &[u64] {
+        let volume = self.plan.volume.as_ref();
+        volume.and_then(|volume| volume.ids_of(*position.first()? as usize)).unwrap_or(&[])
+    }
+
+    /// The documents, by their names below the dataset. They don't say yet how many chunks there are.
+    pub(super) fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+
+    /// The documents, after `chunks` chunks were written.
+    pub(super) fn finished(&self, chunks: u64) -> Vec<Document> {
+        let mut documents = self.documents.clone();
+        for (_, document) in &mut documents {
+            if let Some(known) =
+                own_attributes(document).and_then(|attributes| attributes.get_mut(ATTRIBUTE)?.get_mut("chunks"))
+            {
+                *known = json!(chunks);
+            }
+        }
+        documents
+    }
+}
+
+/// The object in a document that has the writer's attributes in it, if there is one.
+fn own_attributes(document: &mut Value) -> Option<&mut Map<String, Value>> {
+    let pointer = if document.pointer(&format!("/{ATTRIBUTE}")).is_some() { "" } else { "/attributes" };
+    let attributes = document.pointer_mut(pointer)?.as_object_mut()?;
+    attributes.contains_key(ATTRIBUTE).then_some(attributes)
+}
+
+/// The user's attributes and the writer's, as they are to stand in the new documents.
+fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<String, Value>, Value) {
+    let mut user = attributes.clone();
+    user.remove(NAMES);
+    let mut own = user.remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
+    if let Some(own) = own.as_object_mut() {
+        if to != Dialect::Zarr3Transformer {
+            groups::put_ome_aside(&mut user, own);
+        }
+        for of_the_old in ["slots", "dimensions", "channel_dimension"] {
+            own.remove(of_the_old);
+        }
+        if from == Dialect::Precomputed || to == Dialect::Precomputed {
+            // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
+            own.remove("writer");
+        }
+        if to == Dialect::Precomputed && own.get("frames_planned").is_some_and(Value::is_null) {
+            // The ids of chunks in a volume without an end are others, and this one has an end.
+            own.remove("frames_planned");
+        }
+    }
+    (user, own)
+}
+
+/// The dimensions: sizes as wished or as they are, meanings and scales from OME-Zarr's metadata where there are some.
+fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
+    let metadata = array.metadata();
+    let count = metadata.shape.len();
+    let volume = options.dialect == Dialect::Precomputed;
+    // Shards of a volume are boxes of a power of two: what was elsewhere is hardly one.
+    let kept = if array.shard_shape().is_some() && !volume { target::kept_shard(metadata) } else { vec![0; count] };
+    let chunk = target::sizes("chunk", &options.chunk, &metadata.chunk_shape)?;
+    let shard = target::sizes("shard", &options.shard, &kept)?;
+    let mut dims: Vec<Dim> = names(metadata)
+        .into_iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let kind = kind_of(&name);
+            Dim { chunk: chunk[at], shard: shard[at], ..Dim::new(&name, kind, metadata.shape[at]) }
+        })
+        .collect();
+    describe(&mut dims, attributes);
+    let own_channel = attributes.get(ATTRIBUTE).and_then(|own| own.get("channel_dimension")).and_then(Value::as_str);
+    for dim in &mut dims {
+        if own_channel == Some(&dim.name) {
+            dim.kind = DimKind::Channel;
+        }
+    }
+    if volume && options.chunk.is_empty() {
+        // A chunk of a volume has all channels, and the plan knows how many that are.
+        dims.iter_mut().filter(|dim| dim.kind == DimKind::Channel).for_each(|dim| dim.chunk = 0);
+    }
+    Ok(dims)
+}
+
+/// The names of the dimensions, each another.
+fn names(metadata: &Metadata) -> Vec<String> {
+    let count = metadata.shape.len();
+    let usual = ["t", "c", "z", "y", "x"];
+    let default = |at: usize| match (at + usual.len()).checked_sub(count) {
+        Some(known) => usual[known].to_owned(),
+        None => format!("dim_{at}"),
+    };
+    let given = metadata.names.clone().unwrap_or_default();
+    let distinct = given.iter().collect::<std::collections::HashSet<_>>().len() == count;
+    if distinct && given.iter().all(|name| !name.is_empty()) {
+        return given;
+    }
+    match count {
+        // Three dimensions are a stack or a movie as often as not; a stack is what every dialect has a word for.
+        3 => ["z", "y", "x"].map(str::to_owned).to_vec(),
+        _ => (0..count).map(default).collect(),
+    }
+}
+
+fn kind_of(name: &str) -> DimKind {
+    match name {
+        "t" | "time" => DimKind::Time,
+        "c" | "channel" => DimKind::Channel,
+        "z" | "y" | "x" => DimKind::Space,
+        _ => DimKind::Other,
+    }
+}
+
+/// Takes over what OME-Zarr says of the axes.
+fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
+    let Some(image) = attributes.get("ome").and_then(|ome| ome.pointer("/multiscales/0")) else { return };
+    let Some(axes) = image.get("axes").and_then(Value::as_array).filter(|axes| axes.len() == dims.len()) else {
+        return;
+    };
+    let transformations = image.pointer("/datasets/0/coordinateTransformations").and_then(Value::as_array);
+    let scale =
+        transformations.into_iter().flatten().find_map(|transformation| transformation.get("scale")?.as_array());
+    for (at, (dim, axis)) in dims.iter_mut().zip(axes).enumerate() {
+        dim.kind = match axis.get("type").and_then(Value::as_str) {
+            Some("time") => DimKind::Time,
+            Some("channel") => DimKind::Channel,
+            Some("space") => DimKind::Space,
+            _ => dim.kind,
+        };
+        dim.unit = axis.get("unit").and_then(Value::as_str).map(str::to_owned);
+        let scale = scale.and_then(|scale| scale.get(at)?.as_f64());
+        dim.scale = scale.filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
+    }
+}
+
+/// What is wished of a volume; where nothing is, what the old one was, if it was one.
+fn volume_wishes(array: &Array, options: &RepackOptions) -> Result<Volume> {
+    let mut wishes = options.volume.clone();
+    let Some(old) = &array.metadata().volume else { return Ok(wishes) };
+    if options.dialect != Dialect::Precomputed {
+        return Ok(wishes);
+    }
+    if let Some(shards) = old.shards().filter(|_| wishes == Volume::default()) {
+        (wishes.hash, wishes.gzip_indexes) = (shards.spec.hash, shards.spec.gzip_indexes);
+        if options.chunk.is_empty() && options.shard.is_empty() {
+            let bits = |bits: u32| u8::try_from(bits).ok();
+            wishes.preshift_bits = bits(shards.spec.preshift_bits);
+            wishes.minishard_bits = bits(shards.spec.minishard_bits);
+        }
+    }
+    if wishes.voxel_offset == [0; 3] {
+        wishes.voxel_offset = old.voxel_offset();
+    }
+    let folder = array.folder().file_name().map(|name| name.to_string_lossy().into_owned());
+    let info = document::read(array.document())?.unwrap_or_default();
+    let scales = info.get("scales").and_then(Value::as_array);
+    let scale =
+        scales.into_iter().flatten().find(|scale| scale.get("key").and_then(Value::as_str) == folder.as_deref());
+    if wishes.resolution.is_none() {
+        let resolution = scale.and_then(|scale| scale.get("resolution"));
+        wishes.resolution = resolution.and_then(|resolution| serde_json::from_value(resolution.clone()).ok());
+    }
+    wishes.key = wishes.key.or(folder);
+    Ok(wishes)
+}
+
+/// The fill value as a configuration has it.
+fn fill_value(metadata: &Metadata) -> f64 {
+    let mut wide = [0; 8];
+    wide[..metadata.fill.len()].copy_from_slice(&metadata.fill);
+    let bits = u64::from_le_bytes(wide);
+    match metadata.dtype {
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits as f64,
+        Dtype::I8 => f64::from(bits as i8),
+        Dtype::I16 => f64::from(bits as i16),
+        Dtype::I32 => f64::from(bits as i32),
+        Dtype::I64 => bits.cast_signed() as f64,
+        Dtype::F32 => f64::from(f32::from_bits(bits as u32)),
+        Dtype::F64 => f64::from_bits(bits),
+    }
+}
+
+fn check_fill(metadata: &Metadata, plan: &Plan) -> Result<()> {
+    let value = fill_value(metadata);
+    // Of a NaN, documents only say that it is one.
+    if metadata.fill == plan.frame.fill || value.is_nan() {
+        return Ok(());
+    }
+    let reason = "needs more than the 53 bits of a number that every reader takes; Zarr v3 can hold it: choose zarr3";
+    Err(Error::config("fill_value", value, reason))
+}
+
+/// Whether the options ask for anything but the order of chunks.
+pub(super) fn is_asked_for(options: &RepackOptions) -> bool {
+    let RepackOptions { codec, chunk, shard, index_location, index_checksum, volume, .. } = options;
+    codec.is_some()
+        || !chunk.is_empty()
+        || !shard.is_empty()
+        || index_location.is_some()
+        || index_checksum.is_some()
+        || *volume != Volume::default()
+}

@@ -1,0 +1,176 @@
+//! One chunk on its way: fetched as it is, or decoded, cut and encoded anew; and by what it is known again.
+
+use super::change::{Change, Work};
+use super::chunks::Region;
+use crate::codec::{Decoder, Encoder};
+use crate::error::{Error, Result};
+use crate::offline::fill;
+use crate::offline::region::{for_each_position, linear};
+use crate::offline::shard_file::{Range, ShardFile};
+
+/// Bytes of the checksum behind a chunk.
+const CHECKSUM_BYTES: usize = 4;
+
+/// An encoded chunk on its way; the room is used again and again.
+#[derive(Default)]
+pub(super) struct Parcel {
+    pub(super) entry: u64,
+    pub(super) room: Vec<u8>,
+    /// Bytes of the room that are the chunk; none for a chunk that holds only the fill value.
+    pub(super) used: usize,
+    /// By this the chunk is known again when it is read back.
+    pub(super) digest: u32,
+}
+
+/// What encodes and decodes on one thread.
+pub(super) struct Means {
+    source: Decoder,
+    target: Decoder,
+    /// For chunks that end with their volume, the bytes of the last one that was seen and what decodes it.
+    partial: Option<(usize, Decoder)>,
+    encoder: Encoder,
+    encoded: Vec<u8>,
+    raw: Vec<u8>,
+    cut: Vec<u8>,
+    stored: Vec<u8>,
+}
+
+impl Means {
+    pub(super) fn new(change: &Change) -> Result<Self> {
+        let element_bytes = change.source.dtype().size();
+        let (from, to) = (change.source.metadata().chunk_bytes(), change.target.metadata().chunk_bytes());
+        Ok(Self {
+            source: Decoder::new(change.source.codec(), element_bytes, from)?,
+            target: Decoder::new(change.target.codec(), element_bytes, to)?,
+            partial: None,
+            encoder: Encoder::new(&change.codec, element_bytes, to)?,
+            encoded: Vec::new(),
+            raw: Vec::new(),
+            cut: Vec::new(),
+            stored: Vec::new(),
+        })
+    }
+}
+
+impl Change {
+    fn means(&self) -> Result<Means> {
+        self.idle.take().map_or_else(|| Means::new(self), Ok)
+    }
+
+    /// Fetches a chunk's bytes, or makes them of those that it has now.
+    pub(super) fn fetch(&self, file: &ShardFile, range: Range, parcel: &mut Parcel) -> Result<()> {
+        self.source.check_encoded(range, file.path())?;
+        if self.work == Work::Copy {
+            return self.copy(file, range, parcel);
+        }
+        let mut means = self.means()?;
+        let Means { source, encoded, raw, .. } = &mut means;
+        raw.resize(self.source.metadata().chunk_bytes(), 0);
+        file.read(range, encoded)?;
+        source.decode(encoded, raw)?;
+        if self.source.metadata().chain.big_endian {
+            raw.chunks_exact_mut(self.source.dtype().size()).for_each(<[u8]>::reverse);
+        }
+        self.encode(&mut means.encoder, &means.raw, parcel)?;
+        self.idle.give_back(means);
+        Ok(())
+    }
+
+    fn copy(&self, file: &ShardFile, range: Range, parcel: &mut Parcel) -> Result<()> {
+        file.read(range, &mut parcel.room)?;
+        parcel.digest = digest(&parcel.room, self.source.codec().checksum)?;
+        parcel.used = parcel.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
+        Ok(())
+    }
+
+    fn encode(&self, encoder: &mut Encoder, raw: &[u8], parcel: &mut Parcel) -> Result<()> {
+        let bound = encoder.bound();
+        if parcel.room.len() < bound {
+            parcel.room.resize(bound, 0);
+        }
+        parcel.used = encoder.encode_part(raw, &mut parcel.room)?;
+        // Read back, a chunk is decoded by what its document says, into these bytes.
+        debug_assert!(!self.target.metadata().chain.big_endian);
+        parcel.digest = crc32c::crc32c(raw);
+        Ok(())
+    }
+
+    /// Makes the chunk at a place of the grid out of the pixels of a region.
+    pub(super) fn cut(&self, region: &Region, pixels: &[u8], at: &[u64], parcel: &mut Parcel) -> Result<()> {
+        let to = self.target.metadata();
+        let element = to.dtype.size();
+        let mut means = self.means()?;
+        let Means { cut, encoder, stored, .. } = &mut means;
+        cut.resize(to.chunk_bytes(), 0);
+        fill::row(cut, &to.fill);
+        let dims = 0..to.shape.len();
+        let first: Vec<u64> = dims.clone().map(|dim| at[dim] * to.chunk_shape[dim] - region.start[dim]).collect();
+        let extent: Vec<u64> = dims.map(|dim| to.chunk_shape[dim].min(region.shape[dim] - first[dim])).collect();
+        let last = extent.len() - 1;
+        let row_bytes = extent[last] as usize * element;
+        for_each_position(&vec![0; last], &extent[..last], |row| {
+            let mut inside: Vec<u64> = row.to_vec();
+            inside.push(0);
+            let here = linear(&inside, &to.chunk_shape) as usize * element;
+            let there: Vec<u64> = inside.iter().zip(&first).map(|(row, first)| row + first).collect();
+            let there = linear(&there, &region.shape) as usize * element;
+            cut[here..here + row_bytes].copy_from_slice(&pixels[there..there + row_bytes]);
+        });
+        parcel.used = 0;
+        if !cut.chunks_exact(element).all(|pixel| pixel == to.fill) {
+            match self.target.expansion(at) {
+                None => self.encode(encoder, cut, parcel)?,
+                Some(expansion) => {
+                    stored.resize(expansion.bytes(element), 0);
+                    expansion.gather(cut, stored, element);
+                    self.encode(encoder, stored, parcel)?;
+                }
+            }
+        }
+        self.idle.give_back(means);
+        Ok(())
+    }
+
+    /// The digest of a chunk of a new shard, read back. `at`: its place in the grid.
+    pub(super) fn digest_of_written(&self, file: &ShardFile, range: Range, at: &[u64]) -> Result<u32> {
+        if self.work == Work::Copy {
+            let mut room = self.idle_rooms.take().unwrap_or_default();
+            file.read(range, &mut room)?;
+            let digest = digest(&room, self.target.codec().checksum);
+            self.idle_rooms.give_back(room);
+            return digest;
+        }
+        let mut means = self.means()?;
+        let Means { target, partial, encoded, cut, .. } = &mut means;
+        file.read(range, encoded)?;
+        let element = self.target.dtype().size();
+        let whole = self.target.metadata().chunk_bytes();
+        let bytes = self.target.expansion(at).map_or(whole, |expansion| expansion.bytes(element));
+        cut.resize(bytes, 0);
+        let decoder = match partial {
+            _ if bytes == whole => target,
+            Some((known, decoder)) if *known == bytes => decoder,
+            other => &mut other.insert((bytes, Decoder::new(self.target.codec(), element, bytes)?)).1,
+        };
+        decoder.decode(encoded, cut)?;
+        let digest = crc32c::crc32c(cut);
+        self.idle.give_back(means);
+        Ok(digest)
+    }
+}
+
+/// By what encoded bytes are known again. Where they end with their checksum, it is compared on the way.
+fn digest(encoded: &[u8], checksum: bool) -> Result<u32> {
+    if !checksum {
+        return Ok(crc32c::crc32c(encoded));
+    }
+    // A crc over data and its own crc is a constant, so only the data count.
+    let Some((data, stored)) = encoded.split_last_chunk::<CHECKSUM_BYTES>() else {
+        return Err(Error::codec("crc32c", format!("{} bytes are too few for a checksum", encoded.len())));
+    };
+    let (stored, computed) = (u32::from_le_bytes(*stored), crc32c::crc32c(data));
+    if stored == computed {
+        return Ok(computed);
+    }
+    Err(Error::codec("crc32c", format!("stored {stored:#010x}, computed {computed:#010x}: the bytes were changed")))
+}

@@ -1,0 +1,159 @@
+//! A shard that is being written, chunk after chunk, and its index.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use super::Tally;
+use super::change::Change;
+use super::chunks::{Item, OpenFiles, SourceFile};
+use super::parcel::Parcel;
+use crate::config::IndexLocation;
+use crate::error::{Error, Result};
+use crate::offline::metadata;
+use crate::offline::region::for_each_position;
+use crate::offline::shard_file::Range;
+use crate::shard::index::{minishards, table};
+
+/// A chunk that was written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    /// By what the index knows it.
+    pub(super) entry: u64,
+    pub(super) range: Range,
+    pub(super) digest: u32,
+}
+
+/// A shard in the making.
+pub(super) struct Writer<'a> {
+    change: &'a Change,
+    path: &'a Path,
+    file: File,
+    end: u64,
+    written: Vec<Written>,
+    tally: &'a Tally<'a>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(change: &'a Change, path: &'a Path, file: File, tally: &'a Tally<'a>) -> Self {
+        Self { change, path, file, end: change.first_byte(), written: Vec::new(), tally }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.written.is_empty()
+    }
+
+    /// Copies chunks, or encodes them again.
+    pub(super) fn items(&mut self, items: &[Item], files: &[SourceFile], parcels: usize) -> Result<()> {
+        let change = self.change;
+        let mut rooms: Vec<Parcel> = Vec::new();
+        rooms.resize_with(parcels.min(items.len()), Parcel::default);
+        for batch in items.chunks(parcels) {
+            let opened = OpenFiles::new(files);
+            let fetch = |(item, parcel): (&Item, &mut Parcel)| {
+                let file = opened.get(item.file)?;
+                parcel.entry = item.entry;
+                let fetched = change.fetch(&file, item.range, parcel);
+                opened.give_back(item.file, file);
+                self.tally.read(item.range.nbytes);
+                fetched.map_err(|error| about(error, &files[item.file].path, &item.at))
+            };
+            change.pool.install(|| batch.par_iter().zip(rooms.par_iter_mut()).try_for_each(fetch))?;
+            self.write(&rooms[..batch.len()])?;
+        }
+        Ok(())
+    }
+
+    /// Cuts new chunks out of boxes of the source.
+    pub(super) fn reshaped(&mut self, position: &[u64], parcels: usize) -> Result<()> {
+        let change = self.change;
+        let mut rooms: Vec<Parcel> = Vec::new();
+        rooms.resize_with(parcels, Parcel::default);
+        let mut pixels = Vec::new();
+        for (first, counts) in change.boxes(position, parcels as u64)? {
+            let region = change.region(&first, &counts);
+            pixels.resize(region.bytes, 0);
+            change.pool.install(|| change.source.read_region(&region.start, &region.shape, &mut pixels))?;
+            let mut places = Vec::new();
+            for_each_position(&first, &counts, |place| places.push(place.to_vec()));
+            let make = |(at, parcel): (&Vec<u64>, &mut Parcel)| {
+                parcel.entry = change.target.place(at).1;
+                change.cut(&region, &pixels, at, parcel)
+            };
+            change.pool.install(|| places.par_iter().zip(rooms.par_iter_mut()).try_for_each(make))?;
+            self.write(&rooms[..places.len()])?;
+            self.tally.read(region.bytes as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes chunks one after another.
+    fn write(&mut self, parcels: &[Parcel]) -> Result<()> {
+        for parcel in parcels.iter().filter(|parcel| parcel.used > 0) {
+            let bytes = &parcel.room[..parcel.used];
+            self.file.write_all_at(bytes, self.end).map_err(|error| Error::io("write", self.path, error))?;
+            let range = Range { offset: self.end, nbytes: bytes.len() as u64 };
+            self.written.push(Written { entry: parcel.entry, range, digest: parcel.digest });
+            self.end += range.nbytes;
+        }
+        self.tally.pixels(parcels.len() as u64 * self.change.target.metadata().chunk_bytes() as u64);
+        Ok(())
+    }
+
+    /// Writes the index; everything is on the device then.
+    pub(super) fn finish(self) -> Result<Vec<Written>> {
+        let failed = |error: std::io::Error| Error::io("write", self.path, error);
+        let (head, tail) = self.change.index(&self.written, self.end)?;
+        for (at, part) in [(0, &head), (self.end, &tail)] {
+            self.file.write_all_at(part, at).map_err(failed)?;
+        }
+        if self.change.sync {
+            rustix::fs::fdatasync(&self.file).map_err(|error| failed(error.into()))?;
+        }
+        Ok(self.written)
+    }
+}
+
+impl Change {
+    /// Where the first chunk of a new shard may start.
+    pub(super) fn first_byte(&self) -> u64 {
+        let to = self.target.metadata();
+        if let Some(shards) = to.volume.as_ref().and_then(|volume| volume.shards()) {
+            return shards.spec.head_bytes();
+        }
+        match (to.sharding, self.target.index_layout()) {
+            (Some(sharding), Some(layout)) if sharding.location == IndexLocation::Start => layout.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// The parts of a new shard's index before its chunks and behind them, where they end at `tail_at`.
+    fn index(&self, written: &[Written], tail_at: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+        let to = self.target.metadata();
+        if let Some(shards) = to.volume.as_ref().and_then(|volume| volume.shards()) {
+            let entry = |chunk: &Written| {
+                let Range { offset, nbytes } = chunk.range;
+                minishards::Entry { id: chunk.entry, offset, nbytes }
+            };
+            return minishards::encode(&shards.spec, written.iter().map(entry).collect(), tail_at);
+        }
+        let chunks = metadata::product(&to.chunks_per_file()).unwrap_or(0);
+        let mut entries = vec![(table::MISSING, table::MISSING); chunks as usize];
+        for chunk in written {
+            entries[chunk.entry as usize] = (chunk.range.offset, chunk.range.nbytes);
+        }
+        let checksum = to.sharding.is_some_and(|sharding| sharding.checksum);
+        let table = table::encode(entries.into_iter(), checksum);
+        Ok(if self.first_byte() > 0 { (table, Vec::new()) } else { (Vec::new(), table) })
+    }
+}
+
+/// Adds to an error about a chunk which file and which chunk it is about.
+fn about(error: Error, path: &Path, at: &[u64]) -> Error {
+    match error {
+        Error::Codec { codec, reason } => Error::format(path, format!("chunk {at:?}: {codec}: {reason}")),
+        other => other,
+    }
+}
