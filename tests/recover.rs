@@ -247,6 +247,28 @@ fn a_shard_that_was_cut_off_anywhere_is_recovered_at_once() {
     }
 }
 
+/// What stands where an index would end with the file may reach into a chunk that is whole: it must not become its end.
+#[test]
+fn what_passes_for_an_index_does_not_cost_a_chunk() {
+    const INDEX_BYTES: usize = 16 * 16 + 4;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    finished(&path, &small(FIXED), &[0, 1, 2, 3]);
+    let good = files(&path);
+    let shard = fs::read(path.join("0/c/0/0/0")).unwrap();
+    for end in (INDEX_BYTES..shard.len()).step_by(7) {
+        restore(&path, &good);
+        let mut cut = shard[..end].to_vec();
+        let crc = crc32c::crc32c(&cut[end - INDEX_BYTES..end - 4]);
+        cut[end - 4..].copy_from_slice(&crc.to_le_bytes());
+        fs::write(path.join("0/c/0/0/0"), &cut).unwrap();
+        let whole = apply(&path).images[0].chunks;
+        let again = dry(&path);
+        assert!(!again.is_needed(), "cut off at {end}: {again:#?}");
+        assert_eq!(again.images[0].chunks, whole, "cut off at {end}");
+    }
+}
+
 #[test]
 fn frames_in_deep_chunks_and_any_order_are_accounted_for() {
     let dims =

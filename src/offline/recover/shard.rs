@@ -312,20 +312,19 @@ impl ShardPlan {
         let accounted: HashSet<u64> = scan.seen.iter().map(|seen| seen.range.offset).collect();
         let mut in_index = named.iter().flat_map(|named| named.chunks.values());
         self.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
-        let (mut used, data_end) = if self.damaged {
-            let whole = Range { offset: 0, nbytes: file.len() };
+        // Torn chunks are cut off no more than whole ones, or else each recovery would find another end.
+        let behind_header = scan.seen.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
+        let mut used: Vec<_> =
+            behind_header.filter(|range| range.offset.saturating_add(range.nbytes) <= file.len()).collect();
+        let chunks_end = used.iter().map(|range| range.offset + range.nbytes).max().unwrap_or(0);
+        let data_end = if self.damaged {
+            used = vec![Range { offset: 0, nbytes: file.len() }];
             let at_end = expected.index_location == IndexLocation::End;
             let table_at = if at_end { file.len().saturating_sub(expected.index_bytes) } else { file.len() };
-            // Otherwise each recovery would put another index behind the last one's.
-            (vec![whole], named.and_then(|named| named.tail_at).unwrap_or(table_at))
+            // In the place of the last one, for the same reason; but what looks like an index may reach into a chunk.
+            named.and_then(|named| named.tail_at).unwrap_or(table_at).max(chunks_end)
         } else {
-            // Torn chunks are cut off no more than whole ones, for the same reason.
-            let behind_header =
-                scan.seen.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
-            let used: Vec<_> =
-                behind_header.filter(|range| range.offset.saturating_add(range.nbytes) <= file.len()).collect();
-            let end = used.iter().map(|range| range.offset + range.nbytes).max();
-            (used, end.unwrap_or(0).max(expected.first_slot_at()))
+            chunks_end.max(expected.first_slot_at())
         };
         used.sort_by_key(|range| range.offset);
         if self.chunks.is_empty() && used.is_empty() {
