@@ -202,7 +202,11 @@ def test_a_volume_is_read_while_it_grows(running, options):  # noqa: F811
             continue
         for number, frame in enumerate(got):
             if frame.any():
-                assert_same(frame, movie[number], f"frame {number}, read while the replay ran:")
+                expected = movie[number]
+                if options is HASHED:
+                    # Its chunks lie in several shards, whose indexes are written one after another.
+                    expected = np.where(frame == 0, frame, expected)
+                assert_same(frame, expected, f"frame {number}, read while the replay ran:")
         most = max(most, int(got.any(axis=(1, 2)).sum())) if process.poll() is None else most
         time.sleep(0.05)
     assert process.returncode == 0
