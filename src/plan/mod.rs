@@ -2,42 +2,31 @@
 //! read.
 
 mod dialects;
+mod dims;
+mod record;
+mod ring;
 mod volume;
 
-use rustix::process::{Resource, getrlimit};
-
 use crate::codec::Encoder;
-use crate::config::{Config, Dialect, Dim, FrameLayout, IndexLocation, Placement};
+use crate::config::{Config, Dialect, FrameLayout, IndexLocation, Placement};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
 use crate::shard::index::minishards;
 use crate::shard::slot::HEADER_BYTES;
+pub(crate) use record::{FIXED_FIELDS, RECORD_FIELDS_MAX, RecordPlan};
+pub(crate) use ring::RingPlan;
 pub(crate) use volume::VolumePlan;
 
 /// Disk blocks and memory pages: what holes and buffers are aligned to.
 pub(crate) const PAGE: usize = 4096;
 
-// What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
-const AUTO_CHUNK_BYTES: u64 = 512 << 10;
-const AUTO_SHARD_BYTES: u64 = 512 << 20;
-// Readers load a shard's index as a whole, 16 bytes a chunk: an index of millions of tiny chunks would outweigh them.
-const AUTO_SHARD_CHUNKS: u64 = 1 << 16;
-
 // Blosc frames count their bytes in 31 bits.
 const CHUNK_BYTES_MAX: u64 = (1 << 31) - (1 << 20);
 // An index of 256 MiB.
 const CHUNKS_A_SHARD_MAX: u64 = 1 << 24;
-const FRAME_BYTES_MAX: u64 = 1 << 40;
-const FRAMES_MAX: u64 = 1 << 56;
 const WORKERS_MAX: usize = 1024;
-const RING_FRAMES_MAX: usize = 1 << 22;
-const WINDOW_MAX: u64 = 1 << 14;
-// Shards being filled, closed and prepared keep their worst case reserved on the disk.
-const RESERVED_BYTES_MAX: u64 = 4 << 30;
-/// Fields of the caller's own in a frame's record.
-pub(crate) const RECORD_FIELDS_MAX: usize = 16;
 
 /// How far beyond the newest frame a number may leap.
 pub(crate) const LEAP_MAX: u64 = 1 << 24;
@@ -133,45 +122,6 @@ pub(crate) enum IndexForm {
     Minishards,
 }
 
-/// The ring and everything whose number follows from it.
-#[derive(Debug, Default)]
-pub(crate) struct RingPlan {
-    pub(crate) frames: usize,
-    /// How many numbers behind the newest one a missing frame is still waited for.
-    pub(crate) window: u64,
-    pub(crate) layer_slots: usize,
-    /// Blocks of shards that may be open at once, and that are prepared ahead.
-    pub(crate) shard_blocks: u64,
-    pub(crate) shard_blocks_ahead: u64,
-    /// Blocks of shards that exist at once, those being closed included.
-    pub(crate) shard_blocks_live: u64,
-    /// Work tickets that a layer gives out: one for each worker that it can feed.
-    pub(crate) tickets_a_layer: u32,
-}
-
-/// The fields of a frame's record, in the order in which they lie in it.
-#[derive(Debug)]
-pub(crate) struct RecordPlan {
-    pub(crate) fields: Vec<RecordColumn>,
-    pub(crate) bytes: usize,
-    /// Frames in one chunk of a record array.
-    pub(crate) block_frames: u64,
-}
-
-/// One field of a record: an array beside the image.
-#[derive(Debug)]
-pub(crate) struct RecordColumn {
-    pub(crate) name: String,
-    pub(crate) dtype: Dtype,
-    /// Where it lies in a record.
-    pub(crate) offset: usize,
-}
-
-/// Fields that every record has: the frame's number (−1 where no frame came), the device's time stamp, and the host's, in
-/// nanoseconds since 1970.
-pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
-    [("frame_number", Dtype::I64), ("device_timestamp", Dtype::U64), ("host_timestamp", Dtype::I64)];
-
 impl Plan {
     pub(crate) fn new(config: &Config) -> Result<Self> {
         let mut plan = Self::on_disk(config)?;
@@ -182,12 +132,12 @@ impl Plan {
 
     /// What follows for files and documents alone: for those who write them without a camera. There is no ring.
     pub(crate) fn on_disk(config: &Config) -> Result<Self> {
-        let dims = check_dims(config)?;
+        let dims = dims::check(config)?;
         ome::validate(config)?;
         let outer = dims.len() - 2;
-        let acquired = acquisition_order(config)?;
+        let acquired = dims::acquisition_order(config)?;
         dialects::check(config)?;
-        let (chunk_shape, shard_shape, volume) = chunks_and_shards(config, &acquired)?;
+        let (chunk_shape, shard_shape, volume) = dims::chunks_and_shards(config, &acquired)?;
         let sizes = dims[..outer].iter().map(|dim| dim.size.unwrap_or(u64::MAX)).collect();
         let order = Order::new(sizes, acquired);
         let mut layers = Cells::new(&order, chunk_shape[..outer].to_vec());
@@ -311,7 +261,7 @@ impl Plan {
 
 impl FramePlan {
     fn new(config: &Config) -> Result<Self> {
-        let [.., y, x] = &config.dims[..] else { unreachable!("check_dims saw at least two dimensions") };
+        let [.., y, x] = &config.dims[..] else { unreachable!("dims::check saw at least two dimensions") };
         let (rows, columns) = (y.size.unwrap_or(0) as usize, x.size.unwrap_or(0) as usize);
         let row_bytes = columns * config.dtype.size();
         let bytes = rows * row_bytes;
@@ -443,249 +393,6 @@ impl IndexPlan {
     }
 }
 
-impl RingPlan {
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        config: &Config,
-        frame: &FramePlan,
-        layers: &Cells,
-        shards: &Cells,
-        shard: &ShardPlan,
-        frames_total: Option<u64>,
-        workers: usize,
-        tiles: usize,
-    ) -> Result<Self> {
-        let frame_stride = frame.layout.buffer_bytes.next_multiple_of(PAGE);
-        let affordable = (config.ring_bytes / frame_stride).min(RING_FRAMES_MAX);
-        let span = layers.frames_a_block();
-        let total = frames_total.unwrap_or(u64::MAX);
-        // One frame to fill while the layers of one block are complete, and one to spare.
-        let needed = span.saturating_add(2).min(total);
-        if (affordable as u64) < needed {
-            let bytes = needed.saturating_mul(frame_stride as u64);
-            return Err(Error::config(
-                "ring_bytes",
-                config.ring_bytes,
-                format!(
-                    "layers of {} frames, {} of them open at once, need a ring of {needed} frames, {bytes} bytes; \
-                     allow more memory or make chunks shallower",
-                    layers.frames_a_cell(),
-                    layers.cells_a_block
-                ),
-            ));
-        }
-        let frames = (affordable as u64).min(total) as usize;
-        let shards_a_block = shards.cells_a_block.saturating_mul(shard.across_frame as u64);
-        let reserve = shards_a_block.saturating_mul(shard.reserve_bytes).max(1);
-        let live_blocks_max = check_descriptors(shards_a_block)?;
-        let shard_blocks = (256 / shards_a_block).min(RESERVED_BYTES_MAX / reserve).min(live_blocks_max).clamp(4, 64);
-
-        let spare = (frames as u64 / 8).clamp(1, 64);
-        let in_ring = (frames as u64).saturating_sub(span + spare).max(1);
-        // The window must not reach over more shards than may be open, or the next one would be waited for for ever.
-        let whole_blocks = if shards.has_short_blocks() { (shard_blocks - 2) / 2 } else { shard_blocks - 2 };
-        let in_shards = shards.frames_a_block().saturating_mul(whole_blocks);
-        let window = if frames as u64 == total { total } else { in_ring };
-        let window = window.min(in_shards).min(WINDOW_MAX.max(span));
-        // Layers that gather: blocks at an edge may be as short as one frame, but then their neighbours are not. And layers
-        // that wait for workers; more of them than this just wait in the ring.
-        let blocks = 2 * window.div_ceil(span) + 2;
-        let waiting = (frames as u64).div_ceil(layers.frames_a_cell().max(1)).min(1024) + 2;
-        let layer_slots = blocks * layers.cells_a_block + waiting;
-        let shard_blocks_ahead = ((64 << 20) / reserve).clamp(1, 16).min(shard_blocks - 2);
-        Ok(Self {
-            frames,
-            window,
-            layer_slots: layer_slots as usize,
-            shard_blocks,
-            shard_blocks_ahead,
-            shard_blocks_live: (shard_blocks + shard_blocks_ahead + 2).min(live_blocks_max),
-            tickets_a_layer: workers.min(tiles) as u32,
-        })
-    }
-}
-
-impl RecordPlan {
-    fn new(config: &Config, frames_total: Option<u64>) -> Result<Self> {
-        if config.record_fields.len() > RECORD_FIELDS_MAX {
-            let reason = format!("at most {RECORD_FIELDS_MAX} are possible");
-            return Err(Error::config("record_fields", format_args!("{} fields", config.record_fields.len()), reason));
-        }
-        let mut fields = Vec::new();
-        let mut offset = 0;
-        let user = config.record_fields.iter().map(|field| (field.name.as_str(), field.dtype));
-        for (name, dtype) in FIXED_FIELDS.into_iter().chain(user) {
-            check_record_name(name, &fields)?;
-            fields.push(RecordColumn { name: name.to_owned(), dtype, offset });
-            offset += dtype.size();
-        }
-        let block_frames = frames_total.unwrap_or(u64::MAX).clamp(1, 16384);
-        Ok(Self { fields, bytes: offset, block_frames })
-    }
-}
-
-fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || !name.chars().all(plain) {
-        return Err(Error::config(
-            "record_fields.name",
-            format_args!("{name:?}"),
-            "letters, digits, _ and - are possible",
-        ));
-    }
-    if earlier.iter().any(|field| field.name == name) {
-        return Err(Error::config(
-            "record_fields.name",
-            name,
-            "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken",
-        ));
-    }
-    Ok(())
-}
-
-fn check_dims(config: &Config) -> Result<&[Dim]> {
-    let dims = &config.dims[..];
-    let names = || dims.iter().map(|dim| dim.name.as_str()).collect::<Vec<_>>().join(", ");
-    if dims.len() < 2 || dims.len() > MAX_OUTER + 2 {
-        return Err(Error::config(
-            "dims",
-            format_args!("[{}]", names()),
-            format!("2 to {} dimensions are possible; the last two are the rows and columns of a frame", MAX_OUTER + 2),
-        ));
-    }
-    for (at, dim) in dims.iter().enumerate() {
-        if dim.name.is_empty() || dims[..at].iter().any(|other| other.name == dim.name) {
-            return Err(Error::config(
-                "dims.name",
-                format_args!("[{}]", names()),
-                "each dimension needs a name of its own",
-            ));
-        }
-        if dim.size == Some(0) {
-            return Err(Error::config("dims.size", 0, format!("dimension {} needs at least one element", dim.name)));
-        }
-        if dim.size.is_none() && (at > 0 || dims.len() == 2) {
-            return Err(Error::config(
-                "dims.size",
-                "none",
-                format!("only the first dimension before rows and columns may be unbounded; give {} a size", dim.name),
-            ));
-        }
-        if !(dim.scale.is_finite() && dim.scale > 0.0) {
-            return Err(Error::config(
-                "dims.scale",
-                dim.scale,
-                format!("dimension {} needs a positive scale", dim.name),
-            ));
-        }
-    }
-    let product = |dims: &[Dim]| dims.iter().try_fold(1u64, |product, dim| product.checked_mul(dim.size.unwrap_or(1)));
-    let (outer, frame) = dims.split_at(dims.len() - 2);
-    if product(outer).is_none_or(|frames| frames > FRAMES_MAX) {
-        return Err(Error::config(
-            "dims.size",
-            format_args!("[{}]", names()),
-            format!("at most {FRAMES_MAX} frames are possible"),
-        ));
-    }
-    if product(frame)
-        .and_then(|pixels| pixels.checked_mul(config.dtype.size() as u64))
-        .is_none_or(|b| b > FRAME_BYTES_MAX)
-    {
-        return Err(Error::config("dims.size", format_args!("[{}]", names()), "a frame may hold at most 1 TiB"));
-    }
-    Ok(dims)
-}
-
-fn acquisition_order(config: &Config) -> Result<Vec<usize>> {
-    let outer = &config.dims[..config.dims.len() - 2];
-    let wished = &config.acquisition_order;
-    if wished.is_empty() {
-        return Ok((0..outer.len()).collect());
-    }
-    let refuse = |reason: &str| {
-        let names: Vec<_> = outer.iter().map(|dim| dim.name.as_str()).collect();
-        let reason = format!("{reason}; name each outer dimension once, slowest first: {}", names.join(", "));
-        Error::config("acquisition_order", format_args!("[{}]", wished.join(", ")), reason)
-    };
-    let place = |name: &String| outer.iter().position(|dim| dim.name == *name);
-    let order: Option<Vec<usize>> = wished.iter().map(place).collect();
-    let order = order.ok_or_else(|| refuse("there is no such dimension"))?;
-    let mut sorted = order.clone();
-    sorted.sort_unstable();
-    if sorted != (0..outer.len()).collect::<Vec<_>>() {
-        return Err(refuse("a dimension is missing or named twice"));
-    }
-    if outer[0].size.is_none() && order[0] != 0 {
-        return Err(refuse("an unbounded dimension can only be the slowest to arrive"));
-    }
-    Ok(order)
-}
-
-/// The size of a dimension; an unbounded one counts as `u64::MAX`.
-fn dim_size(dims: &[Dim], dim: usize) -> u64 {
-    dims[dim].size.unwrap_or(u64::MAX)
-}
-
-/// Chunk and shard shapes, with the automatic ones filled in.
-fn chunks_and_shards(config: &Config, acquired: &[usize]) -> Result<(Vec<u64>, Vec<u64>, Option<VolumePlan>)> {
-    let dims = &config.dims;
-    let outer = dims.len() - 2;
-    let element = config.dtype.size() as u64;
-    let size = |dim: usize| dim_size(dims, dim);
-
-    let mut chunk: Vec<u64> = dims.iter().map(|dim| dim.chunk).collect();
-    dialects::chunk_channels(config, &mut chunk)?;
-    let [y, x] = [outer, outer + 1];
-    let (auto_y, auto_x) = (chunk[y] == 0, chunk[x] == 0);
-    chunk[y] = if auto_y { size(y) } else { chunk[y] };
-    chunk[x] = if auto_x { size(x) } else { chunk[x] };
-    let deep: u64 = chunk[..outer].iter().map(|&n| n.max(1)).fold(1, u64::saturating_mul);
-    let bytes = |chunk: &[u64]| deep.saturating_mul(element).saturating_mul(chunk[y]).saturating_mul(chunk[x]);
-    while bytes(&chunk) > AUTO_CHUNK_BYTES && ((auto_y && chunk[y] > 16) || (auto_x && chunk[x] > 16)) {
-        let halve = if auto_y && chunk[y] > 16 && (chunk[y] >= chunk[x] || !auto_x || chunk[x] <= 16) { y } else { x };
-        chunk[halve] = chunk[halve].div_ceil(2);
-    }
-    // Small frames: several of them make one chunk, along the dimension that arrives fastest.
-    if let Some(&fastest) = acquired.last().filter(|&&dim| chunk[dim] == 0) {
-        let fit = AUTO_CHUNK_BYTES / bytes(&chunk).max(1);
-        chunk[fastest] = if fit >= 8 { fit.min(size(fastest)) } else { 1 };
-    }
-    chunk.iter_mut().for_each(|n| *n = (*n).max(1));
-
-    let mut shard: Vec<u64> = dims.iter().map(|dim| dim.shard).collect();
-    if let Some(volume) = VolumePlan::new(config, &chunk, &mut shard)? {
-        return Ok((chunk, shard, Some(volume)));
-    }
-    for dim in [y, x] {
-        if shard[dim] == 0 {
-            shard[dim] = size(dim).next_multiple_of(chunk[dim]);
-        }
-    }
-    for &dim in acquired.iter().rev() {
-        if shard[dim] == 0 {
-            let others: u64 =
-                shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { c } else { s }).fold(element, u64::saturating_mul);
-            let grid = shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { 1 } else { (s / c).max(1) });
-            let chunks = grid.fold(1, u64::saturating_mul);
-            let fit = (AUTO_SHARD_BYTES / (others / chunk[dim]).max(1))
-                .min((AUTO_SHARD_CHUNKS / chunks).max(1).saturating_mul(chunk[dim]))
-                .max(1);
-            let whole = size(dim).checked_next_multiple_of(chunk[dim]).unwrap_or(u64::MAX);
-            shard[dim] = if fit >= whole { whole } else { (fit / chunk[dim]).max(1) * chunk[dim] };
-        }
-    }
-    for (dim, (&shard, &chunk)) in dims.iter().zip(shard.iter().zip(&chunk)) {
-        if shard % chunk != 0 {
-            let near = (shard / chunk).max(1) * chunk;
-            let reason =
-                format!("dimension {}: a shard must hold whole chunks of {chunk}; {near} would be possible", dim.name);
-            return Err(Error::config("dims.shard", shard, reason));
-        }
-    }
-    Ok((chunk, shard, None))
-}
-
 fn workers(config: &Config) -> Result<usize> {
     let workers = match config.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -704,27 +411,6 @@ fn workers(config: &Config) -> Result<usize> {
         ));
     }
     Ok(workers)
-}
-
-/// A run holds the shards being filled, those being closed and those being prepared. Returns how many blocks of them the
-/// process's limit allows.
-fn check_descriptors(shards_a_block: u64) -> Result<u64> {
-    if cfg!(miri) {
-        // Miri knows no limits.
-        return Ok(u64::MAX);
-    }
-    let needed = shards_a_block.saturating_mul(3).saturating_add(64);
-    match getrlimit(Resource::Nofile).current {
-        Some(limit) if limit < needed => Err(Error::config(
-            "dims.shard",
-            format_args!("{shards_a_block} shards open at once"),
-            format!(
-                "needs {needed} open files, and this process may have {limit}; use larger shards or raise the limit (ulimit -n)"
-            ),
-        )),
-        Some(limit) => Ok((limit - 64) / shards_a_block.max(1)),
-        None => Ok(u64::MAX),
-    }
 }
 
 /// One element of the fill value in the byte order of the machine, which is the one that documents declare.

@@ -5,7 +5,8 @@ use crate::dialect::volume::{ChunkIds, ShardSpec};
 use crate::error::{Error, Result};
 use crate::geometry::Outer;
 
-use super::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, CHUNKS_A_SHARD_MAX, dim_size};
+use super::CHUNKS_A_SHARD_MAX;
+use super::dims::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 
 // So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
 const AUTO_PRESHIFT_BITS: u32 = 9;
@@ -68,7 +69,7 @@ impl VolumePlan {
         }
         let (z, channel) = roles(&config.dims)?;
         let [y, x] = [config.dims.len() - 2, config.dims.len() - 1];
-        let chunks = |dim: usize| dim_size(&config.dims, dim).div_ceil(chunk[dim]);
+        let chunks = |dim: usize| length_of(&config.dims, dim).div_ceil(chunk[dim]);
         let bounded = z.is_none_or(|z| config.dims[z].size.is_some());
         let mut grid = [chunks(x), chunks(y), z.map_or(1, chunks)];
         if !bounded {

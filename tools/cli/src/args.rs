@@ -448,6 +448,9 @@ pub(crate) struct EngineArgs {
     /// With --storage mapped, end with an error, not by SIGBUS, when a shard is cut off or its device goes away
     #[arg(long)]
     pub(crate) guard_maps: bool,
+    /// How often what was written is made safe from a kill and a loss of power, and visible to readers; 0: at each shard's close
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub(crate) checkpoint_every: Duration,
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,

@@ -219,6 +219,7 @@ fn try_codec(
         codec: compressor.into(),
         storage: args.engine.storage,
         guard_maps: args.engine.guard_maps,
+        checkpoint_every: args.engine.checkpoint_every,
         ring_bytes: usize::try_from(args.engine.memory.saturating_sub(camera.held_bytes())).unwrap_or(usize::MAX),
         workers: args.engine.workers,
         affinity: args.engine.affinity.clone(),

@@ -188,6 +188,7 @@ fn config(args: &Replay, recording: &Recording, total: u64, rate: Rate, held_byt
         volume: args.volume.volume()?,
         storage: args.engine.storage,
         guard_maps: args.engine.guard_maps,
+        checkpoint_every: args.engine.checkpoint_every,
         ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
         ring_full: args.pace.ring_full()?,
         workers: args.engine.workers,
@@ -430,7 +431,7 @@ mod tests {
     fn options_reach_the_configuration() {
         let config = configured(
             "--loop 3 --frames 4 --chunk 2,16,16 --shard 32,48 --pixel-size 65nm --rate 50 --no-sync --no-checksum --overwrite --guard-maps \
-             --policy block --timeout 1.5 --memory 8MiB --workers 2",
+             --policy block --timeout 1.5 --memory 8MiB --workers 2 --checkpoint-every 0.25",
             &movie(),
         )
         .unwrap();
@@ -439,6 +440,7 @@ mod tests {
         assert_eq!(config.dims[2], Dim::x(48).chunk(16).shard(48).scale(65.0, "nanometer"));
         assert!(!config.sync && !config.codec.checksum && config.overwrite && config.guard_maps);
         assert_eq!(config.ring_full, RingFull::Block { timeout: Some(Duration::from_millis(1500)) });
+        assert_eq!(config.checkpoint_every, Duration::from_millis(250));
         assert_eq!((config.ring_bytes, config.workers), (7 << 20, 2));
         assert_eq!(configured("--unbounded", &movie()).unwrap().dims[0], Dim::time(None));
     }

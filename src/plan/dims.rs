@@ -1,0 +1,161 @@
+//! The dimensions that were wished for, and the shapes of chunks and shards.
+
+use super::dialects;
+use super::volume::VolumePlan;
+use crate::config::{Config, Dim};
+use crate::error::{Error, Result};
+use crate::geometry::MAX_OUTER;
+
+// What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
+const AUTO_CHUNK_BYTES: u64 = 512 << 10;
+pub(super) const AUTO_SHARD_BYTES: u64 = 512 << 20;
+// Readers load a shard's index as a whole, 16 bytes a chunk: an index of millions of tiny chunks would outweigh them.
+pub(super) const AUTO_SHARD_CHUNKS: u64 = 1 << 16;
+const FRAME_BYTES_MAX: u64 = 1 << 40;
+const FRAMES_MAX: u64 = 1 << 56;
+
+pub(super) fn check(config: &Config) -> Result<&[Dim]> {
+    let dims = &config.dims[..];
+    let names = || dims.iter().map(|dim| dim.name.as_str()).collect::<Vec<_>>().join(", ");
+    if dims.len() < 2 || dims.len() > MAX_OUTER + 2 {
+        return Err(Error::config(
+            "dims",
+            format_args!("[{}]", names()),
+            format!("2 to {} dimensions are possible; the last two are the rows and columns of a frame", MAX_OUTER + 2),
+        ));
+    }
+    for (at, dim) in dims.iter().enumerate() {
+        if dim.name.is_empty() || dims[..at].iter().any(|other| other.name == dim.name) {
+            return Err(Error::config(
+                "dims.name",
+                format_args!("[{}]", names()),
+                "each dimension needs a name of its own",
+            ));
+        }
+        if dim.size == Some(0) {
+            return Err(Error::config("dims.size", 0, format!("dimension {} needs at least one element", dim.name)));
+        }
+        if dim.size.is_none() && (at > 0 || dims.len() == 2) {
+            return Err(Error::config(
+                "dims.size",
+                "none",
+                format!("only the first dimension before rows and columns may be unbounded; give {} a size", dim.name),
+            ));
+        }
+        if !(dim.scale.is_finite() && dim.scale > 0.0) {
+            return Err(Error::config(
+                "dims.scale",
+                dim.scale,
+                format!("dimension {} needs a positive scale", dim.name),
+            ));
+        }
+    }
+    let product = |dims: &[Dim]| dims.iter().try_fold(1u64, |product, dim| product.checked_mul(dim.size.unwrap_or(1)));
+    let (outer, frame) = dims.split_at(dims.len() - 2);
+    if product(outer).is_none_or(|frames| frames > FRAMES_MAX) {
+        return Err(Error::config(
+            "dims.size",
+            format_args!("[{}]", names()),
+            format!("at most {FRAMES_MAX} frames are possible"),
+        ));
+    }
+    if product(frame)
+        .and_then(|pixels| pixels.checked_mul(config.dtype.size() as u64))
+        .is_none_or(|b| b > FRAME_BYTES_MAX)
+    {
+        return Err(Error::config("dims.size", format_args!("[{}]", names()), "a frame may hold at most 1 TiB"));
+    }
+    Ok(dims)
+}
+
+pub(super) fn acquisition_order(config: &Config) -> Result<Vec<usize>> {
+    let outer = &config.dims[..config.dims.len() - 2];
+    let wished = &config.acquisition_order;
+    if wished.is_empty() {
+        return Ok((0..outer.len()).collect());
+    }
+    let refuse = |reason: &str| {
+        let names: Vec<_> = outer.iter().map(|dim| dim.name.as_str()).collect();
+        let reason = format!("{reason}; name each outer dimension once, slowest first: {}", names.join(", "));
+        Error::config("acquisition_order", format_args!("[{}]", wished.join(", ")), reason)
+    };
+    let place = |name: &String| outer.iter().position(|dim| dim.name == *name);
+    let order: Option<Vec<usize>> = wished.iter().map(place).collect();
+    let order = order.ok_or_else(|| refuse("there is no such dimension"))?;
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    if sorted != (0..outer.len()).collect::<Vec<_>>() {
+        return Err(refuse("a dimension is missing or named twice"));
+    }
+    if outer[0].size.is_none() && order[0] != 0 {
+        return Err(refuse("an unbounded dimension can only be the slowest to arrive"));
+    }
+    Ok(order)
+}
+
+/// The size of a dimension; an unbounded one counts as `u64::MAX`.
+pub(super) fn length_of(dims: &[Dim], dim: usize) -> u64 {
+    dims[dim].size.unwrap_or(u64::MAX)
+}
+
+/// Chunk and shard shapes, with the automatic ones filled in.
+pub(super) fn chunks_and_shards(
+    config: &Config,
+    acquired: &[usize],
+) -> Result<(Vec<u64>, Vec<u64>, Option<VolumePlan>)> {
+    let dims = &config.dims;
+    let outer = dims.len() - 2;
+    let element = config.dtype.size() as u64;
+    let size = |dim: usize| length_of(dims, dim);
+
+    let mut chunk: Vec<u64> = dims.iter().map(|dim| dim.chunk).collect();
+    dialects::chunk_channels(config, &mut chunk)?;
+    let [y, x] = [outer, outer + 1];
+    let (auto_y, auto_x) = (chunk[y] == 0, chunk[x] == 0);
+    chunk[y] = if auto_y { size(y) } else { chunk[y] };
+    chunk[x] = if auto_x { size(x) } else { chunk[x] };
+    let deep: u64 = chunk[..outer].iter().map(|&n| n.max(1)).fold(1, u64::saturating_mul);
+    let bytes = |chunk: &[u64]| deep.saturating_mul(element).saturating_mul(chunk[y]).saturating_mul(chunk[x]);
+    while bytes(&chunk) > AUTO_CHUNK_BYTES && ((auto_y && chunk[y] > 16) || (auto_x && chunk[x] > 16)) {
+        let halve = if auto_y && chunk[y] > 16 && (chunk[y] >= chunk[x] || !auto_x || chunk[x] <= 16) { y } else { x };
+        chunk[halve] = chunk[halve].div_ceil(2);
+    }
+    // Small frames: several of them make one chunk, along the dimension that arrives fastest.
+    if let Some(&fastest) = acquired.last().filter(|&&dim| chunk[dim] == 0) {
+        let fit = AUTO_CHUNK_BYTES / bytes(&chunk).max(1);
+        chunk[fastest] = if fit >= 8 { fit.min(size(fastest)) } else { 1 };
+    }
+    chunk.iter_mut().for_each(|n| *n = (*n).max(1));
+
+    let mut shard: Vec<u64> = dims.iter().map(|dim| dim.shard).collect();
+    if let Some(volume) = VolumePlan::new(config, &chunk, &mut shard)? {
+        return Ok((chunk, shard, Some(volume)));
+    }
+    for dim in [y, x] {
+        if shard[dim] == 0 {
+            shard[dim] = size(dim).next_multiple_of(chunk[dim]);
+        }
+    }
+    for &dim in acquired.iter().rev() {
+        if shard[dim] == 0 {
+            let others: u64 =
+                shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { c } else { s }).fold(element, u64::saturating_mul);
+            let grid = shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { 1 } else { (s / c).max(1) });
+            let chunks = grid.fold(1, u64::saturating_mul);
+            let fit = (AUTO_SHARD_BYTES / (others / chunk[dim]).max(1))
+                .min((AUTO_SHARD_CHUNKS / chunks).max(1).saturating_mul(chunk[dim]))
+                .max(1);
+            let whole = size(dim).checked_next_multiple_of(chunk[dim]).unwrap_or(u64::MAX);
+            shard[dim] = if fit >= whole { whole } else { (fit / chunk[dim]).max(1) * chunk[dim] };
+        }
+    }
+    for (dim, (&shard, &chunk)) in dims.iter().zip(shard.iter().zip(&chunk)) {
+        if shard % chunk != 0 {
+            let near = (shard / chunk).max(1) * chunk;
+            let reason =
+                format!("dimension {}: a shard must hold whole chunks of {chunk}; {near} would be possible", dim.name);
+            return Err(Error::config("dims.shard", shard, reason));
+        }
+    }
+    Ok((chunk, shard, None))
+}

@@ -1,0 +1,69 @@
+//! What is recorded of each frame beside its pixels.
+
+use crate::config::Config;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// Fields of the caller's own in a frame's record.
+pub(crate) const RECORD_FIELDS_MAX: usize = 16;
+
+/// The fields of a frame's record, in the order in which they lie in it.
+#[derive(Debug)]
+pub(crate) struct RecordPlan {
+    pub(crate) fields: Vec<RecordColumn>,
+    pub(crate) bytes: usize,
+    /// Frames in one chunk of a record array.
+    pub(crate) block_frames: u64,
+}
+
+/// One field of a record: an array beside the image.
+#[derive(Debug)]
+pub(crate) struct RecordColumn {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    /// Where it lies in a record.
+    pub(crate) offset: usize,
+}
+
+/// Fields that every record has: the frame's number (−1 where no frame came), the device's time stamp, and the host's, in
+/// nanoseconds since 1970.
+pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
+    [("frame_number", Dtype::I64), ("device_timestamp", Dtype::U64), ("host_timestamp", Dtype::I64)];
+
+impl RecordPlan {
+    pub(super) fn new(config: &Config, frames_total: Option<u64>) -> Result<Self> {
+        if config.record_fields.len() > RECORD_FIELDS_MAX {
+            let reason = format!("at most {RECORD_FIELDS_MAX} are possible");
+            return Err(Error::config("record_fields", format_args!("{} fields", config.record_fields.len()), reason));
+        }
+        let mut fields = Vec::new();
+        let mut offset = 0;
+        let user = config.record_fields.iter().map(|field| (field.name.as_str(), field.dtype));
+        for (name, dtype) in FIXED_FIELDS.into_iter().chain(user) {
+            check_record_name(name, &fields)?;
+            fields.push(RecordColumn { name: name.to_owned(), dtype, offset });
+            offset += dtype.size();
+        }
+        let block_frames = frames_total.unwrap_or(u64::MAX).clamp(1, 16384);
+        Ok(Self { fields, bytes: offset, block_frames })
+    }
+}
+
+fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(Error::config(
+            "record_fields.name",
+            format_args!("{name:?}"),
+            "letters, digits, _ and - are possible",
+        ));
+    }
+    if earlier.iter().any(|field| field.name == name) {
+        return Err(Error::config(
+            "record_fields.name",
+            name,
+            "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! How many frames, layers and shards there may be at once.
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{FramePlan, PAGE, ShardPlan};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::geometry::Cells;
+
+const RING_FRAMES_MAX: usize = 1 << 22;
+const WINDOW_MAX: u64 = 1 << 14;
+// Shards being filled, closed and prepared keep their worst case reserved on the disk.
+const RESERVED_BYTES_MAX: u64 = 4 << 30;
+
+/// The ring and everything whose number follows from it.
+#[derive(Debug, Default)]
+pub(crate) struct RingPlan {
+    pub(crate) frames: usize,
+    /// How many numbers behind the newest one a missing frame is still waited for.
+    pub(crate) window: u64,
+    pub(crate) layer_slots: usize,
+    /// Blocks of shards that may be open at once, and that are prepared ahead.
+    pub(crate) shard_blocks: u64,
+    pub(crate) shard_blocks_ahead: u64,
+    /// Blocks of shards that exist at once, those being closed included.
+    pub(crate) shard_blocks_live: u64,
+    /// Work tickets that a layer gives out: one for each worker that it can feed.
+    pub(crate) tickets_a_layer: u32,
+}
+
+impl RingPlan {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn new(
+        config: &Config,
+        frame: &FramePlan,
+        layers: &Cells,
+        shards: &Cells,
+        shard: &ShardPlan,
+        frames_total: Option<u64>,
+        workers: usize,
+        tiles: usize,
+    ) -> Result<Self> {
+        let frame_stride = frame.layout.buffer_bytes.next_multiple_of(PAGE);
+        let affordable = (config.ring_bytes / frame_stride).min(RING_FRAMES_MAX);
+        let span = layers.frames_a_block();
+        let total = frames_total.unwrap_or(u64::MAX);
+        // One frame to fill while the layers of one block are complete, and one to spare.
+        let needed = span.saturating_add(2).min(total);
+        if (affordable as u64) < needed {
+            let bytes = needed.saturating_mul(frame_stride as u64);
+            return Err(Error::config(
+                "ring_bytes",
+                config.ring_bytes,
+                format!(
+                    "layers of {} frames, {} of them open at once, need a ring of {needed} frames, {bytes} bytes; \
+                     allow more memory or make chunks shallower",
+                    layers.frames_a_cell(),
+                    layers.cells_a_block
+                ),
+            ));
+        }
+        let frames = (affordable as u64).min(total) as usize;
+        let shards_a_block = shards.cells_a_block.saturating_mul(shard.across_frame as u64);
+        let reserve = shards_a_block.saturating_mul(shard.reserve_bytes).max(1);
+        let live_blocks_max = check_descriptors(shards_a_block)?;
+        let shard_blocks = (256 / shards_a_block).min(RESERVED_BYTES_MAX / reserve).min(live_blocks_max).clamp(4, 64);
+
+        let spare = (frames as u64 / 8).clamp(1, 64);
+        let in_ring = (frames as u64).saturating_sub(span + spare).max(1);
+        // The window must not reach over more shards than may be open, or the next one would be waited for for ever.
+        let whole_blocks = if shards.has_short_blocks() { (shard_blocks - 2) / 2 } else { shard_blocks - 2 };
+        let in_shards = shards.frames_a_block().saturating_mul(whole_blocks);
+        let window = if frames as u64 == total { total } else { in_ring };
+        let window = window.min(in_shards).min(WINDOW_MAX.max(span));
+        // Layers that gather: blocks at an edge may be as short as one frame, but then their neighbours are not. And layers
+        // that wait for workers; more of them than this just wait in the ring.
+        let blocks = 2 * window.div_ceil(span) + 2;
+        let waiting = (frames as u64).div_ceil(layers.frames_a_cell().max(1)).min(1024) + 2;
+        let layer_slots = blocks * layers.cells_a_block + waiting;
+        let shard_blocks_ahead = ((64 << 20) / reserve).clamp(1, 16).min(shard_blocks - 2);
+        Ok(Self {
+            frames,
+            window,
+            layer_slots: layer_slots as usize,
+            shard_blocks,
+            shard_blocks_ahead,
+            shard_blocks_live: (shard_blocks + shard_blocks_ahead + 2).min(live_blocks_max),
+            tickets_a_layer: workers.min(tiles) as u32,
+        })
+    }
+}
+
+/// A run holds the shards being filled, those being closed and those being prepared. Returns how many blocks of them the
+/// process's limit allows.
+fn check_descriptors(shards_a_block: u64) -> Result<u64> {
+    if cfg!(miri) {
+        // Miri knows no limits.
+        return Ok(u64::MAX);
+    }
+    let needed = shards_a_block.saturating_mul(3).saturating_add(64);
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < needed => Err(Error::config(
+            "dims.shard",
+            format_args!("{shards_a_block} shards open at once"),
+            format!(
+                "needs {needed} open files, and this process may have {limit}; use larger shards or raise the limit (ulimit -n)"
+            ),
+        )),
+        Some(limit) => Ok((limit - 64) / shards_a_block.max(1)),
+        None => Ok(u64::MAX),
+    }
+}
