@@ -317,21 +317,20 @@ mod loom {
         }
     }
 
-    #[test]
     #[allow(unsafe_code)]
-    fn doorbell_loses_no_work_and_lets_one_thread_work() {
+    fn three_pieces_of_work_are_done(ask: fn(&Desk, usize)) {
         // Three threads in all orders take minutes; three preemptions suffice for what two threads can do to a third.
         let mut model = ::loom::model::Builder::new();
         model.preemption_bound = Some(3);
-        model.check(|| {
+        model.check(move || {
             let desk = Arc::new(Desk::new());
             let threads: Vec<_> = (0..2)
                 .map(|which| {
                     let desk = desk.clone();
-                    thread::spawn(move || desk.want(which))
+                    thread::spawn(move || ask(&desk, which))
                 })
                 .collect();
-            desk.want(2);
+            ask(&desk, 2);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             // SAFETY: all other threads have ended.
             assert_eq!(desk.done.with(|done| unsafe { *done }), 3);
@@ -339,23 +338,13 @@ mod loom {
     }
 
     #[test]
-    #[allow(unsafe_code)]
+    fn doorbell_loses_no_work_and_lets_one_thread_work() {
+        three_pieces_of_work_are_done(Desk::want);
+    }
+
+    #[test]
     fn work_that_finds_the_doorbell_idle_is_done_at_once() {
-        let mut model = ::loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
-            let desk = Arc::new(Desk::new());
-            let threads: Vec<_> = (0..2)
-                .map(|which| {
-                    let desk = desk.clone();
-                    thread::spawn(move || desk.want_now(which))
-                })
-                .collect();
-            desk.want_now(2);
-            threads.into_iter().for_each(|thread| thread.join().unwrap());
-            // SAFETY: all other threads have ended.
-            assert_eq!(desk.done.with(|done| unsafe { *done }), 3);
-        });
+        three_pieces_of_work_are_done(Desk::want_now);
     }
 
     #[test]
