@@ -475,7 +475,9 @@ pub enum StorageKind {
     /// Workers encode straight into a memory map of the preallocated shard. A device that goes away then kills the process,
     /// unless [`Config::guard_maps`] is set.
     Mapped,
-    /// Positioned writes through the page cache. Workers take turns at it, because writes to one file wait for each other.
+    /// Positioned writes through the page cache. Workers take turns at it, because writes to one file wait for each other. On
+    /// a tmpfs, a second worker may copy through a map meanwhile; should another program cut the file off in just that
+    /// moment, it is killed, unless [`Config::guard_maps`] is set.
     Buffered,
     /// Positioned writes past the page cache (`O_DIRECT`), several at once, on threads that are no workers. What the file
     /// system refuses to take that way is written through the page cache.

@@ -297,8 +297,8 @@ impl Storage for Directory {
                 blob.map = Some(map).filter(|_| blob.guard.is_some() || !self.guard_maps);
             }
             Way::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
-            // Without addresses to spare, writes wait for each other.
-            Way::Direct | Way::Buffered if self.is_memory() => {
+            // Without addresses to spare, writes wait for each other; and so they do for those who want no risk of a lost page.
+            Way::Direct | Way::Buffered if self.is_memory() && !self.guard_maps => {
                 blob.beside = MmapOptions::new().len(len as usize).map_raw(&blob.file).ok();
             }
             Way::Direct | Way::Buffered => {}
