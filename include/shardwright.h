@@ -683,13 +683,13 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // MurmurHash3_x86_128: all shards stay open until the end, and the number of frames must be known.
 #define SW_HASH_MURMURHASH3_X86_128 1
 
-// What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
+// Buffered or direct: what a short trial finds faster in the dataset's folder; short runs, and those into a tmpfs, are buffered.
 #define SW_STORAGE_AUTO 0
 
 // Straight into a memory map of the preallocated shard. A device that goes away then kills the process, unless `guard_maps` is 1.
 #define SW_STORAGE_MAPPED 1
 
-// Positioned writes through the page cache.
+// Positioned writes through the page cache; on a tmpfs also copies through a map, with the same danger, unless `guard_maps` is 1.
 #define SW_STORAGE_BUFFERED 2
 
 // Positioned writes past the page cache (O_DIRECT).

@@ -124,11 +124,11 @@ pub const SW_HASH_MURMURHASH3_X86_128: sw_hash = 1;
 
 /// How bytes reach the file. Of no meaning with a storage of the caller's own.
 pub type sw_storage_kind = u32;
-/// What a short trial finds fastest in the dataset's folder; short runs are buffered without a trial.
+/// Buffered or direct: what a short trial finds faster in the dataset's folder; short runs, and those into a tmpfs, are buffered.
 pub const SW_STORAGE_AUTO: sw_storage_kind = 0;
 /// Straight into a memory map of the preallocated shard. A device that goes away then kills the process, unless `guard_maps` is 1.
 pub const SW_STORAGE_MAPPED: sw_storage_kind = 1;
-/// Positioned writes through the page cache.
+/// Positioned writes through the page cache; on a tmpfs also copies through a map, with the same danger, unless `guard_maps` is 1.
 pub const SW_STORAGE_BUFFERED: sw_storage_kind = 2;
 /// Positioned writes past the page cache (O_DIRECT).
 pub const SW_STORAGE_DIRECT: sw_storage_kind = 3;
