@@ -196,7 +196,7 @@ typedef struct sw_config {
     size_t block_bytes;
     // 1: append a CRC-32C to every chunk, so that readers notice flipped bits. Default 1.
     uint32_t checksum;
-    // Where a chunk's bytes go in its shard. Default SW_PLACEMENT_FIXED.
+    // Where a chunk's bytes go in its shard. Default SW_PLACEMENT_AUTO.
     sw_placement placement;
     // Where a shard's index stands. Default SW_INDEX_END.
     sw_index_location index_location;
@@ -613,7 +613,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // Blosc 1 frames, with `blosc_cname`, `level` 0 to 9, `shuffle` and `block_bytes`. Read by every Zarr library.
 #define SW_COMPRESSOR_BLOSC 1
 
-// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; two to four times as fast as LZ4 at level 1.
+// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; SW_COMPRESSOR_BLOSC with LZ4, level 1 and bit shuffle,
+// which is the default, does the same.
 #define SW_COMPRESSOR_BLOSC_NOISE 2
 
 // A Zstandard frame, with `level` from -131072 (fastest) to 22 (smallest).
@@ -652,11 +653,14 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // All lowest bits, then all second bits, and so on. What camera frames want.
 #define SW_SHUFFLE_BIT 2
 
+// Fixed where chunks are not compressed or made in a map, else packed.
+#define SW_PLACEMENT_AUTO 0
+
 // Each chunk has a slot of its own, large enough for the worst case; what is unused is given back when the shard closes.
-#define SW_PLACEMENT_FIXED 0
+#define SW_PLACEMENT_FIXED 1
 
 // Chunks follow each other without gaps.
-#define SW_PLACEMENT_PACKED 1
+#define SW_PLACEMENT_PACKED 2
 
 // After the chunks.
 #define SW_INDEX_END 0

@@ -100,7 +100,7 @@ impl Default for Config {
             dims: Vec::new(),
             acquisition_order: Vec::new(),
             codec: Codec::default(),
-            placement: Placement::Fixed,
+            placement: Placement::Auto,
             index_location: IndexLocation::End,
             index_checksum: true,
             volume: Volume::default(),
@@ -120,6 +120,18 @@ impl Default for Config {
             overwrite: false,
             guard_maps: false,
             manifest: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// The placement that the run will have: what [`Placement::Auto`] stands for, or what was chosen.
+    pub fn placement_in_use(&self) -> Placement {
+        match self.placement {
+            Placement::Auto if self.codec.compressor == Compressor::None => Placement::Fixed,
+            Placement::Auto if self.storage == StorageKind::Mapped => Placement::Fixed,
+            Placement::Auto => Placement::Packed,
+            chosen => chosen,
         }
     }
 }
@@ -354,8 +366,9 @@ pub enum Compressor {
         block_bytes: usize,
     },
     /// Blosc 1 frames with LZ4 inside after a bit shuffle, by a writer made for camera noise: two to four times as fast
-    /// as `Blosc` with `Lz4` at level 1 and about as small. Documents call it by that name, and every reader of those
-    /// frames reads it. Tiles on which a general search for matches does clearly better are left to one.
+    /// as c-blosc's LZ4 at level 1 and about as small. Every reader of Blosc frames reads it. Tiles on which a general search
+    /// for matches does clearly better are left to one. `Blosc` with `Lz4`, level 1 and `Bit`, which is the default, does the
+    /// same, and documents call it that.
     #[serde(rename = "blosc-noise")]
     BloscNoise {
         /// Bytes a block; 0 chooses one that suits the cache.
@@ -445,9 +458,12 @@ pub enum Shuffle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
+    /// [`Fixed`](Self::Fixed) where chunks are not compressed or made in a map ([`StorageKind::Mapped`]), else
+    /// [`Packed`](Self::Packed): what is as long as its slot leaves no gaps, and gaps cost a file system time.
+    #[default]
+    Auto,
     /// Each chunk has a slot of its own, large enough for the worst case: no worker ever waits for another. Unused space
     /// is given back to the file system when the shard closes.
-    #[default]
     Fixed,
     /// Chunks follow each other without gaps: one atomic addition a chunk.
     Packed,

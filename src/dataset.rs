@@ -514,7 +514,7 @@ impl Image {
             "frames_planned": plan.frames_total,
             // Where slots stand depends on how far the encoder may reach. Who rebuilds an index shall not have to ask it.
             "slots": {
-                "placement": self.config.placement,
+                "placement": self.config.placement_in_use(),
                 "first_at": plan.shard.first_slot_at,
                 "bytes": plan.shard.slot_bytes,
                 "empty_chunks": !self.config.skip_empty_chunks,

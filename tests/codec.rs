@@ -186,6 +186,15 @@ fn the_writer_for_noise_makes_noise_as_small_as_c_blosc() {
 }
 
 #[test]
+fn lz4_at_its_fastest_is_written_by_the_writer_for_noise() {
+    let noise = Compressor::BloscNoise { block_bytes: 0 };
+    let fastest = Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 };
+    for tile in tiles(2, 64 << 10) {
+        assert!(round_trip(fastest, false, 2, &tile) == round_trip(noise, false, 2, &tile));
+    }
+}
+
+#[test]
 fn planes_that_repeat_are_found() {
     // Round a power of two all planes above the noise change together, in two directions.
     let [_, noise, ..] = tiles(2, 512 << 10);

@@ -15,7 +15,7 @@ mod zstd;
 
 pub use zarr3::{from_zarr3, zarr3_codecs};
 
-use crate::config::{Codec, Compressor};
+use crate::config::{BloscCname, Codec, Compressor, Shuffle};
 use crate::error::{Error, Result};
 
 /// Bytes of a CRC-32C.
@@ -115,12 +115,14 @@ impl EncoderMeans {
     fn new(compressor: Compressor, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
         Ok(match compressor {
             Compressor::None => Self::Copy,
+            // The fastest setting: nobody who wants another byte saved would choose it.
+            Compressor::BloscNoise { block_bytes }
+            | Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes } => {
+                Self::BloscNoise(Box::new(blosc::NoiseEncoder::new(block_bytes, element_bytes, raw_bytes)?))
+            }
             Compressor::Blosc { cname, level, shuffle, block_bytes } => {
                 let settings = blosc::Settings { cname, level, shuffle, block_bytes };
                 Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
-            }
-            Compressor::BloscNoise { block_bytes } => {
-                Self::BloscNoise(Box::new(blosc::NoiseEncoder::new(block_bytes, element_bytes, raw_bytes)?))
             }
             Compressor::Zstd { level } => {
                 let levels = zstd::Compressor::levels();

@@ -56,7 +56,8 @@ pub type sw_compressor = u32;
 pub const SW_COMPRESSOR_NONE: sw_compressor = 0;
 /// Blosc 1 frames, with `blosc_cname`, `level` 0 to 9, `shuffle` and `block_bytes`. Read by every Zarr library.
 pub const SW_COMPRESSOR_BLOSC: sw_compressor = 1;
-/// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; two to four times as fast as LZ4 at level 1.
+/// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; SW_COMPRESSOR_BLOSC with LZ4, level 1 and bit shuffle,
+/// which is the default, does the same.
 pub const SW_COMPRESSOR_BLOSC_NOISE: sw_compressor = 2;
 /// A Zstandard frame, with `level` from -131072 (fastest) to 22 (smallest).
 pub const SW_COMPRESSOR_ZSTD: sw_compressor = 3;
@@ -91,10 +92,12 @@ pub const SW_SHUFFLE_BIT: sw_shuffle = 2;
 
 /// Where a chunk's bytes go in its shard.
 pub type sw_placement = u32;
+/// Fixed where chunks are not compressed or made in a map, else packed.
+pub const SW_PLACEMENT_AUTO: sw_placement = 0;
 /// Each chunk has a slot of its own, large enough for the worst case; what is unused is given back when the shard closes.
-pub const SW_PLACEMENT_FIXED: sw_placement = 0;
+pub const SW_PLACEMENT_FIXED: sw_placement = 1;
 /// Chunks follow each other without gaps.
-pub const SW_PLACEMENT_PACKED: sw_placement = 1;
+pub const SW_PLACEMENT_PACKED: sw_placement = 2;
 
 /// Where a shard's index stands.
 pub type sw_index_location = u32;
@@ -263,7 +266,7 @@ pub struct sw_config {
     pub block_bytes: usize,
     /// 1: append a CRC-32C to every chunk, so that readers notice flipped bits. Default 1.
     pub checksum: u32,
-    /// Where a chunk's bytes go in its shard. Default SW_PLACEMENT_FIXED.
+    /// Where a chunk's bytes go in its shard. Default SW_PLACEMENT_AUTO.
     pub placement: sw_placement,
     /// Where a shard's index stands. Default SW_INDEX_END.
     pub index_location: sw_index_location,
@@ -366,7 +369,7 @@ fn defaults() -> PresentConfig {
         shuffle: SW_SHUFFLE_BIT,
         block_bytes: 0,
         checksum: defaults.codec.checksum.into(),
-        placement: SW_PLACEMENT_FIXED,
+        placement: SW_PLACEMENT_AUTO,
         index_location: SW_INDEX_END,
         storage: SW_STORAGE_AUTO,
         fill_value: defaults.fill_value,
@@ -528,7 +531,11 @@ unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         dims,
         acquisition_order: order.iter().map(name_of).collect::<Outcome<_>>()?,
         codec: Codec { compressor: compressor(config)?, checksum: flag(config.checksum, "sw_config.checksum")? },
-        placement: choice(&[Placement::Fixed, Placement::Packed], config.placement, "sw_config.placement")?,
+        placement: choice(
+            &[Placement::Auto, Placement::Fixed, Placement::Packed],
+            config.placement,
+            "sw_config.placement",
+        )?,
         index_location: choice(
             &[IndexLocation::End, IndexLocation::Start],
             config.index_location,

@@ -129,7 +129,12 @@ impl LiteralSlots {
         if bytes <= header || bytes % 8 != 0 || first_at % 8 != 0 || first_at >= 1 << 40 || bytes >= 1 << 40 {
             return Err(format!("slots of {bytes} bytes from {first_at} on can't be: both are multiples of 8"));
         }
-        Ok(Slots { first_at, bytes, fixed: placement == Placement::Fixed, empty_chunks })
+        let fixed = match placement {
+            Placement::Fixed => true,
+            Placement::Packed => false,
+            Placement::Auto => return Err("slots are fixed or packed, not auto".into()),
+        };
+        Ok(Slots { first_at, bytes, fixed, empty_chunks })
     }
 }
 

@@ -72,7 +72,8 @@ pub(crate) struct FramePlan {
 /// One chunk and one shard, in bytes.
 #[derive(Debug)]
 pub(crate) struct ShardPlan {
-    pub(crate) placement: Placement,
+    /// Each chunk has a slot of its own; else they follow each other.
+    pub(crate) fixed_slots: bool,
     pub(crate) index: IndexPlan,
     /// Whether a whole tile of a frame is one piece of the ring's buffer.
     pub(crate) rows_touch: bool,
@@ -331,7 +332,7 @@ impl ShardPlan {
         let rows_touch =
             chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
         Ok(Self {
-            placement: config.placement,
+            fixed_slots: config.placement_in_use() == Placement::Fixed,
             index,
             rows_touch,
             chunk_bytes,

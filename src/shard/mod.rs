@@ -17,7 +17,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::config::{IndexLocation, Placement};
+use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::geometry::Outer;
 use crate::plan::{IndexForm, PAGE, Plan};
@@ -121,7 +121,7 @@ impl Shard {
         let entry = self.entries.get(chunk).filter(|entry| entry.claim())?;
         let shard = &self.plan.shard;
         match self.blob.map() {
-            Some(map) if shard.placement == Placement::Fixed => {
+            Some(map) if shard.fixed_slots => {
                 let at = self.place(chunk, shard.slot_bytes);
                 // SAFETY: fixed slots are disjoint and lie within the reserved length, which is mapped as long as the
                 // blob lives; the entry was claimed just above.
@@ -139,11 +139,11 @@ impl Shard {
     /// Where `len` bytes of `chunk`, header included, go. No two calls give overlapping ranges.
     fn place(&self, chunk: usize, len: usize) -> u64 {
         let shard = &self.plan.shard;
-        match shard.placement {
-            Placement::Fixed => shard.first_slot_at + (chunk * shard.slot_bytes) as u64,
-            // Relaxed: the sum itself keeps the ranges apart; their contents are published by the entries.
-            Placement::Packed => self.tail.fetch_add((len as u64).next_multiple_of(self.grain), Ordering::Relaxed),
+        if shard.fixed_slots {
+            return shard.first_slot_at + (chunk * shard.slot_bytes) as u64;
         }
+        // Relaxed: the sum itself keeps the ranges apart; their contents are published by the entries.
+        self.tail.fetch_add((len as u64).next_multiple_of(self.grain), Ordering::Relaxed)
     }
 
     #[allow(unsafe_code)]
@@ -178,7 +178,7 @@ impl Shard {
     /// Says that the slots of `chunks` will not be touched again before the close.
     pub(crate) fn done_with(&self, chunks: std::ops::Range<usize>) {
         let shard = &self.plan.shard;
-        if shard.placement == Placement::Fixed {
+        if shard.fixed_slots {
             let start = shard.first_slot_at + (chunks.start * shard.slot_bytes) as u64;
             self.blob.done_with(start, (chunks.len() * shard.slot_bytes) as u64);
         }
@@ -281,7 +281,7 @@ impl Shard {
     /// Punches a hole between each chunk's end and the next one's header.
     fn give_back_slack(&self, committed: &[Option<(u64, u64)>], data_end: u64) -> io::Result<()> {
         let shard = &self.plan.shard;
-        if shard.placement == Placement::Packed {
+        if !shard.fixed_slots {
             return Ok(());
         }
         let mut unused_from = shard.first_slot_at;

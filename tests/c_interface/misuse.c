@@ -128,7 +128,7 @@ static void wrong_configurations(void) {
     WITH(config.volume = &volumes[1], SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[2], SW_ERROR_CONFIG);
     WITH(config.volume = (const sw_volume *)((const char *)volumes + 1), SW_ERROR_MISALIGNED);
-    WITH(config.placement = 2, SW_ERROR_ARGUMENT);
+    WITH(config.placement = 3, SW_ERROR_ARGUMENT);
     WITH(config.index_location = 77, SW_ERROR_ARGUMENT);
     WITH(config.storage = 4, SW_ERROR_ARGUMENT);
     WITH(config.fill_value = -1, SW_ERROR_CONFIG);

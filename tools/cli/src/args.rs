@@ -320,8 +320,8 @@ pub(crate) struct LayoutArgs {
         ("zarr2-sharded", Dialect::Zarr2Sharded), ("precomputed", Dialect::Precomputed),
     ]))]
     pub(crate) dialect: Dialect,
-    /// How chunks are compressed; blosc-noise is blosc-lz4 for camera noise, several times as fast [default: replay takes
-    /// blosc-lz4, for a precomputed volume none; repack keeps what is]
+    /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer is made
+    /// for camera noise [default: replay takes blosc-lz4, for a precomputed volume none; repack keeps what is]
     #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
     pub(crate) codec: Option<String>,
     /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
@@ -357,8 +357,9 @@ pub(crate) struct RunArgs {
     /// The size of a pixel, such as 0.325um; it goes before what the recording says
     #[arg(long, value_name = "SIZE")]
     pub(crate) pixel_size: Option<Length>,
-    /// Where a chunk's bytes go in its shard
-    #[arg(long, default_value = "fixed", value_parser = one_of(&[("fixed", Placement::Fixed), ("packed", Placement::Packed)]))]
+    /// Where a chunk's bytes go in its shard: into a slot of its own, or behind the one before; auto packs what is compressed,
+    /// unless it is made in a map
+    #[arg(long, default_value = "auto", value_parser = one_of(&PLACEMENTS))]
     pub(crate) placement: Placement,
     /// At the end, write down where the chunks lie, for readers that go by references, into a folder beside the dataset; the
     /// forms are those of the command manifest
@@ -485,6 +486,10 @@ pub(crate) const FORMATS: [(&str, Format); 4] =
 /// The names that `--form` and `--manifest` take.
 const FORMS: [(&str, ManifestForm); 3] =
     [("manifest", ManifestForm::Manifest), ("inlined", ManifestForm::Inlined), ("kerchunk", ManifestForm::Kerchunk)];
+
+/// The names that `--placement` takes.
+const PLACEMENTS: [(&str, Placement); 3] =
+    [("auto", Placement::Auto), ("fixed", Placement::Fixed), ("packed", Placement::Packed)];
 
 /// The names that `--codec` takes.
 pub(crate) const CODECS: [&str; 11] = [
@@ -771,7 +776,7 @@ mod tests {
         assert_eq!((replay.recording.repeat, replay.engine.memory), (1, 1 << 30));
         assert_eq!(replay.layout.compressor().unwrap(), Compressor::default());
         assert_eq!(replay.pace.ring_full().unwrap(), RingFull::Block { timeout: None });
-        assert_eq!(replay.run.placement, Placement::Fixed);
+        assert_eq!(replay.run.placement, Placement::Auto);
     }
 
     #[test]

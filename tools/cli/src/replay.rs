@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     interrupt_politely()?;
     let run = Circumstances {
         codec: codec_text(&config.codec),
-        placement: placement_text(config.placement).into(),
+        placement: placement_text(config.placement_in_use()).into(),
         notes,
         ..Circumstances::default()
     };
@@ -383,6 +383,7 @@ fn codec_text(codec: &Codec) -> String {
 
 fn placement_text(placement: Placement) -> &'static str {
     match placement {
+        Placement::Auto => "auto",
         Placement::Fixed => "fixed",
         Placement::Packed => "packed",
     }
