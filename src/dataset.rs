@@ -515,7 +515,7 @@ impl Image {
             // Where slots stand depends on how far the encoder may reach. Who rebuilds an index shall not have to ask it.
             "slots": {
                 "placement": self.config.placement_in_use(),
-                "first_at": plan.shard.first_slot_at,
+                "first_at": plan.shard.first_slot_at + plan.shard.lead_bytes as u64,
                 "bytes": plan.shard.slot_bytes,
                 "empty_chunks": !self.config.skip_empty_chunks,
             },

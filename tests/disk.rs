@@ -5,7 +5,9 @@ mod common;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use common::stopped::{Frame, finished, frames_of, sound, stopped};
 use common::{frame, tiny};
+use shardwright::offline::recover;
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, Shuffle,
     StorageKind,
@@ -213,4 +215,55 @@ fn the_dataset_of_the_headers_is_that_of_the_document() {
     let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(document["attributes"]["shardwright"]["writer"], hex.as_str());
+}
+
+/// Chunks of whole rows of a frame, of 1 MiB or 2; with 640 rows, the last of a frame is not whole.
+fn of_whole_rows(rows: u64, deep: u64, storage: StorageKind, turn: usize) -> Config {
+    let index_location = if turn.is_multiple_of(2) { IndexLocation::End } else { IndexLocation::Start };
+    Config {
+        dtype: Dtype::U16,
+        dims: vec![Dim::time(None).chunk(deep).shard(4), Dim::y(rows).chunk(256).shard(768), Dim::x(2048).chunk(2048)],
+        codec: Codec { compressor: Compressor::None, checksum: (turn / 2).is_multiple_of(2) },
+        index_location,
+        storage,
+        ring_bytes: 32 << 20,
+        workers: 2,
+        ..tiny(None, 8)
+    }
+}
+
+#[test]
+fn chunks_of_whole_rows_start_on_pages_and_come_back() {
+    let numbers: Vec<u64> = (0..10).collect();
+    for turn in 0..16_usize {
+        let storage = if turn < 8 { StorageKind::Direct } else { StorageKind::Auto };
+        let (rows, deep) = (if (turn / 4).is_multiple_of(2) { 768 } else { 640 }, 1 + turn as u64 / 2 % 2);
+        let config = of_whole_rows(rows, deep, storage, turn);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.zarr");
+        finished(&path, &config, &numbers);
+        sound(&path);
+        assert_eq!(frames_of(&path, &config, 10), [Frame::Whole; 10], "{config:?}");
+        for shard in 0..2 {
+            let path = path.join(format!("0/c/{shard}/0/0"));
+            let file = std::fs::read(&path).unwrap();
+            let chunks = 3 * 4 / deep;
+            let entries = index(&file, config.index_location, chunks);
+            assert_eq!(entries.len() as u64, chunks);
+            for entry in &entries {
+                assert_eq!(entry.offset % BLOCK, 0, "{entry:?} of {config:?}");
+                if rows == 768 {
+                    check_header(&file, entry, shard, &config);
+                }
+            }
+            let needed: u64 = entries.iter().map(|entry| BLOCK + entry.nbytes.next_multiple_of(BLOCK)).sum();
+            let taken = std::fs::metadata(&path).unwrap().blocks() * 512;
+            assert!(taken <= needed + 3 * BLOCK, "{taken} > {needed}: {config:?}");
+        }
+        let left = stopped(folder.path(), &config, &numbers, 10);
+        recover(&left, true, |_, _| ()).unwrap();
+        sound(&left);
+        let found = frames_of(&left, &config, 10);
+        assert_eq!(found, [Frame::Whole; 10], "{config:?}");
+    }
 }

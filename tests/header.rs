@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files in the order in which a reader of the header wants to meet them.
-const SOURCES: [&str; 9] = ["status", "config", "memory", "storage", "run", "dataset", "report", "ending", "log"];
+const SOURCES: [&str; 9] = ["status", "config/mod", "memory", "storage", "run", "dataset", "report", "ending", "log"];
 
 const INTRODUCTION: &str = "\
 /* shardwright: camera frames in, finished Zarr shards out.

@@ -17,6 +17,7 @@ pub(crate) mod finalizer;
 pub(crate) mod layer;
 pub(crate) mod losses;
 pub(crate) mod numbers;
+mod pieces;
 pub(crate) mod records;
 pub(crate) mod sequencer;
 pub(crate) mod threads;

@@ -1,12 +1,12 @@
 //! A worker thread: takes tiles of complete layers, gathers, encodes and stores them.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
+use super::pieces::{in_one_piece, in_pieces};
 use super::writers::{Scratch, Sealed, Way};
 use super::{Engine, ShardCell, StageTimes, Ticket, caught};
 use crate::codec::Encoder;
@@ -85,8 +85,8 @@ impl Worker {
         let Some(cell) = &layer.cell else { return };
         let mut now = Instant::now();
         loop {
-            let tile = slot.next_tile.fetch_add(1, Relaxed) as usize;
-            let Some(tile) = engine.plan.tiles.get(tile) else { return };
+            let index = slot.next_tile.fetch_add(1, Relaxed) as usize;
+            let Some(tile) = engine.plan.tiles.get(index) else { return };
             if tile.chunk == 0 && tile.shard == 0 {
                 engine
                     .worker_times(self.index)
@@ -98,7 +98,7 @@ impl Worker {
                 continue;
             }
             // A panic must not take the other tiles with it; this one stays missing.
-            let stored = caught(|| self.store(number, &layer, cell, tile, &mut now));
+            let stored = caught(|| self.store(number, &layer, cell, index, &mut now));
             if matches!(stored, Err(Error::Panicked { .. })) {
                 self.renew_encoder();
             }
@@ -118,10 +118,11 @@ impl Worker {
         number: u32,
         layer: &Layer,
         cell: &ShardCell,
-        tile: &Tile,
+        index: usize,
         now: &mut Instant,
     ) -> Result<Stored> {
         let engine = &self.engine;
+        let tile = &engine.plan.tiles[index];
         let times: &StageTimes = engine.worker_times(self.index);
         let (across, chunk) = engine.plan.slot_of(layer.first_chunk, tile);
         let shard = &cell.shards[across];
@@ -148,25 +149,29 @@ impl Worker {
             }
             Claim::Elsewhere(place) => {
                 let mut pieces = [&[][..]; PIECES_MAX];
-                if !matches!(self.way, Way::Others(_))
-                    && self.maker.encoder.copies()
-                    && let Some(pieces) = in_pieces(layer, &engine.ring, &engine.plan, tile, &mut pieces)
-                {
+                let pieces = match self.way {
+                    // They want whole pages, or else a scratch that has them.
+                    Way::Others(_) if engine.plan.shard.lead_bytes == 0 => None,
+                    _ if !self.maker.encoder.copies() => None,
+                    _ => in_pieces(layer, &engine.ring, &engine.plan, tile, &mut pieces),
+                };
+                let nbytes = if let Some(pieces) = pieces {
                     if engine.skip_empty_chunks && pieces.iter().all(|piece| is_fill(piece, &engine.plan.frame.fill)) {
                         return Ok(Stored::Empty);
                     }
-                    let bytes = place.commit_pieces(pieces, &origin).map_err(fail)?;
-                    *now = times.of(Stage::Store).since(*now);
-                    return Ok(Stored::Here(bytes));
-                }
-                let room = &mut self.scratch[HEADER_BYTES..];
-                let Some(bytes) = self.maker.make(engine, layer, tile, room, times, now)? else {
-                    return Ok(Stored::Empty);
+                    place.seal_pieces(&mut self.scratch, pieces, &origin)
+                } else {
+                    let room = &mut self.scratch[engine.plan.shard.lead_bytes + HEADER_BYTES..];
+                    let Some(nbytes) = self.maker.make(engine, layer, tile, room, times, now)? else {
+                        return Ok(Stored::Empty);
+                    };
+                    place.seal(&mut self.scratch, nbytes, &origin);
+                    nbytes
                 };
-                place.seal(&mut self.scratch, bytes, &origin);
-                let sealed = Sealed { nbytes: bytes, layer: number, shard: across, claimed: place.detach() };
-                match self.way.bring(engine, cell, sealed, &mut self.scratch)? {
-                    true => Stored::Here(bytes),
+                let in_ring = pieces.map(|_| index);
+                let sealed = Sealed { nbytes, layer: number, shard: across, claimed: place.detach(), in_ring };
+                match self.way.bring(engine, layer, cell, sealed, &mut self.scratch)? {
+                    true => Stored::Here(nbytes),
                     false => Stored::HandedOver,
                 }
             }
@@ -231,46 +236,6 @@ impl Maker {
         *now = times.of(Stage::Encode).since(*now);
         Ok(Some(bytes))
     }
-}
-
-/// The pieces of the ring's buffers that make up a tile, where it is whole and its rows follow each other without gaps.
-fn in_pieces<'a, 'b>(
-    layer: &Layer,
-    ring: &'a Ring,
-    plan: &Plan,
-    tile: &Tile,
-    pieces: &'b mut [&'a [u8]; PIECES_MAX],
-) -> Option<&'b [&'a [u8]]> {
-    if let Some(whole) = in_one_piece(layer, ring, plan, tile) {
-        pieces[0] = whole;
-        return Some(&pieces[..1]);
-    }
-    let place = rows_in_buffer(layer, plan, tile)?;
-    let pieces = pieces.get_mut(..layer.frames.len())?;
-    for (piece, frame) in pieces.iter_mut().zip(&layer.frames) {
-        *piece = &ring.pixels(frame.as_ref()?)[place.clone()];
-    }
-    Some(pieces)
-}
-
-/// The tile, where it lies in the ring as the chunk shall be.
-fn in_one_piece<'a>(layer: &Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<&'a [u8]> {
-    let place = rows_in_buffer(layer, plan, tile)?;
-    match &layer.frames[..] {
-        [frame] => Some(&ring.pixels(frame.as_ref()?)[place]),
-        frames => ring.pixels_in_one(frames).filter(|pixels| place.len() * frames.len() == pixels.len()),
-    }
-}
-
-/// Where a tile's rows are in each buffer, if it is whole and they follow each other without gaps.
-fn rows_in_buffer(layer: &Layer, plan: &Plan, tile: &Tile) -> Option<Range<usize>> {
-    let [.., rows, _] = plan.chunk_shape[..] else { return None };
-    if !plan.shard.rows_touch || tile.rows as u64 != rows || layer.planes_kept != plan.planes_a_stack() {
-        return None;
-    }
-    let layout = &plan.frame.layout;
-    let from = layout.offset + tile.y * layout.row_stride;
-    Some(from..from + tile.rows * layout.row_stride)
 }
 
 /// How much of a chunk a tile makes: all, but where chunks end with the array.

@@ -12,10 +12,11 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::layer::finish_layer;
+use super::layer::{Layer, finish_layer};
+use super::pieces::in_pieces;
 use super::{Engine, ShardCell, caught};
 use crate::error::{Error, Result};
-use crate::shard::slot::Claimed;
+use crate::shard::slot::{Claimed, PIECES_MAX};
 use crate::stats::Stage;
 use crate::sync::{Doorbell, Receiver, Sender, bounded};
 
@@ -48,19 +49,29 @@ impl std::ops::DerefMut for Scratch {
     }
 }
 
-/// A chunk, sealed in a scratch.
+/// A chunk, sealed in a scratch: all of it, or what stands round it where it is written from the ring.
 pub(crate) struct Sealed {
     pub(crate) nbytes: usize,
     pub(crate) layer: u32,
     /// Which shard of the layer's cell.
     pub(crate) shard: usize,
     pub(crate) claimed: Claimed,
+    /// Which tile of the layer it is, where it lies in the ring as it shall be.
+    pub(crate) in_ring: Option<usize>,
 }
 
 impl Sealed {
-    fn write(self, cell: &ShardCell, scratch: &Scratch) -> Result<()> {
-        let shard = &cell.shards[self.shard];
-        let written = shard.resume(self.claimed).commit(scratch, self.nbytes);
+    fn write(self, engine: &Engine, layer: &Layer, cell: &ShardCell, scratch: &Scratch) -> Result<()> {
+        let (shard, plan) = (&cell.shards[self.shard], &engine.plan);
+        let place = shard.resume(self.claimed);
+        let written = match self.in_ring {
+            None => place.commit(scratch, self.nbytes),
+            Some(tile) => {
+                let mut pieces = [&[][..]; PIECES_MAX];
+                let pieces = in_pieces(layer, &engine.ring, plan, &plan.tiles[tile], &mut pieces);
+                place.commit_pieces(scratch, pieces.expect("it was sealed as such"), self.nbytes)
+            }
+        };
         written.map_err(|error| Error::io("write a chunk to shard", shard.key(), error))
     }
 }
@@ -85,13 +96,15 @@ impl Way {
     pub(crate) fn bring(
         &self,
         engine: &Engine,
+        layer: &Layer,
         cell: &ShardCell,
         chunk: Sealed,
         scratch: &mut Scratch,
     ) -> Result<bool> {
         match self {
-            Self::Itself => chunk.write(cell, scratch)?,
-            Self::ByTurns(turns) => return turns.bring(engine, cell, chunk, scratch),
+            // What lies in the ring waits for nobody's scratch.
+            Self::ByTurns(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, scratch),
+            Self::Itself | Self::ByTurns(_) => chunk.write(engine, layer, cell, scratch)?,
             Self::Others(writers) => {
                 // Both ends live as long as the workers: the queues are never disconnected here.
                 let Ok(spare) = writers.spare.recv() else { return Ok(false) };
@@ -151,13 +164,21 @@ impl Turns {
         Ok(Self { turn: Arc::new(Doorbell::new()), left, found })
     }
 
-    fn bring(&self, engine: &Engine, cell: &ShardCell, chunk: Sealed, scratch: &mut Scratch) -> Result<bool> {
+    fn bring(
+        &self,
+        engine: &Engine,
+        layer: &Layer,
+        cell: &ShardCell,
+        chunk: Sealed,
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
         let (mut chunk, mut written) = (Some(chunk), Ok(()));
+        let write_chunk = |chunk: Sealed| chunk.write(engine, layer, cell, scratch);
         // A panic would leave the turn with nobody.
-        let write = || written = caught(|| chunk.take().map_or(Ok(()), |chunk| chunk.write(cell, scratch)));
+        let write = || written = caught(|| chunk.take().map_or(Ok(()), &write_chunk));
         self.turn.ring_if_idle(write, || self.found.write_all(engine));
         let Some(chunk) = chunk else { return written.map(|()| true) };
-        let Ok(spare) = self.left.spare.try_recv() else { return chunk.write(cell, scratch).map(|()| true) };
+        let Ok(spare) = self.left.spare.try_recv() else { return write_chunk(chunk).map(|()| true) };
         self.left.hand_over(engine, spare, chunk, scratch);
         self.turn.ring(|| self.found.write_all(engine));
         Ok(false)
@@ -188,7 +209,7 @@ impl Jobs {
             // This thread may read the layer already. It does not wait for itself: the chunk's ticket keeps everyone from
             // wanting to change the layer.
             let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
-            layer.cell.as_ref().map_or(Ok(()), |cell| chunk.write(cell, &scratch))
+            layer.cell.as_ref().map_or(Ok(()), |cell| chunk.write(engine, &layer, cell, &scratch))
         };
         // A panic in a storage of the caller's own must not keep the layer open for ever.
         match caught(write) {

@@ -8,7 +8,7 @@ mod ring;
 mod volume;
 
 use crate::codec::Encoder;
-use crate::config::{Config, Dialect, FrameLayout, IndexLocation, Placement};
+use crate::config::{Compressor, Config, Dialect, FrameLayout, IndexLocation, Placement, StorageKind};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
@@ -24,6 +24,8 @@ pub(crate) const PAGE: usize = 4096;
 
 // Blosc frames count their bytes in 31 bits.
 const CHUNK_BYTES_MAX: u64 = (1 << 31) - (1 << 20);
+// Where chunks start on pages, up to two are lost for each: less than one part in a hundred of these.
+const LED_CHUNK_BYTES_MIN: usize = 1 << 20;
 // An index of 256 MiB.
 const CHUNKS_A_SHARD_MAX: u64 = 1 << 24;
 const WORKERS_MAX: usize = 1024;
@@ -97,6 +99,9 @@ pub(crate) struct ShardPlan {
     pub(crate) across_frame: usize,
     /// From one slot's start to the next.
     pub(crate) slot_bytes: usize,
+    /// Bytes of a slot before its header: so many that chunks start on a page where they can then be written past the page
+    /// cache from the ring itself, else 0.
+    pub(crate) lead_bytes: usize,
     pub(crate) first_slot_at: u64,
     /// The length of a shard file while it is being filled.
     pub(crate) reserve_bytes: u64,
@@ -314,7 +319,20 @@ impl ShardPlan {
             })? as usize;
         let chunks = volume.and_then(VolumePlan::chunks_max).unwrap_or(chunks);
         let encoded_bytes_max = Encoder::new(&config.codec, element, chunk_bytes)?.bound();
-        let filled = HEADER_BYTES + encoded_bytes_max;
+        let outer = chunk_shape.len() - 2;
+        let rows = chunk_shape[outer] as usize;
+        let rows_touch =
+            chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
+        let fixed_slots = config.placement_in_use() == Placement::Fixed;
+        let lead = fixed_slots
+            && rows_touch
+            && config.codec.compressor == Compressor::None
+            && matches!(config.storage, StorageKind::Auto | StorageKind::Direct)
+            && chunk_bytes >= LED_CHUNK_BYTES_MIN
+            && frame.layout.offset.is_multiple_of(PAGE)
+            && (rows * frame.layout.row_stride).is_multiple_of(PAGE);
+        let lead_bytes = if lead { PAGE - HEADER_BYTES } else { 0 };
+        let filled = lead_bytes + HEADER_BYTES + encoded_bytes_max;
         // Holes are punched, and direct writes done, in whole blocks, so a slot that spans some starts on one.
         let slot_bytes = filled.next_multiple_of(if filled >= PAGE { PAGE } else { 8 });
         let mut index = IndexPlan::new(config, chunks as u64, volume);
@@ -328,11 +346,8 @@ impl ShardPlan {
                 )
             })?;
         let reserve_bytes = index.place_tails(first_slot_at + slots);
-        let outer = chunk_shape.len() - 2;
-        let rows_touch =
-            chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
         Ok(Self {
-            fixed_slots: config.placement_in_use() == Placement::Fixed,
+            fixed_slots,
             index,
             rows_touch,
             chunk_bytes,
@@ -347,6 +362,7 @@ impl ShardPlan {
                 .and_then(VolumePlan::shards_at_once)
                 .unwrap_or((size[0].div_ceil(shard_shape[outer]) * size[1].div_ceil(shard_shape[outer + 1])) as usize),
             slot_bytes,
+            lead_bytes,
             first_slot_at,
             reserve_bytes,
         })

@@ -122,10 +122,10 @@ impl Shard {
         let shard = &self.plan.shard;
         match self.blob.map() {
             Some(map) if shard.fixed_slots => {
-                let at = self.place(chunk, shard.slot_bytes);
+                let at = self.place(chunk, shard.slot_bytes) + shard.lead_bytes as u64;
                 // SAFETY: fixed slots are disjoint and lie within the reserved length, which is mapped as long as the
                 // blob lives; the entry was claimed just above.
-                Some(Claim::InPlace(unsafe { Slot::new(map, at, shard.slot_bytes, entry) }))
+                Some(Claim::InPlace(unsafe { Slot::new(map, at, shard.slot_bytes - shard.lead_bytes, entry) }))
             }
             _ => Some(Claim::Elsewhere(Elsewhere { entry, shard: self, chunk })),
         }
@@ -136,7 +136,12 @@ impl Shard {
         Elsewhere { entry: &self.entries[claimed.chunk], shard: self, chunk: claimed.chunk }
     }
 
-    /// Where `len` bytes of `chunk`, header included, go. No two calls give overlapping ranges.
+    /// Bytes from a slot's start to its payload.
+    fn before_payload(&self) -> usize {
+        self.plan.shard.lead_bytes + HEADER_BYTES
+    }
+
+    /// Where `len` bytes of `chunk`, all before the payload included, go. No two calls give overlapping ranges.
     fn place(&self, chunk: usize, len: usize) -> u64 {
         let shard = &self.plan.shard;
         if shard.fixed_slots {

@@ -26,6 +26,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
 use super::index::table::MISSING;
+use crate::plan::PAGE;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a slot header.
@@ -232,40 +233,61 @@ impl Elsewhere<'_> {
         Claimed { chunk: self.chunk }
     }
 
-    /// Puts the header before `nbytes` of payload, which stand in `scratch` behind room for it.
+    /// Puts the header before `nbytes` of payload, which stand in `scratch` where they stand in a slot.
     ///
     /// `scratch` is a slot long, so that what is written can be rounded up to whole blocks; those are zeros.
     pub(crate) fn seal(&self, scratch: &mut [u8], nbytes: usize, origin: &Origin) {
-        let used = HEADER_BYTES + nbytes;
-        let header = header(origin, &scratch[HEADER_BYTES..used]);
-        scratch[..HEADER_BYTES].copy_from_slice(&header);
+        let before = self.shard.before_payload();
+        let used = before + nbytes;
+        let header = header(origin, &scratch[before..used]);
+        scratch[before - HEADER_BYTES..before].copy_from_slice(&header);
         scratch[used..used.next_multiple_of(self.shard.grain as usize)].fill(0);
     }
 
     /// Writes the chunk: `nbytes` of payload and their header, sealed in `scratch`.
     pub(crate) fn commit(self, scratch: &[u8], nbytes: usize) -> io::Result<()> {
-        let used = HEADER_BYTES + nbytes;
+        let before = self.shard.before_payload();
+        let used = before + nbytes;
         let at = self.shard.place(self.chunk, used);
         self.shard.write(at, &scratch[..used.next_multiple_of(self.shard.grain as usize)])?;
-        self.entry.commit(at + HEADER_BYTES as u64, nbytes as u64);
+        self.entry.commit(at + before as u64, nbytes as u64);
         Ok(())
     }
 
-    /// Writes a chunk from where it stands: `pieces` behind each other, and behind them their checksum if the chunk shall
-    /// end with one. Returns the chunk's bytes.
-    pub(crate) fn commit_pieces(self, pieces: &[&[u8]], origin: &Origin) -> io::Result<usize> {
+    /// Makes in `scratch` what stands before and behind a payload that stays where it is, in `pieces`: its header, and its
+    /// checksum if the chunk shall end with one. Returns the chunk's bytes.
+    pub(crate) fn seal_pieces(&self, scratch: &mut [u8], pieces: &[&[u8]], origin: &Origin) -> usize {
         let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
-        let tail = crc.to_le_bytes();
-        let tail = if origin.checksum_in_payload { &tail[..] } else { &[] };
-        let nbytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + tail.len();
-        let header = header_with(origin, nbytes, crc);
+        let checksum_bytes = if origin.checksum_in_payload { size_of_val(&crc) } else { 0 };
+        let nbytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + checksum_bytes;
+        let before = self.shard.before_payload();
+        scratch[before - HEADER_BYTES..before].copy_from_slice(&header_with(origin, nbytes, crc));
+        let behind = &mut scratch[before..before + self.behind_pieces(checksum_bytes)];
+        behind.fill(0);
+        behind[..checksum_bytes].copy_from_slice(&crc.to_le_bytes()[..checksum_bytes]);
+        nbytes
+    }
+
+    /// Writes the chunk whose payload is in `pieces`, with what was sealed in `scratch` for them.
+    pub(crate) fn commit_pieces(self, scratch: &[u8], pieces: &[&[u8]], nbytes: usize) -> io::Result<()> {
+        let before = self.shard.before_payload();
+        let checksum_bytes = nbytes - pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let behind = &scratch[before..before + self.behind_pieces(checksum_bytes)];
         let mut slices = [IoSlice::new(&[]); PIECES_MAX + 2];
-        let all = iter::once(&header[..]).chain(pieces.iter().copied()).chain(iter::once(tail));
+        let all = iter::once(&scratch[..before]).chain(pieces.iter().copied()).chain(iter::once(behind));
+        let all = all.filter(|bytes| !bytes.is_empty());
         let used = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
-        let at = self.shard.place(self.chunk, HEADER_BYTES + nbytes);
+        let at = self.shard.place(self.chunk, before + nbytes);
         self.shard.write_slices(at, &mut slices[..used])?;
-        self.entry.commit(at + HEADER_BYTES as u64, nbytes as u64);
-        Ok(nbytes)
+        self.entry.commit(at + before as u64, nbytes as u64);
+        Ok(())
+    }
+
+    /// How much is written behind pieces that end with a checksum of so many bytes. Where the payload starts on a page, the
+    /// whole last page is the slot's own.
+    fn behind_pieces(&self, checksum_bytes: usize) -> usize {
+        let grain = if self.shard.plan.shard.lead_bytes > 0 { PAGE } else { 1 };
+        checksum_bytes.next_multiple_of(grain)
     }
 }
 

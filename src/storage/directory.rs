@@ -376,21 +376,29 @@ impl FileBlob {
         Ok(())
     }
 
-    fn write_through_cache(&self, mut offset: u64, mut slices: &mut [IoSlice]) -> io::Result<()> {
-        IoSlice::advance_slices(&mut slices, 0);
-        while !slices.is_empty() {
-            match rustix::io::pwritev(&self.file, slices, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    offset += written as u64;
-                    IoSlice::advance_slices(&mut slices, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+    /// The descriptor that passes the page cache by, if these slices can.
+    fn direct_for(&self, offset: u64, slices: &[IoSlice]) -> Option<&File> {
+        let whole_pages = |at: usize| at.is_multiple_of(PAGE as usize);
+        let slices = slices.iter().all(|slice| whole_pages(slice.as_ptr() as usize) && whole_pages(slice.len()));
+        self.direct.as_ref().filter(|_| slices && offset.is_multiple_of(PAGE))
     }
+}
+
+/// Writes slices one after another, and moves `offset` and `slices` past what is written.
+fn write_slices(file: &File, offset: &mut u64, slices: &mut &mut [IoSlice]) -> io::Result<()> {
+    IoSlice::advance_slices(slices, 0);
+    while !slices.is_empty() {
+        match rustix::io::pwritev(file, slices, *offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                *offset += written as u64;
+                IoSlice::advance_slices(slices, written);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Copies into a file that is memory without its lock, which a write would wait for while it burns a core.
@@ -437,15 +445,6 @@ impl Blob for FileBlob {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let whole_pages = |at: u64| at.is_multiple_of(PAGE);
-        let aligned = whole_pages(offset) && whole_pages(bytes.len() as u64) && whole_pages(bytes.as_ptr() as u64);
-        if let Some(direct) = self.direct.as_ref().filter(|_| aligned) {
-            match direct.write_all_at(bytes, offset) {
-                // The device wants more than pages; the page cache takes anything.
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
-                other => return other,
-            }
-        }
         self.write_slices_at(offset, &mut [IoSlice::new(bytes)])
     }
 
@@ -453,18 +452,25 @@ impl Blob for FileBlob {
         true
     }
 
-    fn write_slices_at(&self, offset: u64, slices: &mut [IoSlice]) -> io::Result<()> {
+    fn write_slices_at(&self, mut offset: u64, mut slices: &mut [IoSlice]) -> io::Result<()> {
+        if let Some(direct) = self.direct_for(offset, slices) {
+            match write_slices(direct, &mut offset, &mut slices) {
+                // The device wants more than pages; the page cache takes anything.
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                other => return other,
+            }
+        }
         let len = slices.iter().map(|slice| slice.len()).sum::<usize>();
         let Some(map) = self.beside.as_ref().filter(|_| len >= BESIDE_BYTES_MIN) else {
-            return self.write_through_cache(offset, slices);
+            return write_slices(&self.file, &mut offset, &mut slices);
         };
         if !self.writing.swap(true, Ordering::Acquire) {
-            let written = self.write_through_cache(offset, slices);
+            let written = write_slices(&self.file, &mut offset, &mut slices);
             self.writing.store(false, Ordering::Release);
             return written;
         }
         // No room, or no such call: it is told, or done, by the ordinary way.
-        copy_beside(map, offset, len, slices).or_else(|_| self.write_through_cache(offset, slices))
+        copy_beside(map, offset, len, slices).or_else(|_| write_slices(&self.file, &mut offset, &mut slices))
     }
 
     fn forget(&self) {

@@ -1,16 +1,14 @@
 //! The configuration as a struct or as a document.
 #![allow(unsafe_code)]
 
-use std::ffi::c_char;
-use std::time::Duration;
+mod wishes;
 
-use super::pointer::{Grows, optional_text, put_text, read, sized_out, slice, text};
-use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
-use crate::config::{
-    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
-    Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
-};
-use crate::dtype::Dtype;
+use std::ffi::c_char;
+
+use self::wishes::{from_document, from_fields};
+use super::pointer::{Grows, optional_text, put_text, read, sized_out};
+use super::status::{Outcome, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
+use crate::config::Config;
 
 /// The version of the interface that a header describes; sw_config_init keeps it in the struct. It grows with every struct that
 /// gets a field and every call that is added.
@@ -470,229 +468,11 @@ pub(super) unsafe fn wishes(config: *const sw_config) -> Outcome<Config> {
     }
 }
 
-fn from_document(document: &str) -> Outcome<Config> {
-    // A JSON object begins with a brace, which no TOML document does.
-    if document.trim_start().starts_with('{') {
-        let wrong = |error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as JSON: {error}"));
-        return serde_json::from_str(document).map_err(wrong);
-    }
-    #[cfg(feature = "toml")]
-    return toml::from_str(document)
-        .map_err(|error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {error}")));
-    #[cfg(not(feature = "toml"))]
-    refuse!(super::status::SW_ERROR_UNSUPPORTED, "sw_config.document is no JSON object, and this library has no TOML")
-}
-
-/// The element of `table` with the number that C gave.
-fn choice<T: Copy>(table: &[T], number: u32, field: &str) -> Outcome<T> {
-    match table.get(number as usize) {
-        Some(&value) => Ok(value),
-        None => refuse!(SW_ERROR_ARGUMENT, "{field} = {number}: 0 to {} are possible", table.len() - 1),
-    }
-}
-
-fn flag(number: u32, field: &str) -> Outcome<bool> {
-    choice(&[false, true], number, field)
-}
-
-fn is_zero(reserved: &[u64], field: &str) -> Outcome<()> {
-    if reserved.iter().all(|&word| word == 0) { Ok(()) } else { refuse!(SW_ERROR_ARGUMENT, "{field} must be 0") }
-}
-
-/// # Safety
-/// All that `config` points to must be good for reads, unless null or misaligned.
-unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
-    // SAFETY: here and below, as the caller promises.
-    let dims = unsafe { slice(config.dims, config.dim_count, "sw_config.dims") }?;
-    // SAFETY: as above.
-    let dims = dims.iter().map(|dim| unsafe { self::dim(dim) }).collect::<Outcome<_>>()?;
-    let order = (config.acquisition_order, config.acquisition_order_count);
-    // SAFETY: as above.
-    let order = unsafe { slice(order.0, order.1, "sw_config.acquisition_order") }?;
-    // SAFETY: as above.
-    let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "sw_config.acquisition_order") }?.to_owned());
-    // SAFETY: as above.
-    let fields = unsafe { slice(config.record_fields, config.record_field_count, "sw_config.record_fields") }?;
-    // SAFETY: as above.
-    let channels = unsafe { slice(config.channels, config.channel_count, "sw_config.channels") }?;
-    // SAFETY: as above.
-    let volume = unsafe { slice(config.volume, usize::from(!config.volume.is_null()), "sw_config.volume") }?;
-    // SAFETY: as above.
-    let volume = volume.first().map(|volume| unsafe { self::volume(volume) }).transpose()?;
-    Ok(Config {
-        dialect: choice(
-            &[Dialect::Zarr3, Dialect::Zarr3Transformer, Dialect::Zarr2Sharded, Dialect::Precomputed],
-            config.dialect,
-            "sw_config.dialect",
-        )?,
-        volume: volume.unwrap_or_default(),
-        index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
-        dtype: choice(&Dtype::ALL, config.dtype, "sw_config.dtype")?,
-        dims,
-        acquisition_order: order.iter().map(name_of).collect::<Outcome<_>>()?,
-        codec: Codec { compressor: compressor(config)?, checksum: flag(config.checksum, "sw_config.checksum")? },
-        placement: choice(
-            &[Placement::Auto, Placement::Fixed, Placement::Packed],
-            config.placement,
-            "sw_config.placement",
-        )?,
-        index_location: choice(
-            &[IndexLocation::End, IndexLocation::Start],
-            config.index_location,
-            "sw_config.index_location",
-        )?,
-        storage: choice(
-            &[StorageKind::Auto, StorageKind::Mapped, StorageKind::Buffered, StorageKind::Direct],
-            config.storage,
-            "sw_config.storage",
-        )?,
-        fill_value: config.fill_value,
-        skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
-        ring_bytes: config.ring_bytes,
-        frame_layout: frame_layout(config),
-        ring_full: ring_full(config)?,
-        workers: config.workers,
-        // SAFETY: as above.
-        affinity: unsafe { slice(config.affinity, config.affinity_count, "sw_config.affinity") }?.to_vec(),
-        sync: flag(config.sync, "sw_config.sync")?,
-        checkpoint_every: Duration::from_millis(config.checkpoint_every_ms),
-        // SAFETY: as above.
-        record_fields: fields.iter().map(|field| unsafe { record_field(field) }).collect::<Outcome<_>>()?,
-        // SAFETY: as above.
-        channels: channels.iter().map(|channel| unsafe { self::channel(channel) }).collect::<Outcome<_>>()?,
-        // SAFETY: as above.
-        name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
-        overwrite: flag(config.overwrite, "sw_config.overwrite")?,
-        guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
-        manifest: manifest(config)?,
-    })
-}
-
-fn manifest(config: &sw_config) -> Outcome<Vec<ManifestForm>> {
-    let forms = config.manifest;
-    if forms >> ManifestForm::ALL.len() != 0 {
-        return refuse!(SW_ERROR_ARGUMENT, "sw_config.manifest = {forms}: 0 to 7 are possible");
-    }
-    Ok(ManifestForm::ALL.into_iter().zip(0..).filter(|(_, bit)| forms >> bit & 1 == 1).map(|(form, _)| form).collect())
-}
-
-/// # Safety
-/// All that `volume` points to must be good for reads, unless null or misaligned.
-unsafe fn volume(volume: &sw_volume) -> Outcome<Volume> {
-    is_zero(&[volume.reserved.into()], "sw_volume.reserved")?;
-    let bits = |bits: i32, field| match u8::try_from(bits) {
-        Ok(bits) => Ok(Some(bits)),
-        Err(_) if bits < 0 => Ok(None),
-        Err(_) => refuse!(SW_ERROR_ARGUMENT, "{field} = {bits}: at most 64, or negative for a choice"),
-    };
-    Ok(Volume {
-        // SAFETY: as the caller promises.
-        key: unsafe { optional_text(volume.key, "sw_volume.key") }?.map(str::to_owned),
-        hash: choice(&[VolumeHash::Identity, VolumeHash::Murmurhash3X86_128], volume.hash, "sw_volume.hash")?,
-        preshift_bits: bits(volume.preshift_bits, "sw_volume.preshift_bits")?,
-        minishard_bits: bits(volume.minishard_bits, "sw_volume.minishard_bits")?,
-        shard_bits: bits(volume.shard_bits, "sw_volume.shard_bits")?,
-        gzip_indexes: flag(volume.gzip_indexes, "sw_volume.gzip_indexes")?,
-        voxel_offset: volume.voxel_offset,
-        resolution: Some(volume.resolution).filter(|resolution| *resolution != [0.0; 3]),
-    })
-}
-
-/// # Safety
-/// All that `dim` points to must be good for reads, unless null or misaligned.
-unsafe fn dim(dim: &sw_dim) -> Outcome<Dim> {
-    is_zero(&[dim.reserved.into(), dim.reserved_too[0], dim.reserved_too[1]], "sw_dim.reserved")?;
-    Ok(Dim {
-        // SAFETY: as the caller promises.
-        name: unsafe { text(dim.name, "sw_dim.name") }?.to_owned(),
-        kind: choice(&[DimKind::Other, DimKind::Time, DimKind::Channel, DimKind::Space], dim.kind, "sw_dim.kind")?,
-        size: Some(dim.size).filter(|&size| size > 0),
-        chunk: dim.chunk,
-        shard: dim.shard,
-        scale: if dim.scale == 0.0 { 1.0 } else { dim.scale },
-        // SAFETY: as the caller promises.
-        unit: unsafe { optional_text(dim.unit, "sw_dim.unit") }?.map(str::to_owned),
-    })
-}
-
-/// # Safety
-/// All that `field` points to must be good for reads, unless null or misaligned.
-unsafe fn record_field(field: &sw_record_field) -> Outcome<RecordField> {
-    is_zero(&[field.reserved.into()], "sw_record_field.reserved")?;
-    // SAFETY: as the caller promises.
-    let name = unsafe { text(field.name, "sw_record_field.name") }?.to_owned();
-    Ok(RecordField { name, dtype: choice(&Dtype::ALL, field.dtype, "sw_record_field.dtype")? })
-}
-
-/// # Safety
-/// All that `channel` points to must be good for reads, unless null or misaligned.
-unsafe fn channel(channel: &sw_channel) -> Outcome<Channel> {
-    is_zero(&channel.reserved, "sw_channel.reserved")?;
-    let window = (channel.window_low, channel.window_high);
-    Ok(Channel {
-        // SAFETY: as the caller promises.
-        label: unsafe { text(channel.label, "sw_channel.label") }?.to_owned(),
-        // SAFETY: as the caller promises.
-        color: unsafe { optional_text(channel.color, "sw_channel.color") }?.unwrap_or("FFFFFF").to_owned(),
-        window: Some(window).filter(|(low, high)| low != high),
-    })
-}
-
-fn compressor(config: &sw_config) -> Outcome<Compressor> {
-    const CNAMES: [BloscCname; 5] =
-        [BloscCname::Lz4, BloscCname::Lz4hc, BloscCname::Zstd, BloscCname::Zlib, BloscCname::Blosclz];
-    let (level, block_bytes) = (config.level, config.block_bytes);
-    let small_level = || match u8::try_from(level) {
-        Ok(level) => Ok(level),
-        Err(_) => refuse!(SW_ERROR_ARGUMENT, "sw_config.level = {level}: this compressor has levels 0 to 9"),
-    };
-    Ok(match config.compressor {
-        SW_COMPRESSOR_NONE => Compressor::None,
-        SW_COMPRESSOR_BLOSC => Compressor::Blosc {
-            cname: choice(&CNAMES, config.blosc_cname, "sw_config.blosc_cname")?,
-            level: small_level()?,
-            shuffle: choice(&[Shuffle::None, Shuffle::Byte, Shuffle::Bit], config.shuffle, "sw_config.shuffle")?,
-            block_bytes,
-        },
-        SW_COMPRESSOR_BLOSC_NOISE => Compressor::BloscNoise { block_bytes },
-        SW_COMPRESSOR_ZSTD => Compressor::Zstd { level },
-        SW_COMPRESSOR_GZIP => Compressor::Gzip { level: small_level()? },
-        SW_COMPRESSOR_LZ4 => Compressor::Lz4,
-        SW_COMPRESSOR_ZLIB => Compressor::Zlib { level: small_level()? },
-        other => {
-            return refuse!(
-                SW_ERROR_ARGUMENT,
-                "sw_config.compressor = {other}: 0 to {SW_COMPRESSOR_ZLIB} are possible"
-            );
-        }
-    })
-}
-
-fn frame_layout(config: &sw_config) -> Option<FrameLayout> {
-    let layout =
-        FrameLayout { buffer_bytes: config.buffer_bytes, offset: config.frame_offset, row_stride: config.row_stride };
-    // Something was said of it: the plan shall say what is missing.
-    Some(layout).filter(|layout| layout.buffer_bytes > 0 || layout.offset > 0 || layout.row_stride > 0)
-}
-
-fn ring_full(config: &sw_config) -> Outcome<RingFull> {
-    let timeout = match config.ring_full_timeout_ms {
-        super::run::SW_FOREVER => None,
-        timeout @ 0.. => Some(Duration::from_millis(timeout as u64)),
-        other => {
-            return refuse!(SW_ERROR_ARGUMENT, "sw_config.ring_full_timeout_ms = {other}: from 0 on, or SW_FOREVER");
-        }
-    };
-    choice(
-        &[RingFull::Block { timeout }, RingFull::DropNewest, RingFull::Error],
-        config.ring_full,
-        "sw_config.ring_full",
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use super::wishes::choice;
     use super::*;
+    use crate::dtype::Dtype;
 
     #[test]
     fn the_defaults_are_those_of_rust() {

@@ -1,0 +1,307 @@
+//! Options that belong together, by what they are about.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use shardwright::{
+    BloscCname, Compressor, Dialect, Dtype, IndexLocation, ManifestForm, Placement, RingFull, Shuffle, StorageKind,
+    Volume, VolumeHash,
+};
+
+use super::values::{Camera, Length, Rate, bytes, one_of, positive, seconds};
+use crate::failure::Failure;
+
+/// The names that `--form` and `--manifest` take.
+pub(super) const FORMS: [(&str, ManifestForm); 3] =
+    [("manifest", ManifestForm::Manifest), ("inlined", ManifestForm::Inlined), ("kerchunk", ManifestForm::Kerchunk)];
+
+/// The names that `--placement` takes.
+const PLACEMENTS: [(&str, Placement); 3] =
+    [("auto", Placement::Auto), ("fixed", Placement::Fixed), ("packed", Placement::Packed)];
+
+/// The names that `--codec` takes.
+pub(super) const CODECS: [&str; 11] = [
+    "none",
+    "blosc-noise",
+    "blosc-lz4",
+    "blosc-lz4hc",
+    "blosc-zstd",
+    "blosc-zlib",
+    "blosc-blosclz",
+    "zstd",
+    "gzip",
+    "lz4",
+    "zlib",
+];
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub(crate) struct RecordingArgs {
+    /// The synthetic camera: width, height, element type, and frames a second if it has a speed of its own
+    #[arg(long, value_name = "WxHxDTYPE[@FPS]")]
+    pub(crate) camera: Option<Camera>,
+    /// A raw file's shape, slowest dimension first: T,Y,X; other dimensions need --axes
+    #[arg(long, value_name = "N,N,N", value_parser = positive, value_delimiter = ',')]
+    pub(crate) shape: Vec<u64>,
+    /// The names of the dimensions of --shape, such as t,c,y,x
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) axes: Vec<String>,
+    /// A raw file's element type, little-endian: u8, i8, u16, … f64
+    #[arg(long)]
+    pub(crate) dtype: Option<Dtype>,
+    /// Bytes to skip at a raw file's start
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
+    pub(crate) offset: u64,
+    /// Take only so many frames; a synthetic camera gives 500 if nothing is said
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) frames: Option<u64>,
+    /// Replay the recording so many times; frame numbers go on
+    #[arg(long = "loop", value_name = "N", default_value = "1", value_parser = positive)]
+    pub(crate) repeat: u64,
+    /// Read the whole recording into memory first, so that the speed is the writer's and not the reader's
+    #[arg(long)]
+    pub(crate) preload: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Pace")]
+pub(crate) struct PaceArgs {
+    /// Frames a second, or `max` [default: the camera's own, else max]
+    #[arg(long, value_name = "FPS|max")]
+    pub(crate) rate: Option<Rate>,
+    /// What happens to a frame when the ring is full: wait, lose it, or stop
+    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = PossibleValuesParser::new(["block", "drop-newest", "error"]))]
+    pub(crate) policy: String,
+    /// How long to wait at most with --policy block, in seconds; past it the run stops [default: for ever]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// What a dataset is like, be it of a camera's frames or made of another dataset.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Layout and codec")]
+pub(crate) struct LayoutArgs {
+    /// The on-disk format: Zarr v3 with sharding_indexed, the sharding drafts before it, or Neuroglancer's precomputed volume
+    #[arg(long, default_value = "zarr3", value_parser = one_of(&[
+        ("zarr3", Dialect::Zarr3), ("zarr3-transformer", Dialect::Zarr3Transformer),
+        ("zarr2-sharded", Dialect::Zarr2Sharded), ("precomputed", Dialect::Precomputed),
+    ]))]
+    pub(crate) dialect: Dialect,
+    /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer is made
+    /// for camera noise [default: replay takes blosc-lz4, for a precomputed volume none; repack keeps what is]
+    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
+    pub(crate) codec: Option<String>,
+    /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) level: Option<i32>,
+    /// What Blosc reorders before it compresses [default: bit]
+    #[arg(long, value_parser = one_of(&[("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)]))]
+    pub(crate) shuffle: Option<Shuffle>,
+    /// Leave out the CRC-32C of every chunk, which only zarr3 has
+    #[arg(long)]
+    pub(crate) no_checksum: bool,
+    /// Elements a chunk, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default: 0]
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
+    pub(crate) chunk: Vec<u64>,
+    /// Elements a shard, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default: 0]
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
+    pub(crate) shard: Vec<u64>,
+    /// Where a shard's index stands [default: at the end; repack leaves it where it is]
+    #[arg(long, value_parser = one_of(&[("end", IndexLocation::End), ("start", IndexLocation::Start)]))]
+    pub(crate) index: Option<IndexLocation>,
+    /// Leave out the CRC-32C of every shard's index, which only zarr3 has
+    #[arg(long)]
+    pub(crate) no_index_checksum: bool,
+}
+
+/// What only a dataset is like that is written as frames come.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Layout and codec")]
+pub(crate) struct RunArgs {
+    /// Leave the size of the first dimension open; the dataset grows with the frames
+    #[arg(long)]
+    pub(crate) unbounded: bool,
+    /// The size of a pixel, such as 0.325um; it goes before what the recording says
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) pixel_size: Option<Length>,
+    /// Where a chunk's bytes go in its shard: into a slot of its own, or behind the one before; auto packs what is compressed,
+    /// unless it is made in a map
+    #[arg(long, default_value = "auto", value_parser = one_of(&PLACEMENTS))]
+    pub(crate) placement: Placement,
+    /// At the end, write down where the chunks lie, for readers that go by references, into a folder beside the dataset; the
+    /// forms are those of the command manifest
+    #[arg(long, value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(&FORMS))]
+    pub(crate) manifest: Vec<ManifestForm>,
+    /// Replace a dataset that is in the way
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Precomputed volumes")]
+pub(crate) struct VolumeArgs {
+    /// The name of the scale [default: the resolution, as 325_325_1000]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key: Option<String>,
+    /// What is done to a chunk's id before its bits choose the shard; murmurhash3_x86_128 keeps all shards open to the end
+    #[arg(long, default_value = "identity", value_parser = one_of(&[
+        ("identity", VolumeHash::Identity), ("murmurhash3_x86_128", VolumeHash::Murmurhash3X86_128),
+    ]))]
+    pub(crate) hash: VolumeHash,
+    /// How many of an id's lowest bits neighbours in one minishard may differ in [default: chooses]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) preshift_bits: Option<u8>,
+    /// Minishards a shard, as a power of two [default: chooses]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) minishard_bits: Option<u8>,
+    /// Shards, as a power of two [default: as many as the volume needs]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) shard_bits: Option<u8>,
+    /// Compress the indexes of minishards
+    #[arg(long)]
+    pub(crate) gzip_indexes: bool,
+    /// Where the first voxel stands, in voxels
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, allow_negative_numbers = true)]
+    pub(crate) voxel_offset: Vec<i64>,
+    /// Nanometers from voxel to voxel [default: from the recording and --pixel-size]
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',')]
+    pub(crate) resolution: Vec<f64>,
+}
+
+impl VolumeArgs {
+    pub(crate) fn volume(&self) -> Result<Volume, Failure> {
+        let three =
+            |option, count| Failure::Usage(format!("{option} has {count} numbers, but a volume has x, y and z"));
+        let voxel_offset = match self.voxel_offset[..] {
+            [] => [0; 3],
+            [x, y, z] => [x, y, z],
+            _ => return Err(three("--voxel-offset", self.voxel_offset.len())),
+        };
+        let resolution = match self.resolution[..] {
+            [] => None,
+            [x, y, z] => Some([x, y, z]),
+            _ => return Err(three("--resolution", self.resolution.len())),
+        };
+        Ok(Volume {
+            key: self.key.clone(),
+            hash: self.hash,
+            preshift_bits: self.preshift_bits,
+            minishard_bits: self.minishard_bits,
+            shard_bits: self.shard_bits,
+            gzip_indexes: self.gzip_indexes,
+            voxel_offset,
+            resolution,
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Means")]
+pub(crate) struct EngineArgs {
+    /// Threads that encode; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) workers: usize,
+    /// Cores to pin the workers to, in turn
+    #[arg(long, value_name = "CORE,CORE", value_delimiter = ',')]
+    pub(crate) affinity: Vec<usize>,
+    /// Memory for frames: the ring, preloaded frames and the synthetic camera's, together
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
+    pub(crate) memory: u64,
+    /// How bytes reach the file
+    #[arg(long, default_value = "auto", value_parser = one_of(&[
+        ("auto", StorageKind::Auto), ("mapped", StorageKind::Mapped), ("buffered", StorageKind::Buffered),
+        ("direct", StorageKind::Direct),
+    ]))]
+    pub(crate) storage: StorageKind,
+    /// With --storage mapped, end with an error, not by SIGBUS, when a shard is cut off or its device goes away
+    #[arg(long)]
+    pub(crate) guard_maps: bool,
+    /// How often what was written is made safe from a kill and a loss of power, and visible to readers; 0: at each shard's close
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub(crate) checkpoint_every: Duration,
+    /// Don't wait until the data has reached the device
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Long runs")]
+pub(crate) struct SoakArgs {
+    /// Write a page with plots of throughput, commit latency and memory over time; without --frames the run takes twice the
+    /// machine's memory
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) soak: Option<PathBuf>,
+    /// Delete the oldest shards as soon as all closed ones together take more than this [default with --soak: half of
+    /// the free space, if the run does not fit in it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) roll: Option<u64>,
+}
+
+impl LayoutArgs {
+    /// The compressor that `--codec`, `--level` and `--shuffle` describe together.
+    pub(crate) fn compressor(&self) -> Result<Compressor, Failure> {
+        let usual = if self.dialect == Dialect::Precomputed { "none" } else { "blosc-lz4" };
+        compressor(self.codec.as_deref().unwrap_or(usual), self.level, self.shuffle)
+    }
+}
+
+pub(super) fn compressor(codec: &str, level: Option<i32>, shuffle: Option<Shuffle>) -> Result<Compressor, Failure> {
+    let blosc = codec.strip_prefix("blosc-");
+    if shuffle.is_some() && blosc.is_none() {
+        return Err(Failure::Usage(format!("--shuffle belongs to the blosc codecs, but --codec is {codec}")));
+    }
+    if codec == "blosc-noise" {
+        if level.is_some() || shuffle.is_some() {
+            return Err(Failure::Usage(
+                "blosc-noise has no --level or --shuffle: it is one way to write LZ4 at level 1 with bit shuffle"
+                    .into(),
+            ));
+        }
+        return Ok(Compressor::BloscNoise { block_bytes: 0 });
+    }
+    let within = |lowest: i32, highest: i32| {
+        let level = level.unwrap_or(1);
+        if (lowest..=highest).contains(&level) {
+            return Ok(level);
+        }
+        Err(Failure::Usage(format!("--level {level} is not possible with --codec {codec}: {lowest} to {highest}")))
+    };
+    if let Some(name) = blosc {
+        let cname = match name {
+            "lz4" => BloscCname::Lz4,
+            "lz4hc" => BloscCname::Lz4hc,
+            "zstd" => BloscCname::Zstd,
+            "zlib" => BloscCname::Zlib,
+            _ => BloscCname::Blosclz,
+        };
+        let (level, shuffle) = (within(0, 9)? as u8, shuffle.unwrap_or_default());
+        return Ok(Compressor::Blosc { cname, level, shuffle, block_bytes: 0 });
+    }
+    match codec {
+        "zstd" => Ok(Compressor::Zstd { level: within(-131_072, 22)? }),
+        "gzip" => Ok(Compressor::Gzip { level: within(0, 9)? as u8 }),
+        "zlib" => Ok(Compressor::Zlib { level: within(0, 9)? as u8 }),
+        _ if level.is_some() => Err(Failure::Usage(format!("--level means nothing to --codec {codec}"))),
+        "lz4" => Ok(Compressor::Lz4),
+        _ => Ok(Compressor::None),
+    }
+}
+
+impl PaceArgs {
+    /// What the engine does when the ring is full.
+    pub(crate) fn ring_full(&self) -> Result<RingFull, Failure> {
+        if self.timeout.is_some() && self.policy != "block" {
+            return Err(Failure::Usage(format!(
+                "--timeout belongs to --policy block, but --policy is {}",
+                self.policy
+            )));
+        }
+        Ok(match self.policy.as_str() {
+            "drop-newest" => RingFull::DropNewest,
+            "error" => RingFull::Error,
+            _ => RingFull::Block { timeout: self.timeout },
+        })
+    }
+}

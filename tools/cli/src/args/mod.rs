@@ -1,0 +1,411 @@
+//! The command line: what it looks like and how its words become values. Nothing here touches a file.
+
+mod groups;
+mod values;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use shardwright::offline::ChunkOrder;
+use shardwright::{Codec, Dialect, ManifestForm};
+
+pub(crate) use self::groups::RecordingArgs;
+use self::groups::{EngineArgs, FORMS, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, compressor};
+pub(crate) use self::values::{Camera, Rate, unit_name};
+use self::values::{bytes, one_of, seconds};
+use crate::failure::Failure;
+use crate::region::RegionArg;
+
+const EXAMPLES: &str = "\
+Examples:
+  shardwright replay movie.tif movie.ome.zarr
+  shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd --chunk 16,256,256
+  shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
+  shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
+  shardwright info out.zarr
+  shardwright export out.zarr part.ome.tif --region 0:100,:,512:1024
+  shardwright repack out.zarr archive.zarr --codec zstd --level 9
+  shardwright manifest out.zarr --url-prefix s3://bucket/out.zarr
+  shardwright verify out.zarr
+  shardwright recover out.zarr --apply
+  shardwright probe /data --camera 2048x2048xu16@100
+
+Exit codes:
+  0 fine   1 failure   2 usage   3 the input is invalid   4 finished, but frames were lost
+  130 interrupted by Ctrl-C and finished cleanly
+  verify and recover have their own; see their help";
+
+const VERIFY_EXIT_CODES: &str = "\
+Exit codes:
+  0 sound   1 damage was found   2 it could not be checked";
+
+const RECOVER_EXIT_CODES: &str = "\
+Exit codes:
+  0 nothing to do, or done   1 there is something to do (without --apply)   2 it could not be done";
+
+/// Replay recordings into sharded Zarr datasets at camera speed, and look at datasets.
+#[derive(Debug, Parser)]
+#[command(name = "shardwright", version, after_help = EXAMPLES, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Replay(Box<Replay>),
+    Info(Info),
+    Export(Export),
+    Manifest(Manifest),
+    Verify(Verify),
+    Recover(Recover),
+    Probe(Probe),
+    Repack(Repack),
+    /// Print a completion script for a shell to stdout.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Show what a dataset holds: shape, chunks, shards, codecs, sizes, gaps.
+#[derive(Debug, Args)]
+pub(crate) struct Info {
+    /// The dataset.
+    pub(crate) path: PathBuf,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write a region of an array as TIFF, OME-TIFF, npy or raw. Dimensions keep the array's order, slowest first; in TIFF each
+/// frame is a page. What would exceed 4 GB becomes BigTIFF.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The array, or the image whose first array is meant
+    pub(crate) path: PathBuf,
+    /// The file to write
+    pub(crate) output: PathBuf,
+    /// Which part: a span for each dimension, such as 0:100,:,512:1024, or for some by name, such as t=3,x=512:1024
+    #[arg(long, value_name = "SPANS")]
+    pub(crate) region: Option<RegionArg>,
+    /// The format [default: what the file's name ends with: .ome.tif, .tif, .npy, .raw]
+    #[arg(long, value_parser = one_of(&FORMATS))]
+    pub(crate) format: Option<Format>,
+    /// Write BigTIFF also where TIFF would do
+    #[arg(long)]
+    pub(crate) bigtiff: bool,
+    /// Memory for pixels on their way
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    pub(crate) memory: u64,
+    /// Replace a file that is in the way
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Show no progress and print nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Check everything about a dataset that can be checked: documents, indexes, checksums, decoding, slot headers.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXIT_CODES)]
+pub(crate) struct Verify {
+    /// The dataset or the array.
+    pub(crate) path: PathBuf,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json; the exit code tells.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Write down where a dataset's chunks lie, so that readers which go by references open it without a copy: manifest.json
+/// (chunk-manifest-json) and kerchunk.json, in a folder beside the dataset.
+#[derive(Debug, Args)]
+pub(crate) struct Manifest {
+    /// The dataset
+    pub(crate) path: PathBuf,
+    /// The folder to create [default: beside the dataset, run.ome.manifest.zarr for run.ome.zarr]
+    pub(crate) output: Option<PathBuf>,
+    /// What stands before the paths of the dataset's files, such as s3://bucket/run.ome.zarr [default: file:// and where they
+    /// are now]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url_prefix: Option<String>,
+    /// The Zarr version of the documents in kerchunk.json: 2, which every reader of such files opens, or 3
+    #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+    pub(crate) zarr_format: u8,
+    /// What is written: documents with manifest.json beside them, documents with the manifest inlined, kerchunk.json [default:
+    /// all; manifests of few chunks are inlined, others are not]
+    #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(&FORMS))]
+    pub(crate) forms: Vec<ManifestForm>,
+    /// Put the manifest into the array's document where the array has at most so many chunks
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(crate) inline: u64,
+    /// Replace manifests that are in the way
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Print one JSON object instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Bring back what a writer had written when it was killed or the power went.
+///
+/// Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before the
+/// chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
+#[derive(Debug, Args)]
+#[command(after_help = RECOVER_EXIT_CODES)]
+pub(crate) struct Recover {
+    /// The dataset.
+    pub(crate) path: PathBuf,
+    /// Make the changes.
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json; the exit code tells.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Find out whether this machine keeps up with a camera when it writes into a folder, with which settings, and how long the
+/// disk lasts. Takes some ten seconds and a few gigabytes of free space for that time.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 it keeps up   4 it does not: frames would be lost   others as with every command"
+)]
+pub(crate) struct Probe {
+    /// The folder in which datasets are to be written
+    pub(crate) path: PathBuf,
+    /// The camera: width, height, element type, frames a second; without these the highest rate is what you learn
+    #[arg(long, value_name = "WxHxDTYPE[@FPS]", default_value = "2048x2048xu16@100")]
+    pub(crate) camera: Camera,
+    /// How long each codec is tried
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Close the gaps in a dataset's shards and put their chunks in order; where wished, compress them anew and give chunks and
+/// shards other shapes. Every new shard is read back and compared before an old one goes. Killed and called again, it goes
+/// on where it stopped.
+#[derive(Debug, Args)]
+pub(crate) struct Repack {
+    /// The dataset
+    pub(crate) path: PathBuf,
+    /// The dataset to create [default: in place]
+    pub(crate) output: Option<PathBuf>,
+    /// The order of chunks in their shard
+    #[arg(long, default_value = "c", value_parser = one_of(&[
+        ("c", ChunkOrder::C), ("morton", ChunkOrder::Morton), ("kept", ChunkOrder::Kept),
+    ]))]
+    pub(crate) order: ChunkOrder,
+    #[command(flatten)]
+    pub(crate) layout: LayoutArgs,
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// End every shard's index with its CRC-32C, which only zarr3 has [default: as it is]
+    #[arg(long, conflicts_with = "no_index_checksum")]
+    pub(crate) index_checksum: bool,
+    /// Memory for chunks on their way
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    pub(crate) memory: u64,
+    /// Threads that read, compress and compare; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) workers: usize,
+    /// Don't wait until the data has reached the device
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+    /// Write the bytes of shards that stay as they are, rather than share their blocks with the old dataset's on XFS and Btrfs
+    #[arg(long)]
+    pub(crate) no_reflink: bool,
+    /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost
+    #[arg(long)]
+    pub(crate) incomplete: bool,
+    /// Print one JSON object instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Replay {
+    /// A TIFF or OME-TIFF stack, a Zarr array, a raw file (with --shape and --dtype), or the word `synthetic`
+    pub(crate) input: PathBuf,
+    /// The dataset to create
+    pub(crate) output: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) recording: RecordingArgs,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
+    #[command(flatten)]
+    pub(crate) layout: LayoutArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) soak: SoakArgs,
+
+    /// Print one JSON object to stdout instead of the summary
+    #[arg(long, help_heading = "Report")]
+    pub(crate) json: bool,
+    /// Show no progress and print no summary
+    #[arg(long, short, help_heading = "Report")]
+    pub(crate) quiet: bool,
+}
+/// What a region is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Tiff,
+    OmeTiff,
+    Npy,
+    Raw,
+}
+
+/// The names that `--format` takes.
+pub(crate) const FORMATS: [(&str, Format); 4] =
+    [("ome-tiff", Format::OmeTiff), ("tiff", Format::Tiff), ("npy", Format::Npy), ("raw", Format::Raw)];
+
+impl Repack {
+    /// The codec that the options describe; `None` to keep what is.
+    pub(crate) fn codec(&self) -> Result<Option<Codec>, Failure> {
+        let LayoutArgs { codec, level, shuffle, no_checksum, dialect, .. } = &self.layout;
+        let Some(codec) = codec else {
+            if level.is_some() || shuffle.is_some() || *no_checksum {
+                return Err(Failure::Usage("--level, --shuffle and --no-checksum belong to --codec".into()));
+            }
+            return Ok(None);
+        };
+        let compressor = compressor(codec, *level, *shuffle)?;
+        Ok(Some(Codec { compressor, checksum: *dialect == Dialect::Zarr3 && !no_checksum }))
+    }
+
+    /// Whether indexes end with their checksum; `None` to keep what is.
+    pub(crate) fn index_checksum(&self) -> Option<bool> {
+        let given = self.index_checksum || self.layout.no_index_checksum;
+        given.then_some(self.index_checksum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use shardwright::{BloscCname, Compressor, IndexLocation, Placement, RingFull, Shuffle, StorageKind};
+
+    use super::groups::CODECS;
+    use super::*;
+
+    fn replay(words: &[&str]) -> Result<Replay, clap::Error> {
+        let words = ["shardwright", "replay"].iter().chain(words);
+        Cli::try_parse_from(words).map(|cli| match cli.command {
+            Command::Replay(replay) => *replay,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn the_command_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn two_paths_are_enough() {
+        let replay = replay(&["movie.tif", "out.ome.zarr"]).unwrap();
+        assert_eq!((replay.recording.repeat, replay.engine.memory), (1, 1 << 30));
+        assert_eq!(replay.layout.compressor().unwrap(), Compressor::default());
+        assert_eq!(replay.pace.ring_full().unwrap(), RingFull::Block { timeout: None });
+        assert_eq!(replay.run.placement, Placement::Auto);
+    }
+
+    #[test]
+    fn a_recovery_changes_nothing_unless_it_is_told_to() {
+        let recover = |words: &[&str]| match Cli::try_parse_from(words).unwrap().command {
+            Command::Recover(recover) => recover.apply,
+            other => panic!("{other:?}"),
+        };
+        assert!(!recover(&["shardwright", "recover", "run.zarr"]));
+        assert!(recover(&["shardwright", "recover", "run.zarr", "--apply"]));
+    }
+
+    #[test]
+    fn an_output_is_required() {
+        assert_eq!(replay(&["synthetic"]).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn lists_and_enumerations_become_values() {
+        let replay = replay(&[
+            "in.raw",
+            "out",
+            "--shape",
+            "10,20,30",
+            "--chunk",
+            "16,256,256",
+            "--affinity",
+            "0,1",
+            "--storage",
+            "buffered",
+            "--index",
+            "start",
+            "--shuffle",
+            "byte",
+            "--axes",
+            "t,y,x",
+            "--level",
+            "3",
+            "--codec",
+            "blosc-zstd",
+        ])
+        .unwrap();
+        assert_eq!(replay.recording.shape, [10, 20, 30]);
+        assert_eq!(replay.recording.axes, ["t", "y", "x"]);
+        assert_eq!(replay.layout.chunk, [16, 256, 256]);
+        assert_eq!(replay.engine.affinity, [0, 1]);
+        assert_eq!(replay.engine.storage, StorageKind::Buffered);
+        assert_eq!(replay.layout.index, Some(IndexLocation::Start));
+        let zstd = Compressor::Blosc { cname: BloscCname::Zstd, level: 3, shuffle: Shuffle::Byte, block_bytes: 0 };
+        assert_eq!(replay.layout.compressor().unwrap(), zstd);
+    }
+
+    #[test]
+    fn every_codec_name_has_a_compressor() {
+        for codec in CODECS {
+            let compressor = replay(&["in", "out", "--codec", codec]).unwrap().layout.compressor().unwrap();
+            if let (Compressor::Blosc { cname, .. }, Some(name)) = (compressor, codec.strip_prefix("blosc-")) {
+                assert_eq!(cname.name(), name);
+            }
+        }
+    }
+
+    #[test]
+    fn options_that_contradict_each_other_are_refused() {
+        let codec = |words: &[&str]| replay(words).unwrap().layout.compressor().unwrap_err().to_string();
+        assert!(codec(&["i", "o", "--codec", "gzip", "--shuffle", "bit"]).contains("blosc"));
+        assert!(codec(&["i", "o", "--codec", "gzip", "--level", "10"]).contains("0 to 9"));
+        assert!(codec(&["i", "o", "--codec", "none", "--level", "1"]).contains("--level"));
+        let policy = replay(&["i", "o", "--policy", "drop-newest", "--timeout", "1"]).unwrap().pace.ring_full();
+        assert!(policy.unwrap_err().to_string().contains("--policy block"));
+    }
+
+    #[test]
+    fn negative_levels_reach_zstd() {
+        let replay = replay(&["i", "o", "--codec", "zstd", "--level", "-5"]).unwrap();
+        assert_eq!(replay.layout.compressor().unwrap(), Compressor::Zstd { level: -5 });
+    }
+}

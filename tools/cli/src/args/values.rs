@@ -1,0 +1,221 @@
+//! How single words of the command line become values.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use shardwright::Dtype;
+
+/// Parses one of a few names to the value that belongs to it, and lists the names in help and completions.
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
+    table: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(table.iter().map(|row| row.0)).map(|name| {
+        let found = table.iter().find(|row| row.0 == name);
+        found.expect("clap lets only names of the table pass").1
+    })
+}
+
+/// A synthetic camera: `2048x2048xu16@100`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Camera {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) dtype: Dtype,
+    pub(crate) fps: Option<f64>,
+}
+
+impl Default for Camera {
+    fn default() -> Self {
+        Self { width: 2048, height: 2048, dtype: Dtype::U16, fps: None }
+    }
+}
+
+impl FromStr for Camera {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (frame, fps) = match text.split_once('@') {
+            Some((frame, fps)) => (frame, Some(frames_per_second(fps)?)),
+            None => (text, None),
+        };
+        let parts: Vec<_> = frame.split('x').collect();
+        let [width, height, dtype] = parts[..] else {
+            return Err("a camera reads WIDTHxHEIGHTxDTYPE or WIDTHxHEIGHTxDTYPE@FPS, such as 2048x2048xu16@100".into());
+        };
+        let side = |name, digits: &str| match digits.parse() {
+            Ok(pixels @ 1..=1_000_000) => Ok(pixels),
+            _ => Err(format!("{name} {digits:?} is not a number of pixels from 1 to 1000000")),
+        };
+        Ok(Self { width: side("width", width)?, height: side("height", height)?, dtype: dtype.parse()?, fps })
+    }
+}
+
+/// How fast frames come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Rate {
+    /// As fast as the writer takes them.
+    Max,
+    /// So many a second.
+    Fps(f64),
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "max" { Ok(Self::Max) } else { frames_per_second(text).map(Self::Fps) }
+    }
+}
+
+fn frames_per_second(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(fps) if fps.is_finite() && fps > 0.0 => Ok(fps),
+        _ => Err(format!("{text:?} is not a number of frames a second above 0")),
+    }
+}
+
+/// A length with the unit's name as UDUNITS-2 spells it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Length {
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+}
+
+impl FromStr for Length {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let split = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+        // "1e-7m" would split at its exponent.
+        let split = match text[split..].strip_prefix('e') {
+            Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+                split + 1 + rest.find(|c: char| c.is_alphabetic()).unwrap_or(rest.len())
+            }
+            _ => split,
+        };
+        let (value, unit) = text.split_at(split);
+        let value = match value.trim().parse::<f64>() {
+            Ok(value) if value.is_finite() && value > 0.0 => value,
+            _ => return Err(format!("{text:?} is not a length; a number above 0 and a unit are, such as 0.325um")),
+        };
+        let unit = unit_name(unit.trim()).ok_or_else(|| {
+            format!("{:?} is not a known unit of length; possible are pm, nm, um, mm, cm, m", unit.trim())
+        })?;
+        Ok(Self { value, unit })
+    }
+}
+
+/// The UDUNITS-2 name of a unit of length or time as people and OME-XML write it.
+pub(crate) fn unit_name(symbol: &str) -> Option<&'static str> {
+    Some(match symbol {
+        "pm" | "picometer" => "picometer",
+        "Å" | "angstrom" => "angstrom",
+        "nm" | "nanometer" => "nanometer",
+        // The micro sign and the Greek letter mu look alike and are both in use.
+        "um" | "\u{b5}m" | "\u{3bc}m" | "micron" | "micrometer" => "micrometer",
+        "mm" | "millimeter" => "millimeter",
+        "cm" | "centimeter" => "centimeter",
+        "m" | "meter" => "meter",
+        "ns" | "nanosecond" => "nanosecond",
+        "\u{b5}s" | "\u{3bc}s" | "us" | "microsecond" => "microsecond",
+        "ms" | "millisecond" => "millisecond",
+        "s" | "sec" | "second" => "second",
+        "min" | "minute" => "minute",
+        "h" | "hour" => "hour",
+        _ => return None,
+    })
+}
+
+/// Parses a number of bytes: `4096`, `64MiB`, `1.5GB`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a number of bytes; possible are 4096, 64MiB, 1.5GiB, 2GB and the like");
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = (text[..split].trim(), text[split..].trim());
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kib" | "k" => 1 << 10,
+        "mib" | "m" => 1 << 20,
+        "gib" | "g" => 1 << 30,
+        "tib" | "t" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(wrong()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(wrong);
+    }
+    match number.parse::<f64>() {
+        Ok(number) if number >= 0.0 && number * factor as f64 <= 9e15 => Ok((number * factor as f64) as u64),
+        _ => Err(wrong()),
+    }
+}
+
+pub(super) fn positive(text: &str) -> Result<u64, String> {
+    match text.trim().parse() {
+        Ok(number @ 1..) => Ok(number),
+        _ => Err(format!("{text:?} is not a whole number above 0")),
+    }
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    parsed.ok_or_else(|| format!("{text:?} is not a number of seconds"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cameras_are_width_height_type_and_perhaps_speed() {
+        let orca: Camera = "4432x2368xu16@115.5".parse().unwrap();
+        assert_eq!(orca, Camera { width: 4432, height: 2368, dtype: Dtype::U16, fps: Some(115.5) });
+        assert_eq!("64x32xf32".parse::<Camera>().unwrap().fps, None);
+        for wrong in ["", "64", "64x64", "64x64xu17", "0x64xu8", "64x-1xu8", "64x64xu8@", "64x64xu8@0", "64x64xu8@nan"]
+        {
+            assert!(wrong.parse::<Camera>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_binary_and_decimal_units() {
+        let good = [
+            ("4096", 4096),
+            ("1GiB", 1 << 30),
+            ("1.5GiB", 3 << 29),
+            ("2GB", 2_000_000_000),
+            ("64 MiB", 64 << 20),
+            ("3kb", 3000),
+            ("1k", 1024),
+            ("0", 0),
+        ];
+        for (text, expected) in good {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "GiB", "-1", "1XB", "1e30", "99999999999999999999", "99999999999GiB", "nan"] {
+            assert!(bytes(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn rates_are_numbers_or_max() {
+        assert_eq!("max".parse(), Ok(Rate::Max));
+        assert_eq!("99.5".parse(), Ok(Rate::Fps(99.5)));
+        assert!("0".parse::<Rate>().is_err() && "-3".parse::<Rate>().is_err() && "inf".parse::<Rate>().is_err());
+    }
+
+    #[test]
+    fn lengths_have_units() {
+        let um = |value| Length { value, unit: "micrometer" };
+        for (text, length) in [("0.325um", um(0.325)), ("0.325 µm", um(0.325)), ("1e-1um", um(0.1))] {
+            assert_eq!(text.parse(), Ok(length), "{text}");
+        }
+        assert_eq!("65nm".parse(), Ok(Length { value: 65.0, unit: "nanometer" }));
+        for wrong in ["0.3", "um", "-1um", "3 parsecs", "0um"] {
+            assert!(wrong.parse::<Length>().is_err(), "{wrong}");
+        }
+    }
+}
