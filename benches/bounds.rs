@@ -121,6 +121,8 @@ fn compressor(name: &str, level: u8) -> Outcome<Compressor> {
 /// The frames, in memory that starts on a page: direct writes take nothing else.
 fn load(wish: &Wish) -> Outcome<MmapMut> {
     let mut frames = MmapMut::map_anon(wish.shape[0] * wish.frame_bytes())?;
+    // Only a wish: what a device is given is then in longer pieces.
+    let _ = frames.advise(memmap2::Advice::HugePage);
     File::open(&wish.frames)?.read_exact(&mut frames)?;
     Ok(frames)
 }

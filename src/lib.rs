@@ -51,6 +51,7 @@ pub mod offline;
 mod ome;
 mod plan;
 mod record;
+mod region;
 mod ring;
 mod shard;
 mod stats;

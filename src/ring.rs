@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::region::Region;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Receiver, Sender, bounded};
 
@@ -49,14 +50,20 @@ pub(crate) struct View {
 impl Ring {
     /// `frames` buffers of `frame_bytes` and records of `record_bytes` each, touched once so that no page fault comes later.
     pub(crate) fn new(frames: usize, frame_bytes: usize, record_bytes: usize) -> Result<Self> {
+        let region = |bytes| {
+            let refuse = |error: std::io::Error| {
+                Error::config("ring_bytes", format_args!("{frames} frames of {bytes} bytes"), error.to_string())
+            };
+            Region::new(frames, bytes).map_err(refuse)
+        };
         let (freed, free) = bounded(frames);
         for index in 0..frames as u32 {
             let sent = freed.try_send(index);
             debug_assert!(sent.is_ok(), "the queue holds all buffers");
         }
         Ok(Self {
-            pixels: Region::new(frames, frame_bytes)?,
-            records: Region::new(frames, record_bytes)?,
+            pixels: region(frame_bytes)?,
+            records: region(record_bytes)?,
             free,
             freed,
             frames,
@@ -197,144 +204,6 @@ impl Drop for Loan {
         self.ring.free_again(self.index);
     }
 }
-
-/// Equal pieces of one allocation, each used by whoever has its index.
-#[cfg(not(loom))]
-struct Region {
-    start: std::ptr::NonNull<u8>,
-    piece_bytes: usize,
-    stride: usize,
-    /// Keeps the memory; `None` where it came from the allocator.
-    map: Option<memmap2::MmapMut>,
-    layout: std::alloc::Layout,
-}
-
-// SAFETY: the region is plain memory; who may touch which piece is the business of `Loan` and `Frame`.
-#[cfg(not(loom))]
-unsafe impl Send for Region {}
-// SAFETY: as above.
-#[cfg(not(loom))]
-unsafe impl Sync for Region {}
-
-#[cfg(not(loom))]
-impl Region {
-    fn new(pieces: usize, piece_bytes: usize) -> Result<Self> {
-        let page = crate::plan::PAGE;
-        // Frames start on pages; records, far smaller, only on cache lines.
-        let stride = piece_bytes.max(1).next_multiple_of(if piece_bytes >= page / 2 { page } else { 64 });
-        let bytes = stride.checked_mul(pieces).filter(|&bytes| bytes > 0 && bytes < isize::MAX as usize);
-        let refuse =
-            |reason: String| Error::config("ring_bytes", format_args!("{pieces} frames of {stride} bytes"), reason);
-        let bytes = bytes.ok_or_else(|| refuse("more than the address space holds".into()))?;
-        let layout = std::alloc::Layout::from_size_align(bytes, page).map_err(|e| refuse(e.to_string()))?;
-        if cfg!(miri) {
-            // SAFETY: the layout's size is not zero.
-            let start = unsafe { std::alloc::alloc_zeroed(layout) };
-            let start = std::ptr::NonNull::new(start).ok_or_else(|| refuse("out of memory".into()))?;
-            return Ok(Self { start, piece_bytes, stride, map: None, layout });
-        }
-        let mut map = memmap2::MmapOptions::new().len(bytes).map_anon().map_err(|e| refuse(e.to_string()))?;
-        #[cfg(target_os = "linux")]
-        {
-            // Wishes: huge pages make the copy into the ring cheaper, and a fork must not double the camera's memory.
-            let _ = map.advise(memmap2::Advice::HugePage);
-            let _ = map.advise(memmap2::Advice::DontFork);
-            if map.advise(memmap2::Advice::PopulateWrite).is_err() {
-                map.iter_mut().step_by(page).for_each(|byte| *byte = 0);
-            }
-        }
-        let start = std::ptr::NonNull::new(map.as_mut_ptr()).expect("a map has an address");
-        Ok(Self { start, piece_bytes, stride, map: Some(map), layout })
-    }
-
-    #[cfg(feature = "capi")]
-    fn address(&self, index: u32) -> *mut u8 {
-        self.start.as_ptr().wrapping_add(index as usize * self.stride)
-    }
-
-    /// # Safety
-    ///
-    /// Nobody may write the piece while the slice lives.
-    unsafe fn read(&self, index: u32) -> &[u8] {
-        // SAFETY: indices come from the queue, which holds `0..pieces`; the memory is initialised.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes) }
-    }
-
-    /// Several pieces, if there are no gaps between them.
-    ///
-    /// # Safety
-    ///
-    /// Nobody may write one of the pieces while the slice lives.
-    unsafe fn read_run(&self, first: u32, pieces: usize) -> Option<&[u8]> {
-        let start = first as usize * self.stride;
-        // SAFETY: as in `read`; the pieces lie in one allocation.
-        (self.stride == self.piece_bytes)
-            .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(start), pieces * self.stride) })
-    }
-
-    /// # Safety
-    ///
-    /// Nobody else may touch the piece while the slice lives.
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn write(&self, index: u32) -> &mut [u8] {
-        // SAFETY: as in `read`; pieces don't overlap, because the stride is at least a piece long.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes)
-        }
-    }
-}
-
-#[cfg(not(loom))]
-impl Drop for Region {
-    fn drop(&mut self) {
-        if self.map.is_none() {
-            // SAFETY: allocated in `new` with this layout.
-            unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) };
-        }
-    }
-}
-
-/// Under loom, pieces are cells whose concurrent use loom reports.
-#[cfg(loom)]
-struct Region {
-    pieces: Vec<::loom::cell::UnsafeCell<Box<[u8]>>>,
-}
-
-#[cfg(loom)]
-impl Region {
-    fn new(pieces: usize, piece_bytes: usize) -> Result<Self> {
-        let piece = |_| ::loom::cell::UnsafeCell::new(vec![0; piece_bytes].into_boxed_slice());
-        Ok(Self { pieces: (0..pieces).map(piece).collect() })
-    }
-
-    #[cfg(feature = "capi")]
-    fn address(&self, _index: u32) -> *mut u8 {
-        unreachable!("loom watches accesses through cells, not through addresses")
-    }
-
-    unsafe fn read(&self, index: u32) -> &[u8] {
-        // SAFETY: loom checks that no write is concurrent with this access.
-        self.pieces[index as usize].with(|piece| unsafe { &**piece })
-    }
-
-    /// Cells are never neighbours.
-    unsafe fn read_run(&self, _first: u32, _pieces: usize) -> Option<&[u8]> {
-        None
-    }
-
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn write(&self, index: u32) -> &mut [u8] {
-        // SAFETY: loom checks that no access is concurrent with this one.
-        self.pieces[index as usize].with_mut(|piece| unsafe { &mut **piece })
-    }
-}
-
-#[cfg(loom)]
-// SAFETY: loom's cells check each access.
-unsafe impl Sync for Region {}
-#[cfg(loom)]
-// SAFETY: as above.
-unsafe impl Send for Region {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

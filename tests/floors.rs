@@ -6,7 +6,7 @@
 //! | 1 | dtype, geometry, stats |
 //! | 2 | config |
 //! | 3 | codec: wishes from `config` name the codecs; the ids of chunks of a volume |
-//! | 4 | ome, storage, ring, plan, record, the slot header and the index of `shard`: a plan counts their bytes |
+//! | 4 | ome, storage, region, ring, plan, record, the slot header and the index of `shard`: a plan counts their bytes |
 //! | 5 | dialect, shard |
 //! | 6 | dataset, engine, offline: `offline` knows nothing of the engine |
 //! | 7 | acquisition, and the manifest that it leaves |
@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 
 /// The floor of a path below the crate's root; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 23] = [
+const FLOORS: [(&str, u32); 24] = [
     ("error", 0),
     ("sync", 0),
     ("dtype", 1),
@@ -25,6 +25,7 @@ const FLOORS: [(&str, u32); 23] = [
     ("codec", 3),
     ("ome", 4),
     ("storage", 4),
+    ("region", 4),
     ("ring", 4),
     ("plan", 4),
     ("record", 4),

@@ -6,7 +6,7 @@ use std::thread::{Builder, JoinHandle};
 
 use super::finalizer::{self, Closing, LiveCells, Preparing};
 use super::worker::Worker;
-use super::writers::{Turns, Way};
+use super::writers::{Scratch, Turns, Way};
 use super::{Ends, Engine, Ticket, writers};
 use crate::config::Config;
 use crate::dataset::Image;
@@ -61,18 +61,21 @@ impl Threads {
         waits_for: WaitsFor,
     ) -> Result<()> {
         let path = image.root().path();
-        let slot_bytes = engine.plan.shard.slot_bytes;
-        let no_memory = |error| Error::io("get memory for the writers of", path, error);
+        let (workers, slot_bytes) = (engine.plan.workers, engine.plan.shard.slot_bytes);
+        let spare = if waits_for == WaitsFor::Nothing { 0 } else { Scratch::spare(slot_bytes) };
+        let mut scratch = Scratch::several(workers + spare, slot_bytes)
+            .map_err(|error| Error::io("get memory for the workers of", path, error))?;
+        let spare = scratch.split_off(workers);
         let way = match waits_for {
             WaitsFor::Nothing => Way::Itself,
-            WaitsFor::OtherWrites => Way::ByTurns(Turns::new(slot_bytes).map_err(no_memory)?),
+            WaitsFor::OtherWrites => Way::ByTurns(Turns::new(spare)),
             WaitsFor::Device => {
-                let (workers_end, jobs) = writers::queues(slot_bytes).map_err(no_memory)?;
+                let (workers_end, jobs) = writers::queues(spare);
                 self.start_writers(engine, path, &jobs)?;
                 Way::Others(workers_end)
             }
         };
-        self.start_workers(engine, path, &config.affinity, &ends.tickets, &way)?;
+        self.start_workers(engine, path, &config.affinity, &ends.tickets, scratch, &way)?;
         drop(way);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
         let run = move || finalizer::prepare(&shared, &of, &live, &ends.requested, &ends.deliver);
@@ -98,10 +101,11 @@ impl Threads {
         path: &Path,
         affinity: &[usize],
         tickets: &Receiver<Ticket>,
+        scratch: Vec<Scratch>,
         way: &Way,
     ) -> Result<()> {
-        for index in 0..engine.plan.workers {
-            let worker = Worker::new(engine.clone(), index, way.clone())?;
+        for (index, scratch) in scratch.into_iter().enumerate() {
+            let worker = Worker::new(engine.clone(), index, scratch, way.clone())?;
             let tickets = tickets.clone();
             let core = affinity.get(index % affinity.len().max(1)).copied();
             let run = move || {

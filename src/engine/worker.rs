@@ -40,11 +40,11 @@ enum Stored {
 }
 
 impl Worker {
-    pub(crate) fn new(engine: Arc<Engine>, index: usize, way: Way) -> Result<Self> {
+    /// `scratch` has room for a slot.
+    pub(crate) fn new(engine: Arc<Engine>, index: usize, scratch: Scratch, way: Way) -> Result<Self> {
         let (plan, codec) = (&engine.plan, &engine.codec);
         let encoder = Encoder::new(codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
         let raw = vec![0; if encoder.copies() { 0 } else { plan.shard.chunk_bytes }].into();
-        let scratch = Scratch::new(plan.shard.slot_bytes).map_err(|e| Error::io("get memory for", "a worker", e))?;
         Ok(Self { index, maker: Maker { encoder, raw }, scratch, way, engine })
     }
 

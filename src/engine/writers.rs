@@ -16,6 +16,7 @@ use super::layer::{Layer, finish_layer};
 use super::pieces::in_pieces;
 use super::{Engine, ShardCell, caught};
 use crate::error::{Error, Result};
+use crate::region::Region;
 use crate::shard::slot::{Claimed, PIECES_MAX};
 use crate::stats::Stage;
 use crate::sync::{Doorbell, Receiver, Sender, bounded};
@@ -27,25 +28,39 @@ pub(crate) const WRITERS: usize = 4;
 const SPARE_BYTES_MAX: usize = 32 << 20;
 
 /// Room for one slot, starting on a page.
-pub(crate) struct Scratch(memmap2::MmapMut);
+pub(crate) struct Scratch {
+    all: Arc<Region>,
+    /// Which of the pieces is this one's alone.
+    index: u32,
+}
 
 impl Scratch {
-    pub(crate) fn new(bytes: usize) -> std::io::Result<Self> {
-        memmap2::MmapMut::map_anon(bytes.max(1)).map(Self)
+    pub(crate) fn several(count: usize, bytes: usize) -> std::io::Result<Vec<Self>> {
+        let all = Arc::new(Region::new(count, bytes)?);
+        Ok((0..count as u32).map(|index| Self { all: all.clone(), index }).collect())
+    }
+
+    /// How many to spare there are, beside the workers' own, where a queue leads to whoever writes.
+    pub(crate) fn spare(slot_bytes: usize) -> usize {
+        (SPARE_BYTES_MAX / slot_bytes.max(1)).clamp(1, 2 * WRITERS)
     }
 }
 
 impl std::ops::Deref for Scratch {
     type Target = [u8];
 
+    #[allow(unsafe_code)]
     fn deref(&self) -> &[u8] {
-        &self.0
+        // SAFETY: each index was given out once, so whoever writes the piece has borrowed this exclusively.
+        unsafe { self.all.read(self.index) }
     }
 }
 
 impl std::ops::DerefMut for Scratch {
+    #[allow(unsafe_code)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        // SAFETY: as in `deref`; this is borrowed exclusively.
+        unsafe { self.all.write(self.index) }
     }
 }
 
@@ -130,16 +145,15 @@ pub(crate) struct Jobs {
     done: Sender<Scratch>,
 }
 
-/// Queues and scratch for slots of `slot_bytes`.
-pub(crate) fn queues(slot_bytes: usize) -> std::io::Result<(Writers, Jobs)> {
-    let count = (SPARE_BYTES_MAX / slot_bytes.max(1)).clamp(1, 2 * WRITERS);
-    let (send_job, jobs) = bounded(count);
-    let (done, spare) = bounded(count);
-    for _ in 0..count {
-        let sent = done.try_send(Scratch::new(slot_bytes)?);
+/// Queues, and scratch that goes to and fro in them.
+pub(crate) fn queues(scratch: Vec<Scratch>) -> (Writers, Jobs) {
+    let (send_job, jobs) = bounded(scratch.len());
+    let (done, spare) = bounded(scratch.len());
+    for scratch in scratch {
+        let sent = done.try_send(scratch);
         debug_assert!(sent.is_ok(), "the queue holds all scratch");
     }
-    Ok((Writers { jobs: send_job, spare }, Jobs { jobs, done }))
+    (Writers { jobs: send_job, spare }, Jobs { jobs, done })
 }
 
 impl Writers {
@@ -159,9 +173,9 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    pub(crate) fn new(slot_bytes: usize) -> std::io::Result<Self> {
-        let (left, found) = queues(slot_bytes)?;
-        Ok(Self { turn: Arc::new(Doorbell::new()), left, found })
+    pub(crate) fn new(scratch: Vec<Scratch>) -> Self {
+        let (left, found) = queues(scratch);
+        Self { turn: Arc::new(Doorbell::new()), left, found }
     }
 
     fn bring(

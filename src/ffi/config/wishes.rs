@@ -22,7 +22,10 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
     return toml::from_str(document)
         .map_err(|error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {error}")));
     #[cfg(not(feature = "toml"))]
-    refuse!(super::status::SW_ERROR_UNSUPPORTED, "sw_config.document is no JSON object, and this library has no TOML")
+    refuse!(
+        crate::ffi::status::SW_ERROR_UNSUPPORTED,
+        "sw_config.document is no JSON object, and this library has no TOML"
+    )
 }
 
 /// The element of `table` with the number that C gave.

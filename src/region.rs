@@ -1,0 +1,147 @@
+//! Memory for buffers that are made once: frames of the ring, and room for slots.
+#![allow(unsafe_code)]
+
+use std::io;
+
+#[cfg(not(loom))]
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Equal pieces of one allocation, each used by whoever has its index.
+#[cfg(not(loom))]
+pub(crate) struct Region {
+    start: std::ptr::NonNull<u8>,
+    piece_bytes: usize,
+    stride: usize,
+    /// Keeps the memory; `None` where it came from the allocator.
+    map: Option<memmap2::MmapMut>,
+    layout: std::alloc::Layout,
+}
+
+// SAFETY: the region is plain memory; who may touch which piece is the business of those who have its index.
+#[cfg(not(loom))]
+unsafe impl Send for Region {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Region {}
+
+#[cfg(not(loom))]
+impl Region {
+    pub(crate) fn new(pieces: usize, piece_bytes: usize) -> io::Result<Self> {
+        let page = crate::plan::PAGE;
+        // Frames start on pages; records, far smaller, only on cache lines.
+        let stride = piece_bytes.max(1).next_multiple_of(if piece_bytes >= page / 2 { page } else { 64 });
+        let bytes = stride.checked_mul(pieces).filter(|&bytes| bytes > 0 && bytes < isize::MAX as usize);
+        let refuse = |reason: &str| io::Error::new(io::ErrorKind::OutOfMemory, reason);
+        let bytes = bytes.ok_or_else(|| refuse("more than the address space holds"))?;
+        let layout = std::alloc::Layout::from_size_align(bytes, page).map_err(io::Error::other)?;
+        if cfg!(miri) {
+            // SAFETY: the layout's size is not zero.
+            let start = unsafe { std::alloc::alloc_zeroed(layout) };
+            let start = std::ptr::NonNull::new(start).ok_or_else(|| refuse("out of memory"))?;
+            return Ok(Self { start, piece_bytes, stride, map: None, layout });
+        }
+        // Only maps of whole huge pages start on one. What is added is never touched.
+        let len = if bytes < HUGE_PAGE { bytes } else { bytes.next_multiple_of(HUGE_PAGE) };
+        let mut map = memmap2::MmapOptions::new().len(len).map_anon()?;
+        #[cfg(target_os = "linux")]
+        {
+            // Wishes: huge pages make copies cheaper, and what a device is given longer; a fork must not double the camera's
+            // memory.
+            let _ = map.advise_range(memmap2::Advice::HugePage, 0, bytes / HUGE_PAGE * HUGE_PAGE);
+            let _ = map.advise(memmap2::Advice::DontFork);
+            if map.advise_range(memmap2::Advice::PopulateWrite, 0, bytes).is_err() {
+                map[..bytes].iter_mut().step_by(page).for_each(|byte| *byte = 0);
+            }
+        }
+        let start = std::ptr::NonNull::new(map.as_mut_ptr()).expect("a map has an address");
+        Ok(Self { start, piece_bytes, stride, map: Some(map), layout })
+    }
+
+    #[cfg(feature = "capi")]
+    pub(crate) fn address(&self, index: u32) -> *mut u8 {
+        self.start.as_ptr().wrapping_add(index as usize * self.stride)
+    }
+
+    /// # Safety
+    ///
+    /// Nobody may write the piece while the slice lives.
+    pub(crate) unsafe fn read(&self, index: u32) -> &[u8] {
+        // SAFETY: indices are below `pieces`; the memory is initialised.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes) }
+    }
+
+    /// Several pieces, if there are no gaps between them.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may write one of the pieces while the slice lives.
+    pub(crate) unsafe fn read_run(&self, first: u32, pieces: usize) -> Option<&[u8]> {
+        let start = first as usize * self.stride;
+        // SAFETY: as in `read`; the pieces lie in one allocation.
+        (self.stride == self.piece_bytes)
+            .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(start), pieces * self.stride) })
+    }
+
+    /// # Safety
+    ///
+    /// Nobody else may touch the piece while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn write(&self, index: u32) -> &mut [u8] {
+        // SAFETY: as in `read`; pieces don't overlap, because the stride is at least a piece long.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes)
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.map.is_none() {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) };
+        }
+    }
+}
+
+/// Under loom, pieces are cells whose concurrent use loom reports.
+#[cfg(loom)]
+pub(crate) struct Region {
+    pieces: Vec<::loom::cell::UnsafeCell<Box<[u8]>>>,
+}
+
+#[cfg(loom)]
+impl Region {
+    pub(crate) fn new(pieces: usize, piece_bytes: usize) -> io::Result<Self> {
+        let piece = |_| ::loom::cell::UnsafeCell::new(vec![0; piece_bytes].into_boxed_slice());
+        Ok(Self { pieces: (0..pieces).map(piece).collect() })
+    }
+
+    #[cfg(feature = "capi")]
+    pub(crate) fn address(&self, _index: u32) -> *mut u8 {
+        unreachable!("loom watches accesses through cells, not through addresses")
+    }
+
+    pub(crate) unsafe fn read(&self, index: u32) -> &[u8] {
+        // SAFETY: loom checks that no write is concurrent with this access.
+        self.pieces[index as usize].with(|piece| unsafe { &**piece })
+    }
+
+    /// Cells are never neighbours.
+    pub(crate) unsafe fn read_run(&self, _first: u32, _pieces: usize) -> Option<&[u8]> {
+        None
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn write(&self, index: u32) -> &mut [u8] {
+        // SAFETY: loom checks that no access is concurrent with this one.
+        self.pieces[index as usize].with_mut(|piece| unsafe { &mut **piece })
+    }
+}
+
+#[cfg(loom)]
+// SAFETY: loom's cells check each access.
+unsafe impl Sync for Region {}
+#[cfg(loom)]
+// SAFETY: as above.
+unsafe impl Send for Region {}
