@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use super::{LAST_LITERALS, LAST_START, WORTH};
@@ -40,7 +42,11 @@ pub(super) struct Masks {
 /// What the processor offers, from dull to fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Instructions {
+    // Every AArch64 has NEON; there, only tests choose the scalar code.
+    #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
     Scalar,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     /// AVX2 and the bit manipulations that came with it.
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -62,7 +68,12 @@ impl Instructions {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    pub(super) fn detect() -> Self {
+        Self::Neon
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub(super) fn detect() -> Self {
         Self::Scalar
     }
@@ -83,6 +94,8 @@ impl Masks {
         let (runs, planes) = (&mut self.runs[..self.words], &mut self.planes[..self.words]);
         match self.instructions {
             Instructions::Scalar => compare(equal, padded, plane, runs, planes),
+            #[cfg(target_arch = "aarch64")]
+            Instructions::Neon => compare(neon::equal, padded, plane, runs, planes),
             // SAFETY: the processor was found to have them; `padded` has a word more than the masks speak of.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => unsafe { x86::compare(padded, plane, runs, planes) },
@@ -99,6 +112,8 @@ impl Masks {
         let starts = &mut self.starts[..padded_words];
         match self.instructions {
             Instructions::Scalar => begin(runs, planes, &mut starts[..self.words]),
+            #[cfg(target_arch = "aarch64")]
+            Instructions::Neon => begin(runs, planes, &mut starts[..self.words]),
             // SAFETY: the processor was found to have it.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => unsafe { x86::begin(runs, planes, &mut starts[..self.words]) },
@@ -115,6 +130,8 @@ impl Masks {
     pub(super) fn show(&self, visitor: &mut impl Visit) {
         match self.instructions {
             Instructions::Scalar => self.walk(visitor),
+            #[cfg(target_arch = "aarch64")]
+            Instructions::Neon => self.walk(visitor),
             // SAFETY: the processor was found to have them.
             #[cfg(target_arch = "x86_64")]
             _ => unsafe { x86::walk(self, visitor) },
@@ -288,6 +305,8 @@ mod tests {
 
     fn all_instructions() -> Vec<Instructions> {
         let mut all = vec![Instructions::Scalar];
+        #[cfg(target_arch = "aarch64")]
+        all.push(Instructions::Neon);
         #[cfg(target_arch = "x86_64")]
         for more in [Instructions::Avx2, Instructions::Avx512] {
             let found = Instructions::detect();

@@ -12,6 +12,8 @@
 //! All instruction sets make the same masks, so all machines write the same bytes.
 
 mod masks;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -6,8 +6,10 @@
 //! are, and so does a whole block whose number of elements is not a multiple of 8 under the bit shuffle.
 //!
 //! The scalar functions are the definition; the vector ones are chosen at run time, because a build for every x86-64
-//! machine may assume no more than SSE2 while the machine that records nearly always has more.
+//! machine may assume no more than SSE2 while the machine that records nearly always has more. Every AArch64 has NEON.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -64,9 +66,11 @@ impl Shuffler {
 /// What the processor offers, from dull to fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Instructions {
-    // Every x86-64 has SSE2; there, only tests choose the scalar code.
-    #[cfg_attr(target_arch = "x86_64", allow(dead_code))]
+    // Every x86-64 has SSE2, every AArch64 has NEON; there, only tests choose the scalar code.
+    #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), allow(dead_code))]
     Scalar,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     #[cfg(target_arch = "x86_64")]
     Sse2,
     #[cfg(target_arch = "x86_64")]
@@ -86,7 +90,12 @@ impl Instructions {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    fn detect() -> Self {
+        Self::Neon
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn detect() -> Self {
         Self::Scalar
     }
@@ -95,6 +104,10 @@ impl Instructions {
 fn byte_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
     #[cfg(target_arch = "x86_64")]
     if let Some(found) = x86::byte_transpose(element_bytes, instructions) {
+        return Some(found);
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let (Instructions::Neon, Some(found)) = (instructions, neon::byte_transpose(element_bytes)) {
         return Some(found);
     }
     let _ = instructions;
@@ -109,6 +122,10 @@ fn byte_transpose(element_bytes: usize, instructions: Instructions) -> Option<Tr
 fn bit_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
     #[cfg(target_arch = "x86_64")]
     if let Some(found) = x86::bit_transpose(element_bytes, instructions) {
+        return Some(found);
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let (Instructions::Neon, Some(found)) = (instructions, neon::bit_transpose(element_bytes)) {
         return Some(found);
     }
     let _ = instructions;
@@ -154,6 +171,8 @@ mod tests {
 
     fn all_instructions() -> Vec<Instructions> {
         let mut all = vec![Instructions::Scalar];
+        #[cfg(target_arch = "aarch64")]
+        all.push(Instructions::Neon);
         #[cfg(target_arch = "x86_64")]
         {
             all.push(Instructions::Sse2);
