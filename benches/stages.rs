@@ -24,7 +24,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let blosc = |cname| Compressor::Blosc { cname, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 };
     let codecs = [
         ("none", Compressor::None),
-        ("blosc-noise", Compressor::BloscNoise { block_bytes: 0 }),
         ("blosc-lz4", blosc(BloscCname::Lz4)),
         ("blosc-zstd", blosc(BloscCname::Zstd)),
     ];

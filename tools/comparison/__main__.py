@@ -212,9 +212,8 @@ class Comparison:
     def _rounds(self, case, place, pool):
         for turn in range(1, self.args.rounds + 1):
             # Each starts in turn, so that nobody always follows the same one.
-            here = [contestant for contestant in self.contestants if contestant.takes_part(case)]
-            first = turn % len(here)
-            for contestant in here[first:] + here[:first]:
+            first = turn % len(self.contestants)
+            for contestant in self.contestants[first:] + self.contestants[:first]:
                 key = {"kind": "run", **self._key(case, place, contestant), "round": turn}
                 if self.records.good(**key) or self._is_slow(case, place, contestant, turn):
                     continue

@@ -21,10 +21,6 @@ class Contestant:
     name: str
     variants: tuple
     ours: bool = False
-    codecs: tuple = ()  # Takes part in cases with these codecs only; empty: in all.
-
-    def takes_part(self, case):
-        return not self.codecs or case.codec in self.codecs
 
     def frames_to_tune(self, case):
         """A shard or two tell which settings are better; of small frames, some layers of chunks."""
@@ -33,9 +29,6 @@ class Contestant:
 
 def contestants(all_storages, only):
     ours = [Contestant(OURS, ({"storage": "auto"},), ours=True)]
-    # To its readers it is blosc-lz4, and it is made for such frames; rivals have nothing else for them.
-    noise = ({"storage": "auto", "codec": "blosc-noise"},)
-    ours += [Contestant(f"{OURS} blosc-noise", noise, ours=True, codecs=("blosc-lz4",))]
     if all_storages:
         ways = ("mapped", "buffered", "direct")
         ours += [Contestant(f"{OURS} {way}", ({"storage": way},), ours=True) for way in ways]
@@ -77,9 +70,8 @@ class Stage:
             raise programs.Failed(f"{frames} frames are no whole passes of the pool's {case.pool}")
         # The preloaded frames may take half of --memory at most.
         memory = max(2 * case.pool_bytes, case.pool_bytes + RING_BYTES)
-        codec = variant.get("codec", case.codec)
-        layout = ["--chunk", _commas(case.chunk), "--shard", _commas(case.shard), "--codec", codec]
-        level = [] if codec in ("none", "blosc-noise") else ["--level", 1, "--shuffle", "bit"]
+        layout = ["--chunk", _commas(case.chunk), "--shard", _commas(case.shard), "--codec", case.codec]
+        level = [] if case.codec == "none" else ["--level", 1, "--shuffle", "bit"]
         # acquire-zarr has no checksum of chunks, so nobody writes one.
         shape = ["--shape", _commas((case.pool, *case.frame)), "--dtype", case.dtype]
         report = programs.run(

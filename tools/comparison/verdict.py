@@ -15,7 +15,7 @@ def judge(records, case, place, contestants):
     key = {"case": case.key, "place": place.key}
     bound = _bound(records.good(kind="bound", **key), case, place.name == "tmpfs")
     rows, rates = [], {}
-    for contestant in (one for one in contestants if one.takes_part(case)):
+    for contestant in contestants:
         runs = records.good(kind="run", contestant=contestant.name, **key)
         done = {run["round"] for run in runs}
         failed = records.of(kind="run", ok=False, contestant=contestant.name, **key)
