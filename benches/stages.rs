@@ -22,11 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = value("--folder").map_or_else(|| temporary.path().to_path_buf(), PathBuf::from);
     let frame = camera::frame(SIDE as usize, 2);
     let blosc = |cname| Compressor::Blosc { cname, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 };
-    let codecs = [
-        ("none", Compressor::None),
-        ("blosc-lz4", blosc(BloscCname::Lz4)),
-        ("blosc-zstd", blosc(BloscCname::Zstd)),
-    ];
+    let codecs =
+        [("none", Compressor::None), ("blosc-lz4", blosc(BloscCname::Lz4)), ("blosc-zstd", blosc(BloscCname::Zstd))];
     println!(
         "codec        storage    run GB/s   gather GB/s  encode GB/s  store GB/s  checkpoint p50/max ms  close p50/max ms"
     );

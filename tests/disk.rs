@@ -2,12 +2,13 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use common::stopped::{Frame, finished, frames_of, sound, stopped};
 use common::{frame, tiny};
-use shardwright::offline::recover;
+use shardwright::offline::{Store, recover};
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, Shuffle,
     StorageKind,
@@ -232,6 +233,21 @@ fn of_whole_rows(rows: u64, deep: u64, storage: StorageKind, turn: usize) -> Con
     }
 }
 
+/// Puts one chunk in the place of another; all others stay as they are.
+fn edit_a_chunk(path: &Path) {
+    let chunks = |store: &Store| -> BTreeMap<String, Vec<u8>> {
+        let keys = store.list_prefix("0/c/").unwrap();
+        keys.into_iter().map(|key| (key.clone(), store.get(&key).unwrap().unwrap())).collect()
+    };
+    let store = Store::edit(path).unwrap();
+    let mut expected = chunks(&store);
+    expected.insert("0/c/0/1/0".into(), expected["0/c/1/0/0"].clone());
+    store.set("0/c/0/1/0", &expected["0/c/0/1/0"]).unwrap();
+    drop(store);
+    assert!(chunks(&Store::open(path).unwrap()) == expected);
+    sound(path);
+}
+
 #[test]
 fn chunks_of_whole_rows_start_on_pages_and_come_back() {
     let numbers: Vec<u64> = (0..10).collect();
@@ -260,6 +276,7 @@ fn chunks_of_whole_rows_start_on_pages_and_come_back() {
             let taken = std::fs::metadata(&path).unwrap().blocks() * 512;
             assert!(taken <= needed + 3 * BLOCK, "{taken} > {needed}: {config:?}");
         }
+        edit_a_chunk(&path);
         let left = stopped(folder.path(), &config, &numbers, 10);
         recover(&left, true, |_, _| ()).unwrap();
         sound(&left);
