@@ -15,7 +15,7 @@ use crate::geometry::Tile;
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::shard::Claim;
-use crate::shard::slot::{HEADER_BYTES, Origin, PIECES_MAX};
+use crate::shard::slot::{Elsewhere, HEADER_BYTES, Origin, PIECES_MAX};
 use crate::stats::Stage;
 use crate::sync::Receiver;
 
@@ -98,7 +98,7 @@ impl Worker {
                 continue;
             }
             // A panic must not take the other tiles with it; this one stays missing.
-            let stored = caught(|| self.store(number, &layer, cell, index, &mut now));
+            let stored = caught(|| self.store(&engine, number, &layer, cell, index, &mut now));
             if matches!(stored, Err(Error::Panicked { .. })) {
                 self.renew_encoder();
             }
@@ -115,13 +115,13 @@ impl Worker {
 
     fn store(
         &mut self,
+        engine: &Engine,
         number: u32,
         layer: &Layer,
         cell: &ShardCell,
         index: usize,
         now: &mut Instant,
     ) -> Result<Stored> {
-        let engine = &self.engine;
         let tile = &engine.plan.tiles[index];
         let times: &StageTimes = engine.worker_times(self.index);
         let (across, chunk) = engine.plan.slot_of(layer.first_chunk, tile);
@@ -148,27 +148,10 @@ impl Worker {
                 Stored::Here(bytes)
             }
             Claim::Elsewhere(place) => {
-                let mut pieces = [&[][..]; PIECES_MAX];
-                let pieces = match self.way {
-                    // They want whole pages, or else a scratch that has them.
-                    Way::Others(_) if engine.plan.shard.lead_bytes == 0 => None,
-                    _ if !self.maker.encoder.copies() => None,
-                    _ => in_pieces(layer, &engine.ring, &engine.plan, tile, &mut pieces),
+                let Some((nbytes, from_ring)) = self.seal(engine, &place, layer, tile, &origin, now)? else {
+                    return Ok(Stored::Empty);
                 };
-                let nbytes = if let Some(pieces) = pieces {
-                    if engine.skip_empty_chunks && pieces.iter().all(|piece| is_fill(piece, &engine.plan.frame.fill)) {
-                        return Ok(Stored::Empty);
-                    }
-                    place.seal_pieces(&mut self.scratch, pieces, &origin)
-                } else {
-                    let room = &mut self.scratch[engine.plan.shard.lead_bytes + HEADER_BYTES..];
-                    let Some(nbytes) = self.maker.make(engine, layer, tile, room, times, now)? else {
-                        return Ok(Stored::Empty);
-                    };
-                    place.seal(&mut self.scratch, nbytes, &origin);
-                    nbytes
-                };
-                let in_ring = pieces.map(|_| index);
+                let in_ring = from_ring.then_some(index);
                 let sealed = Sealed { nbytes, layer: number, shard: across, claimed: place.detach(), in_ring };
                 match self.way.bring(engine, layer, cell, sealed, &mut self.scratch)? {
                     true => Stored::Here(nbytes),
@@ -178,6 +161,36 @@ impl Worker {
         };
         *now = times.of(Stage::Store).since(*now);
         Ok(stored)
+    }
+
+    /// Seals a tile's chunk in the scratch: all of it, or what stands round it where it can be written from the ring. Returns
+    /// its bytes, and whether the latter; `None` if it holds nothing but the fill value.
+    fn seal(
+        &mut self,
+        engine: &Engine,
+        place: &Elsewhere,
+        layer: &Layer,
+        tile: &Tile,
+        origin: &Origin,
+        now: &mut Instant,
+    ) -> Result<Option<(usize, bool)>> {
+        let plan = &engine.plan;
+        let mut pieces = [&[][..]; PIECES_MAX];
+        let pieces = match self.way {
+            // Past the page cache go whole pages alone.
+            Way::Others(_) if plan.shard.lead_bytes == 0 => None,
+            _ if !self.maker.encoder.copies() => None,
+            _ => in_pieces(layer, &engine.ring, plan, tile, &mut pieces),
+        };
+        if let Some(pieces) = pieces {
+            let empty = engine.skip_empty_chunks && pieces.iter().all(|piece| is_fill(piece, &plan.frame.fill));
+            return Ok((!empty).then(|| (place.seal_pieces(&mut self.scratch, pieces, origin), true)));
+        }
+        let times = engine.worker_times(self.index);
+        let room = &mut self.scratch[plan.shard.lead_bytes + HEADER_BYTES..];
+        let Some(nbytes) = self.maker.make(engine, layer, tile, room, times, now)? else { return Ok(None) };
+        place.seal(&mut self.scratch, nbytes, origin);
+        Ok(Some((nbytes, false)))
     }
 
     /// The encoder may be half-way through something: it starts anew.
