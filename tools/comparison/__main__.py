@@ -20,7 +20,7 @@ import page
 import programs
 import table
 import verdict
-from contestants import OURS, RINGS, Stage, contestants
+from contestants import OURS, RING_BYTES, Stage, contestants
 from records import Records
 from rivals import COMMITS_IN_FLIGHT, RIVALS
 
@@ -188,7 +188,7 @@ class Comparison:
     def _has_room(self, case, place):
         needed = int(1.2 * case.frames * case.frame_bytes)
         shard_bytes = min(case.shard[0], case.frames) * case.frame_bytes
-        in_memory = RIVAL_SHARDS * shard_bytes + RINGS[0] + case.pool_bytes + (needed if place.name == "tmpfs" else 0)
+        in_memory = RIVAL_SHARDS * shard_bytes + RING_BYTES + case.pool_bytes + (needed if place.name == "tmpfs" else 0)
         for what, wanted, free in (
             (str(place.folder), needed, conditions.room(place.folder)),
             ("memory", in_memory, conditions.memory_available()),
@@ -362,12 +362,12 @@ def how(args):
         "one by one. A later sync of the whole machine is in the raw results, but not in the figures.",
         f"Timed, {OURS}: from the first commit until finish has returned; it syncs all files and folders itself. The copy of each "
         "frame into the ring is inside, as it is for acquire-zarr, but that of the very first frame is not.",
-        f"{OURS} runs with its defaults (one worker a core), or a ring of {RINGS[1] >> 20} MiB, and without checksums of chunks: "
+        f"{OURS} runs with its defaults (one worker a core), but with a ring of {RING_BYTES >> 20} MiB and without checksums of chunks: "
         "acquire-zarr has none, so no writer makes them. The index of a shard has its crc32c everywhere.",
         "acquire-zarr gets frames one at a time. tensorstore gets one transaction a shard, "
         f"{COMMITS_IN_FLIGHT} commits in flight, concurrency limits of the machine's cores, no comparison with the fill value; it is "
         "tried with single frames and with whole shards that lie in memory already and are not copied. zarr-python gets whole shards.",
-        f"Settings were chosen case by case, rivals' from those in rivals.py, by the best of {args.tune} turns on one or two shards.",
+        f"Rivals' settings were chosen case by case from those in rivals.py, by the best of {args.tune} turns on one or two shards.",
         "Level 1, bit shuffle, element size of the pixels for all Blosc codecs; the block size inside is each writer's own.",
         "Every output was read with tensorstore and compared with the frames before its time counted: all of it in a writer's first "
         "counted run of a case, samples afterwards; shapes and codecs in its metadata, too.",
