@@ -9,8 +9,7 @@ import programs
 from rivals import RIVALS
 
 OURS = "shardwright"
-# Room for two layers of the deepest chunks, and no more memory than rivals take. At full tilt a ring is always full, so that a
-# larger one, as the default is for cameras, would only be colder.
+# Room for two layers of the deepest chunks, and about the memory that rivals take. The default, for cameras, is four times that.
 RING_BYTES = 256 << 20
 TUNE_FRAMES_MAX = 16_384
 
