@@ -49,12 +49,21 @@ impl Region {
             // memory.
             let _ = map.advise_range(memmap2::Advice::HugePage, 0, bytes / HUGE_PAGE * HUGE_PAGE);
             let _ = map.advise(memmap2::Advice::DontFork);
-            if map.advise_range(memmap2::Advice::PopulateWrite, 0, bytes).is_err() {
-                map[..bytes].iter_mut().step_by(page).for_each(|byte| *byte = 0);
-            }
         }
         let start = std::ptr::NonNull::new(map.as_mut_ptr()).expect("a map has an address");
         Ok(Self { start, piece_bytes, stride, map: Some(map), layout })
+    }
+
+    /// Touches every page, so that no page fault comes later.
+    pub(crate) fn touched(mut self) -> Self {
+        let Some(map) = &mut self.map else { return self };
+        let bytes = self.layout.size();
+        #[cfg(target_os = "linux")]
+        if map.advise_range(memmap2::Advice::PopulateWrite, 0, bytes).is_ok() {
+            return self;
+        }
+        map[..bytes].iter_mut().step_by(crate::plan::PAGE).for_each(|byte| *byte = 0);
+        self
     }
 
     #[cfg(feature = "capi")]
@@ -115,6 +124,10 @@ impl Region {
     pub(crate) fn new(pieces: usize, piece_bytes: usize) -> io::Result<Self> {
         let piece = |_| ::loom::cell::UnsafeCell::new(vec![0; piece_bytes].into_boxed_slice());
         Ok(Self { pieces: (0..pieces).map(piece).collect() })
+    }
+
+    pub(crate) fn touched(self) -> Self {
+        self
     }
 
     #[cfg(feature = "capi")]

@@ -54,7 +54,7 @@ impl Ring {
             let refuse = |error: std::io::Error| {
                 Error::config("ring_bytes", format_args!("{frames} frames of {bytes} bytes"), error.to_string())
             };
-            Region::new(frames, bytes).map_err(refuse)
+            Region::new(frames, bytes).map(Region::touched).map_err(refuse)
         };
         let (freed, free) = bounded(frames);
         for index in 0..frames as u32 {

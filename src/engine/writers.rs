@@ -27,7 +27,7 @@ pub(crate) const WRITERS: usize = 4;
 // Scratch beyond one for each worker and writer; with large chunks the count shrinks instead of the memory growing.
 const SPARE_BYTES_MAX: usize = 32 << 20;
 
-/// Room for one slot, starting on a page.
+/// Room for one slot; where that is long, it starts on a page. Memory is taken when it is first used, which in a map is never.
 pub(crate) struct Scratch {
     all: Arc<Region>,
     /// Which of the pieces is this one's alone.

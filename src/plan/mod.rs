@@ -320,18 +320,16 @@ impl ShardPlan {
         let chunks = volume.and_then(VolumePlan::chunks_max).unwrap_or(chunks);
         let encoded_bytes_max = Encoder::new(&config.codec, element, chunk_bytes)?.bound();
         let outer = chunk_shape.len() - 2;
-        let rows = chunk_shape[outer] as usize;
         let rows_touch =
             chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
         let fixed_slots = config.placement_in_use() == Placement::Fixed;
-        let lead = fixed_slots
-            && rows_touch
-            && config.codec.compressor == Compressor::None
+        let in_ring_whole = fixed_slots && rows_touch && config.codec.compressor == Compressor::None;
+        let piece_bytes = chunk_shape[outer] as usize * frame.layout.row_stride;
+        let led = in_ring_whole
             && matches!(config.storage, StorageKind::Auto | StorageKind::Direct)
             && chunk_bytes >= LED_CHUNK_BYTES_MIN
-            && frame.layout.offset.is_multiple_of(PAGE)
-            && (rows * frame.layout.row_stride).is_multiple_of(PAGE);
-        let lead_bytes = if lead { PAGE - HEADER_BYTES } else { 0 };
+            && [frame.layout.offset, piece_bytes].iter().all(|bytes| bytes.is_multiple_of(PAGE));
+        let lead_bytes = if led { PAGE - HEADER_BYTES } else { 0 };
         let filled = lead_bytes + HEADER_BYTES + encoded_bytes_max;
         // Holes are punched, and direct writes done, in whole blocks, so a slot that spans some starts on one.
         let slot_bytes = filled.next_multiple_of(if filled >= PAGE { PAGE } else { 8 });
