@@ -7,7 +7,8 @@
 //!   waits: there are as many as keep the device busy.
 //! - Where writes wait for each other, as those to one file do in the page cache, the workers take turns. The one whose turn
 //!   it is also writes what the others leave to it; they would only spin on the file's lock. When no scratch is spare, a
-//!   worker writes beside it.
+//!   worker that has more to encode waits, and leaves its core to the camera; one that has nothing to do but write does so
+//!   beside it.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -15,6 +16,7 @@ use std::time::Instant;
 use super::layer::{Layer, finish_layer};
 use super::pieces::in_pieces;
 use super::{Engine, ShardCell, caught};
+use crate::config::Compressor;
 use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::shard::slot::{Claimed, PIECES_MAX};
@@ -192,7 +194,12 @@ impl Turns {
         let write = || written = caught(|| chunk.take().map_or(Ok(()), &write_chunk));
         self.turn.ring_if_idle(write, || self.found.write_all(engine));
         let Some(chunk) = chunk else { return written.map(|()| true) };
-        let Ok(spare) = self.left.spare.try_recv() else { return write_chunk(chunk).map(|()| true) };
+        let spare = match engine.codec.compressor {
+            Compressor::None => self.left.spare.try_recv().ok(),
+            // Whatever is not spare is in the queue, and somebody is at it.
+            _ => self.left.spare.recv().ok(),
+        };
+        let Some(spare) = spare else { return write_chunk(chunk).map(|()| true) };
         self.left.hand_over(engine, spare, chunk, scratch);
         self.turn.ring(|| self.found.write_all(engine));
         Ok(false)
