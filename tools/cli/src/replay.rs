@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use shardwright::{
     Acquisition, Channel, Codec, Compressor, Config, Dialect, DimKind, Placement, Record, RingFull, Shuffle, Summary,
@@ -56,6 +58,9 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     };
     let drops = config.ring_full == RingFull::DropNewest;
     let acquisition = Acquisition::create(&args.output, config)?;
+    if args.pace.wait {
+        wait_for_a_line();
+    }
     let roll = roll_at(args, run_bytes)?;
     let roll = roll.map(|bytes| Roll::start(&acquisition, &args.output, bytes));
     let mut sink = Recorder { acquisition: &acquisition, diary: args.soak.soak.as_ref().map(|_| Diary::new()) };
@@ -219,6 +224,18 @@ fn interrupt_politely() -> Result<(), Failure> {
         eprintln!("\ninterrupted: finishing the frames that were taken; once more ends at once");
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))
+}
+
+/// Returns when standard input has a line or ends, or at Ctrl-C.
+fn wait_for_a_line() {
+    eprintln!("ready: a line on standard input, or its end, starts the run");
+    let (started, start) = mpsc::channel();
+    thread::spawn(move || {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        let _ = started.send(());
+    });
+    let waiting = || start.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout);
+    while waiting() && !INTERRUPTED.load(Ordering::Relaxed) {}
 }
 
 /// Where frames go. The engine, or a test's notebook.

@@ -68,6 +68,9 @@ pub(crate) struct RecordingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pace")]
 pub(crate) struct PaceArgs {
+    /// Get everything ready, say so, and wait for a line on standard input, or its end, before the first frame
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Frames a second, or `max` [default: the camera's own, else max]
     #[arg(long, value_name = "FPS|max")]
     pub(crate) rate: Option<Rate>,

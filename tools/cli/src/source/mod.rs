@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use memmap2::MmapMut;
 use shardwright::{Dim, DimKind, Dtype};
 
 use crate::args::{Camera, RecordingArgs};
@@ -161,28 +162,37 @@ pub(crate) fn cannot(verb: &str, path: &Path, error: &dyn std::fmt::Display) -> 
 /// A recording that was read into memory as a whole.
 struct Preloaded {
     recording: Recording,
-    frames: Vec<u8>,
+    frames: MmapMut,
 }
 
 impl Preloaded {
-    /// Reads all frames, or the first ones. They may take half of `memory`: the ring needs the rest.
+    /// Reads all frames, or the first ones. They may not take all of `memory`: the ring needs some.
     fn read(mut source: Box<dyn Source>, frames: Option<u64>, memory: u64) -> Result<Self, Failure> {
         let recording = source.recording().clone();
         let count = recording.frames.unwrap_or(1).min(frames.unwrap_or(u64::MAX));
         let needed = recording.frame_bytes().saturating_mul(count);
-        if needed > memory / 2 {
+        if needed >= memory {
             return Err(Failure::Usage(format!(
-                "--preload needs {needed} bytes for {count} frames, more than half of --memory ({memory} bytes); \
-                 give --memory {} or take fewer --frames",
+                "--preload needs {needed} bytes for {count} frames, which leaves nothing of --memory ({memory} bytes) to the \
+                 ring; give --memory {} or take fewer --frames",
                 needed.saturating_mul(2)
             )));
         }
-        let mut frames = vec![0; needed as usize];
+        let mut frames = huge_pages(needed as usize)?;
         for (index, frame) in frames.chunks_exact_mut(recording.frame_bytes() as usize).enumerate() {
             source.read(index as u64, frame)?;
         }
         Ok(Self { recording, frames })
     }
+}
+
+/// Memory that a copy runs through without many page faults and translations, where the system has such.
+pub(crate) fn huge_pages(bytes: usize) -> Result<MmapMut, Failure> {
+    let map = MmapMut::map_anon(bytes)
+        .map_err(|error| Failure::Run(format!("no memory for {bytes} bytes of frames: {error}")))?;
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    Ok(map)
 }
 
 impl Source for Preloaded {
@@ -235,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn preloading_leaves_half_of_the_memory_to_the_ring() {
-        assert!(Preloaded::read(counting(7), None, 280).is_ok());
-        let refused = Preloaded::read(counting(7), None, 279).err().unwrap();
+    fn preloading_leaves_memory_to_the_ring() {
+        assert!(Preloaded::read(counting(7), None, 141).is_ok());
+        let refused = Preloaded::read(counting(7), None, 140).err().unwrap();
         assert!(
             matches!(&refused, Failure::Usage(text) if text.contains("140 bytes") && text.contains("--memory 280"))
         );

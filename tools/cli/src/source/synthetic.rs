@@ -6,9 +6,10 @@
 use std::f32::consts::TAU;
 use std::thread;
 
+use memmap2::MmapMut;
 use shardwright::Dtype;
 
-use super::{Recording, Source};
+use super::{Recording, Source, huge_pages};
 use crate::args::Camera;
 use crate::failure::Failure;
 
@@ -29,7 +30,7 @@ const BACKGROUND_ELECTRONS: f32 = 6.0;
 /// A camera whose frames were made before the clock starts, and that shows them again and again.
 pub(crate) struct Synthetic {
     recording: Recording,
-    pool: Vec<u8>,
+    pool: MmapMut,
     frame_bytes: usize,
 }
 
@@ -48,7 +49,7 @@ impl Synthetic {
         }
         let most = MOST_FRAMES.min(frames).max(LEAST_FRAMES);
         let count = (memory / 4 / frame_bytes).clamp(LEAST_FRAMES, most);
-        let mut pool = vec![0; (count * frame_bytes) as usize];
+        let mut pool = huge_pages((count * frame_bytes) as usize)?;
         expose_all(camera, &mut pool, frame_bytes as usize);
         Ok(Self { recording, pool, frame_bytes: frame_bytes as usize })
     }
