@@ -362,7 +362,9 @@ def how(args):
         "one by one. A later sync of the whole machine is in the raw results, but not in the figures.",
         f"Timed, {OURS}: from the first commit until finish has returned; it syncs all files and folders itself. The copy of each "
         "frame into the ring is inside, as it is for acquire-zarr, but that of the very first frame is not.",
-        f"{OURS} runs with its defaults (one worker a core), but with a ring of {RING_BYTES >> 20} MiB and without checksums of chunks: "
+        "When a writer is ready, as much memory as the run's pixels take is touched and freed, and then it starts: the host of a "
+        "virtual machine takes free memory away, and gives it back so slowly that its pages, and not the writers, would be compared.",
+        f"{OURS} runs with its defaults (one worker a core, a ring of {RING_BYTES >> 20} MiB), but without checksums of chunks: "
         "acquire-zarr has none, so no writer makes them. The index of a shard has its crc32c everywhere.",
         "acquire-zarr gets frames one at a time. tensorstore gets one transaction a shard, "
         f"{COMMITS_IN_FLIGHT} commits in flight, concurrency limits of the machine's cores, no comparison with the fill value; it is "

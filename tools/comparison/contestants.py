@@ -1,16 +1,21 @@
 """Who takes part, and one checked run of each."""
 
+import mmap
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import conditions
 import programs
 from rivals import RIVALS
 
 OURS = "shardwright"
-# Room for two layers of the deepest chunks, and about the memory that rivals take. The default, for cameras, is four times that.
-RING_BYTES = 256 << 20
+MADV_POPULATE_WRITE = 23  # Linux 5.14; not in Python's mmap yet.
+# The default.
+RING_BYTES = 1 << 30
+# Of the memory that nobody uses, what is touched before a run.
+WARM_SHARE = 2
 TUNE_FRAMES_MAX = 16_384
 
 
@@ -61,15 +66,15 @@ class Stage:
 
     def _rival(self, contestant, variant, case, pool, output, frames):
         task = {"writer": contestant.name, "variant": variant, "case": case.words(), "pool": str(pool)}
-        return programs.python("rivals.py", {**task, "path": str(output), "frames": frames}, self.deadline_seconds)
+        task.update(path=str(output), frames=frames)
+        return programs.python("rivals.py", task, self.deadline_seconds, warm_up(case, frames))
 
     def _ours(self, contestant, variant, case, pool, output, frames):
         passes, rest = divmod(frames, case.pool)
         once = ["--loop", passes] if rest == 0 else ["--frames", frames]
         if rest and passes:
             raise programs.Failed(f"{frames} frames are no whole passes of the pool's {case.pool}")
-        # The preloaded frames may take half of --memory at most.
-        memory = max(2 * case.pool_bytes, case.pool_bytes + RING_BYTES)
+        memory = case.pool_bytes + RING_BYTES
         layout = ["--chunk", _commas(case.chunk), "--shard", _commas(case.shard), "--codec", case.codec]
         level = [] if case.codec == "none" else ["--level", 1, "--shuffle", "bit"]
         # acquire-zarr has no checksum of chunks, so nobody writes one.
@@ -78,9 +83,10 @@ class Stage:
             [
                 *[self.shardwright, "replay", pool, output, *shape, "--preload", *once, "--rate", "max"],
                 *["--memory", memory, *layout, *level, "--no-checksum"],
-                *["--storage", variant["storage"], "--json", "--quiet"],
+                *["--storage", variant["storage"], "--json", "--quiet", "--wait"],
             ],
             self.deadline_seconds,
+            warm_up(case, frames),
         )
         if report["frames_written"] != frames:
             raise programs.Failed(f"{report['frames_written']} of {frames} frames were written")
@@ -103,6 +109,18 @@ class Stage:
             ],
             self.deadline_seconds,
         )
+
+
+def warm_up(case, frames):
+    """Touches as much memory as the run's pixels take, and frees it: the host of a virtual machine takes back what lies free, and
+    gives it again page by page when it is used, which can take longer than the run."""
+
+    def touch():
+        size = min(frames * case.frame_bytes, conditions.memory_available() // WARM_SHARE)
+        with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            memory.madvise(MADV_POPULATE_WRITE)
+
+    return touch
 
 
 def _commas(numbers):

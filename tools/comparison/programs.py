@@ -1,6 +1,7 @@
 """Builds this project's programs and runs programs, each to its end or to a deadline."""
 
 import json
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,17 @@ class Failed(Exception):
     """A program that did not do its work, with its last words."""
 
 
-def run(words, deadline_seconds):
-    """The last line that the program prints, as JSON."""
-    program = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def run(words, deadline_seconds, before=None):
+    """The last line that the program prints, as JSON. `before` is called when it has said, in the first line of its standard
+    error, that it is ready; it waits for a line until then."""
+    pipe = subprocess.PIPE
+    program = subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     try:
-        out, errors = program.communicate(timeout=deadline_seconds)
+        said = _first_words(program, deadline_seconds) if before else ""
+        if said.startswith("ready"):
+            before()
+        out, errors = program.communicate("\n" if before else None, timeout=deadline_seconds)
+        errors = said + errors
     except BaseException as error:
         # A contestant that goes on in the background would disturb all that follow.
         program.kill()
@@ -33,8 +40,14 @@ def run(words, deadline_seconds):
         raise Failed(f"no result; it printed {out[-300:]!r} {errors[-300:]!r}") from None
 
 
-def python(script, task, deadline_seconds):
-    return run([sys.executable, "-B", HERE / script, json.dumps(task)], deadline_seconds)
+def _first_words(program, deadline_seconds):
+    if not select.select([program.stderr], [], [], deadline_seconds)[0]:
+        raise subprocess.TimeoutExpired(program.args, deadline_seconds)
+    return program.stderr.readline()
+
+
+def python(script, task, deadline_seconds, before=None):
+    return run([sys.executable, "-B", HERE / script, json.dumps(task)], deadline_seconds, before)
 
 
 def build():

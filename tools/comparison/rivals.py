@@ -233,6 +233,8 @@ def main(task):
     pool = frames_file.load(task["pool"], case)
     rival = RIVALS[task["writer"]](case, task["path"], task["frames"], task["variant"])
     clock = Clock()
+    print("ready", file=sys.stderr, flush=True)
+    sys.stdin.readline()
     start = time.perf_counter()
     rival.write(pool, task["frames"], clock)
     closed = time.perf_counter()
