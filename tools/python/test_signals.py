@@ -71,3 +71,36 @@ def test_a_second_signal_ends_it_at_once_and_readers_open_what_is_there(running,
     subprocess.run([str(command), "recover", "--apply", "--quiet", str(out)], check=True)
     assert_frames(out, movie, 50)
     assert subprocess.run([str(command), "verify", "--quiet", str(out)]).returncode == 0
+
+
+@pytest.fixture
+def waiting(command, tmp_path):
+    """A replay of three frames that is ready and has not begun; its dataset, and the frames."""
+    movie = pixels(np.uint16, (3, 48, 64)) | 1
+    (tmp_path / "in.raw").write_bytes(movie.tobytes())
+    call = [command, "replay", tmp_path / "in.raw", tmp_path / "out.zarr", "--shape", "3,48,64", "--dtype", "u16"]
+    pipe = subprocess.PIPE
+    words = [str(word) for word in [*call, "--preload", "--wait", "--memory", "64MiB", "--json", "--quiet"]]
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    assert process.stderr.readline().startswith("ready")
+    yield process, tmp_path / "out.zarr", movie
+    process.kill()
+    process.communicate()
+
+
+def test_a_run_that_waits_begins_with_a_line(waiting):
+    process, out, movie = waiting
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    said, errors = process.communicate("\n")
+    assert process.returncode == 0, errors
+    assert json.loads(said)["frames_written"] == 3
+    assert_frames(out, movie, 3)
+
+
+def test_a_run_that_waits_ends_at_a_signal(waiting):
+    process, *_ = waiting
+    process.send_signal(signal.SIGINT)
+    # No line is sent and the input stays open: the signal alone ends it.
+    assert process.wait(10) == 130
+    assert json.loads(process.stdout.read())["frames_written"] == 0
