@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use common::storage::{Call, Probed, read_back, within};
 use common::{frame, tiny};
-use shardwright::{Acquisition, Config, Dim, Error, Record, Summary};
+use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Error, Record, Summary};
 
 const FRAMES: u64 = 40;
 const FRAME_BYTES: usize = 256;
@@ -22,6 +22,10 @@ enum How {
     EverSince,
     Panics,
 }
+
+/// Who writes what workers made: each its own, or all by turns, where those that compress wait for whoever's turn it is.
+const WAYS: [(bool, Compressor); 3] =
+    [(false, Compressor::None), (true, Compressor::None), (true, Compressor::Zstd { level: 1 })];
 
 /// A storage whose `nth` call of a kind fails. The flag says whether it came to that.
 fn failing(call: Call, nth: u64, how: How) -> (Probed, Arc<AtomicBool>) {
@@ -43,15 +47,15 @@ fn failing(call: Call, nth: u64, how: How) -> (Probed, Arc<AtomicBool>) {
 }
 
 /// Frames of two chunks and two shards side by side.
-fn config() -> Config {
+fn config(compressor: Compressor) -> Config {
     let dims = vec![Dim::time(None).chunk(2).shard(4), Dim::y(16).chunk(8).shard(8), Dim::x(16)];
-    Config { dims, workers: 3, ..tiny(None, 12) }
+    Config { dims, workers: 3, codec: Codec::from(compressor), ..tiny(None, 12) }
 }
 
 /// Acquires until something fails; returns the first error of any call and how the run ended.
-fn run(storage: &Probed) -> (Option<Error>, Option<Summary>) {
+fn run(storage: &Probed, compressor: Compressor) -> (Option<Error>, Option<Summary>) {
     // What panics in `create` panics to its caller, if it is not caught.
-    let create = || Acquisition::create_in(storage.shared(), config());
+    let create = || Acquisition::create_in(storage.shared(), config(compressor));
     let created = std::panic::catch_unwind(std::panic::AssertUnwindSafe(create));
     let created = created.unwrap_or_else(|_| Err(Error::Panicked { message: "boom".into() }));
     let acquisition = match created {
@@ -102,13 +106,18 @@ fn check(storage: &Probed, summary: &Summary, what: &str) {
     }
 }
 
-/// Lets each call of a kind fail in turn.
+/// Lets each call of a kind fail in turn, with each way of writing.
 fn fail_each(call: Call, how: How) {
+    WAYS.into_iter().for_each(|way| fail_each_with(way, call, how));
+}
+
+fn fail_each_with((by_turns, compressor): (bool, Compressor), call: Call, how: How) {
     for nth in 0..1000 {
-        let what = format!("{call:?} {nth} {how:?}");
+        let what = format!("{call:?} {nth} {how:?}, {compressor:?}, by turns: {by_turns}");
         let (storage, failed) = failing(call, nth, how);
+        let storage = if by_turns { storage.one_at_a_time() } else { storage };
         let running = storage.clone();
-        let (error, summary) = within(30, move || run(&running));
+        let (error, summary) = within(30, move || run(&running, compressor));
         if !failed.load(Relaxed) {
             assert!(nth > 0, "there are such calls");
             assert!(error.is_none(), "{what}: {error:?}");

@@ -3,13 +3,16 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
-use common::storage::within;
+use common::storage::{Call, Probed, is_worker, read_back, within};
 use common::{frame, tiny};
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Appended, Config, Dim, FrameMut, Placement, Record, RingFull, StorageKind};
+use shardwright::{
+    Acquisition, Appended, Codec, Compressor, Config, Dim, FrameMut, Placement, Record, RingFull, StorageKind,
+};
 
 /// A small random number generator, so that threads sleep at different places in each run.
 struct Dice(u64);
@@ -208,4 +211,30 @@ fn several_runs_at_once() {
             }
         });
     });
+}
+
+#[test]
+fn workers_that_compress_write_one_at_a_time_where_writes_wait() {
+    let (now, most) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let seen = most.clone();
+    let storage = Probed::new(move |call, _| {
+        if call == Call::WriteAt && is_worker() {
+            seen.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
+            std::thread::sleep(Duration::from_micros(200));
+            now.fetch_sub(1, Relaxed);
+        }
+        Ok(())
+    });
+    let storage = storage.one_at_a_time();
+    let config = Config { codec: Codec::from(Compressor::Zstd { level: 1 }), workers: 4, ..tiny(None, 64) };
+    let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
+    for number in 0..600 {
+        acquisition.append(&frame(number, 256)).unwrap();
+    }
+    assert_eq!(acquisition.finish().unwrap().frames_written, 600);
+    assert_eq!(most.load(Relaxed), 1, "all others encode or wait, and leave their cores to the camera");
+    let (_, pixels) = read_back(&storage.memory);
+    for number in 0..600 {
+        assert!(pixels[number * 256..][..256] == frame(number as u64, 256), "frame {number}");
+    }
 }

@@ -29,11 +29,17 @@ type Probe = dyn Fn(Call, &str) -> io::Result<()> + Send + Sync;
 pub struct Probed {
     pub memory: Arc<Memory>,
     probe: Arc<Probe>,
+    one_at_a_time: bool,
 }
 
 impl Probed {
     pub fn new(probe: impl Fn(Call, &str) -> io::Result<()> + Send + Sync + 'static) -> Self {
-        Self { memory: Arc::new(Memory::new(false)), probe: Arc::new(probe) }
+        Self { memory: Arc::new(Memory::new(false)), probe: Arc::new(probe), one_at_a_time: false }
+    }
+
+    /// The same, but it says that writes to one of its files wait for each other.
+    pub fn one_at_a_time(self) -> Self {
+        Self { one_at_a_time: true, ..self }
     }
 
     pub fn shared(&self) -> Arc<dyn Storage> {
@@ -55,7 +61,8 @@ impl Storage for Probed {
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
         (self.probe)(Call::Create, key)?;
         let blob = self.memory.create(key, len)?;
-        Ok(Box::new(ProbedBlob { blob, key: key.to_owned(), probe: self.probe.clone() }))
+        let (key, probe) = (key.to_owned(), self.probe.clone());
+        Ok(Box::new(ProbedBlob { blob, key, probe, one_at_a_time: self.one_at_a_time }))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
@@ -73,11 +80,16 @@ struct ProbedBlob {
     blob: Box<dyn Blob>,
     key: String,
     probe: Arc<Probe>,
+    one_at_a_time: bool,
 }
 
 impl Blob for ProbedBlob {
     fn map(&self) -> Option<NonNull<u8>> {
         self.blob.map()
+    }
+
+    fn one_write_at_a_time(&self) -> bool {
+        self.one_at_a_time
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

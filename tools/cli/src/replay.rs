@@ -234,8 +234,11 @@ fn wait_for_a_line() {
         let _ = std::io::stdin().read_line(&mut String::new());
         let _ = started.send(());
     });
-    let waiting = || start.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout);
-    while waiting() && !INTERRUPTED.load(Ordering::Relaxed) {}
+    while !INTERRUPTED.load(Ordering::Relaxed) {
+        if start.recv_timeout(Duration::from_millis(50)) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
 }
 
 /// Where frames go. The engine, or a test's notebook.
