@@ -1,9 +1,9 @@
 """Builds this project's programs and runs programs, each to its end or to a deadline."""
 
 import json
-import select
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,13 +15,14 @@ class Failed(Exception):
 
 
 def run(words, deadline_seconds, before=None):
-    """The last line that the program prints, as JSON. `before` is called when it has said, in the first line of its standard
-    error, that it is ready; it waits for a line until then."""
+    """The last line that the program prints, as JSON. `before` is called when it has said, on its standard error, that it is
+    ready; it waits for a line until then."""
     pipe = subprocess.PIPE
     program = subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     try:
-        said = _first_words(program, deadline_seconds) if before else ""
-        if said.startswith("ready"):
+        said = ""
+        if before:
+            said = _said_until_ready(program, deadline_seconds)
             before()
         out, errors = program.communicate("\n" if before else None, timeout=deadline_seconds)
         errors = said + errors
@@ -40,10 +41,17 @@ def run(words, deadline_seconds, before=None):
         raise Failed(f"no result; it printed {out[-300:]!r} {errors[-300:]!r}") from None
 
 
-def _first_words(program, deadline_seconds):
-    if not select.select([program.stderr], [], [], deadline_seconds)[0]:
-        raise subprocess.TimeoutExpired(program.args, deadline_seconds)
-    return program.stderr.readline()
+def _said_until_ready(program, deadline_seconds):
+    """What it says up to then, or to its end, if that comes first."""
+    said = []
+    too_late = threading.Timer(deadline_seconds, program.kill)
+    too_late.start()
+    for line in program.stderr:
+        said.append(line)
+        if line.startswith("ready"):
+            break
+    too_late.cancel()
+    return "".join(said)
 
 
 def python(script, task, deadline_seconds, before=None):
