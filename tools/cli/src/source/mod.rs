@@ -159,6 +159,15 @@ pub(crate) fn cannot(verb: &str, path: &Path, error: &dyn std::fmt::Display) -> 
     Failure::Input(format!("can't {verb} {}: {error}", path.display()))
 }
 
+/// Memory that a copy runs through without many page faults and translations, where the system has such.
+pub(crate) fn huge_pages(bytes: usize) -> Result<MmapMut, Failure> {
+    let map = MmapMut::map_anon(bytes)
+        .map_err(|error| Failure::Run(format!("no memory for {bytes} bytes of frames: {error}")))?;
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    Ok(map)
+}
+
 /// A recording that was read into memory as a whole.
 struct Preloaded {
     recording: Recording,
@@ -184,15 +193,6 @@ impl Preloaded {
         }
         Ok(Self { recording, frames })
     }
-}
-
-/// Memory that a copy runs through without many page faults and translations, where the system has such.
-pub(crate) fn huge_pages(bytes: usize) -> Result<MmapMut, Failure> {
-    let map = MmapMut::map_anon(bytes)
-        .map_err(|error| Failure::Run(format!("no memory for {bytes} bytes of frames: {error}")))?;
-    #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage);
-    Ok(map)
 }
 
 impl Source for Preloaded {
