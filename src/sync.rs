@@ -13,13 +13,15 @@ pub(crate) use ::loom::sync::atomic;
 pub(crate) use crossbeam_channel::{Receiver, Sender, bounded};
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Mutex, RwLock};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock};
 
 #[cfg(loom)]
 pub(crate) use self::model::{Receiver, Sender, bounded};
 
 #[cfg(loom)]
-pub(crate) use ::loom::sync::{Mutex, RwLock};
+pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock};
+
+use std::sync::PoisonError;
 
 use atomic::{AtomicUsize, Ordering};
 
@@ -122,6 +124,57 @@ pub(crate) struct Inside<'a> {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.gate.inside.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Things that threads borrow and bring back. Neither allocates, not even for a thread that has never waited before, which a
+/// queue of `crossbeam-channel` does.
+pub(crate) struct Pool<T> {
+    free: Mutex<Free<T>>,
+    brought: Condvar,
+}
+
+struct Free<T> {
+    things: Vec<T>,
+    waiting: usize,
+}
+
+impl<T> Pool<T> {
+    pub(crate) fn new(things: Vec<T>) -> Self {
+        Self { free: Mutex::new(Free { things, waiting: 0 }), brought: Condvar::new() }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free<T>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was brought back last, which caches may still hold.
+    pub(crate) fn try_take(&self) -> Option<T> {
+        self.free().things.pop()
+    }
+
+    /// Waits until something is there.
+    pub(crate) fn take(&self) -> T {
+        let mut free = self.free();
+        loop {
+            if let Some(thing) = free.things.pop() {
+                return thing;
+            }
+            free.waiting += 1;
+            free = self.brought.wait(free).unwrap_or_else(PoisonError::into_inner);
+            free.waiting -= 1;
+        }
+    }
+
+    pub(crate) fn bring_back(&self, thing: T) {
+        let mut free = self.free();
+        free.things.push(thing);
+        // Waking costs a call into the kernel, whether somebody waits or not.
+        let wake = free.waiting > 0;
+        drop(free);
+        if wake {
+            self.brought.notify_one();
+        }
     }
 }
 
@@ -364,6 +417,31 @@ mod loom {
             let value = shared.1.with_mut(|value| unsafe { *value });
             assert_eq!(value == 1, thread.join().unwrap());
             assert!(shared.0.enter().is_none());
+        });
+    }
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn what_a_pool_lends_is_one_threads_alone_and_nobody_waits_for_ever() {
+        let mut model = ::loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let pool = Arc::new(Pool::new(vec![UnsafeCell::new(0)]));
+            let use_it = |pool: &Pool<UnsafeCell<usize>>| {
+                let thing = pool.take();
+                // SAFETY: one thread at a time; if not, loom fails the test.
+                thing.with_mut(|uses| unsafe { *uses += 1 });
+                pool.bring_back(thing);
+            };
+            let others = [0, 1].map(|_| {
+                let pool = pool.clone();
+                thread::spawn(move || use_it(&pool))
+            });
+            use_it(&pool);
+            others.into_iter().for_each(|thread| thread.join().unwrap());
+            // SAFETY: as above.
+            assert_eq!(pool.try_take().unwrap().with(|uses| unsafe { *uses }), 3);
+            assert!(pool.try_take().is_none());
         });
     }
 }

@@ -136,6 +136,7 @@ fn frames_pass_without_an_allocation() {
             (Placement::Fixed, StorageKind::Mapped),
             (Placement::Packed, StorageKind::Mapped),
             (Placement::Fixed, StorageKind::Buffered),
+            (Placement::Packed, StorageKind::Direct),
         ] {
             for append in [false, true] {
                 let dims = vec![Dim::time(None).chunk(2).shard(8), Dim::y(SIDE).chunk(64), Dim::x(SIDE).chunk(64)];

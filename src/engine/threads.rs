@@ -70,7 +70,7 @@ impl Threads {
             WaitsFor::Nothing => Way::Itself,
             WaitsFor::OtherWrites => Way::ByTurns(Turns::new(spare)),
             WaitsFor::Device => {
-                let (workers_end, jobs) = writers::queues(spare);
+                let (workers_end, jobs) = writers::queue(spare);
                 self.start_writers(engine, path, &jobs)?;
                 Way::Others(workers_end)
             }

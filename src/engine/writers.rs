@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::shard::slot::{Claimed, PIECES_MAX};
 use crate::stats::Stage;
-use crate::sync::{Doorbell, Receiver, Sender, bounded};
+use crate::sync::{Doorbell, Pool, Receiver, Sender, bounded};
 
 /// Writes in flight, for storages that pass the page cache by.
 pub(crate) const WRITERS: usize = 4;
@@ -123,9 +123,7 @@ impl Way {
             Self::ByTurns(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, scratch),
             Self::Itself | Self::ByTurns(_) => chunk.write(engine, layer, cell, scratch)?,
             Self::Others(writers) => {
-                // Both ends live as long as the workers: the queues are never disconnected here.
-                let Ok(spare) = writers.spare.recv() else { return Ok(false) };
-                writers.hand_over(engine, spare, chunk, scratch);
+                writers.hand_over(engine, writers.spare.take(), chunk, scratch);
                 return Ok(false);
             }
         }
@@ -137,25 +135,21 @@ impl Way {
 #[derive(Clone)]
 pub(crate) struct Writers {
     jobs: Sender<Job>,
-    spare: Receiver<Scratch>,
+    spare: Arc<Pool<Scratch>>,
 }
 
 /// A writer's end.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     jobs: Receiver<Job>,
-    done: Sender<Scratch>,
+    spare: Arc<Pool<Scratch>>,
 }
 
-/// Queues, and scratch that goes to and fro in them.
-pub(crate) fn queues(scratch: Vec<Scratch>) -> (Writers, Jobs) {
+/// A queue of chunks to write, which has room for as many as there is scratch.
+pub(crate) fn queue(scratch: Vec<Scratch>) -> (Writers, Jobs) {
     let (send_job, jobs) = bounded(scratch.len());
-    let (done, spare) = bounded(scratch.len());
-    for scratch in scratch {
-        let sent = done.try_send(scratch);
-        debug_assert!(sent.is_ok(), "the queue holds all scratch");
-    }
-    (Writers { jobs: send_job, spare }, Jobs { jobs, done })
+    let spare = Arc::new(Pool::new(scratch));
+    (Writers { jobs: send_job, spare: spare.clone() }, Jobs { jobs, spare })
 }
 
 impl Writers {
@@ -176,7 +170,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn new(scratch: Vec<Scratch>) -> Self {
-        let (left, found) = queues(scratch);
+        let (left, found) = queue(scratch);
         Self { turn: Arc::new(Doorbell::new()), left, found }
     }
 
@@ -195,9 +189,9 @@ impl Turns {
         self.turn.ring_if_idle(write, || self.found.write_all(engine));
         let Some(chunk) = chunk else { return written.map(|()| true) };
         let spare = match engine.codec.compressor {
-            Compressor::None => self.left.spare.try_recv().ok(),
+            Compressor::None => self.left.spare.try_take(),
             // Whatever is not spare is in the queue, and somebody is at it.
-            _ => self.left.spare.recv().ok(),
+            _ => Some(self.left.spare.take()),
         };
         let Some(spare) = spare else { return write_chunk(chunk).map(|()| true) };
         self.left.hand_over(engine, spare, chunk, scratch);
@@ -238,7 +232,7 @@ impl Jobs {
             Err(error) => slot.fail(&engine.first_error, error),
         }
         engine.finalizer_times().of(Stage::Write).since(start);
-        let _ = self.done.send(scratch);
+        self.spare.bring_back(scratch);
         if slot.return_ticket() {
             finish_layer(engine, layer, slot);
         }
