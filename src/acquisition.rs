@@ -68,6 +68,8 @@ pub struct Appended {
 /// It may be filled and committed on any thread. The buffer keeps what an earlier frame left in it.
 pub struct FrameMut {
     loan: Loan,
+    /// How long the camera had to wait for it.
+    acquired_in_ns: u64,
     engine: Arc<Engine>,
     record_dtypes: Arc<[Dtype]>,
     started: Arc<OnceLock<Instant>>,
@@ -143,7 +145,9 @@ impl FrameMut {
         debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
         engine.numbers.sent(number);
         engine.pump();
-        engine.caller_times().of(Stage::Commit).since(start);
+        let times = engine.caller_times();
+        times.of(Stage::Commit).since(start);
+        times.of(Stage::Acquire).record(self.acquired_in_ns);
         Ok(())
     }
 
@@ -272,9 +276,9 @@ impl Acquisition {
     pub fn acquire_within(&self, wait: Option<Duration>) -> Result<FrameMut> {
         let start = Instant::now();
         let loan = self.loan(start, wait)?;
-        self.engine.caller_times().of(Stage::Acquire).since(start);
         Ok(FrameMut {
             loan,
+            acquired_in_ns: start.elapsed().as_nanos() as u64,
             engine: self.engine.clone(),
             record_dtypes: self.record_dtypes.clone(),
             started: self.started.clone(),

@@ -20,7 +20,7 @@ import page
 import programs
 import table
 import verdict
-from contestants import OURS, RING_BYTES, Stage, contestants
+from contestants import COPYING, OURS, RING_BYTES, Stage, contestants
 from records import Records
 from rivals import COMMITS_IN_FLIGHT, RIVALS
 
@@ -360,8 +360,10 @@ def how(args):
         "timed. The frames are then cycled. Rates are raw pixels a second.",
         "Timed, rivals: from the first append until the writer is closed and every file and folder of the dataset has been fsynced, "
         "one by one. A later sync of the whole machine is in the raw results, but not in the figures.",
-        f"Timed, {OURS}: from the first commit until finish has returned; it syncs all files and folders itself. The copy of each "
-        "frame into the ring is inside, as it is for acquire-zarr, but that of the very first frame is not.",
+        f"Timed, {OURS}: from the first commit until finish has returned; it syncs all files and folders itself.",
+        f"Where frames are: {OURS} finds them in its ring, where a camera writes them by itself (DMA), and nobody copies them; "
+        f"tensorstore finds whole shards in memory and may refer to them uncopied, too; acquire-zarr copies what it gets. "
+        f"'{COPYING}' copies each frame into the ring, all but the very first within the time.",
         "When a writer is ready, as much memory as the run's pixels take is touched and freed, and then it starts: the host of a "
         "virtual machine takes free memory away, and gives it back so slowly that its pages, and not the writers, would be compared.",
         f"{OURS} runs with its defaults (one worker a core, a ring of {RING_BYTES >> 20} MiB), but without checksums of chunks: "
@@ -374,11 +376,11 @@ def how(args):
         "Every output was read with tensorstore and compared with the frames before its time counted: all of it in a writer's first "
         "counted run of a case, samples afterwards; shapes and codecs in its metadata, too.",
         "Memory is the peak of resident memory less the loaded frames; a rival's Python interpreter (some 50 MB) is in it.",
-        f"Append times: for rivals around the call. For {OURS} acquire plus commit, without the copy between the two.",
+        f"Append times: for rivals around the call. For {OURS} acquire plus commit, without a copy between the two.",
         "ratio: bytes of pixels for each byte that the file system holds at the end.",
-        "Bound: the least of one copy of every frame by one core, gather and encode on all cores (with this project's encoder), and "
+        "Bound: the lesser of gather and encode on all cores (with this project's encoder) and "
         "the fastest of mapped, positioned and direct writes of as many bytes, sync included; measured between the rounds. The "
-        "three compete for the same cores, so no writer reaches it on few of them: 'all of them on the same cores' is what is "
+        "two compete for the same cores, so no writer reaches it on few of them: 'all of them on the same cores' is what is "
         "left if that work is spread over the cores without a gap.",
     ]
 

@@ -11,6 +11,7 @@ import programs
 from rivals import RIVALS
 
 OURS = "shardwright"
+COPYING = f"{OURS}, copying"
 # The default.
 RING_BYTES = 1 << 30
 # How much of the memory that nobody uses is touched before a run.
@@ -32,10 +33,13 @@ class Contestant:
 
 
 def contestants(all_storages, only):
-    ours = [Contestant(OURS, ({"storage": "auto"},), ours=True)]
+    ours = [
+        Contestant(OURS, ({"storage": "auto", "frames": "in the ring"},), ours=True),
+        Contestant(COPYING, ({"storage": "auto", "frames": "copied"},), ours=True),
+    ]
     if all_storages:
         ways = ("mapped", "buffered", "direct")
-        ours += [Contestant(f"{OURS} {way}", ({"storage": way},), ours=True) for way in ways]
+        ours += [Contestant(f"{OURS} {way}", ({"storage": way, "frames": "in the ring"},), ours=True) for way in ways]
     rivals = [Contestant(name, rival.variants) for name, rival in RIVALS.items() if not only or name in only]
     return ours + rivals
 
@@ -73,15 +77,16 @@ class Stage:
         once = ["--loop", passes] if rest == 0 else ["--frames", frames]
         if rest and passes:
             raise programs.Failed(f"{frames} frames are no whole passes of the pool's {case.pool}")
-        memory = case.pool_bytes + RING_BYTES
+        in_ring = variant["frames"] == "in the ring"
+        loaded = 0 if in_ring else case.pool_bytes
         layout = ["--chunk", _commas(case.chunk), "--shard", _commas(case.shard), "--codec", case.codec]
         level = [] if case.codec == "none" else ["--level", 1, "--shuffle", "bit"]
         # acquire-zarr has no checksum of chunks, so nobody writes one.
         shape = ["--shape", _commas((case.pool, *case.frame)), "--dtype", case.dtype]
         report = programs.run(
             [
-                *[self.shardwright, "replay", pool, output, *shape, "--preload", *once, "--rate", "max"],
-                *["--memory", memory, *layout, *level, "--no-checksum"],
+                *[self.shardwright, "replay", pool, output, *shape, "--dma" if in_ring else "--preload", *once, "--rate", "max"],
+                *["--memory", RING_BYTES + loaded, *layout, *level, "--no-checksum"],
                 *["--storage", variant["storage"], "--json", "--quiet", "--wait"],
             ],
             self.deadline_seconds,
@@ -92,6 +97,7 @@ class Stage:
         return {
             "seconds": report["seconds"],
             "peak_rss": report["peak_rss_bytes"],
+            "loaded_bytes": loaded,
             "append": _append(report),
             "storage": report["storage"],
             "stages": report["stages"],
@@ -128,7 +134,7 @@ def _commas(numbers):
 
 def _append(report):
     """An append is an acquire, the copy, and a commit. The engine times the two calls; percentiles don't add up, so the sum is
-    more than the truth for p50 and p99. The copy is not in it."""
+    more than the truth for p50 and p99. A copy of the frame is not in it."""
     calls = {row["stage"]: row for row in report["stages"]}
     parts = [calls[stage] for stage in ("acquire", "commit")]
     sums = {name: sum(part[f"{name}_ns"] for part in parts) / 1e9 for name in ("p50", "p99", "max")}

@@ -45,7 +45,7 @@ def _row(contestant, case, runs, failures):
         "storage": last.get("storage"),
         "rate": spread([run["rate"] for run in runs]),
         "frames_per_second": spread([run["frames"] / run["seconds"] for run in runs]),
-        "memory_bytes": median([max(0, run["peak_rss"] - case.pool_bytes) for run in runs]),
+        "memory_bytes": median([max(0, run["peak_rss"] - run.get("loaded_bytes", case.pool_bytes)) for run in runs]),
         "append": {name: median([run["append"][name] for run in runs]) for name in ("p50", "p99", "max")},
         "append_frames": last["append"]["frames"],
         "ratio": last["bytes"] / max(1, last["check"]["disk_bytes"]),
@@ -54,16 +54,15 @@ def _row(contestant, case, runs, failures):
 
 
 def _together(cores, limits, codec_name, storage, ratio):
-    """The camera's copy, the encoder and the writes share the cores: what is left if all that work is spread over them without
-    a gap. Only where writes are work, too, and no waiting for a device."""
+    """The encoder and the writes share the cores: what is left if all that work is spread over them without a gap. Only where
+    writes are work, too, and no waiting for a device."""
     writes = min(1 / storage["buffered"], 1 / (cores * storage["buffered, one thread"])) / ratio
-    work = 1 / (cores * limits["copy of frames by one core"]) + 1 / limits[codec_name] + writes
-    return min(1 / work, *limits.values())
+    return min(1 / (1 / limits[codec_name] + writes), *limits.values())
 
 
 def _bound(runs, case, in_memory):
-    """The slowest thing that no writer can go without: one copy of each frame by the camera's thread, gather and encode on all
-    cores, and the fastest way to put the encoded bytes into a file, sync included."""
+    """The slowest thing that no writer can go without: gather and encode on all cores, and the fastest way to put the encoded
+    bytes into a file, sync included."""
     if not runs:
         return None
     found = [run["found"] for run in runs]
@@ -74,7 +73,6 @@ def _bound(runs, case, in_memory):
     best_way = max(storage, key=storage.get)
     codec_name = "gather on all cores" if case.codec == "none" else "codec on all cores"
     limits = {
-        "copy of frames by one core": middle(lambda one: one["copy"]["one"]),
         codec_name: middle(lambda one: one["codec"]["all"]),
         f"storage, {best_way}": storage[best_way] * ratio,
     }

@@ -109,6 +109,17 @@ def test_loops_and_unbounded(replay, tmp_path, movie):
     assert_dataset(out, np.concatenate([movie[:5]] * 3))
 
 
+@pytest.mark.parametrize("chunk", ["1,300,400", "4,600,200"])
+def test_frames_that_lie_in_the_ring(replay, tmp_path, chunk):
+    # The ring has room for six of the twelve passes.
+    movie = pixels(np.uint16, (11, 600, 700))
+    (tmp_path / "in.raw").write_bytes(movie.tobytes())
+    raw = ["--shape", "11,600,700", "--dtype", "u16"]
+    report, out = replay(tmp_path / "in.raw", *raw, "--dma", "--loop", 12, "--chunk", chunk)
+    assert report["frames_written"] == 132
+    assert_dataset(out, np.concatenate([movie] * 12))
+
+
 def test_synthetic_camera(replay):
     camera = ["--camera", "512x300xu16", "--frames", 9]
     report, out = replay("synthetic", *camera, "--codec", "none")

@@ -1,8 +1,10 @@
 //! The shardwright command.
 
 mod args;
+mod dma;
 mod export;
 mod failure;
+mod feed;
 mod headway;
 mod info;
 mod manifest;

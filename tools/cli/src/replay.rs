@@ -13,15 +13,21 @@ use shardwright::{
 };
 
 use crate::args::{Rate, Replay};
+use crate::dma::Resident;
 use crate::failure::{Failure, exit};
-use crate::pace::{CameraPriority, Schedule};
+use crate::feed::{End, Feed, Fill, Refusal, Sink, Taken};
+use crate::pace::CameraPriority;
 use crate::progress::Progress;
 use crate::report::{Circumstances, Report, say};
 use crate::soak::{self, Diary, Roll};
-use crate::source::{self, Recording, Source};
+use crate::source::{self, Recording};
 
 /// Set by the first Ctrl-C: no more frames are taken.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
 
 /// Runs the command and returns its exit code. Failures before the first frame are errors; later ones are part of the
 /// report.
@@ -50,26 +56,36 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
 
     interrupt_politely()?;
-    let run = Circumstances {
+    let mut run = Circumstances {
         codec: codec_text(&config.codec),
         placement: placement_text(config.placement_in_use()).into(),
         notes,
         ..Circumstances::default()
     };
     let drops = config.ring_full == RingFull::DropNewest;
+    let waits = matches!(config.ring_full, RingFull::Block { .. });
     let acquisition = Acquisition::create(&args.output, config)?;
+    let resident = args.recording.dma.then(|| Resident::fill(&acquisition, source.as_mut(), pass, waits)).transpose();
+    let resident = match resident {
+        Ok(resident) => resident,
+        Err(failure) => {
+            acquisition.abort();
+            return Err(failure);
+        }
+    };
     if args.pace.wait {
         wait_for_a_line();
     }
     let roll = roll_at(args, run_bytes)?;
     let roll = roll.map(|bytes| Roll::start(&acquisition, &args.output, bytes));
-    let mut sink = Recorder { acquisition: &acquisition, diary: args.soak.soak.as_ref().map(|_| Diary::new()) };
+    let diary = args.soak.soak.as_ref().map(|_| Diary::new());
+    let mut sink = Recorder { acquisition: &acquisition, resident, diary };
     let progress = Progress::new(args.quiet, total);
     let feed = Feed { pass, total, rate, drops };
     let play = || {
         // Without a rate there is no camera, and a thread that never pauses must not have priority over all others.
         let _priority = (rate != Rate::Max).then(CameraPriority::take).flatten();
-        feed.run(source.as_mut(), &mut sink)
+        feed.run(source.as_mut(), &mut sink, interrupted)
     };
     let mut taken = progress.during(total, || acquisition.stats(), play);
     if matches!(taken.end, End::Complete)
@@ -83,7 +99,8 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
         return Err(failure.clone());
     }
     progress.finishing();
-    let diary = sink.diary.take();
+    let Recorder { resident, diary, .. } = sink;
+    run.notes.extend(resident.and_then(|resident| resident.note(taken.committed)));
     let finished = acquisition.finish();
     roll.into_iter().for_each(Roll::join);
     progress.clear();
@@ -234,106 +251,37 @@ fn wait_for_a_line() {
         let _ = std::io::stdin().read_line(&mut String::new());
         let _ = started.send(());
     });
-    while !INTERRUPTED.load(Ordering::Relaxed) {
+    while !interrupted() {
         if start.recv_timeout(Duration::from_millis(50)) != Err(RecvTimeoutError::Timeout) {
             return;
         }
     }
 }
 
-/// Where frames go. The engine, or a test's notebook.
-trait Sink {
-    /// Lends a frame buffer to `fill` and takes the filled frame as `number`.
-    fn take(&mut self, number: u64, fill: Fill) -> Result<(), Refusal>;
-}
-
-/// Fills a frame buffer.
-type Fill<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<(), Failure>;
-
-/// Why a frame was not taken.
-enum Refusal {
-    Input(Failure),
-    Engine(shardwright::Error),
-}
-
 /// The engine, and who writes down how long it takes.
 struct Recorder<'a> {
     acquisition: &'a Acquisition,
+    /// The frames that need not be copied.
+    resident: Option<Resident>,
     diary: Option<Diary>,
 }
 
 impl Sink for Recorder<'_> {
-    fn take(&mut self, number: u64, fill: Fill) -> Result<(), Refusal> {
-        let mut frame = self.acquisition.acquire().map_err(Refusal::Engine)?;
-        fill(&mut frame).map_err(Refusal::Input)?;
+    fn take(&mut self, number: u64, index: u64, fill: Fill) -> Result<(), Refusal> {
+        let frame = match &mut self.resident {
+            Some(resident) => resident.lend(self.acquisition, index, fill)?,
+            None => {
+                let mut frame = self.acquisition.acquire().map_err(Refusal::Engine)?;
+                fill(&mut frame).map_err(Refusal::Input)?;
+                frame
+            }
+        };
         let start = Instant::now();
         frame.commit(number, Record::default()).map_err(Refusal::Engine)?;
         if let Some(diary) = &mut self.diary {
             diary.note(start.elapsed(), || self.acquisition.stats());
         }
         Ok(())
-    }
-}
-
-/// How frames are fed: `total` of them, a recording of `pass` frames again and again.
-struct Feed {
-    pass: u64,
-    total: u64,
-    rate: Rate,
-    /// Go on without a frame that found the ring full.
-    drops: bool,
-}
-
-/// What the feeding came to.
-struct Taken {
-    committed: u64,
-    dropped: u64,
-    end: End,
-}
-
-/// Why no more frames were fed.
-enum End {
-    Complete,
-    Interrupted,
-    Input(Failure),
-    Engine(Failure),
-}
-
-impl End {
-    fn failure(&self) -> Option<&Failure> {
-        match self {
-            Self::Complete | Self::Interrupted => None,
-            Self::Input(failure) | Self::Engine(failure) => Some(failure),
-        }
-    }
-}
-
-impl Feed {
-    fn run(&self, source: &mut dyn Source, sink: &mut dyn Sink) -> Taken {
-        self.run_until(source, sink, || INTERRUPTED.load(Ordering::Relaxed))
-    }
-
-    fn run_until(&self, source: &mut dyn Source, sink: &mut dyn Sink, stopped: impl Fn() -> bool) -> Taken {
-        let schedule = Schedule::new(Instant::now(), self.rate);
-        let mut taken = Taken { committed: 0, dropped: 0, end: End::Complete };
-        for number in 0..self.total {
-            schedule.wait(number, &stopped);
-            if stopped() {
-                taken.end = End::Interrupted;
-                break;
-            }
-            match sink.take(number, &mut |frame| source.read(number % self.pass, frame)) {
-                Ok(()) => taken.committed += 1,
-                // The number is never committed; that is how the engine learns that the frame is missing.
-                Err(Refusal::Engine(error)) if self.drops && error.is_ring_full() => taken.dropped += 1,
-                Err(Refusal::Engine(error)) => taken.end = End::Engine(Failure::from(error)),
-                Err(Refusal::Input(failure)) => taken.end = End::Input(failure),
-            }
-            if !matches!(taken.end, End::Complete) {
-                break;
-            }
-        }
-        taken
     }
 }
 
@@ -411,11 +359,10 @@ fn placement_text(placement: Placement) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::time::Duration;
 
     use clap::Parser;
-    use shardwright::{Dim, Dtype, Error};
+    use shardwright::{Dim, Dtype};
 
     use super::*;
     use crate::args::{Cli, Command};
@@ -504,93 +451,6 @@ mod tests {
         assert!(refuse_to_overwrite_the_input(&input, &input).is_err());
         assert!(refuse_to_overwrite_the_input(&input, folder.path()).is_err());
         assert!(refuse_to_overwrite_the_input(&input, &folder.path().join("out.zarr")).is_ok());
-    }
-
-    /// A source whose frames hold their index, until it breaks.
-    struct Numbers {
-        recording: Recording,
-        breaks_at: u64,
-    }
-
-    impl Source for Numbers {
-        fn recording(&self) -> &Recording {
-            &self.recording
-        }
-
-        fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
-            if index >= self.breaks_at {
-                return Err(Failure::Input("the file ends".into()));
-            }
-            frame[0] = index as u8;
-            Ok(())
-        }
-    }
-
-    /// A sink that writes down what it gets, and is full at some numbers.
-    #[derive(Default)]
-    struct Notebook {
-        frames: Vec<(u64, u8)>,
-        full_at: Vec<u64>,
-    }
-
-    impl Sink for Notebook {
-        fn take(&mut self, number: u64, fill: Fill) -> Result<(), Refusal> {
-            if self.full_at.contains(&number) {
-                return Err(Refusal::Engine(Error::RingFull { frames: 4, waited: Duration::ZERO }));
-            }
-            let mut frame = [0];
-            fill(&mut frame).map_err(Refusal::Input)?;
-            self.frames.push((number, frame[0]));
-            Ok(())
-        }
-    }
-
-    fn feed(total: u64, breaks_at: u64, full_at: &[u64], drops: bool) -> (Taken, Vec<(u64, u8)>) {
-        let mut source = Numbers { recording: movie(), breaks_at };
-        let mut sink = Notebook { full_at: full_at.to_vec(), ..Notebook::default() };
-        let feed = Feed { pass: 3, total, rate: Rate::Max, drops };
-        let taken = feed.run_until(&mut source, &mut sink, || false);
-        (taken, sink.frames)
-    }
-
-    #[test]
-    fn numbers_go_on_when_the_recording_starts_again() {
-        let (taken, frames) = feed(7, u64::MAX, &[], false);
-        assert!(matches!(taken.end, End::Complete));
-        assert_eq!(frames, [(0, 0), (1, 1), (2, 2), (3, 0), (4, 1), (5, 2), (6, 0)]);
-    }
-
-    #[test]
-    fn dropped_frames_leave_their_numbers_out() {
-        let (taken, frames) = feed(5, u64::MAX, &[1, 2], true);
-        assert!(matches!(taken.end, End::Complete));
-        assert_eq!((taken.committed, taken.dropped), (3, 2));
-        assert_eq!(frames, [(0, 0), (3, 0), (4, 1)]);
-    }
-
-    #[test]
-    fn a_full_ring_ends_the_run_where_dropping_is_not_allowed() {
-        let (taken, frames) = feed(5, u64::MAX, &[2], false);
-        assert!(taken.end.failure().unwrap().to_string().contains("ring is full"));
-        assert_eq!((taken.committed, frames.len()), (2, 2));
-    }
-
-    #[test]
-    fn a_recording_that_breaks_ends_the_run_with_what_was_taken() {
-        let (taken, _) = feed(5, 2, &[], false);
-        assert_eq!(taken.committed, 2);
-        assert_eq!(taken.end.failure().map(Failure::exit_code), Some(exit::INPUT));
-    }
-
-    #[test]
-    fn an_interrupt_takes_no_more_frames() {
-        let mut source = Numbers { recording: movie(), breaks_at: u64::MAX };
-        let mut sink = Notebook::default();
-        let asked = Cell::new(0);
-        let feed = Feed { pass: 3, total: 100, rate: Rate::Max, drops: false };
-        let taken = feed.run_until(&mut source, &mut sink, || asked.replace(asked.get() + 1) >= 8);
-        assert!(matches!(taken.end, End::Interrupted));
-        assert!(taken.committed < 10 && taken.committed as usize == sink.frames.len());
     }
 
     #[test]

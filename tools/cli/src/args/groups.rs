@@ -63,6 +63,10 @@ pub(crate) struct RecordingArgs {
     /// Read the whole recording into memory first, so that the speed is the writer's and not the reader's
     #[arg(long)]
     pub(crate) preload: bool,
+    /// Lay the whole recording into the ring before the run, and commit the frames where they lie, as a camera does that writes
+    /// into the ring by itself; --memory must have room for it
+    #[arg(long, conflicts_with = "preload")]
+    pub(crate) dma: bool,
 }
 
 #[derive(Debug, Args)]

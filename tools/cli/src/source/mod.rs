@@ -24,6 +24,11 @@ pub(crate) trait Source: Send {
     /// Fills `frame` with the recording's frame `index`, in native byte order and without gaps.
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure>;
 
+    /// How many of a pass's frames differ; the rest repeats them in turn.
+    fn distinct(&self, pass: u64) -> u64 {
+        pass
+    }
+
     /// Bytes that the source holds in memory for its whole life. They count against `--memory`.
     fn held_bytes(&self) -> u64 {
         0

@@ -70,6 +70,10 @@ impl Source for Synthetic {
         Ok(())
     }
 
+    fn distinct(&self, pass: u64) -> u64 {
+        self.frames().min(pass)
+    }
+
     fn held_bytes(&self) -> u64 {
         self.pool.len() as u64
     }

@@ -1,0 +1,197 @@
+//! Frames that lie in the ring before the run, as if the camera wrote them there itself, by direct memory access.
+//!
+//! Buffers come back nearly in the order in which they went, so the frame that is wanted nearly always lies in one of the next
+//! few. A camera's driver holds several buffers, too.
+
+use std::time::Duration;
+
+use shardwright::{Acquisition, FrameMut};
+
+use crate::failure::Failure;
+use crate::feed::{Fill, Refusal};
+use crate::source::Source;
+
+/// How long a buffer that holds the wanted frame may be on its way, while another one is there.
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
+
+/// What lies in each of the ring's buffers.
+pub(crate) struct Resident {
+    /// Frames of the recording, by the buffer's index.
+    holds: Vec<Option<u64>>,
+    /// Buffers that came before their turn.
+    early: Vec<FrameMut>,
+    early_max: usize,
+    patience: Duration,
+    /// Buffers beyond whole passes through the recording stay on loan, or the order would be lost at the first repetition.
+    _beyond: Vec<FrameMut>,
+    distinct: u64,
+    copied: u64,
+}
+
+impl Resident {
+    /// Fills the whole ring with the frames of one pass, as often as they fit. `waits`: the camera waits for buffers.
+    pub(crate) fn fill(
+        acquisition: &Acquisition,
+        source: &mut dyn Source,
+        pass: u64,
+        waits: bool,
+    ) -> Result<Self, Failure> {
+        let buffers = acquisition.stats().ring_frames;
+        let distinct = source.distinct(pass);
+        let passes = buffers as u64 / distinct;
+        if passes == 0 {
+            return Err(Failure::Usage(format!(
+                "--dma needs a ring for all {distinct} frames of the recording, but it has room for {buffers}; give more \
+                 --memory or take fewer --frames"
+            )));
+        }
+        let mut holds = vec![None; buffers];
+        let mut filled = Vec::with_capacity(buffers);
+        for number in 0..passes * distinct {
+            let mut buffer = acquisition.acquire_within(Some(Duration::ZERO))?;
+            source.read(number % distinct, &mut buffer)?;
+            holds[buffer.index()] = Some(number % distinct);
+            filled.push(buffer);
+        }
+        let rest = || acquisition.acquire_within(Some(Duration::ZERO)).ok();
+        let beyond = std::iter::from_fn(rest).collect();
+        // They go back in the order of their frames.
+        filled.into_iter().for_each(FrameMut::discard);
+        let early_max = (passes * distinct / 2).max(1) as usize;
+        let patience = if waits { PATIENCE_MAX } else { Duration::ZERO };
+        Ok(Self {
+            patience,
+            holds,
+            early: Vec::with_capacity(early_max),
+            early_max,
+            _beyond: beyond,
+            distinct,
+            copied: 0,
+        })
+    }
+
+    /// Lends the buffer where the recording's frame `index` lies, if that comes soon; else another, into which `fill` copies it.
+    pub(crate) fn lend(&mut self, acquisition: &Acquisition, index: u64, fill: Fill) -> Result<FrameMut, Refusal> {
+        let wanted = index % self.distinct;
+        loop {
+            if let Some(at) = self.early.iter().position(|buffer| self.holds[buffer.index()] == Some(wanted)) {
+                return Ok(self.early.swap_remove(at));
+            }
+            let comes = self.early.len() < self.early_max && self.holds.contains(&Some(wanted));
+            let next = match self.early.is_empty() {
+                true => acquisition.acquire(),
+                false if comes => acquisition.acquire_within(Some(self.patience)),
+                false => break,
+            };
+            match next {
+                Ok(buffer) => self.early.push(buffer),
+                Err(error) if error.is_ring_full() && !self.early.is_empty() => break,
+                Err(error) => return Err(Refusal::Engine(error)),
+            }
+        }
+        // What lies in the buffer is lost: it shall be the frame that comes last.
+        let distance = |buffer: &FrameMut| match self.holds[buffer.index()] {
+            Some(frame) => (self.distinct + frame - wanted) % self.distinct,
+            None => self.distinct,
+        };
+        let farthest = (0..self.early.len()).max_by_key(|&at| distance(&self.early[at]));
+        let mut buffer = self.early.swap_remove(farthest.expect("the loop has left one"));
+        self.holds[buffer.index()] = None;
+        fill(&mut buffer).map_err(Refusal::Input)?;
+        self.holds[buffer.index()] = Some(wanted);
+        self.copied += 1;
+        Ok(buffer)
+    }
+
+    /// What is to be said of a run of so many frames.
+    pub(crate) fn note(&self, frames: u64) -> Option<String> {
+        let copied = self.copied;
+        (copied > 0)
+            .then(|| format!("--dma: {copied} of {frames} frames were copied; their buffers came back out of turn"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright::{Config, Dim, Dtype, Record, RingFull};
+
+    use super::*;
+    use crate::source::Recording;
+
+    /// A recording whose frames hold their index.
+    struct Numbers(Recording);
+
+    impl Source for Numbers {
+        fn recording(&self) -> &Recording {
+            &self.0
+        }
+
+        fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+            frame.fill(index as u8);
+            Ok(())
+        }
+    }
+
+    fn numbers() -> Numbers {
+        Numbers(Recording::movie(Dtype::U8, Some(10), 64, 64))
+    }
+
+    /// A ring of 25 buffers, and who fills it with a recording of 10 frames.
+    fn filled(folder: &std::path::Path, waits: bool) -> (Acquisition, Resident) {
+        let dims = vec![Dim::time(None).chunk(2).shard(8), Dim::y(64), Dim::x(64)];
+        let ring_full = RingFull::Block { timeout: Some(Duration::from_secs(10)) };
+        let config = Config { dtype: Dtype::U8, dims, ring_bytes: 25 * 4096, ring_full, ..Config::default() };
+        let acquisition = Acquisition::create(folder.join("out.zarr"), config).unwrap();
+        let resident = Resident::fill(&acquisition, &mut numbers(), 10, waits).unwrap();
+        (acquisition, resident)
+    }
+
+    #[test]
+    fn frames_that_lie_in_the_ring_are_not_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (acquisition, mut resident) = filled(folder.path(), true);
+        for number in 0..200 {
+            let lent = resident.lend(&acquisition, number % 10, &mut |_| unreachable!("frame {number} is copied"));
+            let frame = lent.ok().unwrap();
+            assert!(frame.iter().all(|&byte| u64::from(byte) == number % 10));
+            frame.commit(number, Record::default()).unwrap();
+        }
+        assert_eq!(resident.note(200), None);
+        drop(resident);
+        assert_eq!(acquisition.finish().unwrap().frames_written, 200);
+    }
+
+    #[test]
+    fn a_frame_whose_buffers_are_elsewhere_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (acquisition, mut resident) = filled(folder.path(), false);
+        let mut lend = |number: u64| {
+            let mut fill = |frame: &mut [u8]| {
+                frame.fill((number % 10) as u8);
+                Ok(())
+            };
+            resident.lend(&acquisition, number % 10, &mut fill).ok().unwrap()
+        };
+        // Somebody has the buffers of frames 0 to 9 and of 0 to 2 for good.
+        let kept: Vec<_> = (0..13).map(|_| acquisition.acquire().unwrap()).collect();
+        for number in 0..60 {
+            let frame = lend(number);
+            assert!(frame.iter().all(|&byte| u64::from(byte) == number % 10), "frame {number}");
+            frame.commit(number, Record::default()).unwrap();
+        }
+        let note = resident.note(60).unwrap();
+        assert!(note.contains("of 60 frames were copied"), "{note}");
+        drop((kept, resident));
+        assert_eq!(acquisition.finish().unwrap().frames_written, 60);
+    }
+
+    #[test]
+    fn a_recording_that_the_ring_has_no_room_for_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (acquisition, resident) = filled(folder.path(), true);
+        drop(resident);
+        let refused = Resident::fill(&acquisition, &mut numbers(), 26, true).err().unwrap().to_string();
+        assert!(refused.contains("all 26 frames") && refused.contains("room for 25"), "{refused}");
+        acquisition.abort();
+    }
+}

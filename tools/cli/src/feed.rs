@@ -1,0 +1,182 @@
+//! Frames on their way from a source to whoever takes them, at the pace of a camera.
+
+use std::time::Instant;
+
+use crate::args::Rate;
+use crate::failure::Failure;
+use crate::pace::Schedule;
+use crate::source::Source;
+
+/// Where frames go. The engine, or a test's notebook.
+pub(crate) trait Sink {
+    /// Takes the recording's frame `index` as `number`; `fill` fills a buffer with it.
+    fn take(&mut self, number: u64, index: u64, fill: Fill) -> Result<(), Refusal>;
+}
+
+/// Fills a frame buffer.
+pub(crate) type Fill<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<(), Failure>;
+
+/// Why a frame was not taken.
+pub(crate) enum Refusal {
+    Input(Failure),
+    Engine(shardwright::Error),
+}
+
+/// How frames are fed: `total` of them, a recording of `pass` frames again and again.
+pub(crate) struct Feed {
+    pub(crate) pass: u64,
+    pub(crate) total: u64,
+    pub(crate) rate: Rate,
+    /// Go on without a frame that found the ring full.
+    pub(crate) drops: bool,
+}
+
+/// What the feeding came to.
+pub(crate) struct Taken {
+    pub(crate) committed: u64,
+    pub(crate) dropped: u64,
+    pub(crate) end: End,
+}
+
+/// Why no more frames were fed.
+pub(crate) enum End {
+    Complete,
+    Interrupted,
+    Input(Failure),
+    Engine(Failure),
+}
+
+impl End {
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Complete | Self::Interrupted => None,
+            Self::Input(failure) | Self::Engine(failure) => Some(failure),
+        }
+    }
+}
+
+impl Feed {
+    /// Feeds until all are taken, something fails, or `stopped` says so.
+    pub(crate) fn run(&self, source: &mut dyn Source, sink: &mut dyn Sink, stopped: impl Fn() -> bool) -> Taken {
+        let schedule = Schedule::new(Instant::now(), self.rate);
+        let mut taken = Taken { committed: 0, dropped: 0, end: End::Complete };
+        for number in 0..self.total {
+            schedule.wait(number, &stopped);
+            if stopped() {
+                taken.end = End::Interrupted;
+                break;
+            }
+            let index = number % self.pass;
+            match sink.take(number, index, &mut |frame| source.read(index, frame)) {
+                Ok(()) => taken.committed += 1,
+                // The number is never committed; that is how the engine learns that the frame is missing.
+                Err(Refusal::Engine(error)) if self.drops && error.is_ring_full() => taken.dropped += 1,
+                Err(Refusal::Engine(error)) => taken.end = End::Engine(Failure::from(error)),
+                Err(Refusal::Input(failure)) => taken.end = End::Input(failure),
+            }
+            if !matches!(taken.end, End::Complete) {
+                break;
+            }
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use shardwright::{Dtype, Error};
+
+    use super::*;
+    use crate::failure::exit;
+    use crate::source::Recording;
+
+    /// A source whose frames hold their index, until it breaks.
+    struct Numbers {
+        recording: Recording,
+        breaks_at: u64,
+    }
+
+    impl Source for Numbers {
+        fn recording(&self) -> &Recording {
+            &self.recording
+        }
+
+        fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+            if index >= self.breaks_at {
+                return Err(Failure::Input("the file ends".into()));
+            }
+            frame[0] = index as u8;
+            Ok(())
+        }
+    }
+
+    /// A sink that writes down what it gets, and is full at some numbers.
+    #[derive(Default)]
+    struct Notebook {
+        frames: Vec<(u64, u8)>,
+        full_at: Vec<u64>,
+    }
+
+    impl Sink for Notebook {
+        fn take(&mut self, number: u64, _index: u64, fill: Fill) -> Result<(), Refusal> {
+            if self.full_at.contains(&number) {
+                return Err(Refusal::Engine(Error::RingFull { frames: 4, waited: Duration::ZERO }));
+            }
+            let mut frame = [0];
+            fill(&mut frame).map_err(Refusal::Input)?;
+            self.frames.push((number, frame[0]));
+            Ok(())
+        }
+    }
+
+    fn feed(total: u64, breaks_at: u64, full_at: &[u64], drops: bool) -> (Taken, Vec<(u64, u8)>) {
+        let mut source = Numbers { recording: Recording::movie(Dtype::U16, Some(10), 64, 48), breaks_at };
+        let mut sink = Notebook { full_at: full_at.to_vec(), ..Notebook::default() };
+        let feed = Feed { pass: 3, total, rate: Rate::Max, drops };
+        let taken = feed.run(&mut source, &mut sink, || false);
+        (taken, sink.frames)
+    }
+
+    #[test]
+    fn numbers_go_on_when_the_recording_starts_again() {
+        let (taken, frames) = feed(7, u64::MAX, &[], false);
+        assert!(matches!(taken.end, End::Complete));
+        assert_eq!(frames, [(0, 0), (1, 1), (2, 2), (3, 0), (4, 1), (5, 2), (6, 0)]);
+    }
+
+    #[test]
+    fn dropped_frames_leave_their_numbers_out() {
+        let (taken, frames) = feed(5, u64::MAX, &[1, 2], true);
+        assert!(matches!(taken.end, End::Complete));
+        assert_eq!((taken.committed, taken.dropped), (3, 2));
+        assert_eq!(frames, [(0, 0), (3, 0), (4, 1)]);
+    }
+
+    #[test]
+    fn a_full_ring_ends_the_run_where_dropping_is_not_allowed() {
+        let (taken, frames) = feed(5, u64::MAX, &[2], false);
+        assert!(taken.end.failure().unwrap().to_string().contains("ring is full"));
+        assert_eq!((taken.committed, frames.len()), (2, 2));
+    }
+
+    #[test]
+    fn a_recording_that_breaks_ends_the_run_with_what_was_taken() {
+        let (taken, _) = feed(5, 2, &[], false);
+        assert_eq!(taken.committed, 2);
+        assert_eq!(taken.end.failure().map(Failure::exit_code), Some(exit::INPUT));
+    }
+
+    #[test]
+    fn an_interrupt_takes_no_more_frames() {
+        let mut source = Numbers { recording: Recording::movie(Dtype::U16, Some(10), 64, 48), breaks_at: u64::MAX };
+        let mut sink = Notebook::default();
+        let asked = Cell::new(0);
+        let feed = Feed { pass: 3, total: 100, rate: Rate::Max, drops: false };
+        let taken = feed.run(&mut source, &mut sink, || asked.replace(asked.get() + 1) >= 8);
+        assert!(matches!(taken.end, End::Interrupted));
+        assert!(taken.committed < 10 && taken.committed as usize == sink.frames.len());
+    }
+}
