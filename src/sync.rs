@@ -13,14 +13,15 @@ pub(crate) use ::loom::sync::atomic;
 pub(crate) use crossbeam_channel::{Receiver, Sender, bounded};
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 #[cfg(loom)]
 pub(crate) use self::model::{Receiver, Sender, bounded};
 
 #[cfg(loom)]
-pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock};
+pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
+use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 use atomic::{AtomicUsize, Ordering};
@@ -127,54 +128,80 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Things that threads borrow and bring back. Neither allocates, not even for a thread that has never waited before, which a
-/// queue of `crossbeam-channel` does.
-pub(crate) struct Pool<T> {
-    free: Mutex<Free<T>>,
-    brought: Condvar,
+/// Things that threads leave for each other and wait for.
+///
+/// Two things it does that a queue of `crossbeam-channel` does not: nobody allocates, not even a thread that waits for the first
+/// time; and a thread is woken after the lock is given up. One that is woken before finds it held as soon as it wants to leave
+/// something itself, sleeps again, and must be woken a second time, by a call into the kernel that a camera waits for.
+pub(crate) struct Shelf<T> {
+    content: Mutex<Content<T>>,
+    came: Condvar,
 }
 
-struct Free<T> {
-    things: Vec<T>,
+struct Content<T> {
+    things: VecDeque<T>,
     waiting: usize,
 }
 
-impl<T> Pool<T> {
-    pub(crate) fn new(things: Vec<T>) -> Self {
-        Self { free: Mutex::new(Free { things, waiting: 0 }), brought: Condvar::new() }
+impl<T> Shelf<T> {
+    /// With room for so many things that it never allocates again.
+    pub(crate) fn with_room(things: usize) -> Self {
+        Self {
+            content: Mutex::new(Content { things: VecDeque::with_capacity(things), waiting: 0 }),
+            came: Condvar::new(),
+        }
     }
 
-    fn free(&self) -> MutexGuard<'_, Free<T>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn content(&self) -> MutexGuard<'_, Content<T>> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was brought back last, which caches may still hold.
-    pub(crate) fn try_take(&self) -> Option<T> {
-        self.free().things.pop()
+    pub(crate) fn put(&self, thing: T) {
+        let mut content = self.content();
+        content.things.push_back(thing);
+        // Waking costs a call into the kernel, whether somebody waits or not.
+        let wake = content.waiting > 0;
+        drop(content);
+        if wake {
+            self.came.notify_one();
+        }
     }
 
     /// Waits until something is there.
-    pub(crate) fn take(&self) -> T {
-        let mut free = self.free();
+    pub(crate) fn take_oldest(&self) -> T {
+        self.take(VecDeque::pop_front)
+    }
+
+    /// As `take_oldest`; caches may still hold what was put last.
+    pub(crate) fn take_newest(&self) -> T {
+        self.take(VecDeque::pop_back)
+    }
+
+    fn take(&self, pop: impl Fn(&mut VecDeque<T>) -> Option<T>) -> T {
+        let mut content = self.content();
         loop {
-            if let Some(thing) = free.things.pop() {
+            if let Some(thing) = pop(&mut content.things) {
                 return thing;
             }
-            free.waiting += 1;
-            free = self.brought.wait(free).unwrap_or_else(PoisonError::into_inner);
-            free.waiting -= 1;
+            content.waiting += 1;
+            content = self.came.wait(content).unwrap_or_else(PoisonError::into_inner);
+            content.waiting -= 1;
         }
     }
 
-    pub(crate) fn bring_back(&self, thing: T) {
-        let mut free = self.free();
-        free.things.push(thing);
-        // Waking costs a call into the kernel, whether somebody waits or not.
-        let wake = free.waiting > 0;
-        drop(free);
-        if wake {
-            self.brought.notify_one();
-        }
+    pub(crate) fn try_take_newest(&self) -> Option<T> {
+        self.content().things.pop_back()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.content().things.is_empty()
+    }
+}
+
+impl<T> FromIterator<T> for Shelf<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(things: I) -> Self {
+        let content = Content { things: things.into_iter().collect(), waiting: 0 };
+        Self { content: Mutex::new(content), came: Condvar::new() }
     }
 }
 
@@ -422,26 +449,26 @@ mod loom {
 
     #[test]
     #[allow(unsafe_code)]
-    fn what_a_pool_lends_is_one_threads_alone_and_nobody_waits_for_ever() {
+    fn what_is_taken_is_one_threads_alone_and_nobody_waits_for_ever() {
         let mut model = ::loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let pool = Arc::new(Pool::new(vec![UnsafeCell::new(0)]));
-            let use_it = |pool: &Pool<UnsafeCell<usize>>| {
-                let thing = pool.take();
+            let shelf: Arc<Shelf<_>> = Arc::new([UnsafeCell::new(0)].into_iter().collect());
+            let use_it = |shelf: &Shelf<UnsafeCell<usize>>| {
+                let thing = shelf.take_oldest();
                 // SAFETY: one thread at a time; if not, loom fails the test.
                 thing.with_mut(|uses| unsafe { *uses += 1 });
-                pool.bring_back(thing);
+                shelf.put(thing);
             };
             let others = [0, 1].map(|_| {
-                let pool = pool.clone();
-                thread::spawn(move || use_it(&pool))
+                let shelf = shelf.clone();
+                thread::spawn(move || use_it(&shelf))
             });
-            use_it(&pool);
+            use_it(&shelf);
             others.into_iter().for_each(|thread| thread.join().unwrap());
             // SAFETY: as above.
-            assert_eq!(pool.try_take().unwrap().with(|uses| unsafe { *uses }), 3);
-            assert!(pool.try_take().is_none());
+            assert_eq!(shelf.try_take_newest().unwrap().with(|uses| unsafe { *uses }), 3);
+            assert!(shelf.try_take_newest().is_none());
         });
     }
 }

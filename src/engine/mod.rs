@@ -35,7 +35,7 @@ use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::stats::{Latencies, Stage, StageLatency, Stats, report};
-use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender, bounded};
+use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender, Shelf, bounded};
 use finalizer::{Closing, OpenCells, Preparing};
 use layer::Layers;
 use losses::Losses;
@@ -78,7 +78,7 @@ pub(crate) struct Engine {
     pub(crate) gate: Gate,
     pub(crate) arrivals: (Sender<Arrival>, Receiver<Arrival>),
     pub(crate) layers: Layers,
-    pub(crate) tickets: Sender<Ticket>,
+    pub(crate) tickets: Shelf<Ticket>,
     pub(crate) closings: Sender<Closing>,
     pub(crate) counters: Counters,
     pub(crate) first_error: FirstError,
@@ -95,7 +95,6 @@ pub(crate) struct Engine {
 
 /// The other ends of the engine's queues, for its threads.
 pub(crate) struct Ends {
-    tickets: Receiver<Ticket>,
     requests: Sender<Preparing>,
     requested: Receiver<Preparing>,
     deliver: Sender<ShardBlock>,
@@ -110,7 +109,7 @@ impl Engine {
         let blocks = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
         let (requests, requested) = bounded(2 * blocks);
         let (deliver, prepared) = bounded(2 * blocks);
-        let (tickets, take_tickets) = bounded(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
+        let tickets = Shelf::with_room(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let (closings, to_close) = bounded(blocks * plan.shards.cells_a_block as usize + 64);
         let engine = Arc::new(Self {
@@ -136,7 +135,7 @@ impl Engine {
             ring,
             plan: plan.clone(),
         });
-        let ends = Ends { tickets: take_tickets, requests, requested, deliver, to_close, written_records };
+        let ends = Ends { requests, requested, deliver, to_close, written_records };
         Ok((engine, ends))
     }
 
@@ -147,8 +146,7 @@ impl Engine {
     }
 
     pub(crate) fn send_ticket(&self, ticket: Ticket) {
-        let sent = self.tickets.try_send(ticket);
-        debug_assert!(sent.is_ok(), "the queue holds the tickets of all layers and workers");
+        self.tickets.put(ticket);
     }
 
     pub(crate) fn caller_times(&self) -> &StageTimes {

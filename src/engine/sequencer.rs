@@ -15,7 +15,7 @@ use super::records::Records;
 use super::{Arrival, Engine, ShardBlock, ShardCell, Ticket};
 use crate::geometry::CellOf;
 use crate::plan::Plan;
-use crate::sync::{Receiver, Sender};
+use crate::sync::{Receiver, RwLockWriteGuard, Sender};
 
 /// How many ranges of missing frames are remembered; the count goes on beyond.
 const MISSING_RANGES_MAX: usize = 10_000;
@@ -109,11 +109,11 @@ impl Sequencer {
         self.records.put(arrival.number, engine.ring.record(&arrival.frame));
         let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
         layer.put(at.place as usize, arrival.number, arrival.frame);
-        let complete = layer.unsettled == 0;
-        if complete {
-            self.hand_on(slot, &at, &mut layer, engine);
+        if layer.unsettled == 0 {
+            self.hand_on(slot, &at, layer, engine);
+        } else {
+            drop(layer);
         }
-        drop(layer);
         self.settle(arrival.number, engine);
     }
 
@@ -155,7 +155,7 @@ impl Sequencer {
                     layer.unsettled -= 1;
                     if layer.unsettled == 0 {
                         let at = self.plan.layers.locate(number);
-                        self.hand_on(slot, &at, &mut layer, engine);
+                        self.hand_on(slot, &at, layer, engine);
                     }
                 }
                 // Its shard can't be had; then nobody waits for it either.
@@ -191,7 +191,7 @@ impl Sequencer {
     }
 
     /// Gives a layer, of which nothing more will come, to the workers.
-    fn hand_on(&mut self, slot: u32, at: &CellOf, layer: &mut Layer, engine: &Engine) {
+    fn hand_on(&mut self, slot: u32, at: &CellOf, mut layer: RwLockWriteGuard<Layer>, engine: &Engine) {
         self.open.remove(&(at.block, at.cell));
         if layer.present == 0 {
             if let Some(cell) = layer.cell.take() {
@@ -202,6 +202,8 @@ impl Sequencer {
         }
         layer.ready_at = Instant::now();
         engine.layers.slot(slot).open_to_workers(self.plan.ring.tickets_a_layer);
+        // A worker that wakes at once shall not find the layer locked: it would sleep again, and be woken a second time.
+        drop(layer);
         engine.send_ticket(Ticket::Layer(slot));
     }
 
@@ -232,7 +234,7 @@ impl Sequencer {
             let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
             let grid = self.plan.layers.grid_position(block, cell);
             layer.planes_kept = self.plan.planes_kept(&grid, Some(self.newest_end));
-            self.hand_on(slot, &CellOf { block, cell, place: 0 }, &mut layer, engine);
+            self.hand_on(slot, &CellOf { block, cell, place: 0 }, layer, engine);
         }
         self.records.finish(engine);
         true

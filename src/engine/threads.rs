@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::dataset::Image;
 use crate::error::{Error, Result};
 use crate::shard::WaitsFor;
-use crate::sync::{Receiver, Sender};
+use crate::sync::Sender;
 
 /// The threads of a run and the ends of their queues.
 pub(crate) struct Threads {
@@ -75,7 +75,7 @@ impl Threads {
                 Way::Others(workers_end)
             }
         };
-        self.start_workers(engine, path, &config.affinity, &ends.tickets, scratch, &way)?;
+        self.start_workers(engine, path, &config.affinity, scratch, &way)?;
         drop(way);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
         let run = move || finalizer::prepare(&shared, &of, &live, &ends.requested, &ends.deliver);
@@ -100,19 +100,17 @@ impl Threads {
         engine: &Arc<Engine>,
         path: &Path,
         affinity: &[usize],
-        tickets: &Receiver<Ticket>,
         scratch: Vec<Scratch>,
         way: &Way,
     ) -> Result<()> {
         for (index, scratch) in scratch.into_iter().enumerate() {
             let worker = Worker::new(engine.clone(), index, scratch, way.clone())?;
-            let tickets = tickets.clone();
             let core = affinity.get(index % affinity.len().max(1)).copied();
             let run = move || {
                 if let Some(id) = core {
                     core_affinity::set_for_current(core_affinity::CoreId { id });
                 }
-                worker.run(&tickets);
+                worker.run();
             };
             self.workers.push(spawn(format!("sw-worker-{index}"), path, run)?);
         }

@@ -17,7 +17,6 @@ use crate::ring::Ring;
 use crate::shard::Claim;
 use crate::shard::slot::{Elsewhere, HEADER_BYTES, Origin, PIECES_MAX};
 use crate::stats::Stage;
-use crate::sync::Receiver;
 
 /// One worker's own things, made once.
 pub(crate) struct Worker {
@@ -49,12 +48,12 @@ impl Worker {
     }
 
     /// Works until no more tickets come.
-    pub(crate) fn run(mut self, tickets: &Receiver<Ticket>) {
-        while let Ok(ticket) = tickets.recv() {
-            let Ticket::Layer(slot) = ticket else {
+    pub(crate) fn run(mut self) {
+        loop {
+            let Ticket::Layer(slot) = self.engine.tickets.take_oldest() else {
                 // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall have
                 // as many workers as all others had.
-                let done = tickets.is_empty() && !self.engine.layers.have_unsent();
+                let done = self.engine.tickets.is_empty() && !self.engine.layers.have_unsent();
                 self.engine.send_ticket(Ticket::End);
                 if done {
                     return;

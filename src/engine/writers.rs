@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::shard::slot::{Claimed, PIECES_MAX};
 use crate::stats::Stage;
-use crate::sync::{Doorbell, Pool, Receiver, Sender, bounded};
+use crate::sync::{Doorbell, Receiver, Sender, Shelf, bounded};
 
 /// Writes in flight, for storages that pass the page cache by.
 pub(crate) const WRITERS: usize = 4;
@@ -123,7 +123,7 @@ impl Way {
             Self::ByTurns(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, scratch),
             Self::Itself | Self::ByTurns(_) => chunk.write(engine, layer, cell, scratch)?,
             Self::Others(writers) => {
-                writers.hand_over(engine, writers.spare.take(), chunk, scratch);
+                writers.hand_over(engine, writers.spare.take_newest(), chunk, scratch);
                 return Ok(false);
             }
         }
@@ -135,20 +135,20 @@ impl Way {
 #[derive(Clone)]
 pub(crate) struct Writers {
     jobs: Sender<Job>,
-    spare: Arc<Pool<Scratch>>,
+    spare: Arc<Shelf<Scratch>>,
 }
 
 /// A writer's end.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     jobs: Receiver<Job>,
-    spare: Arc<Pool<Scratch>>,
+    spare: Arc<Shelf<Scratch>>,
 }
 
 /// A queue of chunks to write, which has room for as many as there is scratch.
 pub(crate) fn queue(scratch: Vec<Scratch>) -> (Writers, Jobs) {
     let (send_job, jobs) = bounded(scratch.len());
-    let spare = Arc::new(Pool::new(scratch));
+    let spare = Arc::new(scratch.into_iter().collect::<Shelf<_>>());
     (Writers { jobs: send_job, spare: spare.clone() }, Jobs { jobs, spare })
 }
 
@@ -189,9 +189,9 @@ impl Turns {
         self.turn.ring_if_idle(write, || self.found.write_all(engine));
         let Some(chunk) = chunk else { return written.map(|()| true) };
         let spare = match engine.codec.compressor {
-            Compressor::None => self.left.spare.try_take(),
+            Compressor::None => self.left.spare.try_take_newest(),
             // Whatever is not spare is in the queue, and somebody is at it.
-            _ => Some(self.left.spare.take()),
+            _ => Some(self.left.spare.take_newest()),
         };
         let Some(spare) = spare else { return write_chunk(chunk).map(|()| true) };
         self.left.hand_over(engine, spare, chunk, scratch);
@@ -232,7 +232,7 @@ impl Jobs {
             Err(error) => slot.fail(&engine.first_error, error),
         }
         engine.finalizer_times().of(Stage::Write).since(start);
-        self.spare.bring_back(scratch);
+        self.spare.put(scratch);
         if slot.return_ticket() {
             finish_layer(engine, layer, slot);
         }

@@ -17,14 +17,16 @@ const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// What lies in each of the ring's buffers.
 pub(crate) struct Resident {
     /// Frames of the recording, by the buffer's index.
-    holds: Vec<Option<u64>>,
-    /// Buffers that came before their turn.
-    early: Vec<FrameMut>,
+    holds: Vec<u64>,
+    /// How many buffers hold each frame.
+    copies: Vec<u32>,
+    /// Buffers that came before their turn, by the frame that they hold.
+    early: Vec<Vec<FrameMut>>,
+    early_count: usize,
     early_max: usize,
     patience: Duration,
     /// Buffers beyond whole passes through the recording stay on loan, or the order would be lost at the first repetition.
     _beyond: Vec<FrameMut>,
-    distinct: u64,
     copied: u64,
 }
 
@@ -45,61 +47,65 @@ impl Resident {
                  --memory or take fewer --frames"
             )));
         }
-        let mut holds = vec![None; buffers];
-        let mut filled = Vec::with_capacity(buffers);
-        for number in 0..passes * distinct {
+        let used = (passes * distinct) as usize;
+        let mut holds = vec![0; buffers];
+        let mut filled = Vec::with_capacity(used);
+        for number in 0..used as u64 {
             let mut buffer = acquisition.acquire_within(Some(Duration::ZERO))?;
             source.read(number % distinct, &mut buffer)?;
-            holds[buffer.index()] = Some(number % distinct);
+            holds[buffer.index()] = number % distinct;
             filled.push(buffer);
         }
         let rest = || acquisition.acquire_within(Some(Duration::ZERO)).ok();
         let beyond = std::iter::from_fn(rest).collect();
         // They go back in the order of their frames.
         filled.into_iter().for_each(FrameMut::discard);
-        let early_max = (passes * distinct / 2).max(1) as usize;
-        let patience = if waits { PATIENCE_MAX } else { Duration::ZERO };
         Ok(Self {
-            patience,
             holds,
-            early: Vec::with_capacity(early_max),
-            early_max,
+            copies: vec![passes as u32; distinct as usize],
+            early: (0..distinct).map(|_| Vec::new()).collect(),
+            early_count: 0,
+            early_max: (used / 2).max(1),
+            patience: if waits { PATIENCE_MAX } else { Duration::ZERO },
             _beyond: beyond,
-            distinct,
             copied: 0,
         })
     }
 
     /// Lends the buffer where the recording's frame `index` lies, if that comes soon; else another, into which `fill` copies it.
     pub(crate) fn lend(&mut self, acquisition: &Acquisition, index: u64, fill: Fill) -> Result<FrameMut, Refusal> {
-        let wanted = index % self.distinct;
+        let wanted = (index % self.early.len() as u64) as usize;
         loop {
-            if let Some(at) = self.early.iter().position(|buffer| self.holds[buffer.index()] == Some(wanted)) {
-                return Ok(self.early.swap_remove(at));
+            if let Some(buffer) = self.early[wanted].pop() {
+                self.early_count -= 1;
+                return Ok(buffer);
             }
-            let comes = self.early.len() < self.early_max && self.holds.contains(&Some(wanted));
-            let next = match self.early.is_empty() {
-                true => acquisition.acquire(),
-                false if comes => acquisition.acquire_within(Some(self.patience)),
-                false => break,
+            let comes = self.early_count < self.early_max && self.copies[wanted] > 0;
+            let next = match self.early_count {
+                0 => acquisition.acquire(),
+                _ if comes => acquisition.acquire_within(Some(self.patience)),
+                _ => break,
             };
             match next {
-                Ok(buffer) => self.early.push(buffer),
-                Err(error) if error.is_ring_full() && !self.early.is_empty() => break,
+                Ok(buffer) => {
+                    self.early[self.holds[buffer.index()] as usize].push(buffer);
+                    self.early_count += 1;
+                }
+                Err(error) if error.is_ring_full() && self.early_count > 0 => break,
                 Err(error) => return Err(Refusal::Engine(error)),
             }
         }
         // What lies in the buffer is lost: it shall be the frame that comes last.
-        let distance = |buffer: &FrameMut| match self.holds[buffer.index()] {
-            Some(frame) => (self.distinct + frame - wanted) % self.distinct,
-            None => self.distinct,
-        };
-        let farthest = (0..self.early.len()).max_by_key(|&at| distance(&self.early[at]));
-        let mut buffer = self.early.swap_remove(farthest.expect("the loop has left one"));
-        self.holds[buffer.index()] = None;
-        fill(&mut buffer).map_err(Refusal::Input)?;
-        self.holds[buffer.index()] = Some(wanted);
+        let frames = self.early.len();
+        let farthest = (1..=frames).rev().find_map(|distance| self.early[(wanted + distance) % frames].pop());
+        let mut buffer = farthest.expect("the loop has left one");
+        self.early_count -= 1;
+        let holds = &mut self.holds[buffer.index()];
+        self.copies[*holds as usize] -= 1;
+        *holds = wanted as u64;
+        self.copies[wanted] += 1;
         self.copied += 1;
+        fill(&mut buffer).map_err(Refusal::Input)?;
         Ok(buffer)
     }
 
