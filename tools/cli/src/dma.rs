@@ -112,8 +112,9 @@ impl Resident {
     /// What is to be said of a run of so many frames.
     pub(crate) fn note(&self, frames: u64) -> Option<String> {
         let copied = self.copied;
-        (copied > 0)
-            .then(|| format!("--dma: {copied} of {frames} frames were copied; their buffers came back out of turn"))
+        (copied > 0).then(|| {
+            format!("--dma: {copied} of {frames} frames were copied; no buffer where they lay came back in time")
+        })
     }
 }
 
@@ -122,24 +123,10 @@ mod tests {
     use shardwright::{Config, Dim, Dtype, Record, RingFull};
 
     use super::*;
-    use crate::source::Recording;
+    use crate::source::{Counting, Recording};
 
-    /// A recording whose frames hold their index.
-    struct Numbers(Recording);
-
-    impl Source for Numbers {
-        fn recording(&self) -> &Recording {
-            &self.0
-        }
-
-        fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
-            frame.fill(index as u8);
-            Ok(())
-        }
-    }
-
-    fn numbers() -> Numbers {
-        Numbers(Recording::movie(Dtype::U8, Some(10), 64, 64))
+    fn counting() -> Counting {
+        Counting(Recording::movie(Dtype::U8, Some(10), 64, 64))
     }
 
     /// A ring of 25 buffers, and who fills it with a recording of 10 frames.
@@ -149,7 +136,7 @@ mod tests {
         let config =
             Config { dtype: Dtype::U8, dims, ring_bytes: 25 * 4096, ring_full, sync: false, ..Config::default() };
         let acquisition = Acquisition::create(folder.join("out.zarr"), config).unwrap();
-        let resident = Resident::fill(&acquisition, &mut numbers(), 10, waits).unwrap();
+        let resident = Resident::fill(&acquisition, &mut counting(), 10, waits).unwrap();
         (acquisition, resident)
     }
 
@@ -199,7 +186,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (acquisition, resident) = filled(folder.path(), true);
         drop(resident);
-        let refused = Resident::fill(&acquisition, &mut numbers(), 26, true).err().unwrap().to_string();
+        let refused = Resident::fill(&acquisition, &mut counting(), 26, true).err().unwrap().to_string();
         assert!(refused.contains("all 26 frames") && refused.contains("room for 25"), "{refused}");
         acquisition.abort();
     }

@@ -216,22 +216,25 @@ impl Source for Preloaded {
     }
 }
 
+/// A recording for tests whose frames hold their index.
+#[cfg(test)]
+pub(crate) struct Counting(pub(crate) Recording);
+
+#[cfg(test)]
+impl Source for Counting {
+    fn recording(&self) -> &Recording {
+        &self.0
+    }
+
+    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+        frame.fill(index as u8);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Counting(Recording);
-
-    impl Source for Counting {
-        fn recording(&self) -> &Recording {
-            &self.0
-        }
-
-        fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
-            frame.fill(index as u8);
-            Ok(())
-        }
-    }
 
     fn counting(frames: u64) -> Box<dyn Source> {
         Box::new(Counting(Recording::movie(Dtype::U8, Some(frames), 4, 5)))
