@@ -362,7 +362,7 @@ def how(args):
         "one by one. A later sync of the whole machine is in the raw results, but not in the figures.",
         f"Timed, {OURS}: from the first commit until finish has returned; it syncs all files and folders itself.",
         f"Where frames are: {OURS} finds them in its ring, where a camera writes them by itself (DMA), and nobody copies them; "
-        f"tensorstore finds whole shards in memory and may refer to them uncopied, too; acquire-zarr copies what it gets. "
+        "tensorstore finds whole shards in memory and may refer to them uncopied, too; acquire-zarr copies what it gets. "
         f"'{COPYING}' copies each frame into the ring, all but the very first within the time.",
         "When a writer is ready, as much memory as the run's pixels take is touched and freed, and then it starts: the host of a "
         "virtual machine takes free memory away, and gives it back so slowly that its pages, and not the writers, would be compared.",

@@ -105,7 +105,8 @@ def _section(verdict):
     ]
     if verdict["bound"]:
         limits = ", ".join(f"{name} {table.rate(value)}" for name, value in verdict["bound"]["limits"].items())
-        parts.append(f'<p class="note">Bounds in GB/s of pixels: {escape(limits)}.</p>')
+        copies = table.copies(verdict["bound"])
+        parts.append(f'<p class="note">Bounds in GB/s of pixels: {escape(limits)}; a copy of every frame: {copies}.</p>')
     chosen = "; ".join(f"{row['name']}: {_settings(row)}" for row in verdict["rows"] if row["rounds"])
     parts.append(f'<p class="note">Settings: {escape(chosen)}.</p>')
     for row in verdict["rows"]:

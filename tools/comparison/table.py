@@ -61,6 +61,11 @@ def cells(row, verdict):
     ]
 
 
+def copies(bound):
+    """What a copy of frames could do at best: no bound for who copies none."""
+    return f"{rate(bound['copy']['one'])} GB/s on one core, {rate(bound['copy']['all'])} on all"
+
+
 def text(verdict):
     rows = [list(HEADER), *(cells(row, verdict) for row in verdict["rows"])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
@@ -74,6 +79,7 @@ def text(verdict):
     if bound:
         limits = ", ".join(f"{name} {rate(value)}" for name, value in bound["limits"].items())
         lines.append(f"  bound: {rate(bound['rate'])} GB/s of pixels ({limits})")
+        lines.append(f"  one copy of every frame would run at {copies(bound)}")
         if bound["together"]:
             lines.append(f"  all of them on the same cores: {rate(bound['together'])} GB/s")
     for row in verdict["rows"]:
