@@ -729,7 +729,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // `f`.
 #define SW_VALUE_FLOAT 3
 
-// A call that takes a frame: waiting for a free buffer, and for sw_append the copy.
+// Waiting for a free buffer, of frames that were committed. A copy into it does not count.
 #define SW_STAGE_ACQUIRE 0
 
 // A commit call.

@@ -83,7 +83,7 @@ impl Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// A call that takes a frame: waiting for a free buffer, and for `append` the copy.
+    /// Waiting for a free buffer, of frames that were committed. A copy into it does not count.
     Acquire,
     /// A commit call.
     Commit,
