@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use common::fault_log::{FaultLog, Image, Op, crash};
-use common::storage::{Call, Probed, wait_until};
+use common::storage::{Call, Probed, is_worker, read_back, wait_until};
 use common::{frame, tiny};
 use shardwright::offline::Array;
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dialect, Dim, IndexLocation, Placement, Record, StorageKind, Volume,
+    Acquisition, Codec, Compressor, Config, Dialect, Dim, IndexLocation, Placement, Record, StorageKind, Unfinished,
+    Volume,
 };
 
 const OFTEN: Duration = Duration::from_millis(10);
@@ -75,34 +76,72 @@ fn without_sync_nothing_is_called_durable() {
     assert_eq!((summary.frames_written, summary.frames_durable), (6, 0));
 }
 
-#[test]
-fn a_shard_whose_sync_failed_is_not_trusted_any_more() {
-    let (breaks, syncs_after) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let (seen, counted) = (breaks.clone(), syncs_after.clone());
-    let storage = Probed::new(move |call, key| {
-        // Of the first shard, once; after that the device says that all is well, as Linux does.
-        if call == Call::Sync && key == "0/c/0/0/0" && seen.load(SeqCst) {
-            return match counted.fetch_add(1, SeqCst) {
-                0 => Err(io::Error::other("the cable is out")),
-                _ => Ok(()),
-            };
+/// Commits three frames, waits until they are durable, and then lets `call` fail so many `times` for the first shard; returns
+/// what the run ended with, how often there was such a call from then on, and what the storage holds.
+fn failing_after_three_durable(index_location: IndexLocation, call: Call, times: u64) -> (Unfinished, u64, Probed) {
+    let (breaks, calls_after) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (seen, counted) = (breaks.clone(), calls_after.clone());
+    let storage = Probed::new(move |called, key| {
+        let meant = called == call && key == "0/c/0/0/0" && !is_worker() && seen.load(SeqCst);
+        match meant && counted.fetch_add(1, SeqCst) < times {
+            true => Err(io::Error::other("the cable is out")),
+            false => Ok(()),
         }
-        Ok(())
     });
     let dims = vec![Dim::time(None).chunk(1).shard(64), Dim::y(16), Dim::x(16)];
-    let config = Config { dims, checkpoint_every: OFTEN, sync: true, ..tiny(None, 32) };
+    let config = Config { dims, checkpoint_every: OFTEN, sync: true, index_location, ..tiny(None, 32) };
     let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
     (0..3).for_each(|number| assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1));
     wait_until("they are durable", || acquisition.stats().frames_durable == 3);
     breaks.store(true, SeqCst);
+    // One for a checkpoint to find, and more until callers hear of it.
     drop(acquisition.append(&frame(3, 256)));
-    wait_until("the sync fails", || syncs_after.load(SeqCst) > 0);
-    wait_until("callers hear of it", || acquisition.append(&frame(4, 256)).is_err());
+    wait_until("the call fails", || calls_after.load(SeqCst) > 0);
+    let mut next = 4;
+    wait_until("callers hear of it", || {
+        next += 1;
+        acquisition.append(&frame(next - 1, 256)).is_err()
+    });
     let unfinished = acquisition.finish().unwrap_err();
     assert!(unfinished.error.to_string().contains("the cable is out"), "{}", unfinished.error);
-    assert_eq!(syncs_after.load(SeqCst), 1, "a failed sync is never tried again");
-    assert_eq!(unfinished.summary.frames_durable, 3);
-    assert_eq!(unfinished.summary.frames_written, 0, "of a shard that can't be trusted none is called written");
+    (unfinished, calls_after.load(SeqCst), storage)
+}
+
+#[test]
+fn a_shard_whose_sync_failed_is_not_trusted_any_more() {
+    for index_location in [IndexLocation::End, IndexLocation::Start] {
+        let (unfinished, syncs_after, storage) = failing_after_three_durable(index_location, Call::Sync, 1);
+        // Linux tells of it once, and says after that that all is well.
+        assert_eq!(syncs_after, 1, "a failed sync is never tried again");
+        let summary = &unfinished.summary;
+        assert_eq!((summary.frames_durable, summary.frames_written), (3, 3), "what was durable before stays");
+        assert_eq!(summary.missing, vec![3..summary.frames_accepted]);
+        let (_, pixels) = read_back(&storage.memory);
+        for number in 0..3 {
+            assert!(pixels[256 * number as usize..][..256] == frame(number, 256), "frame {number}");
+        }
+    }
+}
+
+#[test]
+fn an_index_that_could_not_be_rewritten_is_written_again_at_the_close() {
+    for index_location in [IndexLocation::End, IndexLocation::Start] {
+        let (unfinished, _, storage) = failing_after_three_durable(index_location, Call::WriteAt, 1);
+        let summary = &unfinished.summary;
+        assert_eq!((summary.frames_durable, summary.frames_missing), (summary.frames_accepted, 0));
+        let (_, pixels) = read_back(&storage.memory);
+        for number in 0..summary.frames_accepted {
+            assert!(pixels[256 * number as usize..][..256] == frame(number, 256), "frame {number}");
+        }
+    }
+}
+
+#[test]
+fn an_index_that_may_be_torn_counts_for_nothing() {
+    for index_location in [IndexLocation::End, IndexLocation::Start] {
+        let (unfinished, _, _) = failing_after_three_durable(index_location, Call::WriteAt, u64::MAX);
+        assert_eq!(unfinished.summary.frames_written, 0);
+    }
 }
 
 #[test]

@@ -313,7 +313,9 @@ fn a_full_disk_ends_a_run_and_nothing_else() {
             let line = lines.iter().find(|line| line.starts_with("failed"));
             let line = line.unwrap_or_else(|| panic!("{context}: it can't have fitted: {text}"));
             assert!(line.to_lowercase().contains("no space left"), "{context}: {line}");
-            assert_eq!(Some(frames_there(&path, &context)), last(&lines, "failed"), "{context}: {line}");
+            let (there, told) = (frames_there(&path, &context), last(&lines, "failed").expect("a number"));
+            // A shard whose index could not be rewritten counts for nothing, though most likely the one before is still there.
+            assert!((told..told + 64).contains(&there), "{context}: {there} frames are there: {line}");
             assert_eq!(leftovers(&path), Vec::<PathBuf>::new(), "{context}");
             failed += 1;
         }

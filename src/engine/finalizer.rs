@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Engine, ShardBlock, ShardCell, caught};
 use crate::dataset::{Image, RecordBlock};
 use crate::error::Result;
-use crate::shard::Place;
+use crate::shard::{Place, Shard};
 use crate::stats::Stage;
 use crate::sync::{Receiver, Sender};
 
@@ -217,13 +217,11 @@ fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
         match caught(|| shard.checkpoint(&done)) {
             Ok(true) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
             Ok(false) => {}
-            Err(error) => {
-                engine.losses.add_cell(cell.block, cell.cell);
-                engine.first_error.set(error);
-                return;
-            }
+            // What becomes of the shard is seen when it is closed.
+            Err(error) => return engine.first_error.set(error),
         }
     }
+    *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
     count_synced(engine, cell, written);
 }
 
@@ -254,7 +252,6 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
             Ok(_) => {}
             Err(error) => {
                 whole = false;
-                engine.losses.add_cell(cell.block, cell.cell);
                 engine.first_error.set(error);
             }
         }
@@ -262,6 +259,11 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
     }
     if whole {
         count_synced(engine, cell, cell.frames_written.load(Acquire));
+    } else {
+        // What the last checkpoint named is there as long as the indexes are that it wrote.
+        let named = std::mem::take(&mut *cell.named.lock().unwrap_or_else(PoisonError::into_inner));
+        let named = if cell.shards.iter().all(Shard::has_whole_index) { named } else { Box::default() };
+        engine.losses.add_cell(cell.block, cell.cell, named);
     }
 }
 

@@ -3,7 +3,7 @@
 //! They are noted by the layer or the shard, and only looked up frame by frame at the end: losses are rare, but then they
 //! must be told exactly.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::sequencer::note_range;
@@ -18,8 +18,8 @@ pub(crate) struct Losses(Mutex<Lost>);
 struct Lost {
     /// Frame numbers of layers of which a chunk is missing.
     numbers: BTreeSet<u64>,
-    /// Shard cells, as block and cell, that could not be closed.
-    cells: BTreeSet<(u64, u64)>,
+    /// Shard cells, as block and cell, that could not be closed, and which of their layers are there all the same.
+    cells: BTreeMap<(u64, u64), Box<[bool]>>,
 }
 
 impl Losses {
@@ -27,8 +27,10 @@ impl Losses {
         self.lock().numbers.extend(numbers);
     }
 
-    pub(crate) fn add_cell(&self, block: u64, cell: u64) {
-        self.lock().cells.insert((block, cell));
+    /// A cell of shards could not be closed. `named`: which layers it has all the same, by their place in the cell; those
+    /// beyond it are lost.
+    pub(crate) fn add_cell(&self, block: u64, cell: u64, named: Box<[bool]>) {
+        self.lock().cells.insert((block, cell), named);
     }
 
     fn lock(&self) -> impl std::ops::DerefMut<Target = Lost> + '_ {
@@ -45,9 +47,11 @@ impl Losses {
         end: u64,
     ) -> (Vec<Range<u64>>, u64) {
         let lost = self.lock();
-        let in_cells = lost.cells.iter().flat_map(|&(block, cell)| {
+        let in_cells = lost.cells.iter().flat_map(|(&(block, cell), named)| {
             let frames = plan.shards.block_frames(block);
-            (frames.start..frames.end.min(end)).filter(move |&number| plan.shards.locate(number).cell == cell)
+            let is_lost = |number| named.get(plan.layer_of(number)) != Some(&true);
+            let of_cell = move |number: &u64| plan.shards.locate(*number).cell == cell;
+            (frames.start..frames.end.min(end)).filter(of_cell).filter(move |&number| is_lost(number))
         });
         let is_missing = |number: u64| {
             let at = missing.partition_point(|range| range.end <= number);

@@ -26,7 +26,7 @@ pub(crate) mod writers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
 
 use crate::config::{Codec, Config};
 use crate::dataset::{Image, RecordBlock};
@@ -264,6 +264,8 @@ pub(crate) struct ShardCell {
     pub(crate) layers_left: crate::sync::atomic::AtomicU64,
     /// Which layers are done, by their place in a shard: a checkpoint names no half frames.
     pub(crate) layers_done: Box<[AtomicBool]>,
+    /// Which layers the last checkpoint named. Only the thread that closes uses it.
+    pub(crate) named: StdMutex<Box<[bool]>>,
     /// Frames of which every chunk is in its slot.
     pub(crate) frames_written: AtomicU64,
     /// Those of them that indexes on the device name. Only the thread that closes changes it.
@@ -283,6 +285,7 @@ impl ShardCell {
             first_number,
             layers_left,
             layers_done,
+            named: StdMutex::default(),
             frames_written,
             frames_synced,
         }

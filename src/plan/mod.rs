@@ -193,6 +193,12 @@ impl Plan {
         self.volume.as_ref().and_then(|volume| volume.of_table(chunk)).unwrap_or((tile.shard, chunk))
     }
 
+    /// Which layer of its cell of shards a frame belongs to.
+    pub(crate) fn layer_of(&self, number: u64) -> usize {
+        let at = self.layers.locate(number);
+        self.first_chunk(&self.layers.grid_position(at.block, at.cell)) / self.shard.layer_chunks
+    }
+
     /// Which layer of its cell a chunk of a shard belongs to.
     pub(crate) fn layer_in_cell(&self, across: usize, chunk: usize) -> usize {
         let scattered = self.volume.as_ref().and_then(|volume| volume.layer_of_table(across, chunk));

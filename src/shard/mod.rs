@@ -40,6 +40,9 @@ pub(crate) struct Shard {
     named: AtomicU64,
     /// How often an index was written. Only the thread that closes shards uses it.
     turn: AtomicU64,
+    /// An index was written over the one before, and the write has not succeeded: neither may be whole. Only the thread that
+    /// closes shards uses it.
+    torn: AtomicBool,
     /// A sync failed. The system tells it once and then may say that all is well, so nothing that is not named yet can be
     /// trusted to be on the device.
     poisoned: AtomicBool,
@@ -97,8 +100,9 @@ impl Shard {
         let tail = AtomicU64::new(shard.first_slot_at);
         let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
         let grain = if alignment > 8 { PAGE as u64 } else { 8 };
-        let (named, turn, poisoned) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self { key, plan, place, blob, entries, tail, grain, named, turn, poisoned })
+        let (named, turn) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (torn, poisoned) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { key, plan, place, blob, entries, tail, grain, named, turn, torn, poisoned })
     }
 
     /// What keeps a thread that writes into it.
@@ -218,11 +222,19 @@ impl Shard {
         // What the head points at has to be there before it.
         for (at, part) in [(tail_at, &tail), (0, &head)] {
             if !part.is_empty() {
+                let over_the_last = at == 0 || self.plan.shard.index.open_tails_at == [at; 2];
+                self.torn.fetch_or(over_the_last, Ordering::Relaxed);
                 self.blob.write_at(at, part).map_err(fail("write the index of shard"))?;
                 self.sync().map_err(fail("sync the index of shard"))?;
+                self.torn.fetch_and(!over_the_last, Ordering::Relaxed);
             }
         }
         Ok(tail_at + tail.len() as u64)
+    }
+
+    /// Whether the index that was written last, or the one before it, is still there as it was written.
+    pub(crate) fn has_whole_index(&self) -> bool {
+        !self.torn.load(Ordering::Relaxed)
     }
 
     /// The parts of an index before and behind the chunks.
@@ -277,6 +289,7 @@ impl Shard {
         let data_end = committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(shard.first_slot_at);
         let file_end = self.write_index(&committed, data_end)?;
         self.blob.truncate(file_end).map_err(fail("truncate shard"))?;
+        self.torn.store(false, Ordering::Relaxed);
         self.give_back_slack(&committed, data_end).map_err(fail("give back unused space of shard"))?;
         self.sync().map_err(fail("sync finished shard"))?;
         self.blob.forget();
