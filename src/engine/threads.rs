@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::dataset::Image;
 use crate::error::{Error, Result};
 use crate::shard::WaitsFor;
+use crate::storage::WRITES_AT_ONCE;
 use crate::sync::Sender;
 
 /// The threads of a run and the ends of their queues.
@@ -88,7 +89,7 @@ impl Threads {
     }
 
     fn start_writers(&mut self, engine: &Arc<Engine>, path: &Path, jobs: &writers::Jobs) -> Result<()> {
-        for index in 0..writers::WRITERS {
+        for index in 0..WRITES_AT_ONCE {
             let (engine, jobs) = (engine.clone(), jobs.clone());
             self.writers.push(spawn(format!("sw-write-{index}"), path, move || jobs.run(&engine))?);
         }

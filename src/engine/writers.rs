@@ -21,10 +21,8 @@ use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::shard::slot::{Claimed, PIECES_MAX};
 use crate::stats::Stage;
+use crate::storage::WRITES_AT_ONCE;
 use crate::sync::{Doorbell, Receiver, Sender, Shelf, bounded};
-
-/// Writes in flight, for storages that pass the page cache by.
-pub(crate) const WRITERS: usize = 4;
 
 // Scratch beyond one for each worker and writer; with large chunks the count shrinks instead of the memory growing.
 const SPARE_BYTES_MAX: usize = 32 << 20;
@@ -44,7 +42,7 @@ impl Scratch {
 
     /// How many to spare there are, beside the workers' own, where a queue leads to whoever writes.
     pub(crate) fn spare(slot_bytes: usize) -> usize {
-        (SPARE_BYTES_MAX / slot_bytes.max(1)).clamp(1, 2 * WRITERS)
+        (SPARE_BYTES_MAX / slot_bytes.max(1)).clamp(1, 2 * WRITES_AT_ONCE)
     }
 }
 

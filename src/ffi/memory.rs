@@ -90,7 +90,7 @@ fn needed(config: &Config) -> Result<sw_memory> {
     let record_bytes = (frames * record.next_multiple_of(64)).next_multiple_of(page)
         + record_blocks * (plan.record.block_frames * record + plan.record.fields.len() as u64 * OVERHEAD);
 
-    let (workers, writers) = (plan.workers as u64, crate::engine::writers::WRITERS as u64);
+    let (workers, writers) = (plan.workers as u64, crate::storage::WRITES_AT_ONCE as u64);
     // Spare scratch is bounded by a sum of its own; a map needs none.
     let slot = (plan.shard.slot_bytes as u64).next_multiple_of(page);
     let spare = if config.storage != StorageKind::Mapped { (2 * writers * slot).min((32 << 20) + slot) } else { 0 };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
-use super::{Blob, Directory, Storage, Way};
+use super::{Blob, Directory, Storage, WRITES_AT_ONCE, Way};
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
@@ -24,8 +24,6 @@ const TRIAL_TIME: Duration = Duration::from_millis(60);
 const RATES_BYTES: u64 = 256 << 20;
 // A run that writes less than this is over before the choice matters.
 const RUN_BYTES_MIN: u64 = 256 << 20;
-/// As many writes at once as the engine has under way.
-const WRITERS: u64 = 4;
 // Direct writes leave the page cache to others, so they may be this much slower than the fastest.
 const WORTH_OF_MEMORY: f64 = 0.8;
 
@@ -135,7 +133,7 @@ fn try_one(directory: &Directory, way: Way, piece: u64, bytes: u64, time: Durati
         }
     };
     let written: io::Result<u64> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..WRITERS).map(|_| scope.spawn(write)).collect();
+        let threads: Vec<_> = (0..WRITES_AT_ONCE).map(|_| scope.spawn(write)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(0))).sum()
     });
     let written = written?;
