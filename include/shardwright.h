@@ -747,7 +747,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // Bringing an encoded tile into its slot.
 #define SW_STAGE_STORE 5
 
-// Writing a chunk, on a thread that is no worker.
+// Writing a chunk, or several that waited together, on a thread that is no worker.
 #define SW_STAGE_WRITE 6
 
 // Creating a shard ahead of need.

@@ -95,7 +95,7 @@ pub enum Stage {
     Encode,
     /// Bringing an encoded tile into its slot, or to the thread that writes it.
     Store,
-    /// Writing a chunk, on a thread that is no worker.
+    /// Writing a chunk, or several that waited together, on a thread that is no worker.
     Write,
     /// Creating a shard ahead of need.
     PrepareShard,

@@ -63,7 +63,7 @@ impl Threads {
     ) -> Result<()> {
         let path = image.root().path();
         let (workers, slot_bytes) = (engine.plan.workers, engine.plan.shard.slot_bytes);
-        let spare = if waits_for == WaitsFor::Nothing { 0 } else { Scratch::spare(slot_bytes) };
+        let spare = Scratch::spare(&engine.plan, waits_for);
         let mut scratch = Scratch::several(workers + spare, slot_bytes)
             .map_err(|error| Error::io("get memory for the workers of", path, error))?;
         let spare = scratch.split_off(workers);

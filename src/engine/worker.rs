@@ -117,7 +117,7 @@ impl Worker {
         engine: &Engine,
         number: u32,
         layer: &Layer,
-        cell: &ShardCell,
+        cell: &Arc<ShardCell>,
         index: usize,
         now: &mut Instant,
     ) -> Result<Stored> {

@@ -3,13 +3,14 @@
 //! A worker hands its scratch over and goes on with a spare one. The layer's ticket count includes the writes under way, so
 //! its frames and shards are finished after the last of them. Who writes depends on the storage:
 //!
-//! - Where a write takes long and several may be under way, threads of their own do it. When no scratch is spare, a worker
-//!   waits: there are as many as keep the device busy.
+//! - Where a write takes long and several may be under way, threads of their own do it, and join chunks of a shard that wait
+//!   for them. When no scratch is spare, a worker waits: there are as many as keep the device busy.
 //! - Where writes wait for each other, as those to one file do in the page cache, the workers take turns. The one whose turn
 //!   it is also writes what the others leave to it; they would only spin on the file's lock. When no scratch is spare, a
 //!   worker that has more to encode waits, and leaves its core to the camera; one that has nothing to do but write does so
 //!   beside it.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -18,14 +19,25 @@ use super::pieces::in_pieces;
 use super::{Engine, ShardCell, caught};
 use crate::config::Compressor;
 use crate::error::{Error, Result};
+use crate::plan::Plan;
 use crate::region::Region;
+use crate::shard::WaitsFor;
+use crate::shard::joined::{JOINED_MAX, Part};
 use crate::shard::slot::{Claimed, PIECES_MAX};
 use crate::stats::Stage;
 use crate::storage::WRITES_AT_ONCE;
 use crate::sync::{Doorbell, Receiver, Sender, Shelf, bounded};
 
-// Scratch beyond one for each worker and writer; with large chunks the count shrinks instead of the memory growing.
+// Scratch beyond one for each worker; with large chunks the count shrinks instead of the memory growing.
 const SPARE_BYTES_MAX: usize = 32 << 20;
+const SPARE_MIN: usize = 8;
+// What is spare beyond those is no more than this part of the ring.
+const SHARE_OF_RING: usize = 16;
+
+// A device is about as fast with writes of this length as with longer ones.
+const JOINED_BYTES: usize = 640 << 10;
+// Slots for the chunks of such a write: encoded, they may fill a small part of theirs.
+const JOINED_SLOT_BYTES: usize = 4 << 20;
 
 /// Room for one slot; where that is long, it starts on a page. Memory is taken when it is first used, which in a map is never.
 pub(crate) struct Scratch {
@@ -41,8 +53,19 @@ impl Scratch {
     }
 
     /// How many to spare there are, beside the workers' own, where a queue leads to whoever writes.
-    pub(crate) fn spare(slot_bytes: usize) -> usize {
-        (SPARE_BYTES_MAX / slot_bytes.max(1)).clamp(1, 2 * WRITES_AT_ONCE)
+    pub(crate) fn spare(plan: &Plan, waits_for: WaitsFor) -> usize {
+        let slots_in = |bytes: usize| bytes / plan.shard.slot_bytes.max(1);
+        let few = slots_in(SPARE_BYTES_MAX).clamp(1, SPARE_MIN);
+        match waits_for {
+            WaitsFor::Nothing => 0,
+            WaitsFor::OtherWrites => few,
+            WaitsFor::Device => {
+                // Those of the writes under way, and of as many to come; but who has little memory for frames has little for these.
+                let joined = 2 * WRITES_AT_ONCE * slots_in(JOINED_SLOT_BYTES).clamp(1, JOINED_MAX);
+                let ring_bytes = plan.ring.frames * plan.frame.layout.buffer_bytes;
+                few.max(joined.min(slots_in(SPARE_BYTES_MAX.min(ring_bytes / SHARE_OF_RING))))
+            }
+        }
     }
 }
 
@@ -95,6 +118,15 @@ impl Sealed {
 struct Job {
     scratch: Scratch,
     chunk: Sealed,
+    cell: Arc<ShardCell>,
+}
+
+impl Job {
+    /// Whether both can be one write.
+    fn goes_with(&self, other: &Self) -> bool {
+        let in_scratch = self.chunk.in_ring.is_none() && other.chunk.in_ring.is_none();
+        in_scratch && self.chunk.shard == other.chunk.shard && Arc::ptr_eq(&self.cell, &other.cell)
+    }
 }
 
 /// Who writes what a worker encodes.
@@ -112,7 +144,7 @@ impl Way {
         &self,
         engine: &Engine,
         layer: &Layer,
-        cell: &ShardCell,
+        cell: &Arc<ShardCell>,
         chunk: Sealed,
         scratch: &mut Scratch,
     ) -> Result<bool> {
@@ -121,7 +153,7 @@ impl Way {
             Self::ByTurns(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, scratch),
             Self::Itself | Self::ByTurns(_) => chunk.write(engine, layer, cell, scratch)?,
             Self::Others(writers) => {
-                writers.hand_over(engine, writers.spare.take_newest(), chunk, scratch);
+                writers.hand_over(engine, cell, writers.spare.take_newest(), chunk, scratch);
                 return Ok(false);
             }
         }
@@ -151,10 +183,10 @@ pub(crate) fn queue(scratch: Vec<Scratch>) -> (Writers, Jobs) {
 }
 
 impl Writers {
-    fn hand_over(&self, engine: &Engine, spare: Scratch, chunk: Sealed, scratch: &mut Scratch) {
+    fn hand_over(&self, engine: &Engine, cell: &Arc<ShardCell>, spare: Scratch, chunk: Sealed, scratch: &mut Scratch) {
         engine.layers.slot(chunk.layer).add_ticket();
         let scratch = std::mem::replace(scratch, spare);
-        let _ = self.jobs.send(Job { scratch, chunk });
+        let _ = self.jobs.send(Job { scratch, chunk, cell: cell.clone() });
     }
 }
 
@@ -176,7 +208,7 @@ impl Turns {
         &self,
         engine: &Engine,
         layer: &Layer,
-        cell: &ShardCell,
+        cell: &Arc<ShardCell>,
         chunk: Sealed,
         scratch: &mut Scratch,
     ) -> Result<bool> {
@@ -192,17 +224,33 @@ impl Turns {
             _ => Some(self.left.spare.take_newest()),
         };
         let Some(spare) = spare else { return write_chunk(chunk).map(|()| true) };
-        self.left.hand_over(engine, spare, chunk, scratch);
+        self.left.hand_over(engine, cell, spare, chunk, scratch);
         self.turn.ring(|| self.found.write_all(engine));
         Ok(false)
     }
 }
 
 impl Jobs {
-    /// Writes until the last worker has ended and nothing is left.
+    /// Writes until the last worker has ended and nothing is left. What waits for the same shard is one write.
     pub(crate) fn run(&self, engine: &Engine) {
-        while let Ok(job) = self.jobs.recv() {
-            self.write(engine, job);
+        let mut batch = Vec::with_capacity(JOINED_MAX);
+        let mut next = None;
+        while let Some(first) = next.take().or_else(|| self.jobs.recv().ok()) {
+            let mut bytes = first.chunk.nbytes;
+            batch.push(first);
+            while bytes < JOINED_BYTES && batch.len() < JOINED_MAX {
+                let Ok(job) = self.jobs.try_recv() else { break };
+                if !job.goes_with(&batch[0]) {
+                    next = Some(job);
+                    break;
+                }
+                bytes += job.chunk.nbytes;
+                batch.push(job);
+            }
+            match batch.len() {
+                1 => batch.drain(..).for_each(|job| self.write(engine, job)),
+                _ => self.write_joined(engine, &mut batch),
+            }
         }
     }
 
@@ -214,22 +262,51 @@ impl Jobs {
     }
 
     fn write(&self, engine: &Engine, job: Job) {
-        let Job { scratch, chunk } = job;
-        let (nbytes, layer) = (chunk.nbytes, chunk.layer);
         let start = Instant::now();
-        let slot = engine.layers.slot(layer);
+        let Job { scratch, chunk, cell } = job;
+        let (nbytes, layer) = (chunk.nbytes, chunk.layer);
         let write = || {
             // This thread may read the layer already. It does not wait for itself: the chunk's ticket keeps everyone from
             // wanting to change the layer.
-            let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
-            layer.cell.as_ref().map_or(Ok(()), |cell| chunk.write(engine, &layer, cell, &scratch))
+            let layer = engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner);
+            chunk.write(engine, &layer, &cell, &scratch)
         };
         // A panic in a storage of the caller's own must not keep the layer open for ever.
-        match caught(write) {
-            Ok(()) => engine.count_chunk(nbytes),
-            Err(error) => slot.fail(&engine.first_error, error),
+        let written = caught(write).map_err(|error| engine.first_error.set(error)).is_ok();
+        engine.finalizer_times().of(Stage::Write).since(start);
+        self.end(engine, scratch, layer, written.then_some(nbytes));
+    }
+
+    /// Writes chunks of one shard, which lie in their scratch, and leaves `batch` empty.
+    fn write_joined(&self, engine: &Engine, batch: &mut Vec<Job>) {
+        let start = Instant::now();
+        // In fixed slots only those that follow each other can be one write.
+        batch.sort_unstable_by(|one, other| one.chunk.claimed.cmp(&other.chunk.claimed));
+        let shard = &batch[0].cell.shards[batch[0].chunk.shard];
+        let mut parts = [const { Part::NONE }; JOINED_MAX];
+        for (part, Job { chunk, scratch, .. }) in parts.iter_mut().zip(&*batch) {
+            *part = shard.part(&chunk.claimed, scratch, chunk.nbytes);
+        }
+        let parts_used = &mut parts[..batch.len()];
+        let fail = |error| Error::io("write chunks to shard", shard.key(), error);
+        if let Err(error) = caught(|| shard.commit_together(parts_used).map_err(fail)) {
+            engine.first_error.set(error);
         }
         engine.finalizer_times().of(Stage::Write).since(start);
+        let written = parts.map(|part| part.written);
+        for (Job { scratch, chunk, cell }, written) in batch.drain(..).zip(written) {
+            drop(cell);
+            self.end(engine, scratch, chunk.layer, written.then_some(chunk.nbytes));
+        }
+    }
+
+    /// Ends a chunk's way: with its bytes, if it is written.
+    fn end(&self, engine: &Engine, scratch: Scratch, layer: u32, written: Option<usize>) {
+        let slot = engine.layers.slot(layer);
+        match written {
+            Some(nbytes) => engine.count_chunk(nbytes),
+            None => slot.failed.store(true, Relaxed),
+        }
         self.spare.put(scratch);
         if slot.return_ticket() {
             finish_layer(engine, layer, slot);

@@ -55,7 +55,7 @@ pub const SW_STAGE_GATHER: sw_stage = 3;
 pub const SW_STAGE_ENCODE: sw_stage = 4;
 /// Bringing an encoded tile into its slot.
 pub const SW_STAGE_STORE: sw_stage = 5;
-/// Writing a chunk, on a thread that is no worker.
+/// Writing a chunk, or several that waited together, on a thread that is no worker.
 pub const SW_STAGE_WRITE: sw_stage = 6;
 /// Creating a shard ahead of need.
 pub const SW_STAGE_PREPARE_SHARD: sw_stage = 7;

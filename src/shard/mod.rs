@@ -11,6 +11,7 @@
 //! its header, at multiples of 8 bytes.
 
 pub(crate) mod index;
+pub(crate) mod joined;
 pub(crate) mod slot;
 
 use std::io::{self, IoSlice};

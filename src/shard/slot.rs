@@ -222,7 +222,7 @@ pub(crate) struct Elsewhere<'a> {
 }
 
 /// A claim on its way to the thread that will write it. It is neither `Clone` nor made anywhere else.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claimed {
     pub(super) chunk: usize,
 }

@@ -13,9 +13,9 @@ pub(crate) use directory::{Directory, Room, Way};
 pub use memory::Memory;
 pub use trial::storage_rates;
 
-/// How many writes are under way at once where each goes to the device itself: as many as keep a fast one busy while some of
-/// the threads that wait for it have yet to get a core.
-pub(crate) const WRITES_AT_ONCE: usize = 8;
+/// How many writes are under way at once where each goes to the device itself: as many as keep a fast one busy. More would
+/// leave shorter ones.
+pub(crate) const WRITES_AT_ONCE: usize = 4;
 
 /// A place that holds a dataset's files, by key: `zarr.json`, `0/c/0/0/0`, …
 ///

@@ -1,6 +1,6 @@
 //! A storage in memory that a test can hold up, count, or break at any call; and a watch over tests that may hang.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -16,6 +16,8 @@ pub enum Call {
     Put,
     Remove,
     WriteAt,
+    /// Several chunks in one write, past the page cache.
+    WriteJoined,
     Publish,
     Sync,
     Punch,
@@ -30,16 +32,22 @@ pub struct Probed {
     pub memory: Arc<Memory>,
     probe: Arc<Probe>,
     one_at_a_time: bool,
+    alignment: usize,
 }
 
 impl Probed {
     pub fn new(probe: impl Fn(Call, &str) -> io::Result<()> + Send + Sync + 'static) -> Self {
-        Self { memory: Arc::new(Memory::new(false)), probe: Arc::new(probe), one_at_a_time: false }
+        Self { memory: Arc::new(Memory::new(false)), probe: Arc::new(probe), one_at_a_time: false, alignment: 1 }
     }
 
     /// The same, but it says that writes to one of its files wait for each other.
     pub fn one_at_a_time(self) -> Self {
         Self { one_at_a_time: true, ..self }
+    }
+
+    /// The same, but it says that writes wait for a device.
+    pub fn past_the_page_cache(self) -> Self {
+        Self { alignment: 4096, ..self }
     }
 
     pub fn shared(&self) -> Arc<dyn Storage> {
@@ -62,7 +70,8 @@ impl Storage for Probed {
         (self.probe)(Call::Create, key)?;
         let blob = self.memory.create(key, len)?;
         let (key, probe) = (key.to_owned(), self.probe.clone());
-        Ok(Box::new(ProbedBlob { blob, key, probe, one_at_a_time: self.one_at_a_time }))
+        let (one_at_a_time, alignment) = (self.one_at_a_time, self.alignment);
+        Ok(Box::new(ProbedBlob { blob, key, probe, one_at_a_time, alignment }))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
@@ -81,6 +90,7 @@ struct ProbedBlob {
     key: String,
     probe: Arc<Probe>,
     one_at_a_time: bool,
+    alignment: usize,
 }
 
 impl Blob for ProbedBlob {
@@ -90,6 +100,23 @@ impl Blob for ProbedBlob {
 
     fn one_write_at_a_time(&self) -> bool {
         self.one_at_a_time
+    }
+
+    fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    fn write_slices_at(&self, mut offset: u64, slices: &mut [IoSlice]) -> io::Result<()> {
+        let joined = self.alignment > 1 && slices.len() > 1;
+        if joined {
+            (self.probe)(Call::WriteJoined, &self.key)?;
+        }
+        for slice in slices {
+            let written = if joined { self.blob.write_at(offset, slice) } else { self.write_at(offset, slice) };
+            written?;
+            offset += slice.len() as u64;
+        }
+        Ok(())
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
