@@ -261,8 +261,9 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
         count_synced(engine, cell, cell.frames_written.load(Acquire));
     } else {
         // What the last checkpoint named is there as long as the indexes are that it wrote.
+        let is_there = caught(|| Ok(cell.shards.iter().all(Shard::has_whole_index))).unwrap_or(false);
         let named = std::mem::take(&mut *cell.named.lock().unwrap_or_else(PoisonError::into_inner));
-        let named = if cell.shards.iter().all(Shard::has_whole_index) { named } else { Box::default() };
+        let named = if is_there { named } else { Box::default() };
         engine.losses.add_cell(cell.block, cell.cell, named);
     }
 }

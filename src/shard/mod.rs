@@ -235,7 +235,7 @@ impl Shard {
 
     /// Whether the index that was written last, or the one before it, is still there as it was written.
     pub(crate) fn has_whole_index(&self) -> bool {
-        !self.torn.load(Ordering::Relaxed)
+        !self.torn.load(Ordering::Relaxed) && self.blob.check_intact().is_ok()
     }
 
     /// The parts of an index before and behind the chunks.

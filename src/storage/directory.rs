@@ -363,7 +363,7 @@ struct FileBlob {
 
 impl FileBlob {
     /// Refuses to go on with a file that another program cut off or took away: nobody would find what is written to it.
-    fn check_intact(&self) -> io::Result<()> {
+    fn check_file(&self) -> io::Result<()> {
         let (file, expected) = (self.file.metadata()?, self.len.load(Ordering::Relaxed));
         if file.len() < expected {
             let reason = format!("another program cut the file off at {} of {expected} bytes", file.len());
@@ -437,7 +437,12 @@ impl Blob for FileBlob {
     fn check_map(&self) -> io::Result<()> {
         let Some(guard) = &self.guard else { return Ok(()) };
         // The file itself may show what happened to it.
-        guard.check().map_err(|lost| self.check_intact().err().unwrap_or(lost))
+        guard.check().map_err(|lost| self.check_file().err().unwrap_or(lost))
+    }
+
+    fn check_intact(&self) -> io::Result<()> {
+        self.check_file()?;
+        self.check_map()
     }
 
     fn alignment(&self) -> usize {
@@ -500,7 +505,6 @@ impl Blob for FileBlob {
 
     fn sync(&self) -> io::Result<()> {
         self.check_intact()?;
-        self.check_map()?;
         // Interrupted is not failed: what could not be written back is kept for the next call.
         if self.sync { Ok(retry_on_intr(|| fdatasync(&self.file))?) } else { Ok(()) }
     }

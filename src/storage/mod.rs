@@ -49,6 +49,12 @@ pub trait Blob: Send + Sync {
         Ok(())
     }
 
+    /// Fails if what was written and synced is known to be gone, as when another program cut the file off or removed it. Asked
+    /// when the file could not be finished.
+    fn check_intact(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// What offsets, lengths and addresses of large writes should be multiples of. Writes that are not are taken, too.
     fn alignment(&self) -> usize {
         1
