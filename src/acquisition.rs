@@ -92,6 +92,12 @@ impl std::ops::DerefMut for FrameMut {
 }
 
 impl FrameMut {
+    /// The camera waited for it since then, in more than one step.
+    #[cfg(feature = "capi")]
+    pub(crate) fn waited_since(&mut self, start: Instant) {
+        self.acquired_in_ns = start.elapsed().as_nanos() as u64;
+    }
+
     /// The bytes to fill: rows without gaps, or as [`Config::frame_layout`] says. The buffer starts on a page.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.loan.pixels_mut()

@@ -117,7 +117,8 @@ impl Loans {
         loop {
             let left = wait.map(|wait| wait.saturating_sub(start.elapsed()));
             match acquisition.acquire_within(Some(left.unwrap_or(LOOK_UP_EVERY).min(LOOK_UP_EVERY))) {
-                Ok(frame) => {
+                Ok(mut frame) => {
+                    frame.waited_since(start);
                     if let Ok(kept) = keep(frame) {
                         return Ok(kept);
                     }
@@ -234,5 +235,37 @@ impl Limit {
             (Self::AsConfigured, RingFull::Block { timeout }) => timeout,
             (Self::AsConfigured, RingFull::DropNewest | RingFull::Error) => Some(Duration::ZERO),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Config, Dim, Dtype, Memory, Record, Stage};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it measures time")]
+    fn the_whole_wait_for_a_buffer_is_told() {
+        let dims = vec![Dim::time(None).chunk(1).shard(4), Dim::y(8), Dim::x(8)];
+        let config = Config { dtype: Dtype::U8, dims, ring_bytes: 64 * 4096, workers: 1, ..Config::default() };
+        let acquisition = Acquisition::create_in(Arc::new(Memory::new(false)), config).unwrap();
+        let loans = Loans::new(acquisition.stats().ring_frames);
+        let held: Vec<_> = std::iter::from_fn(|| acquisition.acquire_within(Some(Duration::ZERO)).ok()).collect();
+        let waited = 8 * LOOK_UP_EVERY;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(waited);
+                drop(held);
+            });
+            let (index, turn) = loans.any(&acquisition, None).map_err(|_| "no buffer").unwrap();
+            let frame = loans.take(index, Some(turn)).map_err(|_| "not on loan").unwrap();
+            frame.commit(0, Record::default()).unwrap();
+        });
+        let latencies = acquisition.latencies();
+        let acquire = latencies.iter().find(|row| row.stage == Stage::Acquire).unwrap();
+        assert!(acquire.max_ns >= waited.as_nanos() as u64 / 2, "{} ns", acquire.max_ns);
+        acquisition.finish().unwrap();
     }
 }
