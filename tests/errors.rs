@@ -489,9 +489,8 @@ fn child_may_not_start_all_workers() {
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     };
-    // Each thread wants 2 MiB of address space for its stack: room for some of the thousand, and for a gigabyte that the
-    // allocator reserves for those of the trial, but not for all.
-    limit(Resource::As, (kilobytes("VmSize") + (1600 << 10)) << 10);
+    // Each thread wants 2 MiB of address space for its stack: room for some of the thousand, but not for all.
+    limit(Resource::As, (kilobytes("VmSize") + (600 << 10)) << 10);
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let before = threads();
     let error = refused(&child_path(), "run.zarr", Config { workers: 1000, ..tiny(None, 8) });

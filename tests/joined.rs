@@ -32,10 +32,10 @@ struct Ran {
 /// Writes frames of one chunk each into shards of a third of them. Nothing is written before all are encoded, and each call
 /// asks `fails`, with its number among those of its kind.
 fn run(way: (Placement, Compressor), fails: fn(Call, u64) -> bool) -> Ran {
-    within(60, move || run_forever(way, fails))
+    within(60, move || run_unwatched(way, fails))
 }
 
-fn run_forever((placement, compressor): (Placement, Compressor), fails: fn(Call, u64) -> bool) -> Ran {
+fn run_unwatched((placement, compressor): (Placement, Compressor), fails: fn(Call, u64) -> bool) -> Ran {
     let (single, joined, barrier) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)), Barrier::default());
     let (singles, joints, held) = (single.clone(), joined.clone(), barrier.clone());
     let storage = Probed::new(move |call, _| {

@@ -60,7 +60,8 @@ impl Scratch {
             WaitsFor::Nothing => 0,
             WaitsFor::OtherWrites => few,
             WaitsFor::Device => {
-                // Those of the writes under way, and of as many to come; but who has little memory for frames has little for these.
+                // Those of the writes under way, and of as many to come; but who has little memory for frames has little
+                // for these.
                 let joined = 2 * WRITES_AT_ONCE * slots_in(JOINED_SLOT_BYTES).clamp(1, JOINED_MAX);
                 let ring_bytes = plan.ring.frames * plan.frame.layout.buffer_bytes;
                 few.max(joined.min(slots_in(SPARE_BYTES_MAX.min(ring_bytes / SHARE_OF_RING))))
