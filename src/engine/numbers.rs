@@ -14,6 +14,9 @@ pub(crate) struct Numbers {
     settled_end: AtomicU64,
     /// One past the largest claimed number.
     claimed_end: AtomicU64,
+    /// All numbers below were waited for. Far ahead of `settled_end` while frames pile up in a long queue: to look at all of
+    /// them again with each commit would take longer than the commit.
+    waited_end: AtomicU64,
     frames_total: Option<u64>,
     window: u64,
 }
@@ -46,6 +49,7 @@ impl Numbers {
             taken: (0..len).map(|_| AtomicU64::new(0)).collect(),
             settled_end: AtomicU64::new(0),
             claimed_end: AtomicU64::new(0),
+            waited_end: AtomicU64::new(0),
             frames_total,
         }
     }
@@ -97,7 +101,13 @@ impl Numbers {
     /// for lower numbers, so they never wait in a circle.
     pub(crate) fn wait_for_older(&self, number: u64) {
         let end = (number + 1).saturating_sub(self.window);
-        let mut oldest = self.settled_end.load(Ordering::Relaxed).max(end.saturating_sub(self.taken.len() as u64));
+        // Acquire: meets the Release below, so that what another thread has waited for is in the queue for this one, too.
+        let waited_end = self.waited_end.load(Ordering::Acquire);
+        let settled_end = self.settled_end.load(Ordering::Relaxed);
+        let mut oldest = waited_end.max(settled_end).max(end.saturating_sub(self.taken.len() as u64));
+        if oldest >= end {
+            return;
+        }
         while oldest < end {
             // Acquire: meets the Release in `sent`, so that the older frame is in the queue before this one.
             if self.place(oldest).load(Ordering::Acquire) == Mark::on_its_way(oldest) {
@@ -106,6 +116,7 @@ impl Numbers {
                 oldest += 1;
             }
         }
+        self.waited_end.fetch_max(end, Ordering::Release);
     }
 
     /// The frame `number` is in the queue, or will never be.
@@ -198,5 +209,24 @@ mod tests {
         numbers.sent(2);
         // 3 was let go, and nobody waits for it.
         wait(100);
+    }
+
+    #[test]
+    fn nobody_waits_twice_for_the_same_numbers() {
+        let numbers = Numbers::new(3, 4, None);
+        numbers.claim(5).unwrap();
+        numbers.wait_for_older(5);
+        // Further behind than the window: it may be recorded as missing, and must not hold up anyone.
+        numbers.claim(0).unwrap();
+        numbers.claim(6).unwrap();
+        numbers.wait_for_older(6);
+        // 4 comes in time.
+        numbers.claim(4).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| numbers.wait_for_older(7));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!waits.is_finished(), "4 is on its way");
+            numbers.sent(4);
+        });
     }
 }
