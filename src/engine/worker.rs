@@ -13,10 +13,17 @@ use crate::codec::Encoder;
 use crate::error::{Error, Result};
 use crate::geometry::Tile;
 use crate::plan::Plan;
+use crate::region::prefetch;
 use crate::ring::Ring;
 use crate::shard::Claim;
 use crate::shard::slot::{Elsewhere, HEADER_BYTES, Origin, PIECES_MAX};
 use crate::stats::Stage;
+
+/// So many rows before its turn a row is asked for: the processor itself foresees only what follows within a page, and each
+/// row of a tile lies on another one.
+const PREFETCHED_ROWS: usize = 3;
+/// Shorter rows gain nothing.
+const PREFETCHED_ROW_BYTES_MIN: usize = 1 << 10;
 
 /// One worker's own things, made once.
 pub(crate) struct Worker {
@@ -296,7 +303,13 @@ fn gather(layer: &Layer, ring: &Ring, plan: &Plan, tile: &Tile, shape: &TileShap
         if frame.layout.row_stride == chunk_row_bytes && tile_row_bytes == chunk_row_bytes {
             rows.copy_from_slice(&pixels[at..at + rows.len()]);
         } else {
+            let ahead = PREFETCHED_ROWS * frame.layout.row_stride;
             for row in rows.chunks_exact_mut(chunk_row_bytes) {
+                if tile_row_bytes >= PREFETCHED_ROW_BYTES_MIN
+                    && let Some(soon) = pixels.get(at + ahead..at + ahead + tile_row_bytes)
+                {
+                    prefetch(soon);
+                }
                 let (inside, beyond) = row.split_at_mut(tile_row_bytes);
                 inside.copy_from_slice(&pixels[at..at + tile_row_bytes]);
                 fill(beyond, &frame.fill);
