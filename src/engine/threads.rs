@@ -64,7 +64,9 @@ impl Threads {
         let path = image.root().path();
         let (workers, slot_bytes) = (engine.plan.workers, engine.plan.shard.slot_bytes);
         let spare = Scratch::spare(&engine.plan, waits_for);
-        let mut scratch = Scratch::several(workers + spare, slot_bytes)
+        // Nobody uses it who encodes into a map.
+        let is_used = waits_for != WaitsFor::Nothing;
+        let mut scratch = Scratch::several(workers + spare, slot_bytes, is_used)
             .map_err(|error| Error::io("get memory for the workers of", path, error))?;
         let spare = scratch.split_off(workers);
         let way = match waits_for {

@@ -34,12 +34,13 @@ const SPARE_MIN: usize = 8;
 // What is spare beyond those is no more than this part of the ring.
 const SHARE_OF_RING: usize = 16;
 
-// A device is about as fast with writes of this length as with longer ones.
-const JOINED_BYTES: usize = 640 << 10;
+// Longer writes are still faster, but keep scratch from workers that compress. Where none does, the device alone is waited for.
+const JOINED_BYTES: usize = 1024 << 10;
+const JOINED_RAW_BYTES: usize = 3 << 20;
 // Slots for the chunks of such a write: encoded, they may fill a small part of theirs.
 const JOINED_SLOT_BYTES: usize = 4 << 20;
 
-/// Room for one slot; where that is long, it starts on a page. Memory is taken when it is first used, which in a map is never.
+/// Room for one slot; where that is long, it starts on a page.
 pub(crate) struct Scratch {
     all: Arc<Region>,
     /// Which of the pieces is this one's alone.
@@ -47,8 +48,10 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn several(count: usize, bytes: usize) -> std::io::Result<Vec<Self>> {
-        let all = Arc::new(Region::new(count, bytes)?);
+    /// `touched`: its pages are there when the first chunk comes. Untouched, memory is taken when it is first used.
+    pub(crate) fn several(count: usize, bytes: usize, touched: bool) -> std::io::Result<Vec<Self>> {
+        let all = Region::new(count, bytes)?;
+        let all = Arc::new(if touched { all.touched() } else { all });
         Ok((0..count as u32).map(|index| Self { all: all.clone(), index }).collect())
     }
 
@@ -234,18 +237,20 @@ impl Turns {
 impl Jobs {
     /// Writes until the last worker has ended and nothing is left. What waits for the same shard is one write.
     pub(crate) fn run(&self, engine: &Engine) {
+        let compresses = engine.codec.compressor != Compressor::None;
+        let bytes_max = if compresses { JOINED_BYTES } else { JOINED_RAW_BYTES };
         let mut batch = Vec::with_capacity(JOINED_MAX);
         let mut next = None;
         while let Some(first) = next.take().or_else(|| self.jobs.recv().ok()) {
             let mut bytes = first.chunk.nbytes;
             batch.push(first);
-            while bytes < JOINED_BYTES && batch.len() < JOINED_MAX {
+            while batch.len() < JOINED_MAX {
                 let Ok(job) = self.jobs.try_recv() else { break };
-                if !job.goes_with(&batch[0]) {
+                bytes += job.chunk.nbytes;
+                if bytes > bytes_max || !job.goes_with(&batch[0]) {
                     next = Some(job);
                     break;
                 }
-                bytes += job.chunk.nbytes;
                 batch.push(job);
             }
             match batch.len() {
