@@ -378,10 +378,12 @@ def how(args):
         "Memory is the peak of resident memory less the loaded frames; a rival's Python interpreter (some 50 MB) is in it.",
         f"Append times: for rivals around the call. For {OURS} acquire plus commit, without a copy between the two.",
         "ratio: bytes of pixels for each byte that the file system holds at the end.",
-        "Bound: the lesser of gather and encode on all cores (with this project's encoder) and "
+        "Bound: the lesser of gather and encode on all cores (with this project's encoder, as many pixels as a run has) and "
         "the fastest of mapped, positioned and direct writes of as many bytes, sync included; measured between the rounds. The "
-        "two compete for the same cores, so no writer reaches it on few of them: 'all of them on the same cores' is what is "
-        "left if that work is spread over the cores without a gap.",
+        "two compete for the same cores and memory, so no writer reaches it on few of them.",
+        "Bare: the faster of two plain programs that do both at once and nothing else: gather, encode, and long writes by threads of "
+        "their own (4 MiB direct, 1 MiB into the page cache), without a ring, shards, an index or checksums; sync included, "
+        "measured between the rounds, too. It is no bound, but shows what sharing the cores costs.",
     ]
 
 

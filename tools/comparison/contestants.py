@@ -109,7 +109,8 @@ class Stage:
             [
                 *[self.bounds, "--frames", pool, "--shape", _commas((case.pool, *case.frame))],
                 *["--chunk", _commas(case.chunk), "--element-bytes", case.element_bytes],
-                *["--codec", case.codec, "--folder", folder, "--bytes", storage_bytes],
+                *["--codec", case.codec, "--pixel-bytes", case.frames * case.frame_bytes],
+                *["--folder", folder, "--bytes", storage_bytes],
                 *["--threads", len(os.sched_getaffinity(0))],
             ],
             self.deadline_seconds,

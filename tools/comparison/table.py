@@ -31,6 +31,7 @@ HEADER = (
     "rounds",
     "ours ÷ it",
     "of bound",
+    "of bare",
     "memory",
     "append p50 / p99 / max",
     "ratio",
@@ -43,7 +44,7 @@ def cells(row, verdict):
         return [row["name"], "FAILED" if row["failures"] else "not run", *[""] * (len(HEADER) - 2)]
     ours = next((other for other in verdict["rows"] if other["ours"] and other["rounds"]), None)
     factor = f"{ours['rate']['median'] / row['rate']['median']:.2f}" if ours and not row["ours"] else ""
-    share = f"{100 * row['share_of_bound']:.0f} %" if "share_of_bound" in row else ""
+    share = lambda name: f"{100 * row[name]:.0f} %" if name in row else ""
     append = " / ".join(seconds(row["append"][name]) for name in ("p50", "p99", "max"))
     if row["append_frames"] > 1:
         append = f"({row['append_frames']:.0f} frames at once)"
@@ -54,7 +55,8 @@ def cells(row, verdict):
         f"{row['frames_per_second']['median']:.0f}",
         str(row["rounds"]),
         factor,
-        share,
+        share("share_of_bound"),
+        share("share_of_together"),
         f"{row['memory_bytes'] / 1e9:.2f} GB",
         append,
         f"{row['ratio']:.2f}",
@@ -80,8 +82,8 @@ def text(verdict):
         limits = ", ".join(f"{name} {rate(value)}" for name, value in bound["limits"].items())
         lines.append(f"  bound: {rate(bound['rate'])} GB/s of pixels ({limits})")
         lines.append(f"  one copy of every frame would run at {copies(bound)}")
-        if bound["together"]:
-            lines.append(f"  all of them on the same cores: {rate(bound['together'])} GB/s")
+        ways = ", ".join(f"{way} {rate(value)}" for way, value in bound["together"].items())
+        lines.append(f"  bare, gather, encode and long writes at once: {ways} GB/s")
     for row in verdict["rows"]:
         lines += [f"  FAILED: {row['name']}: {failure}" for failure in row["failures"]]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ def spread(values):
 def judge(records, case, place, contestants):
     """Everything that is to be shown about one case in one place."""
     key = {"case": case.key, "place": place.key}
-    bound = _bound(records.good(kind="bound", **key), case, place.name == "tmpfs")
+    bound = _bound(records.good(kind="bound", **key), case)
     rows, rates = [], {}
     for contestant in contestants:
         runs = records.good(kind="run", contestant=contestant.name, **key)
@@ -29,6 +29,7 @@ def judge(records, case, place, contestants):
     for row in rows:
         if row["rounds"] and bound:
             row["share_of_bound"] = row["rate"]["median"] / bound["rate"]
+            row["share_of_together"] = row["rate"]["median"] / max(bound["together"].values())
     verdict = {"case": case.words(), "place": place.name, "rows": rows, "bound": bound}
     return {**verdict, **_compare(case, place, rows, rates)}
 
@@ -53,23 +54,16 @@ def _row(contestant, case, runs, failures):
     }
 
 
-def _together(cores, limits, codec_name, storage, ratio):
-    """The encoder and the writes share the cores: what is left if all that work is spread over them without a gap. Only where
-    writes are work, too, and no waiting for a device."""
-    writes = min(1 / storage["buffered"], 1 / (cores * storage["buffered, one thread"])) / ratio
-    return min(1 / (1 / limits[codec_name] + writes), *limits.values())
-
-
-def _bound(runs, case, in_memory):
+def _bound(runs, case):
     """The slowest thing that no writer can go without: gather and encode on all cores, and the fastest way to put the encoded
-    bytes into a file, sync included."""
+    bytes into a file, sync included. Beside it, both at once."""
     if not runs:
         return None
     found = [run["found"] for run in runs]
     middle = lambda pick: median([pick(one) for one in found])
     ratio = middle(lambda one: one["codec_ratio"])
-    ways = [way for way in found[0]["storage"] if all(one["storage"][way] for one in found)]
-    storage = {way: middle(lambda one: one["storage"][way]) for way in ways}
+    ways = lambda kind: [way for way in found[0][kind] if all(one[kind][way] for one in found)]
+    storage = {way: middle(lambda one: one["storage"][way]) for way in ways("storage")}
     best_way = max(storage, key=storage.get)
     codec_name = "gather on all cores" if case.codec == "none" else "codec on all cores"
     limits = {
@@ -80,7 +74,7 @@ def _bound(runs, case, in_memory):
     return {
         "rate": limits[name],
         "name": name,
-        "together": _together(found[0]["threads"], limits, codec_name, storage, ratio) if in_memory else None,
+        "together": {way: middle(lambda one: one["together"][way]) for way in ways("together")},
         "limits": limits,
         "codec_ratio": ratio,
         "copy": {cores: middle(lambda one: one["copy"][cores]) for cores in ("one", "all")},
