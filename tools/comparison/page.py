@@ -106,7 +106,11 @@ def _section(verdict):
     if verdict["bound"]:
         limits = ", ".join(f"{name} {table.rate(value)}" for name, value in verdict["bound"]["limits"].items())
         copies = table.copies(verdict["bound"])
-        parts.append(f'<p class="note">Bounds in GB/s of pixels: {escape(limits)}; a copy of every frame: {copies}.</p>')
+        bare = ", ".join(f"{way} {table.rate(value)}" for way, value in verdict["bound"]["together"].items())
+        parts.append(
+            f'<p class="note">Bounds in GB/s of pixels: {escape(limits)}; a copy of every frame: {copies}. '
+            f"Bare, gather, encode and long writes at once: {escape(bare)}.</p>"
+        )
     chosen = "; ".join(f"{row['name']}: {_settings(row)}" for row in verdict["rows"] if row["rounds"])
     parts.append(f'<p class="note">Settings: {escape(chosen)}.</p>')
     for row in verdict["rows"]:
