@@ -64,9 +64,9 @@ impl Threads {
         let path = image.root().path();
         let (workers, slot_bytes) = (engine.plan.workers, engine.plan.shard.slot_bytes);
         let spare = Scratch::spare(&engine.plan, waits_for);
-        // Nobody uses it who encodes into a map.
-        let is_used = waits_for != WaitsFor::Nothing;
-        let mut scratch = Scratch::several(workers + spare, slot_bytes, is_used)
+        // Nobody uses it who encodes into a map, and chunks fill but the start of long slots.
+        let is_filled = waits_for != WaitsFor::Nothing && slot_bytes <= writers::JOINED_SLOT_BYTES;
+        let mut scratch = Scratch::several(workers + spare, slot_bytes, is_filled)
             .map_err(|error| Error::io("get memory for the workers of", path, error))?;
         let spare = scratch.split_off(workers);
         let way = match waits_for {

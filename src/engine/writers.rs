@@ -38,7 +38,7 @@ const SHARE_OF_RING: usize = 16;
 const JOINED_BYTES: usize = 1024 << 10;
 const JOINED_RAW_BYTES: usize = 3 << 20;
 // Slots for the chunks of such a write: encoded, they may fill a small part of theirs.
-const JOINED_SLOT_BYTES: usize = 4 << 20;
+pub(crate) const JOINED_SLOT_BYTES: usize = 4 << 20;
 
 /// Room for one slot; where that is long, it starts on a page.
 pub(crate) struct Scratch {
