@@ -35,7 +35,7 @@ const SPARE_MIN: usize = 8;
 const SHARE_OF_RING: usize = 16;
 
 // Longer writes are still faster, but keep scratch from workers that compress. Where none does, the device alone is waited for.
-const JOINED_BYTES: usize = 1024 << 10;
+const JOINED_BYTES: usize = 1 << 20;
 const JOINED_RAW_BYTES: usize = 3 << 20;
 // Slots for the chunks of such a write: encoded, they may fill a small part of theirs.
 pub(crate) const JOINED_SLOT_BYTES: usize = 4 << 20;
