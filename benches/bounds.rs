@@ -1,6 +1,6 @@
 //! What this machine could do at best, for the same frames, tiles and codec that a writer gets: copies in memory, gather and
 //! encode to nowhere, writes of raw bytes to a folder, sync included, and both at once. One JSON object on stdout, rates in
-//! bytes a second. No writer can be faster than the slowest of these, so they show what is left to gain.
+//! bytes a second. They show about what is left to gain; on a machine whose speed changes, a run can come out above them.
 //!
 //! `tools/compare` runs it between its rounds:
 //! `bounds --frames FILE --shape T,Y,X --chunk T,Y,X --pixel-bytes N --folder DIR --bytes N [--codec blosc-lz4] [--level 1]
@@ -32,6 +32,9 @@ const PIECE: u64 = 1 << 20;
 const DIRECT_PIECE: u64 = 4 << 20;
 /// May be more than there are cores, for each mostly waits for the device.
 const DIRECT_WRITERS: usize = 4;
+/// As the writer's workers do it (`src/engine/worker.rs`).
+const PREFETCHED_ROWS: usize = 3;
+const PREFETCHED_ROW_BYTES_MIN: usize = 1 << 10;
 /// Enough to be far beyond every cache.
 const MEMORY_BYTES: usize = 256 << 20;
 /// Turns of copying; the fastest counts, as a bound must not suffer from a neighbour or a cold start.
@@ -231,15 +234,33 @@ fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
     Ok((pixels / seconds, pixels / encoded.into_inner() as f64))
 }
 
-/// Copies one tile's rows, frame by frame, to the start of each other.
+/// Copies one tile's rows, frame by frame, to the start of each other. Rows are asked for ahead, as the writer does it: a slower
+/// gather would be a bound that flatters.
 fn gather(wish: &Wish, frames: &[u8], at: [usize; 3], tile: &mut [u8]) {
     let [depth, height, width] = wish.chunk;
     let (row_bytes, stride) = (width * wish.element_bytes, wish.shape[2] * wish.element_bytes);
     for (row, to) in tile.chunks_exact_mut(row_bytes).enumerate() {
         let (z, y) = (at[0] * depth + row / height, at[1] * height + row % height);
         let from = z * wish.frame_bytes() + y * stride + at[2] * row_bytes;
+        let soon = from + PREFETCHED_ROWS * stride;
+        if row_bytes >= PREFETCHED_ROW_BYTES_MIN
+            && let Some(soon) = frames.get(soon..soon + row_bytes)
+        {
+            prefetch(soon);
+        }
         to.copy_from_slice(&frames[from..from + row_bytes]);
     }
+}
+
+fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: changes nothing but caches, and the address is that of a slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
 }
 
 /// Bytes a second for a fresh file of `wish.bytes` bytes, from its creation until it is synced; `None` where `way` is not

@@ -1,7 +1,8 @@
 //! The primitives that carry frames between threads, in one place so that loom can stand in for them.
 //!
 //! In a normal build the queues are `crossbeam-channel`'s, and what workers wait for lies on a [`Shelf`]. Under `--cfg loom`
-//! the queues are locked ones with the same Release/Acquire hand-over, and atomics are loom's, so that the code above this module is what is model-checked.
+//! the queues are locked ones with the same Release/Acquire hand-over, and atomics are loom's, so that the code above this
+//! module is what is model-checked.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic;

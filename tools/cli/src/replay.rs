@@ -278,7 +278,6 @@ impl Sink for Recorder<'_> {
         };
         let commit = || frame.commit(number, Record::default()).map_err(Refusal::Engine);
         let Some(diary) = &mut self.diary else { return commit() };
-        // Looking at the clock takes as long as a tenth of a commit.
         let start = Instant::now();
         commit()?;
         diary.note(start.elapsed(), || self.acquisition.stats());
