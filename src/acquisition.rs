@@ -298,6 +298,7 @@ impl Acquisition {
         if let Some(loan) = ring.try_loan() {
             return Ok(loan);
         }
+        self.engine.wake_if_work_waits();
         if wait == Some(Duration::ZERO) {
             return Err(Error::RingFull { frames: ring.frames(), waited: Duration::ZERO });
         }
@@ -512,7 +513,7 @@ impl Acquisition {
             engine.pump();
             let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
             if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
-                engine.send_ticket(Ticket::End);
+                engine.tickets.push(Ticket::End);
                 return;
             }
             drop(sequencer);

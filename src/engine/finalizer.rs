@@ -93,14 +93,8 @@ impl OpenCells {
 }
 
 /// Creates blocks of shards as they are asked for.
-pub(crate) fn prepare(
-    engine: &Engine,
-    image: &Image,
-    live: &LiveCells,
-    requests: &Receiver<Preparing>,
-    prepared: &Sender<ShardBlock>,
-) {
-    while let Ok(Preparing::Block(number)) = requests.recv() {
+pub(crate) fn prepare(engine: &Engine, image: &Image, live: &LiveCells, prepared: &Sender<ShardBlock>) {
+    while let Preparing::Block(number) = engine.requests.pop() {
         live.add(engine.plan.shards.cells_a_block);
         match create_block(engine, image, number) {
             Ok(block) => drop(prepared.send(block)),

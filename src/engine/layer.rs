@@ -31,7 +31,7 @@ pub(crate) struct LayerSlot {
     /// The next tile that nobody has taken.
     pub(crate) next_tile: AtomicU32,
     tickets_left: AtomicU32,
-    /// Tickets that are yet to be sent, by the workers that got one: waking a thread takes longer than a commit may.
+    /// Tickets that are yet to be sent, by the workers that got one: a commit shall not wake them all.
     unsent: AtomicU32,
     /// A tile of it could not be stored.
     pub(crate) failed: AtomicBool,
@@ -72,6 +72,11 @@ impl Layers {
             failed: AtomicBool::new(false),
         };
         Self { slots: (0..slots).map(slot).collect(), free, freed }
+    }
+
+    /// How many gather frames or are with the workers.
+    pub(crate) fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
     pub(crate) fn slot(&self, slot: u32) -> &LayerSlot {

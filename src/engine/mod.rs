@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time, and
-//! nobody waits for it (see [`Doorbell`]).
+//! nobody waits for it (see [`Doorbell`]). Nor does a commit wake anybody while the ring has room: a worker that has nothing to
+//! do, and the preparer, look by themselves whether something came (see [`PolledQueue`]).
 
 pub(crate) mod finalizer;
 pub(crate) mod layer;
@@ -35,7 +36,7 @@ use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::stats::{Latencies, Stage, StageLatency, Stats, report};
-use crate::sync::{Doorbell, Gate, Mutex, Receiver, Sender, Shelf, bounded};
+use crate::sync::{Doorbell, Gate, Mutex, PolledQueue, Receiver, Sender, bounded};
 use finalizer::{Closing, OpenCells, Preparing};
 use layer::Layers;
 use losses::Losses;
@@ -78,7 +79,9 @@ pub(crate) struct Engine {
     pub(crate) gate: Gate,
     pub(crate) arrivals: (Sender<Arrival>, Receiver<Arrival>),
     pub(crate) layers: Layers,
-    pub(crate) tickets: Shelf<Ticket>,
+    pub(crate) tickets: PolledQueue<Ticket>,
+    /// For the thread that prepares.
+    pub(crate) requests: Arc<PolledQueue<Preparing>>,
     pub(crate) closings: Sender<Closing>,
     pub(crate) counters: Counters,
     pub(crate) first_error: FirstError,
@@ -95,8 +98,6 @@ pub(crate) struct Engine {
 
 /// The other ends of the engine's queues, for its threads.
 pub(crate) struct Ends {
-    requests: Sender<Preparing>,
-    requested: Receiver<Preparing>,
     deliver: Sender<ShardBlock>,
     to_close: Receiver<Closing>,
     written_records: Sender<RecordBlock>,
@@ -107,9 +108,9 @@ impl Engine {
     pub(crate) fn new(image: &Image, plan: &Arc<Plan>, config: &Config) -> Result<(Arc<Self>, Ends)> {
         let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
         let blocks = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
-        let (requests, requested) = bounded(2 * blocks);
+        let requests = Arc::new(PolledQueue::new(2 * blocks));
         let (deliver, prepared) = bounded(2 * blocks);
-        let tickets = Shelf::with_room(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
+        let tickets = PolledQueue::new(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let (closings, to_close) = bounded(blocks * plan.shards.cells_a_block as usize + 64);
         let engine = Arc::new(Self {
@@ -123,6 +124,7 @@ impl Engine {
             arrivals: bounded(plan.ring.frames),
             layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
             tickets,
+            requests: requests.clone(),
             closings,
             counters: Counters::default(),
             first_error: FirstError::default(),
@@ -130,12 +132,12 @@ impl Engine {
             shard_closed: OnceLock::new(),
             aborting: AtomicBool::new(false),
             doorbell: Doorbell::new(),
-            sequencer: Mutex::new(Sequencer::new(plan.clone(), records, requests.clone(), prepared)),
+            sequencer: Mutex::new(Sequencer::new(plan.clone(), records, requests, prepared)),
             times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
             ring,
             plan: plan.clone(),
         });
-        let ends = Ends { requests, requested, deliver, to_close, written_records };
+        let ends = Ends { deliver, to_close, written_records };
         Ok((engine, ends))
     }
 
@@ -145,8 +147,20 @@ impl Engine {
         self.doorbell.ring(|| self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self));
     }
 
-    pub(crate) fn send_ticket(&self, ticket: Ticket) {
-        self.tickets.put(ticket);
+    /// A layer is complete. Whoever committed its last frame wakes a worker for it only if half of the ring waits already.
+    fn offer_layer(&self, slot: u32) {
+        let frames_waiting = self.layers.in_use() * self.plan.layers.frames_a_cell() as usize;
+        match 2 * frames_waiting > self.ring.frames() {
+            true => self.tickets.push(Ticket::Layer(slot)),
+            false => self.tickets.push_quietly(Ticket::Layer(slot)),
+        }
+    }
+
+    /// Frames of which the caller has need of the buffers shall not wait until a worker looks by itself.
+    pub(crate) fn wake_if_work_waits(&self) {
+        if !self.tickets.is_empty() {
+            self.tickets.wake();
+        }
     }
 
     pub(crate) fn caller_times(&self) -> &StageTimes {

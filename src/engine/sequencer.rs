@@ -12,10 +12,10 @@ use std::time::Instant;
 use super::finalizer::{Closing, Preparing};
 use super::layer::Layer;
 use super::records::Records;
-use super::{Arrival, Engine, ShardBlock, ShardCell, Ticket};
+use super::{Arrival, Engine, ShardBlock, ShardCell};
 use crate::geometry::CellOf;
 use crate::plan::Plan;
-use crate::sync::{Receiver, RwLockWriteGuard, Sender};
+use crate::sync::{PolledQueue, Receiver, RwLockWriteGuard};
 
 /// How many ranges of missing frames are remembered; the count goes on beyond.
 const MISSING_RANGES_MAX: usize = 10_000;
@@ -49,7 +49,7 @@ impl Sequencer {
     pub(crate) fn new(
         plan: Arc<Plan>,
         records: Records,
-        requests: Sender<Preparing>,
+        requests: Arc<PolledQueue<Preparing>>,
         prepared: Receiver<ShardBlock>,
     ) -> Self {
         let window = plan.ring.window;
@@ -202,9 +202,9 @@ impl Sequencer {
         }
         layer.ready_at = Instant::now();
         engine.layers.slot(slot).open_to_workers(self.plan.ring.tickets_a_layer);
-        // A worker that wakes at once shall not find the layer locked: it would sleep again, and be woken a second time.
+        // A worker that takes it at once shall not find the layer locked.
         drop(layer);
-        engine.send_ticket(Ticket::Layer(slot));
+        engine.offer_layer(slot);
     }
 
     /// Its number was recorded as missing in the moment in which it was committed.
@@ -289,7 +289,7 @@ struct Blocks {
     plan: Arc<Plan>,
     /// With each block, whether a layer of it was opened.
     blocks: VecDeque<(bool, ShardBlock)>,
-    requests: Sender<Preparing>,
+    requests: Arc<PolledQueue<Preparing>>,
     prepared: Receiver<ShardBlock>,
     /// All blocks below were requested, or will never be needed.
     requested_end: u64,
@@ -298,7 +298,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn new(plan: &Arc<Plan>, requests: Sender<Preparing>, prepared: Receiver<ShardBlock>) -> Self {
+    fn new(plan: &Arc<Plan>, requests: Arc<PolledQueue<Preparing>>, prepared: Receiver<ShardBlock>) -> Self {
         let blocks_end =
             plan.frames_total.map_or(u64::MAX, |frames| plan.shards.locate(frames.saturating_sub(1)).block + 1);
         let capacity = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
@@ -317,8 +317,8 @@ impl Blocks {
     fn request_up_to(&mut self, block: u64) {
         let end = (block + 1).min(self.blocks_end);
         for block in self.requested_end..end {
-            let sent = self.requests.try_send(Preparing::Block(block));
-            debug_assert!(sent.is_ok(), "the queue holds all blocks that may be open");
+            // The queue holds all blocks that may be open.
+            self.requests.push_quietly(Preparing::Block(block));
         }
         self.requested_end = self.requested_end.max(end);
     }
@@ -351,6 +351,7 @@ impl Blocks {
             return Err(Hold::Never);
         }
         self.request_up_to(at.block);
+        self.requests.wake();
         Err(Hold::Wait)
     }
 

@@ -13,7 +13,6 @@ use crate::dataset::Image;
 use crate::error::{Error, Result};
 use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
-use crate::sync::Sender;
 
 /// The threads of a run and the ends of their queues.
 pub(crate) struct Threads {
@@ -22,7 +21,6 @@ pub(crate) struct Threads {
     /// `None` if they could not be started; so with the closer.
     preparer: Option<JoinHandle<()>>,
     closer: Option<JoinHandle<()>>,
-    requests: Sender<Preparing>,
     live: Arc<LiveCells>,
 }
 
@@ -31,7 +29,7 @@ impl Threads {
     pub(crate) fn start(engine: &Arc<Engine>, image: &Arc<Image>, config: &Config, ends: Ends) -> Result<Self> {
         // Here, so that a full disk or a read-only folder is an error of `create`.
         let mut waits_for = WaitsFor::Nothing;
-        if let Ok(Preparing::Block(number)) = ends.requested.recv() {
+        if let Preparing::Block(number) = engine.requests.pop() {
             let block = finalizer::create_block(engine, image, number)?;
             waits_for = block.cells[0].shards[0].waits_for();
             let sent = ends.deliver.try_send(block);
@@ -39,14 +37,12 @@ impl Threads {
         }
         let plan = &engine.plan;
         let live = Arc::new(LiveCells::new(plan.ring.shard_blocks_live * plan.shards.cells_a_block));
-        let requests = ends.requests.clone();
-        let mut threads =
-            Self { workers: Vec::new(), writers: Vec::new(), preparer: None, closer: None, requests, live };
+        let mut threads = Self { workers: Vec::new(), writers: Vec::new(), preparer: None, closer: None, live };
         match threads.start_all(engine, image, config, ends, waits_for) {
             Ok(()) => Ok(threads),
             Err(error) => {
                 // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
-                engine.send_ticket(Ticket::End);
+                engine.tickets.push(Ticket::End);
                 threads.join(engine);
                 Err(error)
             }
@@ -81,7 +77,7 @@ impl Threads {
         self.start_workers(engine, path, &config.affinity, scratch, &way)?;
         drop(way);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
-        let run = move || finalizer::prepare(&shared, &of, &live, &ends.requested, &ends.deliver);
+        let run = move || finalizer::prepare(&shared, &of, &live, &ends.deliver);
         self.preparer = Some(spawn("sw-prepare".into(), path, run)?);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
         let every = config.checkpoint_every;
@@ -130,7 +126,7 @@ impl Threads {
             }
         }
         self.live.open_up();
-        let _ = self.requests.send(Preparing::End);
+        engine.requests.push(Preparing::End);
         let _ = self.preparer.map(JoinHandle::join);
         let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks(engine);
         for cell in blocks.into_iter().flat_map(|block| block.cells) {

@@ -57,11 +57,11 @@ impl Worker {
     /// Works until no more tickets come.
     pub(crate) fn run(mut self) {
         loop {
-            let Ticket::Layer(slot) = self.engine.tickets.take_oldest() else {
+            let Ticket::Layer(slot) = self.engine.tickets.pop() else {
                 // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall have
                 // as many workers as all others had.
                 let done = self.engine.tickets.is_empty() && !self.engine.layers.have_unsent();
-                self.engine.send_ticket(Ticket::End);
+                self.engine.tickets.push(Ticket::End);
                 if done {
                     return;
                 }
@@ -76,7 +76,7 @@ impl Worker {
         let engine = self.engine.clone();
         let layer_slot = engine.layers.slot(slot);
         if layer_slot.take_unsent() {
-            engine.send_ticket(Ticket::Layer(slot));
+            engine.tickets.push(Ticket::Layer(slot));
         }
         self.share_in(slot, layer_slot);
         if layer_slot.return_ticket() {

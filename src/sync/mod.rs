@@ -1,8 +1,12 @@
 //! The primitives that carry frames between threads, in one place so that loom can stand in for them.
 //!
-//! In a normal build the queues are `crossbeam-channel`'s, and what workers wait for lies on a [`Shelf`]. Under `--cfg loom`
-//! the queues are locked ones with the same Release/Acquire hand-over, and atomics are loom's, so that the code above this
-//! module is what is model-checked.
+//! In a normal build the queues are `crossbeam-channel`'s; scratch lies on a [`Shelf`], and what a camera's thread leaves for
+//! others in a [`PolledQueue`]. Under `--cfg loom` the queues are locked ones with the same Release/Acquire hand-over, and
+//! atomics are loom's, so that the code above this module is what is model-checked.
+
+#[cfg(loom)]
+mod model;
+mod polled;
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic;
@@ -19,10 +23,11 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard}
 #[cfg(loom)]
 pub(crate) use self::model::{Receiver, Sender, bounded};
 
+pub(crate) use self::polled::PolledQueue;
+
 #[cfg(loom)]
 pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
-use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 use atomic::{AtomicUsize, Ordering};
@@ -133,33 +138,25 @@ impl Drop for Inside<'_> {
 ///
 /// Two things it does that a queue of `crossbeam-channel` does not: nobody allocates, not even a thread that waits for the first
 /// time; and a thread is woken after the lock is given up. One that is woken before finds it held as soon as it wants to leave
-/// something itself, sleeps again, and must be woken a second time, by a call into the kernel that a camera waits for.
+/// something itself, sleeps again, and must be woken a second time.
 pub(crate) struct Shelf<T> {
     content: Mutex<Content<T>>,
     came: Condvar,
 }
 
 struct Content<T> {
-    things: VecDeque<T>,
+    things: Vec<T>,
     waiting: usize,
 }
 
 impl<T> Shelf<T> {
-    /// With room for so many things that it never allocates again.
-    pub(crate) fn with_room(things: usize) -> Self {
-        Self {
-            content: Mutex::new(Content { things: VecDeque::with_capacity(things), waiting: 0 }),
-            came: Condvar::new(),
-        }
-    }
-
     fn content(&self) -> MutexGuard<'_, Content<T>> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn put(&self, thing: T) {
         let mut content = self.content();
-        content.things.push_back(thing);
+        content.things.push(thing);
         // Waking costs a call into the kernel, whether somebody waits or not.
         let wake = content.waiting > 0;
         drop(content);
@@ -168,20 +165,11 @@ impl<T> Shelf<T> {
         }
     }
 
-    /// Waits until something is there.
-    pub(crate) fn take_oldest(&self) -> T {
-        self.take(VecDeque::pop_front)
-    }
-
-    /// As `take_oldest`; caches may still hold what was put last.
+    /// Waits until something is there. What was put last comes first: caches may still hold it.
     pub(crate) fn take_newest(&self) -> T {
-        self.take(VecDeque::pop_back)
-    }
-
-    fn take(&self, pop: impl Fn(&mut VecDeque<T>) -> Option<T>) -> T {
         let mut content = self.content();
         loop {
-            if let Some(thing) = pop(&mut content.things) {
+            if let Some(thing) = content.things.pop() {
                 return thing;
             }
             content.waiting += 1;
@@ -191,11 +179,7 @@ impl<T> Shelf<T> {
     }
 
     pub(crate) fn try_take_newest(&self) -> Option<T> {
-        self.content().things.pop_back()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.content().things.is_empty()
+        self.content().things.pop()
     }
 }
 
@@ -203,147 +187,6 @@ impl<T> FromIterator<T> for Shelf<T> {
     fn from_iter<I: IntoIterator<Item = T>>(things: I) -> Self {
         let content = Content { things: things.into_iter().collect(), waiting: 0 };
         Self { content: Mutex::new(content), came: Condvar::new() }
-    }
-}
-
-/// A bounded queue under loom: one lock, whose release by the sender and acquisition by the receiver is the hand-over that
-/// crossbeam promises. Only the calls that the engine makes are there.
-#[cfg(loom)]
-mod model {
-    use ::loom::sync::{Arc, Condvar, Mutex};
-    use std::collections::VecDeque;
-    use std::time::Duration;
-
-    struct Queue<T> {
-        state: Mutex<State<T>>,
-        changed: Condvar,
-        capacity: usize,
-    }
-
-    struct State<T> {
-        items: VecDeque<T>,
-        senders: usize,
-        receivers: usize,
-    }
-
-    pub(crate) struct Sender<T>(Arc<Queue<T>>);
-    pub(crate) struct Receiver<T>(Arc<Queue<T>>);
-
-    /// An item that could not be sent.
-    #[derive(Debug)]
-    pub(crate) struct Unsent<T>(T);
-
-    impl<T> Unsent<T> {
-        pub(crate) fn into_inner(self) -> T {
-            self.0
-        }
-    }
-
-    #[derive(Debug, PartialEq, Eq)]
-    pub(crate) enum NotReceived {
-        Empty,
-        Disconnected,
-    }
-
-    impl NotReceived {
-        pub(crate) fn is_disconnected(&self) -> bool {
-            *self == Self::Disconnected
-        }
-    }
-
-    pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-        let state = State { items: VecDeque::new(), senders: 1, receivers: 1 };
-        let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new(), capacity });
-        (Sender(queue.clone()), Receiver(queue))
-    }
-
-    impl<T> Sender<T> {
-        pub(crate) fn try_send(&self, item: T) -> Result<(), Unsent<T>> {
-            let mut state = self.0.state.lock().unwrap();
-            if state.items.len() == self.0.capacity || state.receivers == 0 {
-                return Err(Unsent(item));
-            }
-            state.items.push_back(item);
-            self.0.changed.notify_all();
-            Ok(())
-        }
-
-        pub(crate) fn send(&self, item: T) -> Result<(), Unsent<T>> {
-            let mut state = self.0.state.lock().unwrap();
-            while state.items.len() == self.0.capacity && state.receivers > 0 {
-                state = self.0.changed.wait(state).unwrap();
-            }
-            drop(state);
-            self.try_send(item)
-        }
-    }
-
-    impl<T> Clone for Sender<T> {
-        fn clone(&self) -> Self {
-            self.0.state.lock().unwrap().senders += 1;
-            Self(self.0.clone())
-        }
-    }
-
-    impl<T> Drop for Sender<T> {
-        fn drop(&mut self) {
-            self.0.state.lock().unwrap().senders -= 1;
-            self.0.changed.notify_all();
-        }
-    }
-
-    impl<T> Clone for Receiver<T> {
-        fn clone(&self) -> Self {
-            self.0.state.lock().unwrap().receivers += 1;
-            Self(self.0.clone())
-        }
-    }
-
-    impl<T> Drop for Receiver<T> {
-        fn drop(&mut self) {
-            self.0.state.lock().unwrap().receivers -= 1;
-            self.0.changed.notify_all();
-        }
-    }
-
-    impl<T> Receiver<T> {
-        pub(crate) fn try_recv(&self) -> Result<T, NotReceived> {
-            let mut state = self.0.state.lock().unwrap();
-            match state.items.pop_front() {
-                Some(item) => {
-                    self.0.changed.notify_all();
-                    Ok(item)
-                }
-                None if state.senders == 0 => Err(NotReceived::Disconnected),
-                None => Err(NotReceived::Empty),
-            }
-        }
-
-        pub(crate) fn recv(&self) -> Result<T, NotReceived> {
-            let mut state = self.0.state.lock().unwrap();
-            while state.items.is_empty() && state.senders > 0 {
-                state = self.0.changed.wait(state).unwrap();
-            }
-            drop(state);
-            match self.try_recv() {
-                // Another receiver was faster.
-                Err(NotReceived::Empty) => self.recv(),
-                other => other,
-            }
-        }
-
-        /// A model has no clock: the time is always up at once.
-        pub(crate) fn recv_timeout(&self, _timeout: Duration) -> Result<T, NotReceived> {
-            self.try_recv()
-        }
-
-        pub(crate) fn len(&self) -> usize {
-            self.0.state.lock().unwrap().items.len()
-        }
-
-        pub(crate) fn is_empty(&self) -> bool {
-            self.len() == 0
-        }
     }
 }
 
@@ -456,7 +299,7 @@ mod loom {
         model.check(|| {
             let shelf: Arc<Shelf<_>> = Arc::new([UnsafeCell::new(0)].into_iter().collect());
             let use_it = |shelf: &Shelf<UnsafeCell<usize>>| {
-                let thing = shelf.take_oldest();
+                let thing = shelf.take_newest();
                 // SAFETY: one thread at a time; if not, loom fails the test.
                 thing.with_mut(|uses| unsafe { *uses += 1 });
                 shelf.put(thing);
