@@ -1,8 +1,9 @@
 //! Frames that lie in the ring before the run, as if the camera wrote them there itself, by direct memory access.
 //!
-//! Buffers come back nearly in the order in which they went, so the frame that is wanted nearly always lies in one of the next
-//! few. A camera's driver holds several buffers, too.
+//! A camera's driver fills its buffers in a fixed order, round and round. Buffers come back nearly in the order in which they
+//! went; those that come before their turn are kept, as a driver holds several buffers, too.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use shardwright::{Acquisition, FrameMut};
@@ -11,18 +12,20 @@ use crate::failure::Failure;
 use crate::feed::{Fill, Refusal};
 use crate::source::Source;
 
-/// How long a buffer that holds the wanted frame may be on its way, while another one is there.
+/// How long a buffer whose turn it is may be on its way, while another one is there.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// What lies in each of the ring's buffers.
 pub(crate) struct Resident {
-    /// Frames of the recording, by the buffer's index.
+    /// Where each buffer stands in the order, by its index.
+    places: Vec<usize>,
+    /// Which frame of the recording lies at each place. At first the recording follows itself: `place % distinct`.
     holds: Vec<u64>,
-    /// How many buffers hold each frame.
-    copies: Vec<u32>,
-    /// Buffers that came before their turn, by the frame that they hold.
-    early: Vec<Vec<FrameMut>>,
-    early_count: usize,
+    distinct: u64,
+    /// Whose turn it is.
+    turn: usize,
+    /// Buffers that came before their turn, by their place.
+    early: BTreeMap<usize, FrameMut>,
     early_max: usize,
     patience: Duration,
     /// Buffers beyond whole passes through the recording stay on loan, or the order would be lost at the first repetition.
@@ -48,23 +51,24 @@ impl Resident {
             )));
         }
         let used = (passes * distinct) as usize;
-        let mut holds = vec![0; buffers];
+        let mut places = vec![0; buffers];
         let mut filled = Vec::with_capacity(used);
-        for number in 0..used as u64 {
+        for place in 0..used {
             let mut buffer = acquisition.acquire_within(Some(Duration::ZERO))?;
-            source.read(number % distinct, &mut buffer)?;
-            holds[buffer.index()] = number % distinct;
+            source.read(place as u64 % distinct, &mut buffer)?;
+            places[buffer.index()] = place;
             filled.push(buffer);
         }
         let rest = || acquisition.acquire_within(Some(Duration::ZERO)).ok();
         let beyond = std::iter::from_fn(rest).collect();
-        // They go back in the order of their frames.
+        // They go back in their order.
         filled.into_iter().for_each(FrameMut::discard);
         Ok(Self {
-            holds,
-            copies: vec![passes as u32; distinct as usize],
-            early: (0..distinct).map(|_| Vec::new()).collect(),
-            early_count: 0,
+            places,
+            holds: (0..used as u64).map(|place| place % distinct).collect(),
+            distinct,
+            turn: 0,
+            early: BTreeMap::new(),
             early_max: (used / 2).max(1),
             patience: if waits { PATIENCE_MAX } else { Duration::ZERO },
             _beyond: beyond,
@@ -72,41 +76,59 @@ impl Resident {
         })
     }
 
-    /// Lends the buffer where the recording's frame `index` lies, if that comes soon; else another, into which `fill` copies it.
+    /// Lends the next buffer where the recording's frame `index` lies, if that comes soon; else another one that holds it; else
+    /// any, into which `fill` copies it.
     pub(crate) fn lend(&mut self, acquisition: &Acquisition, index: u64, fill: Fill) -> Result<FrameMut, Refusal> {
-        let wanted = (index % self.early.len() as u64) as usize;
+        let (wanted, distinct, places) = (index % self.distinct, self.distinct as usize, self.holds.len());
+        // Frames that were dropped have had their turn.
+        self.turn = (self.turn + (wanted as usize + distinct - self.turn % distinct) % distinct) % places;
+        let (place, mut buffer) = match self.wait_for_turn(acquisition)? {
+            Some(buffer) => (self.turn, buffer),
+            None => self.stand_in(wanted),
+        };
+        self.turn = (self.turn + 1) % places;
+        if self.holds[place] != wanted {
+            self.holds[place] = wanted;
+            self.copied += 1;
+            fill(&mut buffer).map_err(Refusal::Input)?;
+        }
+        Ok(buffer)
+    }
+
+    /// The buffer whose turn it is; `None` if it does not come in time and another one is there.
+    fn wait_for_turn(&mut self, acquisition: &Acquisition) -> Result<Option<FrameMut>, Refusal> {
+        if let Some(buffer) = self.early.remove(&self.turn) {
+            return Ok(Some(buffer));
+        }
         loop {
-            if let Some(buffer) = self.early[wanted].pop() {
-                self.early_count -= 1;
-                return Ok(buffer);
-            }
-            let comes = self.early_count < self.early_max && self.copies[wanted] > 0;
-            let next = match self.early_count {
+            let next = match self.early.len() {
                 0 => acquisition.acquire(),
-                _ if comes => acquisition.acquire_within(Some(self.patience)),
-                _ => break,
+                few if few < self.early_max => acquisition.acquire_within(Some(self.patience)),
+                _ => return Ok(None),
             };
             match next {
-                Ok(buffer) => {
-                    self.early[self.holds[buffer.index()] as usize].push(buffer);
-                    self.early_count += 1;
-                }
-                Err(error) if error.is_ring_full() && self.early_count > 0 => break,
+                Ok(buffer) => match self.places[buffer.index()] {
+                    place if place == self.turn => return Ok(Some(buffer)),
+                    place => drop(self.early.insert(place, buffer)),
+                },
+                Err(error) if error.is_ring_full() && !self.early.is_empty() => return Ok(None),
                 Err(error) => return Err(Refusal::Engine(error)),
             }
         }
-        // What lies in the buffer is lost: it shall be the frame that comes last.
-        let frames = self.early.len();
-        let farthest = (1..=frames).rev().find_map(|distance| self.early[(wanted + distance) % frames].pop());
-        let mut buffer = farthest.expect("the loop has left one");
-        self.early_count -= 1;
-        let holds = &mut self.holds[buffer.index()];
-        self.copies[*holds as usize] -= 1;
-        *holds = wanted as u64;
-        self.copies[wanted] += 1;
-        self.copied += 1;
-        fill(&mut buffer).map_err(Refusal::Input)?;
-        Ok(buffer)
+    }
+
+    /// A buffer that came early, with its place: the next that holds the wanted frame, from which the order goes on; or the one
+    /// whose turn comes last, for what lies in it is lost.
+    fn stand_in(&mut self, wanted: u64) -> (usize, FrameMut) {
+        let places = self.holds.len();
+        let passes = (0..places).step_by(self.distinct as usize).map(|ahead| (self.turn + ahead) % places);
+        let same = passes.filter(|&place| self.holds[place] == wanted).find(|place| self.early.contains_key(place));
+        if let Some(place) = same {
+            self.turn = place;
+        }
+        let last = self.early.range(..self.turn).next_back().or_else(|| self.early.range(self.turn..).next_back());
+        let place = same.or_else(|| last.map(|(&place, _)| place)).expect("some buffer came early");
+        (place, self.early.remove(&place).expect("it is there"))
     }
 
     /// What is to be said of a run of so many frames.
@@ -155,6 +177,24 @@ mod tests {
         assert_eq!(resident.note(200), None);
         drop(resident);
         assert_eq!(acquisition.finish().unwrap().frames_written, 200);
+    }
+
+    #[test]
+    fn buffers_are_lent_in_their_order_whichever_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let (acquisition, mut resident) = filled(folder.path(), true);
+        let mut lend = |number: u64| {
+            let lent = resident.lend(&acquisition, number % 10, &mut |_| unreachable!("frame {number} is copied"));
+            lent.ok().unwrap()
+        };
+        let mut frames: Vec<_> = (0..20).map(&mut lend).collect();
+        let order: Vec<_> = frames.iter().map(FrameMut::index).collect();
+        // The second half of the recording's first copy comes back first.
+        frames.drain(5..10).for_each(FrameMut::discard);
+        frames.into_iter().for_each(FrameMut::discard);
+        let again: Vec<_> = (20..40).map(&mut lend).collect();
+        assert_eq!(again.iter().map(FrameMut::index).collect::<Vec<_>>(), order);
+        acquisition.abort();
     }
 
     #[test]
