@@ -3,11 +3,11 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use common::storage::{Call, Probed, is_worker, read_back, within};
+use common::storage::{Barrier, Call, Probed, is_worker, read_back, wait_until, within};
 use common::{frame, tiny};
 use shardwright::offline::Array;
 use shardwright::{
@@ -237,4 +237,34 @@ fn workers_that_compress_write_one_at_a_time_where_writes_wait() {
     for number in 0..600 {
         assert!(pixels[number * 256..][..256] == frame(number as u64, 256), "frame {number}");
     }
+}
+
+#[test]
+fn buffers_come_back_while_later_frames_still_wait() {
+    const FRAMES: u64 = 32;
+    let barrier = Barrier::default();
+    // How many buffers are free when half of all bytes are written.
+    let (watched, free) = (Arc::new(OnceLock::<Weak<Acquisition>>::new()), Arc::new(OnceLock::new()));
+    let (seen, found, opened) = (watched.clone(), free.clone(), barrier.clone());
+    let storage = Probed::new(move |call, _| {
+        if call == Call::WriteAt && is_worker() {
+            opened.pass();
+            let stats = seen.get().and_then(Weak::upgrade).expect("it writes").stats();
+            if stats.bytes_out >= stats.bytes_in / 2 {
+                found.get_or_init(|| stats.ring_free as u64);
+            }
+        }
+        Ok(())
+    });
+    let dims = vec![Dim::time(None).chunk(1).shard(4), Dim::y(16).chunk(8), Dim::x(16)];
+    let config = Config { dims, workers: 2, ..tiny(None, FRAMES as usize) };
+    let acquisition = Arc::new(Acquisition::create_in(storage.shared(), config).unwrap());
+    watched.set(Arc::downgrade(&acquisition)).unwrap();
+    for number in 0..FRAMES {
+        acquisition.append(&frame(number, 256)).unwrap();
+    }
+    barrier.open();
+    wait_until("all frames are written", || acquisition.stats().frames_written == FRAMES);
+    let free = *free.get().expect("half of it was written once");
+    assert!((FRAMES / 4..FRAMES).contains(&free), "{free} of {FRAMES} buffers were free");
 }

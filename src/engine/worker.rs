@@ -76,7 +76,8 @@ impl Worker {
         let engine = self.engine.clone();
         let layer_slot = engine.layers.slot(slot);
         if layer_slot.take_unsent() {
-            engine.tickets.push(Ticket::Layer(slot));
+            // Behind others it would keep the layer's frames, long encoded, from the ring.
+            engine.tickets.push_first(Ticket::Layer(slot));
         }
         self.share_in(slot, layer_slot);
         if layer_slot.return_ticket() {

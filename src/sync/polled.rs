@@ -19,6 +19,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 pub(crate) struct PolledQueue<T> {
     push: Sender<T>,
     things: Receiver<T>,
+    /// What goes before all others.
+    first: (Sender<T>, Receiver<T>),
     asleep: Mutex<Asleep>,
     came: Condvar,
 }
@@ -32,7 +34,13 @@ struct Asleep {
 impl<T> PolledQueue<T> {
     pub(crate) fn new(capacity: usize) -> Self {
         let (push, things) = bounded(capacity);
-        Self { push, things, asleep: Mutex::new(Asleep { threads: 0, watched: false }), came: Condvar::new() }
+        Self {
+            push,
+            things,
+            first: bounded(capacity),
+            asleep: Mutex::new(Asleep { threads: 0, watched: false }),
+            came: Condvar::new(),
+        }
     }
 
     fn asleep(&self) -> MutexGuard<'_, Asleep> {
@@ -50,6 +58,12 @@ impl<T> PolledQueue<T> {
         self.wake();
     }
 
+    /// Before all that came by other calls.
+    pub(crate) fn push_first(&self, thing: T) {
+        let _ = self.first.0.send(thing);
+        self.wake();
+    }
+
     /// Whoever waits shall look now.
     pub(crate) fn wake(&self) {
         // Whoever is not counted yet looks once more before it sleeps.
@@ -58,15 +72,19 @@ impl<T> PolledQueue<T> {
         }
     }
 
+    fn try_pop(&self) -> Option<T> {
+        self.first.1.try_recv().or_else(|_| self.things.try_recv()).ok()
+    }
+
     /// The oldest thing, as soon as there is one.
     pub(crate) fn pop(&self) -> T {
-        if let Ok(thing) = self.things.try_recv() {
+        if let Some(thing) = self.try_pop() {
             return thing;
         }
         let since = Instant::now();
         let mut asleep = self.asleep();
         let thing = loop {
-            if let Ok(thing) = self.things.try_recv() {
+            if let Some(thing) = self.try_pop() {
                 break thing;
             }
             asleep.threads += 1;
@@ -101,7 +119,7 @@ impl<T> PolledQueue<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.things.is_empty()
+        self.first.1.is_empty() && self.things.is_empty()
     }
 }
 
