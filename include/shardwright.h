@@ -859,9 +859,9 @@ sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
 // Hands a filled frame to the workers under its number, counted from 0 in acquisition order; SW_NEXT: the next one.
 //
 // Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window` behind the
-// newest. `record` may be null. It never waits for the disk, and while less than half of the ring waits for the workers, it
-// wakes nobody: they look by themselves, after 1 to 10 ms at most. Whatever is returned but SW_ERROR_FRAME and the errors of
-// wrong arguments: the buffer is the library's again.
+// newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the workers take less than
+// half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms. Whatever is returned but
+// SW_ERROR_FRAME and the errors of wrong arguments: the buffer is the library's again.
 //
 // Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a number that
 // came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error of the run.

@@ -108,9 +108,9 @@ impl FrameMut {
     /// Numbers may come out of order and from several threads, as long as none is more than
     /// [`reorder_window`](Acquisition::reorder_window) behind the newest.
     ///
-    /// While less than half of the ring waits for the workers, it wakes nobody: a worker that has nothing to do looks by itself
-    /// whether something came, after 1 to 10 ms at most. So it makes no system call then (seen on Linux), but for one in 16,384
-    /// frames, when their records are written.
+    /// While chunks that fill or wait for the workers take less than half of the ring, and the next shard is ready, it wakes
+    /// nobody: a worker that has nothing to do looks by itself whether something came, each 1 to 10 ms. So it makes no system
+    /// call then (seen on Linux), but for one in 16,384 frames, when their records are written.
     ///
     /// # Errors
     ///

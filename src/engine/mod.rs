@@ -147,7 +147,7 @@ impl Engine {
         self.doorbell.ring(|| self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self));
     }
 
-    /// A layer is complete. Whoever committed its last frame wakes a worker for it only if half of the ring waits already.
+    /// A layer is complete. Whoever committed its last frame wakes a worker for it only if layers take half of the ring already.
     fn offer_layer(&self, slot: u32) {
         let frames_waiting = self.layers.in_use() * self.plan.layers.frames_a_cell() as usize;
         match 2 * frames_waiting > self.ring.frames() {
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Frames of which the caller has need of the buffers shall not wait until a worker looks by itself.
+    /// The caller needs a buffer: frames that hold some shall not wait until a worker looks by itself.
     pub(crate) fn wake_if_work_waits(&self) {
         if !self.tickets.is_empty() {
             self.tickets.wake();

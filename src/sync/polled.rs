@@ -152,17 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_is_woken_for_is_found_within_a_quarter_of_the_time_waited() {
+    fn what_nobody_is_woken_for_is_found_all_the_same() {
         let queue = Arc::new(PolledQueue::new(4));
         let shared = queue.clone();
         let found = thread::spawn(move || (shared.pop(), Instant::now()));
-        let waited = Duration::from_millis(20);
-        thread::sleep(waited);
+        // It sleeps by now.
+        thread::sleep(Duration::from_millis(20));
         let left = Instant::now();
         queue.push_quietly(7);
         let (thing, at) = found.join().unwrap();
         assert_eq!(thing, 7);
-        // Whatever else the machine does comes on top.
+        // 10 ms at most, but a machine that is busy comes on top.
         assert!(at - left < Duration::from_secs(2), "{:?}", at - left);
     }
 
