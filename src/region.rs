@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::ops::Range;
 
 #[cfg(not(loom))]
 const HUGE_PAGE: usize = 2 << 20;
@@ -81,6 +82,32 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes) }
     }
 
+    /// Part of a piece.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may write the part while the slice lives.
+    pub(crate) unsafe fn read_part(&self, index: u32, part: Range<usize>) -> &[u8] {
+        assert!(part.start <= part.end && part.end <= self.piece_bytes);
+        // SAFETY: the part lies in the piece; else as in `read`.
+        unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr().add(index as usize * self.stride + part.start), part.len())
+        }
+    }
+
+    /// Part of a piece.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else may touch the part while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn write_part(&self, index: u32, part: Range<usize>) -> &mut [u8] {
+        assert!(part.start <= part.end && part.end <= self.piece_bytes);
+        let start = index as usize * self.stride + part.start;
+        // SAFETY: as in `read_part`.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(start), part.len()) }
+    }
+
     /// Several pieces, if there are no gaps between them.
     ///
     /// # Safety
@@ -140,6 +167,17 @@ impl Region {
     pub(crate) unsafe fn read(&self, index: u32) -> &[u8] {
         // SAFETY: loom checks that no write is concurrent with this access.
         self.pieces[index as usize].with(|piece| unsafe { &**piece })
+    }
+
+    pub(crate) unsafe fn read_part(&self, index: u32, part: Range<usize>) -> &[u8] {
+        // SAFETY: as in `read`.
+        unsafe { &self.read(index)[part] }
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn write_part(&self, index: u32, part: Range<usize>) -> &mut [u8] {
+        // SAFETY: as in `write`.
+        unsafe { &mut self.write(index)[part] }
     }
 
     /// Cells are never neighbours.

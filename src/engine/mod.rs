@@ -20,6 +20,7 @@ pub(crate) mod losses;
 pub(crate) mod numbers;
 mod pieces;
 pub(crate) mod records;
+pub(crate) mod scratch;
 pub(crate) mod sequencer;
 pub(crate) mod threads;
 pub(crate) mod worker;

@@ -5,8 +5,9 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use super::finalizer::{self, Closing, LiveCells, Preparing};
+use super::scratch::Bay;
 use super::worker::Worker;
-use super::writers::{Scratch, Turns, Way};
+use super::writers::{Turns, Way};
 use super::{Ends, Engine, Ticket, writers};
 use crate::config::Config;
 use crate::dataset::Image;
@@ -58,23 +59,19 @@ impl Threads {
         waits_for: WaitsFor,
     ) -> Result<()> {
         let path = image.root().path();
-        let (workers, slot_bytes) = (engine.plan.workers, engine.plan.shard.slot_bytes);
-        let spare = Scratch::spare(&engine.plan, waits_for);
-        // Nobody uses it who encodes into a map, and chunks fill but the start of long slots.
-        let is_filled = waits_for != WaitsFor::Nothing && slot_bytes <= writers::JOINED_SLOT_BYTES;
-        let mut scratch = Scratch::several(workers + spare, slot_bytes, is_filled)
-            .map_err(|error| Error::io("get memory for the workers of", path, error))?;
-        let spare = scratch.split_off(workers);
+        let plan = &engine.plan;
+        let bays = (0..plan.workers).map(|_| Bay::new(plan, waits_for)).collect::<std::io::Result<Vec<_>>>();
+        let bays = bays.map_err(|error| Error::io("get memory for the workers of", path, error))?;
         let way = match waits_for {
             WaitsFor::Nothing => Way::Itself,
-            WaitsFor::OtherWrites => Way::ByTurns(Turns::new(spare)),
+            WaitsFor::OtherWrites => Way::ByTurns(Turns::new()),
             WaitsFor::Device => {
-                let (workers_end, jobs) = writers::queue(spare);
+                let (workers_end, jobs) = writers::queue();
                 self.start_writers(engine, path, &jobs)?;
                 Way::Others(workers_end)
             }
         };
-        self.start_workers(engine, path, &config.affinity, scratch, &way)?;
+        self.start_workers(engine, path, &config.affinity, bays, &way)?;
         drop(way);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
         let run = move || finalizer::prepare(&shared, &of, &live, &ends.deliver);
@@ -99,11 +96,11 @@ impl Threads {
         engine: &Arc<Engine>,
         path: &Path,
         affinity: &[usize],
-        scratch: Vec<Scratch>,
+        bays: Vec<Bay>,
         way: &Way,
     ) -> Result<()> {
-        for (index, scratch) in scratch.into_iter().enumerate() {
-            let worker = Worker::new(engine.clone(), index, scratch, way.clone())?;
+        for (index, bay) in bays.into_iter().enumerate() {
+            let worker = Worker::new(engine.clone(), index, bay, way.clone())?;
             let core = affinity.get(index % affinity.len().max(1)).copied();
             let run = move || {
                 if let Some(id) = core {

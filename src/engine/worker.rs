@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
 use super::pieces::{in_one_piece, in_pieces};
-use super::writers::{Scratch, Sealed, Way};
+use super::scratch::Bay;
+use super::writers::{Sealed, Way};
 use super::{Engine, ShardCell, StageTimes, Ticket, caught};
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
@@ -31,8 +32,8 @@ pub(crate) struct Worker {
     index: usize,
     maker: Maker,
     /// Header and encoded tile, where they can't be made in place.
-    scratch: Scratch,
-    /// Who writes the scratch.
+    bay: Bay,
+    /// Who writes what is made there.
     way: Way,
 }
 
@@ -46,12 +47,11 @@ enum Stored {
 }
 
 impl Worker {
-    /// `scratch` has room for a slot.
-    pub(crate) fn new(engine: Arc<Engine>, index: usize, scratch: Scratch, way: Way) -> Result<Self> {
+    pub(crate) fn new(engine: Arc<Engine>, index: usize, bay: Bay, way: Way) -> Result<Self> {
         let (plan, codec) = (&engine.plan, &engine.codec);
         let encoder = Encoder::new(codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
         let raw = vec![0; if encoder.copies() { 0 } else { plan.shard.chunk_bytes }].into();
-        Ok(Self { index, maker: Maker { encoder, raw }, scratch, way, engine })
+        Ok(Self { index, maker: Maker { encoder, raw }, bay, way, engine })
     }
 
     /// Works until no more tickets come.
@@ -160,7 +160,7 @@ impl Worker {
                 };
                 let in_ring = from_ring.then_some(index);
                 let sealed = Sealed { nbytes, layer: number, shard: across, claimed: place.detach(), in_ring };
-                match self.way.bring(engine, layer, cell, sealed, &mut self.scratch)? {
+                match self.way.bring(engine, layer, cell, sealed, &mut self.bay)? {
                     true => Stored::Here(nbytes),
                     false => Stored::HandedOver,
                 }
@@ -191,12 +191,13 @@ impl Worker {
         };
         if let Some(pieces) = pieces {
             let empty = engine.skip_empty_chunks && pieces.iter().all(|piece| is_fill(piece, &plan.frame.fill));
-            return Ok((!empty).then(|| (place.seal_pieces(&mut self.scratch, pieces, origin), true)));
+            return Ok((!empty).then(|| (place.seal_pieces(self.bay.open(), pieces, origin), true)));
         }
         let times = engine.worker_times(self.index);
-        let room = &mut self.scratch[plan.shard.lead_bytes + HEADER_BYTES..];
+        let scratch = self.bay.open();
+        let room = &mut scratch[plan.shard.lead_bytes + HEADER_BYTES..];
         let Some(nbytes) = self.maker.make(engine, layer, tile, room, times, now)? else { return Ok(None) };
-        place.seal(&mut self.scratch, nbytes, origin);
+        place.seal(scratch, nbytes, origin);
         Ok(Some((nbytes, false)))
     }
 

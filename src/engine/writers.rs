@@ -1,12 +1,12 @@
 //! How encoded chunks get to storages that would keep a worker waiting, so that it goes on encoding meanwhile.
 //!
-//! A worker hands its scratch over and goes on with a spare one. The layer's ticket count includes the writes under way, so
-//! its frames and shards are finished after the last of them. Who writes depends on the storage:
+//! A worker hands over what the chunk fills of its scratch, and goes on behind it. The layer's ticket count includes the writes
+//! under way, so its frames and shards are finished after the last of them. Who writes depends on the storage:
 //!
 //! - Where a write takes long and several may be under way, threads of their own do it, and join chunks of a shard that wait
-//!   for them. When no scratch is spare, a worker waits: there are as many as keep the device busy.
+//!   for them. When no scratch is left, a worker waits: there is as much as keeps the device busy.
 //! - Where writes wait for each other, as those to one file do in the page cache, the workers take turns. The one whose turn
-//!   it is also writes what the others leave to it; they would only spin on the file's lock. When no scratch is spare, a
+//!   it is also writes what the others leave to it; they would only spin on the file's lock. When no scratch is left, a
 //!   worker that has more to encode waits, and leaves its core to the camera; one that has nothing to do but write does so
 //!   beside it.
 
@@ -16,80 +16,20 @@ use std::time::Instant;
 
 use super::layer::{Layer, finish_layer};
 use super::pieces::in_pieces;
+use super::scratch::{Bay, Scratch};
 use super::{Engine, ShardCell, caught};
 use crate::config::Compressor;
 use crate::error::{Error, Result};
-use crate::plan::Plan;
-use crate::region::Region;
-use crate::shard::WaitsFor;
 use crate::shard::joined::{JOINED_MAX, Part};
 use crate::shard::slot::{Claimed, PIECES_MAX};
 use crate::stats::Stage;
-use crate::storage::WRITES_AT_ONCE;
-use crate::sync::{Doorbell, Receiver, Sender, Shelf, bounded};
-
-// Scratch beyond one for each worker; with large chunks the count shrinks instead of the memory growing.
-const SPARE_BYTES_MAX: usize = 32 << 20;
-const SPARE_MIN: usize = 8;
-// What is spare beyond those is no more than this part of the ring.
-const SHARE_OF_RING: usize = 16;
+use crate::sync::{Doorbell, Receiver, Sender, bounded};
 
 // Longer writes are still faster, but keep scratch from workers that compress. Where none does, the device alone is waited for.
-const JOINED_BYTES: usize = 1 << 20;
+const JOINED_BYTES: usize = 2 << 20;
 const JOINED_RAW_BYTES: usize = 3 << 20;
-// Slots for the chunks of such a write: encoded, they may fill a small part of theirs.
-pub(crate) const JOINED_SLOT_BYTES: usize = 4 << 20;
-
-/// Room for one slot; where that is long, it starts on a page.
-pub(crate) struct Scratch {
-    all: Arc<Region>,
-    /// Which of the pieces is this one's alone.
-    index: u32,
-}
-
-impl Scratch {
-    /// `touched`: its pages are there when the first chunk comes. Untouched, memory is taken when it is first used.
-    pub(crate) fn several(count: usize, bytes: usize, touched: bool) -> std::io::Result<Vec<Self>> {
-        let all = Region::new(count, bytes)?;
-        let all = Arc::new(if touched { all.touched() } else { all });
-        Ok((0..count as u32).map(|index| Self { all: all.clone(), index }).collect())
-    }
-
-    /// How many to spare there are, beside the workers' own, where a queue leads to whoever writes.
-    pub(crate) fn spare(plan: &Plan, waits_for: WaitsFor) -> usize {
-        let slots_in = |bytes: usize| bytes / plan.shard.slot_bytes.max(1);
-        let few = slots_in(SPARE_BYTES_MAX).clamp(1, SPARE_MIN);
-        match waits_for {
-            WaitsFor::Nothing => 0,
-            WaitsFor::OtherWrites => few,
-            WaitsFor::Device => {
-                // Those of the writes under way, and of as many to come; but who has little memory for frames has little
-                // for these.
-                let joined = 2 * WRITES_AT_ONCE * slots_in(JOINED_SLOT_BYTES).clamp(1, JOINED_MAX);
-                let ring_bytes = plan.ring.frames * plan.frame.layout.buffer_bytes;
-                few.max(joined.min(slots_in(SPARE_BYTES_MAX.min(ring_bytes / SHARE_OF_RING))))
-            }
-        }
-    }
-}
-
-impl std::ops::Deref for Scratch {
-    type Target = [u8];
-
-    #[allow(unsafe_code)]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: each index was given out once, so whoever writes the piece has borrowed this exclusively.
-        unsafe { self.all.read(self.index) }
-    }
-}
-
-impl std::ops::DerefMut for Scratch {
-    #[allow(unsafe_code)]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; this is borrowed exclusively.
-        unsafe { self.all.write(self.index) }
-    }
-}
+// Chunks that wait to be written. Memory is what limits them, unless they are small.
+pub(crate) const JOBS_MAX: usize = 4 * JOINED_MAX;
 
 /// A chunk, sealed in a scratch: all of it, or what stands round it where it is written from the ring.
 pub(crate) struct Sealed {
@@ -103,7 +43,16 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    fn write(self, engine: &Engine, layer: &Layer, cell: &ShardCell, scratch: &Scratch) -> Result<()> {
+    /// How much of the scratch it fills.
+    fn sealed_bytes(&self, cell: &ShardCell) -> usize {
+        let shard = &cell.shards[self.shard];
+        match self.in_ring {
+            None => shard.sealed_bytes(self.nbytes),
+            Some(_) => shard.sealed_bytes_round_pieces(),
+        }
+    }
+
+    fn write(self, engine: &Engine, layer: &Layer, cell: &ShardCell, scratch: &[u8]) -> Result<()> {
         let (shard, plan) = (&cell.shards[self.shard], &engine.plan);
         let place = shard.resume(self.claimed);
         let written = match self.in_ring {
@@ -150,14 +99,15 @@ impl Way {
         layer: &Layer,
         cell: &Arc<ShardCell>,
         chunk: Sealed,
-        scratch: &mut Scratch,
+        bay: &mut Bay,
     ) -> Result<bool> {
         match self {
             // What lies in the ring waits for nobody's scratch.
-            Self::ByTurns(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, scratch),
-            Self::Itself | Self::ByTurns(_) => chunk.write(engine, layer, cell, scratch)?,
+            Self::ByTurns(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, bay),
+            Self::Itself | Self::ByTurns(_) => chunk.write(engine, layer, cell, bay.open())?,
             Self::Others(writers) => {
-                writers.hand_over(engine, cell, writers.spare.take_newest(), chunk, scratch);
+                writers.hand_over(engine, cell, chunk, bay);
+                bay.open();
                 return Ok(false);
             }
         }
@@ -167,30 +117,23 @@ impl Way {
 
 /// The workers' end.
 #[derive(Clone)]
-pub(crate) struct Writers {
-    jobs: Sender<Job>,
-    spare: Arc<Shelf<Scratch>>,
-}
+pub(crate) struct Writers(Sender<Job>);
 
 /// A writer's end.
 #[derive(Clone)]
-pub(crate) struct Jobs {
-    jobs: Receiver<Job>,
-    spare: Arc<Shelf<Scratch>>,
-}
+pub(crate) struct Jobs(Receiver<Job>);
 
-/// A queue of chunks to write, which has room for as many as there is scratch.
-pub(crate) fn queue(scratch: Vec<Scratch>) -> (Writers, Jobs) {
-    let (send_job, jobs) = bounded(scratch.len());
-    let spare = Arc::new(scratch.into_iter().collect::<Shelf<_>>());
-    (Writers { jobs: send_job, spare: spare.clone() }, Jobs { jobs, spare })
+/// A queue of chunks to write.
+pub(crate) fn queue() -> (Writers, Jobs) {
+    let (writers, jobs) = bounded(JOBS_MAX);
+    (Writers(writers), Jobs(jobs))
 }
 
 impl Writers {
-    fn hand_over(&self, engine: &Engine, cell: &Arc<ShardCell>, spare: Scratch, chunk: Sealed, scratch: &mut Scratch) {
+    fn hand_over(&self, engine: &Engine, cell: &Arc<ShardCell>, chunk: Sealed, bay: &mut Bay) {
         engine.layers.slot(chunk.layer).add_ticket();
-        let scratch = std::mem::replace(scratch, spare);
-        let _ = self.jobs.send(Job { scratch, chunk, cell: cell.clone() });
+        let scratch = bay.close(chunk.sealed_bytes(cell));
+        let _ = self.0.send(Job { scratch, chunk, cell: cell.clone() });
     }
 }
 
@@ -203,8 +146,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    pub(crate) fn new(scratch: Vec<Scratch>) -> Self {
-        let (left, found) = queue(scratch);
+    pub(crate) fn new() -> Self {
+        let (left, found) = queue();
         Self { turn: Arc::new(Doorbell::new()), left, found }
     }
 
@@ -214,22 +157,21 @@ impl Turns {
         layer: &Layer,
         cell: &Arc<ShardCell>,
         chunk: Sealed,
-        scratch: &mut Scratch,
+        bay: &mut Bay,
     ) -> Result<bool> {
         let (mut chunk, mut written) = (Some(chunk), Ok(()));
-        let write_chunk = |chunk: Sealed| chunk.write(engine, layer, cell, scratch);
         // A panic would leave the turn with nobody.
-        let write = || written = caught(|| chunk.take().map_or(Ok(()), &write_chunk));
+        let write =
+            || written = caught(|| chunk.take().map_or(Ok(()), |chunk| chunk.write(engine, layer, cell, bay.open())));
         self.turn.ring_if_idle(write, || self.found.write_all(engine));
         let Some(chunk) = chunk else { return written.map(|()| true) };
-        let spare = match engine.codec.compressor {
-            Compressor::None => self.left.spare.try_take_newest(),
-            // Whatever is not spare is in the queue, and somebody is at it.
-            _ => Some(self.left.spare.take_newest()),
-        };
-        let Some(spare) = spare else { return write_chunk(chunk).map(|()| true) };
-        self.left.hand_over(engine, cell, spare, chunk, scratch);
+        if engine.codec.compressor == Compressor::None && !bay.has_room_beside(chunk.sealed_bytes(cell)) {
+            return chunk.write(engine, layer, cell, bay.open()).map(|()| true);
+        }
+        self.left.hand_over(engine, cell, chunk, bay);
         self.turn.ring(|| self.found.write_all(engine));
+        // What holds the room is in the queue, and somebody is at it.
+        bay.open();
         Ok(false)
     }
 }
@@ -241,11 +183,11 @@ impl Jobs {
         let bytes_max = if compresses { JOINED_BYTES } else { JOINED_RAW_BYTES };
         let mut batch = Vec::with_capacity(JOINED_MAX);
         let mut next = None;
-        while let Some(first) = next.take().or_else(|| self.jobs.recv().ok()) {
+        while let Some(first) = next.take().or_else(|| self.0.recv().ok()) {
             let mut bytes = first.chunk.nbytes;
             batch.push(first);
             while batch.len() < JOINED_MAX {
-                let Ok(job) = self.jobs.try_recv() else { break };
+                let Ok(job) = self.0.try_recv() else { break };
                 bytes += job.chunk.nbytes;
                 if bytes > bytes_max || !job.goes_with(&batch[0]) {
                     next = Some(job);
@@ -262,7 +204,7 @@ impl Jobs {
 
     /// Writes what is there.
     fn write_all(&self, engine: &Engine) {
-        while let Ok(job) = self.jobs.try_recv() {
+        while let Ok(job) = self.0.try_recv() {
             self.write(engine, job);
         }
     }
@@ -313,7 +255,7 @@ impl Jobs {
             Some(nbytes) => engine.count_chunk(nbytes),
             None => slot.failed.store(true, Relaxed),
         }
-        self.spare.put(scratch);
+        drop(scratch);
         if slot.return_ticket() {
             finish_layer(engine, layer, slot);
         }

@@ -10,7 +10,7 @@ use super::status::{boundary, sw_status};
 use crate::codec::Encoder;
 use crate::config::{BloscCname, Compressor, Config, StorageKind};
 use crate::engine::layer::{Layer, LayerSlot};
-use crate::engine::writers::Scratch;
+use crate::engine::scratch::Bay;
 use crate::engine::{Arrival, ShardCell, StageTimes};
 use crate::error::Result;
 use crate::plan::{PAGE, Plan};
@@ -92,11 +92,10 @@ fn needed(config: &Config) -> Result<sw_memory> {
         + record_blocks * (plan.record.block_frames * record + plan.record.fields.len() as u64 * OVERHEAD);
 
     let (workers, writers) = (plan.workers as u64, crate::storage::WRITES_AT_ONCE as u64);
-    let slot = (plan.shard.slot_bytes as u64).next_multiple_of(page);
     // Where a device is waited for, most is to spare.
     let waits_for = if config.storage == StorageKind::Mapped { WaitsFor::Nothing } else { WaitsFor::Device };
-    let spare = slot * Scratch::spare(&plan, waits_for) as u64;
-    let worker_bytes = workers * (plan.shard.chunk_bytes as u64 + slot + encoder_bytes(config, &plan)?) + spare;
+    let bay = Bay::bytes(&plan, waits_for) as u64;
+    let worker_bytes = workers * (plan.shard.chunk_bytes as u64 + bay + encoder_bytes(config, &plan)?);
 
     let cells = plan.ring.shard_blocks_live * plan.shards.cells_a_block;
     let shards = cells * plan.shard.across_frame as u64;

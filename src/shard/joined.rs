@@ -32,7 +32,7 @@ impl Part<'_> {
 impl Shard {
     /// A chunk of `nbytes`, sealed in `scratch`.
     pub(crate) fn part<'a>(&self, claimed: &Claimed, scratch: &'a [u8], nbytes: usize) -> Part<'a> {
-        let bytes = &scratch[..(self.before_payload() + nbytes).next_multiple_of(self.grain as usize)];
+        let bytes = &scratch[..self.sealed_bytes(nbytes)];
         Part { chunk: claimed.chunk, nbytes, bytes, at: 0, written: false }
     }
 

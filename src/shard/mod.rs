@@ -146,6 +146,23 @@ impl Shard {
         self.plan.shard.lead_bytes + HEADER_BYTES
     }
 
+    /// How much is written of a chunk of `nbytes`: what stands before the payload, and that up to the next whole block.
+    pub(crate) fn sealed_bytes(&self, nbytes: usize) -> usize {
+        (self.before_payload() + nbytes).next_multiple_of(self.grain as usize)
+    }
+
+    /// How much of a scratch is written round a payload that stays where it is.
+    pub(crate) fn sealed_bytes_round_pieces(&self) -> usize {
+        self.before_payload() + self.behind_pieces(size_of::<u32>())
+    }
+
+    /// How much is written behind pieces that end with a checksum of so many bytes. Where the payload starts on a page, the
+    /// whole last page is the slot's own.
+    fn behind_pieces(&self, checksum_bytes: usize) -> usize {
+        let grain = if self.plan.shard.lead_bytes > 0 { PAGE } else { 1 };
+        checksum_bytes.next_multiple_of(grain)
+    }
+
     /// Where `len` bytes of `chunk`, all before the payload included, go. No two calls give overlapping ranges.
     fn place(&self, chunk: usize, len: usize) -> u64 {
         let shard = &self.plan.shard;

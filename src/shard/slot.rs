@@ -26,7 +26,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
 use super::index::table::MISSING;
-use crate::plan::PAGE;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a slot header.
@@ -241,15 +240,14 @@ impl Elsewhere<'_> {
         let used = before + nbytes;
         let header = header(origin, &scratch[before..used]);
         scratch[before - HEADER_BYTES..before].copy_from_slice(&header);
-        scratch[used..used.next_multiple_of(self.shard.grain as usize)].fill(0);
+        scratch[used..self.shard.sealed_bytes(nbytes)].fill(0);
     }
 
     /// Writes the chunk: `nbytes` of payload and their header, sealed in `scratch`.
     pub(crate) fn commit(self, scratch: &[u8], nbytes: usize) -> io::Result<()> {
         let before = self.shard.before_payload();
-        let used = before + nbytes;
-        let at = self.shard.place(self.chunk, used);
-        self.shard.write(at, &scratch[..used.next_multiple_of(self.shard.grain as usize)])?;
+        let at = self.shard.place(self.chunk, before + nbytes);
+        self.shard.write(at, &scratch[..self.shard.sealed_bytes(nbytes)])?;
         self.entry.commit(at + before as u64, nbytes as u64);
         Ok(())
     }
@@ -262,7 +260,7 @@ impl Elsewhere<'_> {
         let nbytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + checksum_bytes;
         let before = self.shard.before_payload();
         scratch[before - HEADER_BYTES..before].copy_from_slice(&header_with(origin, nbytes, crc));
-        let behind = &mut scratch[before..before + self.behind_pieces(checksum_bytes)];
+        let behind = &mut scratch[before..before + self.shard.behind_pieces(checksum_bytes)];
         behind.fill(0);
         behind[..checksum_bytes].copy_from_slice(&crc.to_le_bytes()[..checksum_bytes]);
         nbytes
@@ -272,7 +270,7 @@ impl Elsewhere<'_> {
     pub(crate) fn commit_pieces(self, scratch: &[u8], pieces: &[&[u8]], nbytes: usize) -> io::Result<()> {
         let before = self.shard.before_payload();
         let checksum_bytes = nbytes - pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let behind = &scratch[before..before + self.behind_pieces(checksum_bytes)];
+        let behind = &scratch[before..before + self.shard.behind_pieces(checksum_bytes)];
         let mut slices = [IoSlice::new(&[]); PIECES_MAX + 2];
         let all = iter::once(&scratch[..before]).chain(pieces.iter().copied()).chain(iter::once(behind));
         let all = all.filter(|bytes| !bytes.is_empty());
@@ -281,13 +279,6 @@ impl Elsewhere<'_> {
         self.shard.write_slices(at, &mut slices[..used])?;
         self.entry.commit(at + before as u64, nbytes as u64);
         Ok(())
-    }
-
-    /// How much is written behind pieces that end with a checksum of so many bytes. Where the payload starts on a page, the
-    /// whole last page is the slot's own.
-    fn behind_pieces(&self, checksum_bytes: usize) -> usize {
-        let grain = if self.shard.plan.shard.lead_bytes > 0 { PAGE } else { 1 };
-        checksum_bytes.next_multiple_of(grain)
     }
 }
 

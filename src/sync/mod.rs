@@ -1,7 +1,7 @@
 //! The primitives that carry frames between threads, in one place so that loom can stand in for them.
 //!
-//! In a normal build the queues are `crossbeam-channel`'s; scratch lies on a [`Shelf`], and what a camera's thread leaves for
-//! others in a [`PolledQueue`]. Under `--cfg loom` the queues are locked ones with the same Release/Acquire hand-over, and
+//! In a normal build the queues are `crossbeam-channel`'s; what a camera's thread leaves for others lies in a
+//! [`PolledQueue`]. Under `--cfg loom` the queues are locked ones with the same Release/Acquire hand-over, and
 //! atomics are loom's, so that the code above this module is what is model-checked.
 
 #[cfg(loom)]
@@ -27,8 +27,6 @@ pub(crate) use self::polled::PolledQueue;
 
 #[cfg(loom)]
 pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
-
-use std::sync::PoisonError;
 
 use atomic::{AtomicUsize, Ordering};
 
@@ -134,62 +132,6 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Things that threads leave for each other and wait for.
-///
-/// Two things it does that a queue of `crossbeam-channel` does not: nobody allocates, not even a thread that waits for the first
-/// time; and a thread is woken after the lock is given up. One that is woken before finds it held as soon as it wants to leave
-/// something itself, sleeps again, and must be woken a second time.
-pub(crate) struct Shelf<T> {
-    content: Mutex<Content<T>>,
-    came: Condvar,
-}
-
-struct Content<T> {
-    things: Vec<T>,
-    waiting: usize,
-}
-
-impl<T> Shelf<T> {
-    fn content(&self) -> MutexGuard<'_, Content<T>> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn put(&self, thing: T) {
-        let mut content = self.content();
-        content.things.push(thing);
-        // Waking costs a call into the kernel, whether somebody waits or not.
-        let wake = content.waiting > 0;
-        drop(content);
-        if wake {
-            self.came.notify_one();
-        }
-    }
-
-    /// Waits until something is there. What was put last comes first: caches may still hold it.
-    pub(crate) fn take_newest(&self) -> T {
-        let mut content = self.content();
-        loop {
-            if let Some(thing) = content.things.pop() {
-                return thing;
-            }
-            content.waiting += 1;
-            content = self.came.wait(content).unwrap_or_else(PoisonError::into_inner);
-            content.waiting -= 1;
-        }
-    }
-
-    pub(crate) fn try_take_newest(&self) -> Option<T> {
-        self.content().things.pop()
-    }
-}
-
-impl<T> FromIterator<T> for Shelf<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(things: I) -> Self {
-        let content = Content { things: things.into_iter().collect(), waiting: 0 };
-        Self { content: Mutex::new(content), came: Condvar::new() }
-    }
-}
-
 /// Run with `RUSTFLAGS="--cfg loom" cargo test --release --lib --target-dir target/loom loom`.
 #[cfg(all(test, loom))]
 mod loom {
@@ -288,31 +230,6 @@ mod loom {
             let value = shared.1.with_mut(|value| unsafe { *value });
             assert_eq!(value == 1, thread.join().unwrap());
             assert!(shared.0.enter().is_none());
-        });
-    }
-
-    #[test]
-    #[allow(unsafe_code)]
-    fn what_is_taken_is_one_threads_alone_and_nobody_waits_for_ever() {
-        let mut model = ::loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
-            let shelf: Arc<Shelf<_>> = Arc::new([UnsafeCell::new(0)].into_iter().collect());
-            let use_it = |shelf: &Shelf<UnsafeCell<usize>>| {
-                let thing = shelf.take_newest();
-                // SAFETY: one thread at a time; if not, loom fails the test.
-                thing.with_mut(|uses| unsafe { *uses += 1 });
-                shelf.put(thing);
-            };
-            let others = [0, 1].map(|_| {
-                let shelf = shelf.clone();
-                thread::spawn(move || use_it(&shelf))
-            });
-            use_it(&shelf);
-            others.into_iter().for_each(|thread| thread.join().unwrap());
-            // SAFETY: as above.
-            assert_eq!(shelf.try_take_newest().unwrap().with(|uses| unsafe { *uses }), 3);
-            assert!(shelf.try_take_newest().is_none());
         });
     }
 }
