@@ -11,6 +11,8 @@ use super::writers::JOBS_MAX;
 use crate::plan::Plan;
 use crate::region::Region;
 use crate::shard::WaitsFor;
+use crate::shard::joined::JOINED_MAX;
+use crate::storage::WRITES_AT_ONCE;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 // To spare beside the slots that workers fill. Small ones: so many; who has less memory for frames has less for these, too.
@@ -24,6 +26,9 @@ const SLOTS_A_WORKER: usize = 6;
 const SPARE_BYTES_MAX: usize = 48 << 20;
 
 const TOUCHED_SLOT_BYTES_MAX: usize = 4 << 20;
+
+/// Chunks that wait, those that each of the writers has taken from there, and the one that is made.
+const PLACES_MAX: usize = JOBS_MAX + WRITES_AT_ONCE * (JOINED_MAX + 1) + 1;
 
 /// One worker's memory.
 pub(crate) struct Bay {
@@ -125,7 +130,8 @@ struct Used {
 
 impl Places {
     fn new(bytes: usize, slot_bytes: usize) -> Self {
-        let used = Used { places: Vec::new(), is_waited_for: false };
+        let places = Vec::with_capacity(PLACES_MAX.min(bytes / Self::whole(1, slot_bytes) + 1));
+        let used = Used { places, is_waited_for: false };
         Self { bytes, slot_bytes, used: Mutex::new(used), came_back: Condvar::new() }
     }
 
