@@ -729,7 +729,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // `f`.
 #define SW_VALUE_FLOAT 3
 
-// Waiting for a free buffer, of frames that were committed. A copy into it does not count.
+// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not count.
 #define SW_STAGE_ACQUIRE 0
 
 // A commit call.

@@ -47,8 +47,7 @@ pub struct Acquisition {
     engine: Arc<Engine>,
     image: Arc<Image>,
     ring_full: RingFull,
-    record_dtypes: Arc<[Dtype]>,
-    started: Arc<OnceLock<Instant>>,
+    lender: Arc<Lender>,
     threads: Option<Threads>,
     notes: Vec<String>,
     manifest: Option<Manifest>,
@@ -63,6 +62,15 @@ pub struct Appended {
     pub dropped: u64,
 }
 
+/// What every frame on loan needs when it is committed.
+struct Lender {
+    engine: Arc<Engine>,
+    record_dtypes: Box<[Dtype]>,
+    started: OnceLock<Instant>,
+    /// The root's, which must not live on with a frame that outlives its run.
+    keep: Arc<AtomicBool>,
+}
+
 /// A frame buffer on loan: fill it, then commit it. Dropping it gives it back unused.
 ///
 /// It may be filled and committed on any thread. The buffer keeps what an earlier frame left in it.
@@ -70,11 +78,7 @@ pub struct FrameMut {
     loan: Loan,
     /// How long the camera had to wait for it.
     acquired_in_ns: u64,
-    engine: Arc<Engine>,
-    record_dtypes: Arc<[Dtype]>,
-    started: Arc<OnceLock<Instant>>,
-    /// The root's, which must not live on with a frame that outlives its run.
-    keep: Arc<AtomicBool>,
+    lender: Arc<Lender>,
 }
 
 impl std::ops::Deref for FrameMut {
@@ -134,19 +138,19 @@ impl FrameMut {
     /// As [`commit`](Self::commit); without a number under the next one.
     fn hand_over(mut self, number: Option<u64>, record: Record) -> Result<()> {
         let start = Instant::now();
-        let engine = &self.engine;
+        let Lender { engine, record_dtypes, started, keep } = &*self.lender;
         engine.first_error.check()?;
         let _inside = engine.gate.enter().ok_or(Error::Ended)?;
         // A refused record must not use up a number, so the number comes last.
-        write_record(self.loan.record_mut(), &record, &self.record_dtypes)?;
+        write_record(self.loan.record_mut(), &record, record_dtypes)?;
         let number = match number {
             Some(number) => engine.numbers.claim(number).map(|()| number)?,
             None => engine.numbers.claim_next()?,
         };
         self.loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
-        if self.started.get().is_none() {
-            self.keep.store(true, Relaxed);
-            let _ = self.started.set(start);
+        if started.get().is_none() {
+            keep.store(true, Relaxed);
+            let _ = started.set(start);
         }
         engine.numbers.wait_for_older(number);
         let arrival = Arrival { number, frame: self.loan.commit() };
@@ -243,10 +247,15 @@ impl Acquisition {
         let notes = ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}"));
         let (engine, ends) = Engine::new(image, plan, config)?;
         let threads = Threads::start(&engine, image, config, ends)?;
+        let lender = Lender {
+            engine: engine.clone(),
+            record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
+            started: OnceLock::new(),
+            keep: image.root().keep.clone(),
+        };
         Ok(Self {
             ring_full: config.ring_full,
-            record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
-            started: Arc::new(OnceLock::new()),
+            lender: Arc::new(lender),
             threads: Some(threads),
             notes: notes.into_iter().collect(),
             engine,
@@ -284,24 +293,20 @@ impl Acquisition {
     /// As [`acquire`](Self::acquire), but waits as long as this call says, not as the configuration does. `None`: for ever.
     /// A full ring is not counted as a dropped frame: the caller may try again.
     pub fn acquire_within(&self, wait: Option<Duration>) -> Result<FrameMut> {
-        let start = Instant::now();
-        let loan = self.loan(start, wait)?;
-        Ok(FrameMut {
-            loan,
-            acquired_in_ns: start.elapsed().as_nanos() as u64,
-            engine: self.engine.clone(),
-            record_dtypes: self.record_dtypes.clone(),
-            started: self.started.clone(),
-            keep: self.image.root().keep.clone(),
-        })
+        self.check()?;
+        // With small frames, looking at the clock is a good part of the work.
+        let (loan, acquired_in_ns) = match self.engine.ring.try_loan() {
+            Some(loan) => (loan, 0),
+            None => {
+                let start = Instant::now();
+                (self.wait_for_loan(start, wait)?, start.elapsed().as_nanos() as u64)
+            }
+        };
+        Ok(FrameMut { loan, acquired_in_ns, lender: self.lender.clone() })
     }
 
-    fn loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {
+    fn wait_for_loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {
         let ring = &self.engine.ring;
-        self.check()?;
-        if let Some(loan) = ring.try_loan() {
-            return Ok(loan);
-        }
         self.engine.wake_if_work_waits();
         if wait == Some(Duration::ZERO) {
             return Err(Error::RingFull { frames: ring.frames(), waited: Duration::ZERO });
@@ -489,7 +494,7 @@ impl Acquisition {
             }
             self.write_manifest(&mut summary);
         }
-        summary.elapsed = self.started.get().map(Instant::elapsed).unwrap_or_default();
+        summary.elapsed = self.lender.started.get().map(Instant::elapsed).unwrap_or_default();
         summary.error = self.engine.first_error.get().cloned();
         match summary.error.clone() {
             None => Ok(summary),

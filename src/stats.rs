@@ -83,7 +83,7 @@ impl Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Waiting for a free buffer, of frames that were committed. A copy into it does not count.
+    /// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not count.
     Acquire,
     /// A commit call.
     Commit,

@@ -43,7 +43,7 @@ unsafe impl Grows for sw_stats {
 
 /// The stages of a frame's path that are timed.
 pub type sw_stage = u32;
-/// Waiting for a free buffer, of frames that were committed. A copy into it does not count.
+/// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not count.
 pub const SW_STAGE_ACQUIRE: sw_stage = 0;
 /// A commit call.
 pub const SW_STAGE_COMMIT: sw_stage = 1;
