@@ -44,6 +44,7 @@ mod engine;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
+mod frame;
 mod geometry;
 mod manifest;
 #[cfg(feature = "offline")]
@@ -66,7 +67,7 @@ pub mod format {}
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use acquisition::{Acquisition, Appended, FrameMut, FrameView, Unfinished};
+pub use acquisition::{Acquisition, Appended, Unfinished};
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
     Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
@@ -74,6 +75,7 @@ pub use config::{
 pub use dataset::Dataset;
 pub use dtype::Dtype;
 pub use error::{Error, RefusedNumber, Result};
+pub use frame::{FrameMut, FrameView};
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
 pub use storage::{Blob, Memory, Storage, storage_rates};

@@ -57,8 +57,8 @@ impl Record {
         Self { device_timestamp: Some(device_timestamp), ..Self::default() }
     }
 
-    /// Sets the value of a record field by its place in [`Config::record_fields`]. Places beyond the configured fields
-    /// are refused when the frame is committed; those beyond the most that are possible, 16, at once.
+    /// Sets the value of a record field by its place in [`Config::record_fields`](crate::Config::record_fields). Places
+    /// beyond the configured fields are refused when the frame is committed; those beyond the most that are possible, 16, at once.
     pub fn set(&mut self, field: usize, value: impl Into<FieldValue>) -> &mut Self {
         assert!(field < RECORD_FIELDS_MAX, "record field {field}: at most {RECORD_FIELDS_MAX} are possible");
         self.fields[field] = Some(value.into());

@@ -9,13 +9,13 @@
 //! | 4 | ome, storage, region, ring, plan, record, the slot header and the index of `shard`: a plan counts their bytes |
 //! | 5 | dialect, shard |
 //! | 6 | dataset, engine, offline: `offline` knows nothing of the engine |
-//! | 7 | acquisition, and the manifest that it leaves |
+//! | 7 | acquisition, the frames that it lends, and the manifest that it leaves |
 //! | 8 | the crate's root, and ffi: the doors |
 
 use std::path::{Path, PathBuf};
 
 /// The floor of a path below the crate's root; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 24] = [
+const FLOORS: [(&str, u32); 25] = [
     ("error", 0),
     ("sync", 0),
     ("dtype", 1),
@@ -38,6 +38,7 @@ const FLOORS: [(&str, u32); 24] = [
     ("engine", 6),
     ("offline", 6),
     ("manifest", 7),
+    ("frame", 7),
     ("acquisition", 7),
     ("ffi", 8),
 ];

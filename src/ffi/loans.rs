@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, Told, refuse};
-use crate::acquisition::{Acquisition, FrameMut};
+use crate::acquisition::Acquisition;
 use crate::config::RingFull;
 use crate::error::Error;
+use crate::frame::FrameMut;
 
 // How often a thread that waits for any buffer looks for one that another thread put aside.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(5);

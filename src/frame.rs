@@ -1,0 +1,157 @@
+//! A frame buffer in the camera's hands, until it is committed; and a committed frame that somebody looks at.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use crate::dtype::Dtype;
+use crate::engine::{Arrival, Engine};
+use crate::error::{Error, Result};
+use crate::record::{NUMBER_IN_RECORD, Record, write_record};
+use crate::ring::{Loan, View};
+use crate::stats::Stage;
+
+/// What every frame on loan needs when it is committed.
+pub(crate) struct Lender {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) record_dtypes: Box<[Dtype]>,
+    pub(crate) started: OnceLock<Instant>,
+    /// The root's, which must not live on with a frame that outlives its run.
+    pub(crate) keep: Arc<AtomicBool>,
+}
+
+/// A frame buffer on loan: fill it, then commit it. Dropping it gives it back unused.
+///
+/// It may be filled and committed on any thread. The buffer keeps what an earlier frame left in it.
+pub struct FrameMut {
+    pub(crate) loan: Loan,
+    /// How long the camera had to wait for it.
+    pub(crate) acquired_in_ns: u64,
+    pub(crate) lender: Arc<Lender>,
+}
+
+impl std::ops::Deref for FrameMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.loan.pixels()
+    }
+}
+
+impl std::ops::DerefMut for FrameMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.loan.pixels_mut()
+    }
+}
+
+impl FrameMut {
+    /// The camera waited for it since then, in more than one step.
+    #[cfg(feature = "capi")]
+    pub(crate) fn waited_since(&mut self, start: Instant) {
+        self.acquired_in_ns = start.elapsed().as_nanos() as u64;
+    }
+
+    /// The bytes to fill: rows without gaps, or as [`Config::frame_layout`](crate::Config::frame_layout) says. The buffer
+    /// starts on a page.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.loan.pixels_mut()
+    }
+
+    /// Hands the frame to the workers under its number, counted from 0 in acquisition order.
+    ///
+    /// Numbers may come out of order and from several threads, as long as none is more than
+    /// [`reorder_window`](crate::Acquisition::reorder_window) behind the newest.
+    ///
+    /// While chunks that fill or wait for the workers take less than half of the ring, and the next shard is ready, it wakes
+    /// nobody: a worker that has nothing to do looks by itself whether something came, each 1 to 10 ms. So it makes no system
+    /// call then (seen on Linux), but for one in 16,384 frames, when their records are written.
+    ///
+    /// # Errors
+    ///
+    /// A number that came before, comes too late, or lies beyond the array: [`Error::FrameNumber`]. A record field that
+    /// was not configured: [`Error::Record`]. After the end: [`Error::Ended`]. The first error of the run, if any.
+    /// In all cases the buffer goes back to the ring.
+    pub fn commit(self, number: u64, record: Record) -> Result<()> {
+        self.hand_over(Some(number), record)
+    }
+
+    /// As [`commit`](Self::commit), under the next number: one more than the largest that was given so far.
+    pub fn commit_next(self, record: Record) -> Result<()> {
+        self.hand_over(None, record)
+    }
+
+    /// Which of the ring's buffers this is: below [`Stats::ring_frames`](crate::Stats::ring_frames), and always the same
+    /// memory.
+    pub fn index(&self) -> usize {
+        self.loan.index() as usize
+    }
+
+    /// As [`commit`](Self::commit); without a number under the next one.
+    pub(crate) fn hand_over(mut self, number: Option<u64>, record: Record) -> Result<()> {
+        let start = Instant::now();
+        let Lender { engine, record_dtypes, started, keep } = &*self.lender;
+        engine.first_error.check()?;
+        let _inside = engine.gate.enter().ok_or(Error::Ended)?;
+        // A refused record must not use up a number, so the number comes last.
+        write_record(self.loan.record_mut(), &record, record_dtypes)?;
+        let number = match number {
+            Some(number) => engine.numbers.claim(number).map(|()| number)?,
+            None => engine.numbers.claim_next()?,
+        };
+        self.loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
+        if started.get().is_none() {
+            keep.store(true, Relaxed);
+            let _ = started.set(start);
+        }
+        engine.numbers.wait_for_older(number);
+        let arrival = Arrival { number, frame: self.loan.commit() };
+        engine.counters.frames_accepted.fetch_add(1, Relaxed);
+        let sent = engine.arrivals.0.try_send(arrival);
+        debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
+        engine.numbers.sent(number);
+        engine.pump();
+        let times = engine.caller_times();
+        times.of(Stage::Commit).since(start);
+        times.of(Stage::Acquire).record(self.acquired_in_ns);
+        Ok(())
+    }
+
+    /// Gives the buffer back unused.
+    pub fn discard(self) {}
+}
+
+impl std::fmt::Debug for FrameMut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameMut").field("bytes", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// A committed frame, seen through [`Acquisition::newest`](crate::Acquisition::newest).
+pub struct FrameView {
+    pub(crate) view: View,
+}
+
+impl FrameView {
+    /// The frame's number.
+    pub fn number(&self) -> u64 {
+        let bytes = self.view.record()[NUMBER_IN_RECORD].try_into().expect("a record starts with 8 bytes of number");
+        i64::from_ne_bytes(bytes).cast_unsigned()
+    }
+}
+
+impl std::ops::Deref for FrameView {
+    type Target = [u8];
+
+    /// The buffer as the camera filled it: rows without gaps, or as [`Config::frame_layout`](crate::Config::frame_layout)
+    /// says.
+    fn deref(&self) -> &[u8] {
+        self.view.pixels()
+    }
+}
+
+impl std::fmt::Debug for FrameView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameView").field("number", &self.number()).finish_non_exhaustive()
+    }
+}
