@@ -738,7 +738,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // A layer between its last frame's commit and the first worker's look at it.
 #define SW_STAGE_QUEUE 2
 
-// Copying a tile together from its frames.
+// Copying a tile together from its frames. The encoder for camera noise takes their rows from the ring itself.
 #define SW_STAGE_GATHER 3
 
 // A tile in the codec.

@@ -89,7 +89,7 @@ pub enum Stage {
     Commit,
     /// A layer between its last frame's commit and the first worker's look at it.
     Queue,
-    /// Copying a tile together from its frames.
+    /// Copying a tile together from its frames. The encoder for camera noise takes their rows from the ring itself.
     Gather,
     /// A tile in the codec calls.
     Encode,

@@ -8,11 +8,13 @@ mod blosc;
 mod gzip;
 mod lz4;
 pub(crate) mod numcodecs;
+mod pixels;
 mod runs;
 mod shuffle;
 mod zarr3;
 mod zstd;
 
+pub(crate) use pixels::Pixels;
 pub use zarr3::{from_zarr3, zarr3_codecs};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
@@ -96,6 +98,25 @@ impl Encoder {
         self.encode_part(raw, room)
     }
 
+    /// Whether it takes a tile's pixels from where they lie, by [`encode_from`](Self::encode_from), so that they need not be
+    /// copied together first.
+    pub(crate) fn gathers(&self) -> bool {
+        matches!(self.means, EncoderMeans::BloscNoise(_))
+    }
+
+    /// As [`encode`](Self::encode), from pixels that may lie apart. `spare` has room for a tile.
+    pub(crate) fn encode_from(&mut self, pixels: &dyn Pixels, spare: &mut [u8], room: &mut [u8]) -> Result<usize> {
+        expect_length("tile", pixels.bytes(), self.raw_bytes)?;
+        if let EncoderMeans::BloscNoise(encoder) = &mut self.means {
+            expect_room(room.len(), self.bound)?;
+            let length = encoder.encode(pixels, spare, room)?;
+            return Ok(self.seal(length, room));
+        }
+        let raw = &mut spare[..self.raw_bytes];
+        pixels.copy(0..self.raw_bytes, raw);
+        self.encode_part(raw, room)
+    }
+
     /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none, gzip or zlib: in some formats
     /// chunks end with their array.
     pub(crate) fn encode_part(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
@@ -103,9 +124,7 @@ impl Encoder {
         if raw.len() > self.raw_bytes || !any_length {
             expect_length("tile", raw.len(), self.raw_bytes)?;
         }
-        if room.len() < self.bound {
-            return Err(Error::codec("tile", format!("room for {} bytes, expected {}", room.len(), self.bound)));
-        }
+        expect_room(room.len(), self.bound)?;
         let length = self.means.encode(raw, room)?;
         Ok(self.seal(length, room))
     }
@@ -164,7 +183,7 @@ impl EncoderMeans {
                 Ok(raw.len())
             }
             Self::Blosc(encoder) => encoder.encode(raw, room),
-            Self::BloscNoise(encoder) => encoder.encode(raw, room),
+            Self::BloscNoise(encoder) => encoder.encode(raw, &mut [], room),
             Self::Zstd(compressor) => compressor.compress(raw, room),
             Self::Gzip(compressor) => gzip::encode(compressor, raw, room),
             Self::Zlib(compressor) => gzip::encode_zlib(compressor, raw, room),
@@ -244,6 +263,14 @@ fn check_checksum(encoded: &[u8]) -> Result<&[u8]> {
         return Ok(data);
     }
     Err(Error::codec("crc32c", format!("stored {stored:#010x}, computed {computed:#010x}: the bytes were changed")))
+}
+
+fn expect_room(got: usize, expected: usize) -> Result<()> {
+    if got >= expected {
+        Ok(())
+    } else {
+        Err(Error::codec("tile", format!("room for {got} bytes, expected {expected}")))
+    }
 }
 
 fn expect_length(codec: &'static str, got: usize, expected: usize) -> Result<()> {

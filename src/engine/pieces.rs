@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::layer::Layer;
+use crate::codec::Pixels;
 use crate::geometry::Tile;
 use crate::plan::Plan;
-use crate::ring::Ring;
+use crate::ring::{Frame, Ring};
 use crate::shard::slot::PIECES_MAX;
 
 /// The pieces of the ring's buffers that make up a tile, where it is whole and its rows follow each other without gaps.
@@ -46,4 +47,69 @@ fn rows_in_buffer(layer: &Layer, plan: &Plan, tile: &Tile) -> Option<Range<usize
     let layout = &plan.frame.layout;
     let from = layout.offset + tile.y * layout.row_stride;
     Some(from..from + tile.rows * layout.row_stride)
+}
+
+/// A whole tile, with its rows where they lie in the ring.
+pub(super) struct Apart<'a> {
+    frames: &'a [Option<Frame>],
+    ring: &'a Ring,
+    /// Of the tile's first row in each buffer.
+    offset: usize,
+    row_stride: usize,
+    /// Bytes that follow each other without gaps, and how many times in a frame.
+    row_bytes: usize,
+    rows: usize,
+}
+
+impl<'a> Apart<'a> {
+    /// `None` if a part of the tile lies nowhere, because its frame is missing or because it reaches over the frame's edge.
+    pub(super) fn new(layer: &'a Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<Self> {
+        let [.., rows, columns] = plan.chunk_shape[..] else { return None };
+        let is_whole = [tile.rows as u64, tile.columns as u64] == [rows, columns]
+            && layer.planes_kept == plan.planes_a_stack()
+            && layer.frames.iter().all(Option::is_some);
+        let layout = &plan.frame.layout;
+        let element = plan.frame.dtype.size();
+        let offset = layout.offset + tile.y * layout.row_stride + tile.x * element;
+        let row_bytes = tile.columns * element;
+        let rows_touch = layout.row_stride == row_bytes;
+        let (row_bytes, rows) = if rows_touch { (tile.rows * row_bytes, 1) } else { (row_bytes, tile.rows) };
+        is_whole.then_some(Self { frames: &layer.frames, ring, offset, row_stride: layout.row_stride, row_bytes, rows })
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        let row = |pixels: &'a [u8], row| &pixels[self.offset + row * self.row_stride..][..self.row_bytes];
+        let rows = move |frame| (0..self.rows).map(move |number| row(self.ring.pixels(frame), number));
+        self.frames.iter().flatten().flat_map(rows)
+    }
+}
+
+impl Pixels for Apart<'_> {
+    fn bytes(&self) -> usize {
+        self.frames.len() * self.rows * self.row_bytes
+    }
+
+    fn show(&self, range: Range<usize>, to: &mut dyn FnMut(&[u8])) {
+        let (mut column, row) = (range.start % self.row_bytes, range.start / self.row_bytes);
+        let (mut row, frame) = (row % self.rows, row / self.rows);
+        let mut left = range.len();
+        for pixels in self.frames[frame..].iter().flatten().map(|frame| self.ring.pixels(frame)) {
+            while row < self.rows {
+                if left == 0 {
+                    return;
+                }
+                let bytes = left.min(self.row_bytes - column);
+                to(&pixels[self.offset + row * self.row_stride + column..][..bytes]);
+                (row, column, left) = (row + 1, 0, left - bytes);
+            }
+            row = 0;
+        }
+    }
+
+    fn in_one(&self, range: Range<usize>) -> Option<&[u8]> {
+        let (row, column) = (range.start / self.row_bytes, range.start % self.row_bytes);
+        let (frame, row) = (self.frames.get(row / self.rows)?.as_ref()?, row % self.rows);
+        let fits = column + range.len() <= self.row_bytes;
+        fits.then(|| &self.ring.pixels(frame)[self.offset + row * self.row_stride + column..][..range.len()])
+    }
 }

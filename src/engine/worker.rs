@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
-use super::pieces::{in_one_piece, in_pieces};
+use super::pieces::{Apart, in_one_piece, in_pieces};
 use super::scratch::Bay;
 use super::writers::{Sealed, Way};
 use super::{Engine, ShardCell, StageTimes, Ticket, caught};
@@ -240,7 +240,18 @@ impl Maker {
             *now = times.of(Stage::Encode).since(*now);
             return Ok(bytes);
         }
-        let raw = match in_one_piece(layer, ring, plan, tile) {
+        let there = in_one_piece(layer, ring, plan, tile);
+        if there.is_none()
+            && self.encoder.gathers()
+            && let Some(pixels) = Apart::new(layer, ring, plan, tile)
+        {
+            let empty = engine.skip_empty_chunks && pixels.rows().all(|row| is_fill(row, &plan.frame.fill));
+            *now = times.of(Stage::Gather).since(*now);
+            let bytes = (!empty).then(|| self.encoder.encode_from(&pixels, &mut self.raw, room)).transpose()?;
+            *now = times.of(Stage::Encode).since(*now);
+            return Ok(bytes);
+        }
+        let raw = match there {
             Some(there) => there,
             None => {
                 let raw = &mut self.raw[..shape.bytes()];

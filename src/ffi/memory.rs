@@ -8,7 +8,7 @@ use super::config::{sw_config, wishes};
 use super::pointer::{Grows, grown_out};
 use super::status::{boundary, sw_status};
 use crate::codec::Encoder;
-use crate::config::{BloscCname, Compressor, Config, StorageKind};
+use crate::config::{BloscCname, Compressor, Config, Shuffle, StorageKind};
 use crate::engine::layer::{Layer, LayerSlot};
 use crate::engine::scratch::Bay;
 use crate::engine::{Arrival, ShardCell, StageTimes};
@@ -146,8 +146,12 @@ fn encoder_bytes(config: &Config, plan: &Plan) -> Result<u64> {
             // Blosc's levels are Zstandard's, but the last, which is its highest.
             zstd(if level == 9 { 22 } else { i32::from(level) * 2 }) + 2 * tile.min(4 << 20) + bound.min(4 << 20)
         }
+        Compressor::BloscNoise { block_bytes }
+        | Compressor::Blosc { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes } => {
+            let block = if block_bytes == 0 { 256 << 10 } else { block_bytes as u64 };
+            5 * block.min(tile) + (1 << 20)
+        }
         Compressor::Blosc { .. } => 2 * tile + bound + (1 << 20),
-        Compressor::BloscNoise { .. } => 2 * tile + bound + (1 << 20),
         Compressor::Zstd { level } => zstd(level),
         Compressor::Gzip { .. } | Compressor::Zlib { .. } => 4 << 20,
         Compressor::Lz4 => bound + (1 << 20),

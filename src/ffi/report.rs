@@ -49,7 +49,7 @@ pub const SW_STAGE_ACQUIRE: sw_stage = 0;
 pub const SW_STAGE_COMMIT: sw_stage = 1;
 /// A layer between its last frame's commit and the first worker's look at it.
 pub const SW_STAGE_QUEUE: sw_stage = 2;
-/// Copying a tile together from its frames.
+/// Copying a tile together from its frames. The encoder for camera noise takes their rows from the ring itself.
 pub const SW_STAGE_GATHER: sw_stage = 3;
 /// A tile in the codec.
 pub const SW_STAGE_ENCODE: sw_stage = 4;

@@ -3,9 +3,11 @@
 //! Blocks are small, so that one stays in the first cache on its way through; they are not split, so that a plane can
 //! repeat one of the byte before.
 
+use std::ops::Range;
+
 use super::*;
-use crate::codec::lz4;
 use crate::codec::runs::Runs;
+use crate::codec::{Pixels, lz4};
 
 /// Bytes a block when the configuration leaves the choice to us. With the shuffled block and the masks, that fits a first
 /// cache of 48 KiB; blocks twice as large gain one part in 1000 of the ratio.
@@ -31,6 +33,8 @@ const SEARCHED_BYTES_MIN: usize = 64 << 10;
 pub(in crate::codec) struct NoiseEncoder {
     header: Header,
     shuffler: Shuffler,
+    /// One block whose pixels lay apart.
+    gathered: Vec<u8>,
     /// One shuffled block, and [`Runs::SLACK`].
     shuffled: Vec<u8>,
     runs: Runs,
@@ -56,6 +60,7 @@ impl NoiseEncoder {
         Ok(Self {
             header,
             shuffler: Shuffler::new(Shuffle::Bit, element_bytes),
+            gathered: vec![0; block_bytes],
             shuffled: vec![0; block_bytes + Runs::SLACK],
             runs: Runs::new(block_bytes),
             compressed: vec![0; Runs::bound(block_bytes)],
@@ -65,37 +70,52 @@ impl NoiseEncoder {
         })
     }
 
-    pub(in crate::codec) fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
-        let frame = &mut room[..Encoder::bound(raw.len())];
-        if self.stores {
-            return Ok(store(self.header, raw, frame));
+    /// `spare` has room for the tile if that does not lie in one piece.
+    pub(in crate::codec) fn encode(
+        &mut self,
+        pixels: &(impl Pixels + ?Sized),
+        spare: &mut [u8],
+        room: &mut [u8],
+    ) -> Result<usize> {
+        let bytes = pixels.bytes();
+        let frame = &mut room[..Encoder::bound(bytes)];
+        let outcome = if self.stores { Outcome::TooLarge } else { self.encode_blocks(pixels, frame) };
+        if let Outcome::Written(bytes) = outcome {
+            return Ok(bytes);
         }
-        match self.encode_blocks(raw, frame) {
-            Outcome::Written(bytes) => Ok(bytes),
-            Outcome::TooLarge => Ok(store(self.header, raw, frame)),
+        let raw = pixels.in_one(0..bytes).unwrap_or_else(|| {
+            pixels.copy(0..bytes, &mut spare[..bytes]);
+            &spare[..bytes]
+        });
+        match outcome {
             Outcome::WorthSearching => self.searching.encode(raw, frame),
+            _ => Ok(store(self.header, raw, frame)),
         }
     }
 
-    fn encode_blocks(&mut self, raw: &[u8], frame: &mut [u8]) -> Outcome {
-        let blocks = raw.len().div_ceil(self.header.block_bytes);
+    fn encode_blocks(&mut self, pixels: &(impl Pixels + ?Sized), frame: &mut [u8]) -> Outcome {
+        let bytes = pixels.bytes();
+        let most = self.header.block_bytes;
+        let blocks = bytes.div_ceil(most);
+        let block = |number: usize| (number * most).min(bytes)..((number + 1) * most).min(bytes);
         let mut at = HEADER_BYTES + START_BYTES * blocks;
         let mut trial = Trial::default();
-        for (number, block) in raw.chunks(self.header.block_bytes).enumerate() {
+        for number in 0..blocks {
             let Some(start) =
                 frame.get_mut(HEADER_BYTES + START_BYTES * number..).and_then(|rest| rest.first_chunk_mut())
             else {
                 return Outcome::TooLarge;
             };
             *start = (at as u32).to_le_bytes();
-            self.shuffler.run(block, &mut self.shuffled[..block.len()]);
-            let Some((written, informative)) = frame.get_mut(at..).and_then(|room| self.write_block(block.len(), room))
+            let block_bytes = self.shuffle(pixels, block(number));
+            self.runs.prefetch(|soon| pixels.show(block(number + 1), soon));
+            let Some((written, informative)) = frame.get_mut(at..).and_then(|room| self.write_block(block_bytes, room))
             else {
                 return Outcome::TooLarge;
             };
             at += written;
             if number == 0 || number == blocks / TRIALS {
-                self.try_search(block.len(), informative, raw.len(), &mut trial);
+                self.try_search(block_bytes, informative, bytes, &mut trial);
                 if trial.worth_searching() {
                     return Outcome::WorthSearching;
                 }
@@ -103,6 +123,17 @@ impl NoiseEncoder {
         }
         self.header.write(frame, 0, at);
         Outcome::Written(at)
+    }
+
+    /// Shuffles one block and returns its bytes.
+    fn shuffle(&mut self, pixels: &(impl Pixels + ?Sized), block: Range<usize>) -> usize {
+        let bytes = block.len();
+        let raw = pixels.in_one(block.clone()).unwrap_or_else(|| {
+            pixels.copy(block, &mut self.gathered[..bytes]);
+            &self.gathered[..bytes]
+        });
+        self.shuffler.run(raw, &mut self.shuffled[..bytes]);
+        bytes
     }
 
     /// Writes the shuffled block and its length, and returns the bytes of both and how far the block goes before the
@@ -159,5 +190,68 @@ struct Trial {
 impl Trial {
     fn worth_searching(&self) -> bool {
         self.theirs + self.ours / WORTH_SEARCHING < self.ours
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row in a place of its own.
+    struct Rows(Vec<Vec<u8>>);
+
+    impl Pixels for Rows {
+        fn bytes(&self) -> usize {
+            self.0.iter().map(Vec::len).sum()
+        }
+
+        fn show(&self, range: Range<usize>, to: &mut dyn FnMut(&[u8])) {
+            let mut first = 0;
+            for row in &self.0 {
+                let (from, end) = (range.start.max(first), range.end.min(first + row.len()));
+                if from < end {
+                    to(&row[from - first..end - first]);
+                }
+                first += row.len();
+            }
+        }
+
+        fn in_one(&self, range: Range<usize>) -> Option<&[u8]> {
+            let row = &self.0[range.start / self.0[0].len()];
+            row.get(range.start % self.0[0].len()..)?.get(..range.len())
+        }
+    }
+
+    /// Elements of two bytes, of which the lowest `bits` are noise.
+    fn noise(bytes: usize, bits: u32) -> Vec<u8> {
+        let mut state = 1_u64;
+        let mut element = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (100 + (state >> 33) % (1 << bits)) as u16
+        };
+        (0..bytes / 2).flat_map(|_| element().to_le_bytes()).collect()
+    }
+
+    /// How the tile was written, by its frame's flags and blocks.
+    fn check(raw: &[u8], row_bytes: usize) -> [u32; 2] {
+        let mut encoder = NoiseEncoder::new(0, 2, raw.len()).unwrap();
+        let (mut expected, mut got) = (vec![1; Encoder::bound(raw.len())], vec![2; Encoder::bound(raw.len())]);
+        let bytes = encoder.encode(raw, &mut [], &mut expected).unwrap();
+        let rows = Rows(raw.chunks(row_bytes).map(<[u8]>::to_vec).collect());
+        assert_eq!(encoder.encode(&rows, &mut vec![3; raw.len()], &mut got).unwrap(), bytes);
+        assert!(got[..bytes] == expected[..bytes], "rows of {row_bytes} bytes");
+        [u32::from(got[2] & STORED), u32::from_le_bytes(*got[8..].first_chunk().unwrap())]
+    }
+
+    #[test]
+    fn pixels_that_lie_apart_give_the_same_frame() {
+        let block_bytes = BLOCK_BYTES as u32;
+        for row_bytes in [2, 64, 100, 512, 1000, 1024, 16 << 10, 20_000, 40_000, 100_000] {
+            assert_eq!(check(&noise(100_000, 7), row_bytes), [0, block_bytes], "what is written block by block");
+            assert_eq!(check(&noise(100_000, 16), row_bytes)[0], u32::from(STORED), "what does not become smaller");
+            let ramps: Vec<_> = (0..50_000_u16).flat_map(|x| (x % 999 * 7).to_le_bytes()).collect();
+            let [stored, found] = check(&ramps, row_bytes);
+            assert!(stored == 0 && found != block_bytes, "what a match finder does better");
+        }
     }
 }

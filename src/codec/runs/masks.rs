@@ -4,6 +4,7 @@
 
 #[cfg(target_arch = "aarch64")]
 use super::neon;
+use super::soon::ask_for;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use super::{LAST_LITERALS, LAST_START, WORTH};
@@ -86,22 +87,24 @@ impl Masks {
         Self { runs: mask(), planes: mask(), starts: mask(), words: 0, plane: 1, instructions }
     }
 
-    /// Compares the first `block_bytes` bytes of `padded` with those one byte and `plane` bytes before.
-    pub(super) fn compare(&mut self, padded: &[u8], block_bytes: usize, plane: usize) {
+    /// Compares the first `block_bytes` bytes of `padded` with those one byte and `plane` bytes before, and asks for one of
+    /// the lines of `soon` with each word.
+    pub(super) fn compare(&mut self, padded: &[u8], block_bytes: usize, plane: usize, soon: &[usize]) {
         self.words = block_bytes.div_ceil(WORD);
         self.plane = plane;
         assert!(plane > 0 && padded.len() >= (self.words + 1) * WORD);
+        let soon = &soon[..self.words];
         let (runs, planes) = (&mut self.runs[..self.words], &mut self.planes[..self.words]);
         match self.instructions {
-            Instructions::Scalar => compare(equal, padded, plane, runs, planes),
+            Instructions::Scalar => compare(equal, padded, plane, runs, planes, soon),
             #[cfg(target_arch = "aarch64")]
-            Instructions::Neon => compare(neon::equal, padded, plane, runs, planes),
+            Instructions::Neon => compare(neon::equal, padded, plane, runs, planes, soon),
             // SAFETY: the processor was found to have them; `padded` has a word more than the masks speak of.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { x86::compare(padded, plane, runs, planes) },
+            Instructions::Avx2 => unsafe { x86::compare(padded, plane, runs, planes, soon) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { x86::compare_512(padded, plane, runs, planes) },
+            Instructions::Avx512 => unsafe { x86::compare_512(padded, plane, runs, planes, soon) },
         }
         for mask in [&mut self.runs, &mut self.planes] {
             // Old bits after the end would prolong the last match.
@@ -218,9 +221,11 @@ pub(super) fn compare(
     plane: usize,
     runs: &mut [u64],
     planes: &mut [u64],
+    soon: &[usize],
 ) {
     let at = |place: usize| padded[place..].first_chunk().expect("a word of slack stands behind the block");
-    for (word, mask) in runs.iter_mut().enumerate().skip(1) {
+    for ((word, mask), line) in runs.iter_mut().enumerate().zip(soon).skip(1) {
+        ask_for(*line);
         *mask = equal(at(word * WORD), at(word * WORD - 1));
     }
     first_words(&equal, padded, plane, runs, planes);
@@ -347,7 +352,7 @@ mod tests {
             for mask in [&mut masks.runs, &mut masks.planes, &mut masks.starts] {
                 mask.fill(!0);
             }
-            masks.compare(&padded, block.len(), plane);
+            masks.compare(&padded, block.len(), plane, &vec![0; block.len().div_ceil(WORD)]);
             let mut found = Vec::new();
             masks.show(&mut found);
             assert_eq!(found, expected, "{} bytes, planes of {plane}, {instructions:?}", block.len());
