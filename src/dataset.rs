@@ -461,11 +461,10 @@ impl Image {
     }
 
     pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
-        for (field, column) in plan.record.fields.iter().zip(&block.columns) {
-            let key = format!("{}records/{}/c/{}", self.prefix, field.name, block.number);
-            self.storage.put(&key, column).map_err(|e| Error::io("write", &key, e))?;
-        }
-        Ok(())
+        let key = |name: &str| format!("{}records/{name}/c/{}", self.prefix, block.number);
+        let keys: Vec<_> = plan.record.fields.iter().map(|field| key(&field.name)).collect();
+        let files: Vec<_> = keys.iter().map(String::as_str).zip(block.columns.iter().map(Vec::as_slice)).collect();
+        self.storage.put_all(&files).map_err(|e| Error::io("write", key("*"), e))
     }
 
     /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.

@@ -17,6 +17,7 @@ use crate::plan::{PAGE, Plan};
 use crate::shard::slot::Entry;
 use crate::shard::{Shard, WaitsFor};
 use crate::stats::Stage;
+use crate::storage::{PUTS_AT_ONCE, WRITES_AT_ONCE};
 
 /// What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
 /// `size` to sizeof(sw_memory) before the call.
@@ -91,7 +92,7 @@ fn needed(config: &Config) -> Result<sw_memory> {
     let record_bytes = (frames * record.next_multiple_of(64)).next_multiple_of(page)
         + record_blocks * (plan.record.block_frames * record + plan.record.fields.len() as u64 * OVERHEAD);
 
-    let (workers, writers) = (plan.workers as u64, crate::storage::WRITES_AT_ONCE as u64);
+    let (workers, writers) = (plan.workers as u64, WRITES_AT_ONCE as u64);
     // Where a device is waited for, most is to spare.
     let waits_for = if config.storage == StorageKind::Mapped { WaitsFor::Nothing } else { WaitsFor::Device };
     let bay = Bay::bytes(&plan, waits_for) as u64;
@@ -118,7 +119,9 @@ fn needed(config: &Config) -> Result<sw_memory> {
 
     // A storage of the caller's own can wish for writers, too.
     let may_have_writers = !matches!(config.storage, StorageKind::Mapped | StorageKind::Buffered);
-    let threads = workers + if may_have_writers { writers } else { 0 } + OTHER_THREADS;
+    // A block of records is put by as many as it has files, for a moment.
+    let record_threads = plan.record.fields.len().min(PUTS_AT_ONCE) as u64 - 1;
+    let threads = workers + if may_have_writers { writers } else { 0 } + record_threads + OTHER_THREADS;
     Ok(sw_memory {
         size: size_of::<sw_memory>(),
         ring_bytes,

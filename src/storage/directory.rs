@@ -3,10 +3,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
@@ -14,7 +16,7 @@ use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync,
 use rustix::io::{Errno, retry_on_intr};
 
 use super::guard::Guard;
-use super::{Blob, Storage};
+use super::{Blob, PUTS_AT_ONCE, Storage};
 use crate::config::StorageKind;
 
 const PAGE: u64 = 4096;
@@ -315,13 +317,31 @@ impl Storage for Directory {
                     self.room.note(error);
                     let _ = fs::remove_file(&ballast.0);
                     // Some file systems free in the background.
-                    std::thread::sleep(BALLAST_PAUSE);
+                    thread::sleep(BALLAST_PAUSE);
                     written = self.put_once(&path, bytes);
                 }
                 _ => break,
             }
         }
         written
+    }
+
+    /// By several threads: a device that syncs for all of them at once has little more to do than for one.
+    fn put_all(&self, files: &[(&str, &[u8])]) -> io::Result<()> {
+        let put = |files: &[(&str, &[u8])]| files.iter().try_for_each(|(key, bytes)| self.put(key, bytes));
+        let part = if self.sync { files.len().div_ceil(PUTS_AT_ONCE).max(1) } else { files.len() };
+        let (first, others) = files.split_at(part.min(files.len()));
+        thread::scope(|scope| {
+            let spawn = |files| thread::Builder::new().name("sw-sync".into()).spawn_scoped(scope, move || put(files));
+            let others: Vec<_> = others.chunks(part.max(1)).map(|files| (files, spawn(files))).collect();
+            let outcomes = others.into_iter().map(|(files, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // Without threads to be had, one after the other.
+                Err(_) => put(files),
+            });
+            let first = put(first);
+            outcomes.fold(first, io::Result::and)
+        })
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
@@ -539,6 +559,28 @@ impl Drop for FileBlob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no statfs")]
+    fn files_put_together_are_all_there_or_the_error_is() {
+        for sync in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let directory = Directory::open(folder.path(), Way::Buffered, sync).unwrap();
+            let keys: Vec<_> = (0..9).map(|at| format!("a/{at}/c")).collect();
+            let files: Vec<_> = keys.iter().map(|key| (key.as_str(), key.as_bytes())).collect();
+            directory.put_all(&files).unwrap();
+            directory.put_all(&[]).unwrap();
+            assert!(keys.iter().all(|key| fs::read(folder.path().join(key)).unwrap() == key.as_bytes()));
+            // Nothing takes a folder's place.
+            for at in [0, 3, 8] {
+                fs::remove_file(folder.path().join(&keys[at])).unwrap();
+                fs::create_dir(folder.path().join(&keys[at])).unwrap();
+                assert!(directory.put_all(&files).is_err(), "{at}");
+                fs::remove_dir(folder.path().join(&keys[at])).unwrap();
+                directory.put_all(&files).unwrap();
+            }
+        }
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "miri has no file maps")]

@@ -16,6 +16,8 @@ pub use trial::storage_rates;
 /// How many writes are under way at once where each goes to the device itself: as many as keep a fast one busy. More would
 /// leave shorter ones.
 pub(crate) const WRITES_AT_ONCE: usize = 4;
+/// How many files are put at once: a block of records is three, or more.
+pub(crate) const PUTS_AT_ONCE: usize = 4;
 
 /// A place that holds a dataset's files, by key: `zarr.json`, `0/c/0/0/0`, …
 ///
@@ -31,6 +33,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
 
     /// Replaces `key` as a whole: a reader sees the old bytes or the new ones.
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// [Puts](Self::put) several files, which may appear in any order. After an error, each may have been replaced or not.
+    fn put_all(&self, files: &[(&str, &[u8])]) -> io::Result<()> {
+        files.iter().try_for_each(|(key, bytes)| self.put(key, bytes))
+    }
 
     /// Removes `key`, if it is there.
     fn remove(&self, key: &str) -> io::Result<()>;

@@ -3,7 +3,6 @@
 //! A camera's driver fills its buffers in a fixed order, round and round. Buffers come back nearly in the order in which they
 //! went; those that come before their turn are kept, as a driver holds several buffers, too.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use shardwright::{Acquisition, FrameMut};
@@ -15,17 +14,53 @@ use crate::source::Source;
 /// How long a buffer whose turn it is may be on its way, while another one is there.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
+/// Buffers that came before their turn, by their place. Of millions of places few have one.
+struct Early {
+    /// For each place, where its buffer is among `buffers`, plus one; 0: it is not here.
+    at: Vec<u32>,
+    buffers: Vec<Option<FrameMut>>,
+    free: Vec<u32>,
+}
+
+impl Early {
+    fn new(places: usize) -> Self {
+        Self { at: vec![0; places], buffers: Vec::new(), free: Vec::new() }
+    }
+
+    fn len(&self) -> usize {
+        self.buffers.len() - self.free.len()
+    }
+
+    fn contains(&self, place: usize) -> bool {
+        self.at[place] > 0
+    }
+
+    fn insert(&mut self, place: usize, buffer: FrameMut) {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.buffers.push(None);
+            self.buffers.len() as u32 - 1
+        });
+        self.buffers[at as usize] = Some(buffer);
+        self.at[place] = at + 1;
+    }
+
+    fn remove(&mut self, place: usize) -> Option<FrameMut> {
+        let at = std::mem::take(&mut self.at[place]).checked_sub(1)?;
+        self.free.push(at);
+        self.buffers[at as usize].take()
+    }
+}
+
 /// What lies in each of the ring's buffers.
 pub(crate) struct Resident {
     /// Where each buffer stands in the order, by its index.
-    places: Vec<usize>,
+    places: Vec<u32>,
     /// Which frame of the recording lies at each place. At first the recording follows itself: `place % distinct`.
-    holds: Vec<u64>,
+    holds: Vec<u32>,
     distinct: u64,
     /// Whose turn it is.
     turn: usize,
-    /// Buffers that came before their turn, by their place.
-    early: BTreeMap<usize, FrameMut>,
+    early: Early,
     early_max: usize,
     patience: Duration,
     /// Buffers beyond whole passes through the recording stay on loan, or the order would be lost at the first repetition.
@@ -56,7 +91,7 @@ impl Resident {
         for place in 0..used {
             let mut buffer = acquisition.acquire_within(Some(Duration::ZERO))?;
             source.read(place as u64 % distinct, &mut buffer)?;
-            places[buffer.index()] = place;
+            places[buffer.index()] = place as u32;
             filled.push(buffer);
         }
         let rest = || acquisition.acquire_within(Some(Duration::ZERO)).ok();
@@ -65,10 +100,10 @@ impl Resident {
         filled.into_iter().for_each(FrameMut::discard);
         Ok(Self {
             places,
-            holds: (0..used as u64).map(|place| place % distinct).collect(),
+            holds: (0..used as u64).map(|place| (place % distinct) as u32).collect(),
             distinct,
             turn: 0,
-            early: BTreeMap::new(),
+            early: Early::new(used),
             early_max: (used / 2).max(1),
             patience: if waits { PATIENCE_MAX } else { Duration::ZERO },
             _beyond: beyond,
@@ -87,8 +122,8 @@ impl Resident {
             None => self.stand_in(wanted),
         };
         self.turn = (self.turn + 1) % places;
-        if self.holds[place] != wanted {
-            self.holds[place] = wanted;
+        if u64::from(self.holds[place]) != wanted {
+            self.holds[place] = wanted as u32;
             self.copied += 1;
             fill(&mut buffer).map_err(Refusal::Input)?;
         }
@@ -97,7 +132,7 @@ impl Resident {
 
     /// The buffer whose turn it is; `None` if it does not come in time and another one is there.
     fn wait_for_turn(&mut self, acquisition: &Acquisition) -> Result<Option<FrameMut>, Refusal> {
-        if let Some(buffer) = self.early.remove(&self.turn) {
+        if let Some(buffer) = self.early.remove(self.turn) {
             return Ok(Some(buffer));
         }
         loop {
@@ -107,11 +142,11 @@ impl Resident {
                 _ => return Ok(None),
             };
             match next {
-                Ok(buffer) => match self.places[buffer.index()] {
+                Ok(buffer) => match self.places[buffer.index()] as usize {
                     place if place == self.turn => return Ok(Some(buffer)),
-                    place => drop(self.early.insert(place, buffer)),
+                    place => self.early.insert(place, buffer),
                 },
-                Err(error) if error.is_ring_full() && !self.early.is_empty() => return Ok(None),
+                Err(error) if error.is_ring_full() && self.early.len() > 0 => return Ok(None),
                 Err(error) => return Err(Refusal::Engine(error)),
             }
         }
@@ -121,14 +156,13 @@ impl Resident {
     /// whose turn comes last, for what lies in it is lost.
     fn stand_in(&mut self, wanted: u64) -> (usize, FrameMut) {
         let places = self.holds.len();
-        let passes = (0..places).step_by(self.distinct as usize).map(|ahead| (self.turn + ahead) % places);
-        let same = passes.filter(|&place| self.holds[place] == wanted).find(|place| self.early.contains_key(place));
-        if let Some(place) = same {
-            self.turn = place;
-        }
-        let last = self.early.range(..self.turn).next_back().or_else(|| self.early.range(self.turn..).next_back());
-        let place = same.or_else(|| last.map(|(&place, _)| place)).expect("some buffer came early");
-        (place, self.early.remove(&place).expect("it is there"))
+        let mut passes = (0..places).step_by(self.distinct as usize).map(|ahead| (self.turn + ahead) % places);
+        let same = passes.find(|&place| u64::from(self.holds[place]) == wanted && self.early.contains(place));
+        self.turn = same.unwrap_or(self.turn);
+        let mut latest_first = (0..places).map(|back| (self.turn + places - 1 - back) % places);
+        let last = || latest_first.find(|&place| self.early.contains(place)).expect("some buffer came early");
+        let place = same.unwrap_or_else(last);
+        (place, self.early.remove(place).expect("it is there"))
     }
 
     /// What is to be said of a run of so many frames.
