@@ -32,6 +32,8 @@ pub(crate) struct Sequencer {
     settled: Window,
     /// The layers that gather frames, by block and cell.
     open: HashMap<(u64, u64), u32>,
+    /// The one of them that the last frame went to.
+    latest: Option<((u64, u64), u32)>,
     blocks: Blocks,
     pub(crate) records: Records,
     pub(crate) missing: Vec<std::ops::Range<u64>>,
@@ -59,6 +61,7 @@ impl Sequencer {
             newest_end: 0,
             settled: Window::new(window + 1),
             open: HashMap::with_capacity(2 * plan.ring.layer_slots),
+            latest: None,
             blocks: Blocks::new(&plan, requests, prepared),
             records,
             missing: Vec::with_capacity(MISSING_RANGES_MAX),
@@ -77,7 +80,7 @@ impl Sequencer {
             self.newest_end = self.newest_end.max(arrival.number + 1);
             engine.counters.newest_end.store(self.newest_end, Relaxed);
             match self.admit(&arrival, engine) {
-                Ok(Some(slot)) => self.put(arrival, slot, engine),
+                Ok(Some((at, slot))) => self.put(arrival, &at, slot, engine),
                 Ok(None) => self.too_late(arrival, engine),
                 Err(Hold::Never) => self.lose(arrival, engine),
                 Err(Hold::Wait) => {
@@ -93,7 +96,7 @@ impl Sequencer {
     }
 
     /// Makes room for a frame: settles what falls out of the window, opens its layer. `None` if it was settled before.
-    fn admit(&mut self, arrival: &Arrival, engine: &Engine) -> Result<Option<u32>, Hold> {
+    fn admit(&mut self, arrival: &Arrival, engine: &Engine) -> Result<Option<(CellOf, u32)>, Hold> {
         self.settle_missing(self.newest_end.saturating_sub(self.plan.ring.window), engine)?;
         if arrival.number < self.settled_end {
             return Ok(None);
@@ -101,16 +104,17 @@ impl Sequencer {
         if !self.records.ready(arrival.number) {
             return Err(Hold::Wait);
         }
-        self.open_layer(arrival.number, engine).map(Some)
+        let at = self.plan.layers.locate(arrival.number);
+        let slot = self.open_layer(arrival.number, &at, engine)?;
+        Ok(Some((at, slot)))
     }
 
-    fn put(&mut self, arrival: Arrival, slot: u32, engine: &Engine) {
-        let at = self.plan.layers.locate(arrival.number);
+    fn put(&mut self, arrival: Arrival, at: &CellOf, slot: u32, engine: &Engine) {
         self.records.put(arrival.number, engine.ring.record(&arrival.frame));
         let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
         layer.put(at.place as usize, arrival.number, arrival.frame);
         if layer.unsettled == 0 {
-            self.hand_on(slot, &at, layer, engine);
+            self.hand_on(slot, at, layer, engine);
         } else {
             drop(layer);
         }
@@ -149,12 +153,12 @@ impl Sequencer {
                 self.move_window(frames.end, engine);
                 continue;
             }
-            match self.open_layer(number, engine) {
+            let at = self.plan.layers.locate(number);
+            match self.open_layer(number, &at, engine) {
                 Ok(slot) => {
                     let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
                     layer.unsettled -= 1;
                     if layer.unsettled == 0 {
-                        let at = self.plan.layers.locate(number);
                         self.hand_on(slot, &at, layer, engine);
                     }
                 }
@@ -173,10 +177,15 @@ impl Sequencer {
         note_range(&mut self.missing, from..to);
     }
 
-    /// The layer that gathers the frames around `number`.
-    fn open_layer(&mut self, number: u64, engine: &Engine) -> Result<u32, Hold> {
-        let at = self.plan.layers.locate(number);
-        if let Some(&slot) = self.open.get(&(at.block, at.cell)) {
+    /// The layer that gathers the frames around `number`, which stands `at` there.
+    fn open_layer(&mut self, number: u64, at: &CellOf, engine: &Engine) -> Result<u32, Hold> {
+        let key = (at.block, at.cell);
+        // Most frames go where the one before went.
+        if let Some((_, slot)) = self.latest.filter(|(latest, _)| *latest == key) {
+            return Ok(slot);
+        }
+        if let Some(&slot) = self.open.get(&key) {
+            self.latest = Some((key, slot));
             return Ok(slot);
         }
         let cell = self.blocks.cell_of(number, engine)?;
@@ -184,15 +193,17 @@ impl Sequencer {
         let grid = self.plan.layers.grid_position(at.block, at.cell);
         let frames = self.plan.layers.extent(&grid).iter().product();
         let mut layer = engine.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
-        layer.begin(&at, cell, self.plan.first_chunk(&grid), frames);
+        layer.begin(at, cell, self.plan.first_chunk(&grid), frames);
         layer.planes_kept = self.plan.planes_kept(&grid, None);
-        self.open.insert((at.block, at.cell), slot);
+        self.open.insert(key, slot);
+        self.latest = Some((key, slot));
         Ok(slot)
     }
 
     /// Gives a layer, of which nothing more will come, to the workers.
     fn hand_on(&mut self, slot: u32, at: &CellOf, mut layer: RwLockWriteGuard<Layer>, engine: &Engine) {
         self.open.remove(&(at.block, at.cell));
+        self.latest = None;
         if layer.present == 0 {
             if let Some(cell) = layer.cell.take() {
                 engine.layer_done(cell);
