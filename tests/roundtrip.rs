@@ -176,3 +176,38 @@ fn a_frame_after_shards_that_got_none_is_not_missing() {
     let config = Config { dims: vec![Dim::time(None).chunk(1).shard(1), Dim::y(4), Dim::x(4)], ..Config::default() };
     check(&config, &[5]).unwrap();
 }
+
+/// Tiles of several of the encoder's blocks, whose rows lie apart in the frames: blocks begin in the midst of rows.
+#[test]
+fn tiles_encoded_from_where_their_rows_lie_are_equal() {
+    let (frames, rows, columns) = (5_u64, 317_u64, 211_u64);
+    for (depth, high, wide) in [(1, 160, 105), (2, 150, 100), (3, 317, 70)] {
+        let config = Config {
+            dtype: Dtype::U16,
+            dims: vec![Dim::time(frames).chunk(depth), Dim::y(rows).chunk(high), Dim::x(columns).chunk(wide)],
+            codec: Codec::from(Compressor::BloscNoise { block_bytes: 0 }),
+            ..Config::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.ome.zarr");
+        let acquisition = Acquisition::create(&path, config.clone()).unwrap();
+        let mut expected = Vec::new();
+        for number in 0..frames {
+            let pixels = camera_noise(number, (rows * columns) as usize);
+            let mut slot = acquisition.acquire().unwrap();
+            slot.copy_from_slice(&pixels);
+            slot.commit(number, Record::default()).unwrap();
+            expected.extend(pixels);
+        }
+        let summary = acquisition.finish().unwrap();
+        assert!(summary.bytes_out * 3 < summary.bytes_in * 2, "it must not be stored: {summary:?}");
+        let read = Array::open(path.join("0")).unwrap().read_all().unwrap();
+        assert!(read == expected, "chunks of {depth} x {high} x {wide}");
+    }
+}
+
+/// Sixteen-bit pixels of a dark frame: noise in the low seven bits and nothing above.
+fn camera_noise(number: u64, pixels: usize) -> Vec<u8> {
+    let noise = frame(number, 2 * pixels);
+    noise.chunks_exact(2).flat_map(|pair| (100 + u16::from(pair[0] & 0x7F)).to_le_bytes()).collect()
+}

@@ -104,28 +104,28 @@ impl Encoder {
         matches!(self.means, EncoderMeans::BloscNoise(_))
     }
 
-    /// As [`encode`](Self::encode), from pixels that may lie apart. `spare` has room for a tile.
-    pub(crate) fn encode_from(&mut self, pixels: &dyn Pixels, spare: &mut [u8], room: &mut [u8]) -> Result<usize> {
-        expect_length("tile", pixels.bytes(), self.raw_bytes)?;
-        if let EncoderMeans::BloscNoise(encoder) = &mut self.means {
-            expect_room(room.len(), self.bound)?;
-            let length = encoder.encode(pixels, spare, room)?;
-            return Ok(self.seal(length, room));
-        }
-        let raw = &mut spare[..self.raw_bytes];
-        pixels.copy(0..self.raw_bytes, raw);
-        self.encode_part(raw, room)
-    }
-
     /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none, gzip or zlib: in some formats
     /// chunks end with their array.
     pub(crate) fn encode_part(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
+        self.encode_from(raw, &mut [], room)
+    }
+
+    /// As [`encode_part`](Self::encode_part), from pixels that may lie apart; then `spare` must have room for the tile.
+    pub(crate) fn encode_from(
+        &mut self,
+        pixels: &(impl Pixels + ?Sized),
+        spare: &mut [u8],
+        room: &mut [u8],
+    ) -> Result<usize> {
+        let bytes = pixels.bytes();
         let any_length = matches!(self.means, EncoderMeans::Copy | EncoderMeans::Gzip(_) | EncoderMeans::Zlib(_));
-        if raw.len() > self.raw_bytes || !any_length {
-            expect_length("tile", raw.len(), self.raw_bytes)?;
+        if bytes > self.raw_bytes || !any_length {
+            expect_length("tile", bytes, self.raw_bytes)?;
         }
-        expect_room(room.len(), self.bound)?;
-        let length = self.means.encode(raw, room)?;
+        if room.len() < self.bound {
+            return Err(Error::codec("tile", format!("room for {} bytes, expected {}", room.len(), self.bound)));
+        }
+        let length = self.means.encode(pixels, spare, room)?;
         Ok(self.seal(length, room))
     }
 }
@@ -176,18 +176,20 @@ impl EncoderMeans {
         }
     }
 
-    fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
+    fn encode(&mut self, pixels: &(impl Pixels + ?Sized), spare: &mut [u8], room: &mut [u8]) -> Result<usize> {
+        let tile = 0..pixels.bytes();
         match self {
             Self::Copy => {
+                let raw = pixels.gathered(tile, spare);
                 room[..raw.len()].copy_from_slice(raw);
                 Ok(raw.len())
             }
-            Self::Blosc(encoder) => encoder.encode(raw, room),
-            Self::BloscNoise(encoder) => encoder.encode(raw, &mut [], room),
-            Self::Zstd(compressor) => compressor.compress(raw, room),
-            Self::Gzip(compressor) => gzip::encode(compressor, raw, room),
-            Self::Zlib(compressor) => gzip::encode_zlib(compressor, raw, room),
-            Self::Lz4(encoder) => encoder.encode(raw, room),
+            Self::Blosc(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
+            Self::BloscNoise(encoder) => encoder.encode(pixels, spare, room),
+            Self::Zstd(compressor) => compressor.compress(pixels.gathered(tile, spare), room),
+            Self::Gzip(compressor) => gzip::encode(compressor, pixels.gathered(tile, spare), room),
+            Self::Zlib(compressor) => gzip::encode_zlib(compressor, pixels.gathered(tile, spare), room),
+            Self::Lz4(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
         }
     }
 }
@@ -263,14 +265,6 @@ fn check_checksum(encoded: &[u8]) -> Result<&[u8]> {
         return Ok(data);
     }
     Err(Error::codec("crc32c", format!("stored {stored:#010x}, computed {computed:#010x}: the bytes were changed")))
-}
-
-fn expect_room(got: usize, expected: usize) -> Result<()> {
-    if got >= expected {
-        Ok(())
-    } else {
-        Err(Error::codec("tile", format!("room for {got} bytes, expected {expected}")))
-    }
 }
 
 fn expect_length(codec: &'static str, got: usize, expected: usize) -> Result<()> {

@@ -13,14 +13,19 @@ pub(crate) trait Pixels {
     /// The bytes of `range`, if they lie in one piece.
     fn in_one(&self, range: Range<usize>) -> Option<&[u8]>;
 
-    /// Copies the bytes of `range` into `target`, which is as long.
-    fn copy(&self, range: Range<usize>, target: &mut [u8]) {
+    /// The bytes of `range`, copied together in `room` if they lie apart.
+    fn gathered<'a>(&'a self, range: Range<usize>, room: &'a mut [u8]) -> &'a [u8] {
+        if let Some(there) = self.in_one(range.clone()) {
+            return there;
+        }
+        let room = &mut room[..range.len()];
         let mut at = 0;
         self.show(range, &mut |piece| {
-            target[at..at + piece.len()].copy_from_slice(piece);
+            room[at..at + piece.len()].copy_from_slice(piece);
             at += piece.len();
         });
-        debug_assert_eq!(at, target.len());
+        debug_assert_eq!(at, room.len());
+        room
     }
 }
 

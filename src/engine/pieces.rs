@@ -77,6 +77,12 @@ impl<'a> Apart<'a> {
         is_whole.then_some(Self { frames: &layer.frames, ring, offset, row_stride: layout.row_stride, row_bytes, rows })
     }
 
+    /// Frame, row and column of the tile's byte `at`.
+    fn place(&self, at: usize) -> (usize, usize, usize) {
+        let (row, column) = (at / self.row_bytes, at % self.row_bytes);
+        (row / self.rows, row % self.rows, column)
+    }
+
     pub(super) fn rows(&self) -> impl Iterator<Item = &[u8]> {
         let row = |pixels: &'a [u8], row| &pixels[self.offset + row * self.row_stride..][..self.row_bytes];
         let rows = move |frame| (0..self.rows).map(move |number| row(self.ring.pixels(frame), number));
@@ -90,8 +96,7 @@ impl Pixels for Apart<'_> {
     }
 
     fn show(&self, range: Range<usize>, to: &mut dyn FnMut(&[u8])) {
-        let (mut column, row) = (range.start % self.row_bytes, range.start / self.row_bytes);
-        let (mut row, frame) = (row % self.rows, row / self.rows);
+        let (frame, mut row, mut column) = self.place(range.start);
         let mut left = range.len();
         for pixels in self.frames[frame..].iter().flatten().map(|frame| self.ring.pixels(frame)) {
             while row < self.rows {
@@ -107,8 +112,8 @@ impl Pixels for Apart<'_> {
     }
 
     fn in_one(&self, range: Range<usize>) -> Option<&[u8]> {
-        let (row, column) = (range.start / self.row_bytes, range.start % self.row_bytes);
-        let (frame, row) = (self.frames.get(row / self.rows)?.as_ref()?, row % self.rows);
+        let (frame, row, column) = self.place(range.start);
+        let frame = self.frames.get(frame)?.as_ref()?;
         let fits = column + range.len() <= self.row_bytes;
         fits.then(|| &self.ring.pixels(frame)[self.offset + row * self.row_stride + column..][..range.len()])
     }

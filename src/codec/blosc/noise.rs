@@ -3,8 +3,6 @@
 //! Blocks are small, so that one stays in the first cache on its way through; they are not split, so that a plane can
 //! repeat one of the byte before.
 
-use std::ops::Range;
-
 use super::*;
 use crate::codec::runs::Runs;
 use crate::codec::{Pixels, lz4};
@@ -83,10 +81,7 @@ impl NoiseEncoder {
         if let Outcome::Written(bytes) = outcome {
             return Ok(bytes);
         }
-        let raw = pixels.in_one(0..bytes).unwrap_or_else(|| {
-            pixels.copy(0..bytes, &mut spare[..bytes]);
-            &spare[..bytes]
-        });
+        let raw = pixels.gathered(0..bytes, spare);
         match outcome {
             Outcome::WorthSearching => self.searching.encode(raw, frame),
             _ => Ok(store(self.header, raw, frame)),
@@ -107,7 +102,9 @@ impl NoiseEncoder {
                 return Outcome::TooLarge;
             };
             *start = (at as u32).to_le_bytes();
-            let block_bytes = self.shuffle(pixels, block(number));
+            let block_bytes = block(number).len();
+            let raw = pixels.gathered(block(number), &mut self.gathered);
+            self.shuffler.run(raw, &mut self.shuffled[..block_bytes]);
             self.runs.prefetch(|soon| pixels.show(block(number + 1), soon));
             let Some((written, informative)) = frame.get_mut(at..).and_then(|room| self.write_block(block_bytes, room))
             else {
@@ -123,17 +120,6 @@ impl NoiseEncoder {
         }
         self.header.write(frame, 0, at);
         Outcome::Written(at)
-    }
-
-    /// Shuffles one block and returns its bytes.
-    fn shuffle(&mut self, pixels: &(impl Pixels + ?Sized), block: Range<usize>) -> usize {
-        let bytes = block.len();
-        let raw = pixels.in_one(block.clone()).unwrap_or_else(|| {
-            pixels.copy(block, &mut self.gathered[..bytes]);
-            &self.gathered[..bytes]
-        });
-        self.shuffler.run(raw, &mut self.shuffled[..bytes]);
-        bytes
     }
 
     /// Writes the shuffled block and its length, and returns the bytes of both and how far the block goes before the
@@ -195,6 +181,8 @@ impl Trial {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     /// Each row in a place of its own.
