@@ -11,10 +11,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use memmap2::MmapMut;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
 use shardwright::Codec;
-use shardwright::codec::Encoder;
+use shardwright::codec::{Encoder, Pixels};
 
 use crate::files::{DIRECT_PIECE, DIRECT_WRITERS, PIECE, create, seconds_to_file, whole_pages};
-use crate::tiles::{gather, in_one_piece, tile};
+use crate::tiles::Tile;
 use crate::{Outcome, Wish};
 
 /// Bytes of pixels a second; `None` where it is not possible.
@@ -91,7 +91,7 @@ impl<'a> Program<'a> {
     fn encode_all(&self, to_write: &Sender<Piece>) -> Outcome<()> {
         let tiles = self.wish.pixel_bytes.div_ceil(self.wish.tile_bytes() as u64);
         let mut encoder = Encoder::new(&self.codec, self.wish.element_bytes, self.wish.tile_bytes())?;
-        let mut gathered = vec![1; self.wish.tile_bytes()];
+        let mut spare = vec![1; self.wish.tile_bytes()];
         loop {
             let (mut room, mut used) = (self.spare.1.recv()?, 0);
             while used < self.piece_bytes {
@@ -99,21 +99,22 @@ impl<'a> Program<'a> {
                 if number >= tiles {
                     return Ok(self.write(&room, used)?);
                 }
-                used += self.add(&mut encoder, number, &mut gathered, &mut room[used..])?;
+                used += self.add(&mut encoder, number, &mut spare, &mut room[used..])?;
             }
             to_write.send((room, used))?;
         }
     }
 
     /// Makes a tile's chunk at the start of `room`; its bytes.
-    fn add(&self, encoder: &mut Encoder, number: u64, gathered: &mut [u8], room: &mut [u8]) -> Outcome<usize> {
+    fn add(&self, encoder: &mut Encoder, number: u64, spare: &mut [u8], room: &mut [u8]) -> Outcome<usize> {
+        let tile = Tile::new(self.wish, self.frames, number);
         if !encoder.is_identity() {
-            return Ok(encoder.encode(tile(self.wish, self.frames, number, gathered), room)?);
+            return Ok(tile.encode(encoder, spare, room)?);
         }
-        let room = &mut room[..self.wish.tile_bytes()];
-        match in_one_piece(self.wish, self.frames, number) {
+        let room = &mut room[..tile.bytes()];
+        match tile.in_one(0..room.len()) {
             Some(pixels) => room.copy_from_slice(pixels),
-            None => gather(self.wish, self.frames, number, room),
+            None => tile.gather(room),
         }
         Ok(room.len())
     }

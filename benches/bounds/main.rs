@@ -28,6 +28,8 @@ mod bare;
 mod files;
 mod tiles;
 
+use self::tiles::Tile;
+
 /// Enough to be far beyond every cache.
 const MEMORY_BYTES: usize = 256 << 20;
 /// Turns of copying; the fastest counts, as a bound must not suffer from a neighbour or a cold start.
@@ -190,17 +192,21 @@ fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
         let codec = Codec { compressor: wish.compressor, checksum: false };
         // All workers get the same words, so that none fails alone and leaves the others at the barrier.
         let mut encoder = Encoder::new(&codec, wish.element_bytes, wish.tile_bytes())?;
-        let (mut tile, mut room) = (vec![1; wish.tile_bytes()], vec![1; encoder.bound()]);
+        let (mut spare, mut room) = (vec![1; wish.tile_bytes()], vec![1; encoder.bound()]);
         let mut until = |end: u64| -> Result<(), shardwright::Error> {
             loop {
                 let number = next.fetch_add(1, Relaxed);
                 if number >= end {
                     return Ok(());
                 }
-                let pixels = tiles::tile(wish, frames, number, &mut tile);
+                let tile = Tile::new(wish, frames, number);
                 // What is stored as it is needs no second copy.
-                let length = if encoder.is_identity() { pixels.len() } else { encoder.encode(pixels, &mut room)? };
-                std::hint::black_box((&tile, &room));
+                let length = if encoder.is_identity() {
+                    tile.in_one_piece(&mut spare).len()
+                } else {
+                    tile.encode(&mut encoder, &mut spare, &mut room)?
+                };
+                std::hint::black_box((&spare, &room));
                 encoded.fetch_add(length as u64, Relaxed);
             }
         };

@@ -14,7 +14,7 @@ mod shuffle;
 mod zarr3;
 mod zstd;
 
-pub(crate) use pixels::Pixels;
+pub use pixels::Pixels;
 pub use zarr3::{from_zarr3, zarr3_codecs};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
@@ -98,9 +98,9 @@ impl Encoder {
         self.encode_part(raw, room)
     }
 
-    /// Whether it takes a tile's pixels from where they lie, by [`encode_from`](Self::encode_from), so that they need not be
-    /// copied together first.
-    pub(crate) fn gathers(&self) -> bool {
+    /// Whether it takes a tile's pixels from where they lie, by [`encode_from`](Self::encode_from), so that nothing is gained
+    /// by copying them together first.
+    pub fn gathers(&self) -> bool {
         matches!(self.means, EncoderMeans::BloscNoise(_))
     }
 
@@ -110,13 +110,12 @@ impl Encoder {
         self.encode_from(raw, &mut [], room)
     }
 
-    /// As [`encode_part`](Self::encode_part), from pixels that may lie apart; then `spare` must have room for the tile.
-    pub(crate) fn encode_from(
-        &mut self,
-        pixels: &(impl Pixels + ?Sized),
-        spare: &mut [u8],
-        room: &mut [u8],
-    ) -> Result<usize> {
+    /// As [`encode`](Self::encode), from pixels that may lie apart; then `spare` must have room for the tile. Where the
+    /// compressor is none, gzip or zlib, the tile may be a shorter one.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn encode_from(&mut self, pixels: &(impl Pixels + ?Sized), spare: &mut [u8], room: &mut [u8]) -> Result<usize> {
         let bytes = pixels.bytes();
         let any_length = matches!(self.means, EncoderMeans::Copy | EncoderMeans::Gzip(_) | EncoderMeans::Zlib(_));
         if bytes > self.raw_bytes || !any_length {

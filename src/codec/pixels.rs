@@ -3,17 +3,19 @@
 use std::ops::Range;
 
 /// Bytes in the order of a tile, in pieces that may lie apart.
-pub(crate) trait Pixels {
+///
+/// Ranges are in bytes from the tile's start and end within it; one that is empty may stand at its very end.
+pub trait Pixels {
     /// The bytes of the tile.
     fn bytes(&self) -> usize;
 
-    /// Shows the bytes of `range`, piece by piece.
+    /// Shows the bytes of `range`, piece by piece, in their order.
     fn show(&self, range: Range<usize>, to: &mut dyn FnMut(&[u8]));
 
     /// The bytes of `range`, if they lie in one piece.
     fn in_one(&self, range: Range<usize>) -> Option<&[u8]>;
 
-    /// The bytes of `range`, copied together in `room` if they lie apart.
+    /// The bytes of `range`, copied together in `room`, which then must have room for them, if they lie apart.
     fn gathered<'a>(&'a self, range: Range<usize>, room: &'a mut [u8]) -> &'a [u8] {
         if let Some(there) = self.in_one(range.clone()) {
             return there;
