@@ -26,7 +26,8 @@ use crate::dialect::{self, Document, zarr3};
 use crate::error::{Error, Result};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
-use crate::plan::Plan;
+use crate::plan::{Plan, RecordColumn, RecordPlan};
+use crate::record::NO_FRAME;
 use crate::shard::{Place as ShardPlace, Shard};
 use crate::storage::{Directory, Room, Storage, Way, guard, trial};
 
@@ -286,6 +287,14 @@ pub(crate) struct RecordBlock {
     pub(crate) columns: Vec<Vec<u8>>,
 }
 
+impl RecordBlock {
+    /// A block whose memory has been written, not just zeroed: the first commit shall not pay for its page faults.
+    pub(crate) fn new(plan: &RecordPlan) -> Self {
+        let column = |field: &RecordColumn| vec![0xff; field.dtype.size() * plan.block_frames as usize];
+        Self { number: 0, columns: plan.fields.iter().map(column).collect() }
+    }
+}
+
 /// One image of a dataset: its group, its array, its records.
 pub(crate) struct Image {
     root: Arc<Root>,
@@ -392,7 +401,7 @@ impl Image {
 
     fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {
         for (at, field) in plan.record.fields.iter().enumerate() {
-            let fill = if at == 0 { json!(-1) } else { json!(0) };
+            let fill = if at == 0 { json!(NO_FRAME) } else { json!(0) };
             let document = zarr3::record(field.dtype, frames, plan.record.block_frames, fill);
             self.put(&format!("records/{}/zarr.json", field.name), &document)?;
         }

@@ -3,8 +3,9 @@
 mod common;
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use common::storage::wait_until;
 use common::{frame, tiny};
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Config, Dim, Dtype, FieldValue, Record, RecordField};
@@ -190,4 +191,85 @@ fn the_order_in_which_frames_come_does_not_matter() {
     }
     acquisition.finish().unwrap();
     assert_eq!(numbers(&path), (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn checkpoints_write_what_is_known_so_far() {
+    for frames in [None, Some(40_000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.zarr");
+        let config = Config { checkpoint_every: Duration::from_millis(10), ..tiny(frames, 64) };
+        let acquisition = Acquisition::create(&path, config).unwrap();
+        let window = acquisition.reorder_window();
+        let commit = |number: u64| {
+            let mut slot = acquisition.acquire().unwrap();
+            slot.copy_from_slice(&frame(number, 256));
+            slot.commit(number, Record::stamped(1000 + number)).unwrap();
+        };
+        let told = |wanted: &[i64]| {
+            let block = path.join("records/frame_number/c/0");
+            wait_until("the numbers are there", || {
+                let bytes = std::fs::read(&block).unwrap_or_default();
+                let numbers = bytes.chunks_exact(8).map(|number| i64::from_le_bytes(number.try_into().unwrap()));
+                numbers.take(wanted.len()).eq(wanted.iter().copied())
+            });
+        };
+        [0, 1, 2, 4].into_iter().for_each(commit);
+        told(&[0, 1, 2, -2, 4, -2, -2]);
+        // It can still come as long as it is in the window.
+        (5..3 + window).for_each(commit);
+        told(&[0, 1, 2, -2, 4, 5]);
+        commit(3 + window);
+        let last = 3 + window as i64;
+        let expected: Vec<_> = (0..=last).map(|number| if number == 3 { -1 } else { number }).collect();
+        told(&[&expected[..], &[-2]].concat());
+        if frames.is_none() {
+            wait_until("the shape follows", || numbers(&path).len() as i64 == last + 1);
+        }
+        assert_eq!(numbers(&path)[..expected.len()], expected);
+        let stamps: Vec<_> = column(&path, "device_timestamp").into_iter().map(u64::from_le_bytes).collect();
+        assert_eq!(stamps[..5], [1000, 1001, 1002, 0, 1004]);
+
+        acquisition.finish().unwrap();
+        assert_eq!(numbers(&path)[..expected.len()], expected);
+        assert!(numbers(&path)[expected.len()..].iter().all(|&number| number == -1));
+    }
+}
+
+#[test]
+fn checkpoints_write_blocks_that_are_open_at_the_same_time() {
+    const BLOCK: u64 = 16_384;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let config = Config { checkpoint_every: Duration::from_millis(10), ..tiny(None, 64) };
+    let acquisition = Acquisition::create(&path, config).unwrap();
+    let commit = |number: u64| {
+        let mut slot = acquisition.acquire().unwrap();
+        slot.copy_from_slice(&frame(number, 256));
+        slot.commit(number, Record::default()).unwrap();
+    };
+    let window = acquisition.reorder_window();
+    assert!(window > 25, "{window}");
+    // Two numbers of the first block are not settled while others of the second have come.
+    let gaps = [BLOCK - 20, BLOCK - 2];
+    (0..BLOCK + 3).filter(|number| !gaps.contains(number)).for_each(commit);
+    let at = |number: u64| {
+        let bytes = std::fs::read(path.join(format!("records/frame_number/c/{}", number / BLOCK))).ok()?;
+        let bytes = bytes.get(8 * (number % BLOCK) as usize..)?.first_chunk()?;
+        Some(i64::from_le_bytes(*bytes))
+    };
+    let are = |wanted: &[(u64, i64)]| {
+        let all_are = || wanted.iter().all(|&(number, wanted)| at(number) == Some(wanted));
+        wait_until("they are as they should be", all_are);
+    };
+    let block = BLOCK as i64;
+    are(&[(gaps[0], -2), (gaps[1], -2), (BLOCK - 1, block - 1), (BLOCK + 2, block + 2), (BLOCK + 3, -2)]);
+    // The first of them falls out of the window, though nothing else comes for that block.
+    (BLOCK + 3..=gaps[0] + window).for_each(commit);
+    are(&[(gaps[0], -1), (gaps[1], -2), (BLOCK + 3, block + 3)]);
+    commit(gaps[1]);
+    are(&[(gaps[0], -1), (gaps[1], block - 2)]);
+    acquisition.finish().unwrap();
+    let expected = |number| if number == block - 20 { -1 } else { number };
+    assert_eq!(numbers(&path), (0..=(gaps[0] + window) as i64).map(expected).collect::<Vec<_>>());
 }

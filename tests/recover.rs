@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common::stopped::{Frame, check, files, finished, frames_of, layouts, restore, small, sound, stopped};
 use serde_json::Value;
@@ -290,6 +291,34 @@ fn frames_in_deep_chunks_and_any_order_are_accounted_for() {
     let mut pixels = vec![0; 64];
     array.read_region(&[0, 1, 2, 0, 0], &[1, 1, 1, 8, 8], &mut pixels).unwrap();
     assert_eq!(pixels, common::frame(5, 64));
+}
+
+#[test]
+fn records_of_the_last_checkpoint_outlive_the_writer() {
+    let dims = vec![Dim::time(None).chunk(4).shard(1024), Dim::y(8), Dim::x(8)];
+    let config = Config { dims, checkpoint_every: Duration::from_millis(10), ..small(FIXED) };
+    let folder = tempfile::tempdir().unwrap();
+    // 2 is out of the window by then; 290 is not, and keeps its chunk from being made.
+    let numbers: Vec<_> = (0..300).filter(|number| ![2, 290].contains(number)).collect();
+    let path = stopped(folder.path(), &config, &numbers, 295);
+    let found = apply(&path);
+    assert_eq!((found.images[0].frames, &found.images[0].missing[..]), (300, &[2..3, 288..292][..]));
+    sound(&path);
+    let column = |name: &str| {
+        let bytes = Array::open(path.join("records").join(name)).unwrap().read_all().unwrap();
+        bytes.chunks_exact(8).map(|value| i64::from_le_bytes(value.try_into().unwrap())).collect::<Vec<_>>()
+    };
+    let (came, stamps) = (column("frame_number"), column("host_timestamp"));
+    assert_eq!((came.len(), stamps.len()), (300, 300));
+    for (number, (&came, &stamp)) in came.iter().zip(&stamps).enumerate() {
+        let expected = match number {
+            2 => -1,
+            290 => -2,
+            number => number as i64,
+        };
+        assert_eq!((came, stamp > 0), (expected, expected >= 0), "frame {number}");
+    }
+    assert!(!apply(&path).is_needed());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::records::RecordCopy;
 use super::{Engine, ShardBlock, ShardCell, caught};
 use crate::dataset::{Image, RecordBlock};
 use crate::error::Result;
@@ -143,6 +144,7 @@ pub(crate) fn close(
     live: &LiveCells,
     closings: &Receiver<Closing>,
     written_records: &Sender<RecordBlock>,
+    copy: &mut RecordCopy,
     checkpoint_every: Duration,
 ) {
     // Almost zero would keep a core and the device busy, and the far future has no `Instant`.
@@ -174,15 +176,15 @@ pub(crate) fn close(
         }
         let start = Instant::now();
         if start >= next {
-            checkpoint(engine, image);
+            checkpoint(engine, image, copy);
             // On a slow device the shards that wait to be closed come first.
             next = Instant::now() + every.max(CHECKPOINT_REST * start.elapsed());
         }
     }
 }
 
-/// Lets indexes and documents catch up with what is in the slots.
-fn checkpoint(engine: &Engine, image: &Image) {
+/// Lets indexes, records and documents catch up with what is in the slots.
+fn checkpoint(engine: &Engine, image: &Image, copy: &mut RecordCopy) {
     // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
     let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
     let cells: Vec<_> = cells.collect();
@@ -191,7 +193,23 @@ fn checkpoint(engine: &Engine, image: &Image) {
     for (written, cell) in cells {
         checkpoint_cell(engine, &cell, written);
     }
+    if let Err(error) = caught(|| checkpoint_records(engine, image, copy)) {
+        engine.first_error.set(error);
+    }
     advance(engine, image, newest_end);
+}
+
+/// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind this,
+/// by the same thread.
+fn checkpoint_records(engine: &Engine, image: &Image, copy: &mut RecordCopy) -> Result<()> {
+    let mut from = 0;
+    // Its lock is held for a copy of what came since the last checkpoint, which is little: commits must not have to wait.
+    while engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).copy_records(from, copy) {
+        let block = copy.for_file();
+        from = block.number + 1;
+        image.write_records(&engine.plan, block)?;
+    }
+    Ok(())
 }
 
 /// Lets the documents catch up. What they don't tell of is not durable, be it on the device: no reader would see it.

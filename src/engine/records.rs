@@ -1,11 +1,13 @@
 //! What is known about each frame beside its pixels, gathered in columns and handed on by the block.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::Engine;
 use super::finalizer::Closing;
 use crate::dataset::RecordBlock;
 use crate::plan::RecordPlan;
+use crate::record::{NO_FRAME, NOT_KNOWN};
 use crate::sync::{Receiver, Sender, bounded};
 
 /// Gathers records. Blocks are reused; the closer writes them and gives them back.
@@ -13,8 +15,16 @@ pub(crate) struct Records {
     block_frames: u64,
     /// For each field: offset in a record, bytes.
     fields: Vec<(usize, usize)>,
-    open: VecDeque<RecordBlock>,
+    open: VecDeque<OpenBlock>,
     spare: Receiver<RecordBlock>,
+}
+
+struct OpenBlock {
+    block: RecordBlock,
+    /// Places in which records came since the block was copied.
+    changed: Range<usize>,
+    /// How many of its first numbers were settled then.
+    settled: usize,
 }
 
 impl Records {
@@ -24,9 +34,7 @@ impl Records {
         let blocks = window.div_ceil(plan.block_frames) + 4;
         let (give_back, spare) = bounded(blocks as usize);
         for _ in 0..blocks {
-            // Written, not just zeroed: the first commit shall not pay for their page faults.
-            let columns = plan.fields.iter().map(|f| vec![0xff; f.dtype.size() * plan.block_frames as usize]).collect();
-            let sent = give_back.try_send(RecordBlock { number: 0, columns });
+            let sent = give_back.try_send(RecordBlock::new(plan));
             debug_assert!(sent.is_ok(), "the queue holds all blocks");
         }
         let fields = plan.fields.iter().map(|field| (field.offset, field.dtype.size())).collect();
@@ -37,7 +45,7 @@ impl Records {
     /// Makes sure that there is a block for `number`; false if all are still on their way to the disk.
     pub(crate) fn ready(&mut self, number: u64) -> bool {
         let block = number / self.block_frames;
-        if self.open.iter().any(|open| open.number == block) {
+        if self.open.iter().any(|open| open.block.number == block) {
             return true;
         }
         let Ok(mut spare) = self.spare.try_recv() else { return false };
@@ -46,7 +54,7 @@ impl Records {
             // A frame that never comes has number −1 and zeros.
             column.fill(if at == 0 { 0xff } else { 0 });
         }
-        self.open.push_back(spare);
+        self.open.push_back(OpenBlock { block: spare, changed: 0..0, settled: 0 });
         true
     }
 
@@ -54,25 +62,76 @@ impl Records {
     pub(crate) fn put(&mut self, number: u64, record: &[u8]) {
         let block = number / self.block_frames;
         let place = (number % self.block_frames) as usize;
-        let Some(open) = self.open.iter_mut().find(|open| open.number == block) else { return };
-        for (column, &(offset, bytes)) in open.columns.iter_mut().zip(&self.fields) {
+        let Some(open) = self.open.iter_mut().find(|open| open.block.number == block) else { return };
+        for (column, &(offset, bytes)) in open.block.columns.iter_mut().zip(&self.fields) {
             column[place * bytes..][..bytes].copy_from_slice(&record[offset..offset + bytes]);
         }
+        let changed = &open.changed;
+        open.changed =
+            if changed.is_empty() { place..place + 1 } else { changed.start.min(place)..changed.end.max(place + 1) };
     }
 
     /// Hands on the blocks in which every number is below `settled_end`.
     pub(crate) fn settle(&mut self, settled_end: u64, engine: &Engine) {
-        while let Some(at) = self.open.iter().position(|open| (open.number + 1) * self.block_frames <= settled_end) {
-            if let Some(block) = self.open.remove(at) {
-                engine.close(Closing::Records(block));
+        let is_settled = |open: &OpenBlock| (open.block.number + 1) * self.block_frames <= settled_end;
+        while let Some(at) = self.open.iter().position(is_settled) {
+            if let Some(open) = self.open.remove(at) {
+                engine.close(Closing::Records(open.block));
             }
         }
     }
 
     /// Hands on all blocks, whatever is missing.
     pub(crate) fn finish(&mut self, engine: &Engine) {
-        while let Some(block) = self.open.pop_front() {
-            engine.close(Closing::Records(block));
+        while let Some(open) = self.open.pop_front() {
+            engine.close(Closing::Records(open.block));
         }
+    }
+
+    /// Copies the first block from block `from` on that has changed since it was copied, as far as `copy` does not hold it.
+    /// False: there is none.
+    pub(crate) fn copy(&mut self, from: u64, settled_end: u64, copy: &mut RecordCopy) -> bool {
+        let frames = self.block_frames;
+        let settled = |open: &OpenBlock| settled_end.saturating_sub(open.block.number * frames).min(frames) as usize;
+        let is_news = |open: &&mut OpenBlock| !open.changed.is_empty() || open.settled != settled(open);
+        let later = self.open.iter_mut().filter(|open| open.block.number >= from).filter(is_news);
+        let Some(open) = later.min_by_key(|open| open.block.number) else { return false };
+        open.settled = settled(open);
+        let changed = std::mem::replace(&mut open.changed, 0..0);
+        let places = if copy.block.number == open.block.number { changed } else { 0..frames as usize };
+        for ((to, from), &(_, bytes)) in copy.block.columns.iter_mut().zip(&open.block.columns).zip(&self.fields) {
+            let range = places.start * bytes..places.end * bytes;
+            to[range.clone()].copy_from_slice(&from[range]);
+        }
+        (copy.block.number, copy.settled) = (open.block.number, open.settled);
+        true
+    }
+}
+
+/// A copy of a block that is still open, as checkpoints write it.
+pub(crate) struct RecordCopy {
+    block: RecordBlock,
+    /// How many of the block's first numbers are settled.
+    settled: usize,
+}
+
+impl RecordCopy {
+    pub(crate) fn new(plan: &RecordPlan) -> Self {
+        // Of a block that never comes.
+        Self { block: RecordBlock { number: u64::MAX, ..RecordBlock::new(plan) }, settled: 0 }
+    }
+
+    /// The block, as a file shall hold it.
+    ///
+    /// Of a number that is not settled, nobody can say yet that no frame came: what is told of it outlives a kill.
+    pub(crate) fn for_file(&mut self) -> &RecordBlock {
+        let (numbers, _) = self.block.columns[0].as_chunks_mut::<8>();
+        for (place, number) in numbers.iter_mut().enumerate() {
+            if [NO_FRAME, NOT_KNOWN].contains(&i64::from_ne_bytes(*number)) {
+                let told = if place < self.settled { NO_FRAME } else { NOT_KNOWN };
+                *number = told.to_ne_bytes();
+            }
+        }
+        &self.block
     }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::finalizer::{Closing, Preparing};
 use super::layer::Layer;
-use super::records::Records;
+use super::records::{RecordCopy, Records};
 use super::{Arrival, Engine, ShardBlock, ShardCell};
 use crate::geometry::CellOf;
 use crate::plan::Plan;
@@ -249,6 +249,11 @@ impl Sequencer {
         }
         self.records.finish(engine);
         true
+    }
+
+    /// As [`Records::copy`].
+    pub(crate) fn copy_records(&mut self, from: u64, copy: &mut RecordCopy) -> bool {
+        self.records.copy(from, self.settled_end, copy)
     }
 
     /// The shards that are still open, for the closer.

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use super::finalizer::{self, Closing, LiveCells, Preparing};
+use super::records::RecordCopy;
 use super::scratch::Bay;
 use super::worker::Worker;
 use super::writers::{Turns, Way};
@@ -78,7 +79,9 @@ impl Threads {
         self.preparer = Some(spawn("sw-prepare".into(), path, run)?);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
         let every = config.checkpoint_every;
-        let run = move || finalizer::close(&shared, &of, &live, &ends.to_close, &ends.written_records, every);
+        let mut copy = RecordCopy::new(&plan.record);
+        let run =
+            move || finalizer::close(&shared, &of, &live, &ends.to_close, &ends.written_records, &mut copy, every);
         self.closer = Some(spawn("sw-close".into(), path, run)?);
         Ok(())
     }

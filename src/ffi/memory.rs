@@ -88,7 +88,7 @@ fn needed(config: &Config) -> Result<sw_memory> {
     let ring_bytes = frames * (plan.frame.layout.buffer_bytes as u64).next_multiple_of(page);
 
     let record = plan.record.bytes as u64;
-    let record_blocks = plan.ring.window.div_ceil(plan.record.block_frames) + 4;
+    let record_blocks = plan.ring.window.div_ceil(plan.record.block_frames) + 5;
     let record_bytes = (frames * record.next_multiple_of(64)).next_multiple_of(page)
         + record_blocks * (plan.record.block_frames * record + plan.record.fields.len() as u64 * OVERHEAD);
 

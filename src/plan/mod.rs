@@ -15,7 +15,7 @@ use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
 use crate::shard::index::minishards;
 use crate::shard::slot::HEADER_BYTES;
-pub(crate) use record::{FIXED_FIELDS, RECORD_FIELDS_MAX, RecordPlan};
+pub(crate) use record::{FIXED_FIELDS, RECORD_FIELDS_MAX, RecordColumn, RecordPlan};
 pub(crate) use ring::RingPlan;
 pub(crate) use volume::VolumePlan;
 

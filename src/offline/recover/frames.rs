@@ -12,6 +12,7 @@ use crate::offline::ranges::{Gather, Ranges};
 use crate::offline::region::for_each_position;
 use crate::offline::shard_file::ShardFile;
 use crate::offline::tree::{Node, Tree, below};
+use crate::record::{NO_FRAME, NOT_KNOWN};
 
 /// How many ranges of missing frames the documents name, as the writer does; the count goes on beyond.
 const MISSING_RANGES_MAX: usize = 10_000;
@@ -163,7 +164,11 @@ impl Records {
             let start = position[0].saturating_mul(array.chunk_shape()[0]);
             let (numbers, _) = worker.raw.as_chunks::<8>();
             for (number, frame) in numbers.iter().zip(start..) {
-                if i64::from_le_bytes(*number) == -1 { absent.add(frame) } else { came.add(frame) }
+                match i64::from_le_bytes(*number) {
+                    NO_FRAME => absent.add(frame),
+                    NOT_KNOWN => {}
+                    _ => came.add(frame),
+                }
             }
         }
         Ok(Self { came: came.ranges(), absent: absent.ranges() })

@@ -12,6 +12,7 @@ use crate::offline::index::Index;
 use crate::offline::reader::{Array, Worker};
 use crate::offline::scan::{self, Expected, Seen};
 use crate::offline::shard_file::{Range, ShardFile};
+use crate::record::{NO_FRAME, NOT_KNOWN};
 use crate::shard::slot::{self, HEADER_BYTES};
 
 /// What the files of an array add up to.
@@ -74,7 +75,7 @@ impl Shard<'_> {
         Ok(())
     }
 
-    /// In the records of frames, each number stands at its own place, or −1 where no frame came.
+    /// In the records of frames, each number stands at its own place, or a negative one where none came.
     fn frame_numbers(&self, raw: &[u8]) {
         let is_records = self.array.path().ends_with("records/frame_number");
         if !is_records || self.array.dtype() != Dtype::I64 || self.position.len() != 1 {
@@ -83,7 +84,9 @@ impl Shard<'_> {
         let start = self.position[0].saturating_mul(self.array.chunk_shape()[0]);
         let (numbers, _) = raw.as_chunks::<8>();
         let numbers = numbers.iter().map(|bytes| i64::from_le_bytes(*bytes));
-        let wrong = numbers.zip(start..).find(|&(number, place)| number != -1 && u64::try_from(number) != Ok(place));
+        let none = [NO_FRAME, NOT_KNOWN];
+        let mut numbers = numbers.zip(start..).filter(|(number, _)| !none.contains(number));
+        let wrong = numbers.find(|&(number, place)| u64::try_from(number) != Ok(place));
         if let Some((number, place)) = wrong {
             self.damage(None, format!("the record of frame {place} has the number {number}"));
         }
