@@ -1,34 +1,29 @@
 //! A folder of a local file system, with or without memory maps and the page cache.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
-use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync, renameat_with};
-use rustix::io::{Errno, retry_on_intr};
+use memmap2::MmapOptions;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
+use super::file::{FileBlob, PAGE};
 use super::guard::Guard;
 use super::{Blob, PUTS_AT_ONCE, Storage};
 use crate::config::StorageKind;
-
-const PAGE: u64 = 4096;
 
 // After a kill it is one of the unfinished files that may be removed.
 const BALLAST_FILE: &str = ".shardwright.ballast.partial";
 const BALLAST_BYTES: u64 = 1 << 20;
 const BALLAST_TRIES: u32 = 20;
 const BALLAST_PAUSE: Duration = Duration::from_millis(20);
-
-// Shorter writes hold the lock for less time than it takes to go around it.
-const BESIDE_BYTES_MIN: usize = 64 << 10;
 
 // From statfs(2).
 const EXT4: u64 = 0xEF53;
@@ -275,19 +270,7 @@ impl Storage for Directory {
         let partial = unpublished(&path);
         let file = create_new(&partial)?;
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the disk.
-        let mut blob = FileBlob {
-            file,
-            guard: None,
-            map: None,
-            direct: None,
-            beside: None,
-            writing: AtomicBool::new(false),
-            path,
-            partial,
-            published: AtomicBool::new(false),
-            len: AtomicU64::new(len),
-            sync: self.sync,
-        };
+        let mut blob = FileBlob::new(file, path, partial, len, self.sync);
         self.reserve(&blob.file, len).inspect_err(|error| self.room.note(error))?;
         match self.way {
             Way::Mapped => {
@@ -363,199 +346,6 @@ fn open_direct(path: &Path) -> Option<File> {
     OpenOptions::new().write(true).custom_flags(flags.cast_signed()).open(path).ok()
 }
 
-struct FileBlob {
-    file: File,
-    /// Before the map, because it is dropped first.
-    guard: Option<Guard>,
-    map: Option<MmapRaw>,
-    direct: Option<File>,
-    /// For writes beside the one that holds the file's lock, where files are memory.
-    beside: Option<MmapRaw>,
-    /// Somebody holds the lock.
-    writing: AtomicBool,
-    path: PathBuf,
-    partial: PathBuf,
-    published: AtomicBool,
-    /// How long the file must be.
-    len: AtomicU64,
-    sync: bool,
-}
-
-impl FileBlob {
-    /// Refuses to go on with a file that another program cut off or took away: nobody would find what is written to it.
-    fn check_file(&self) -> io::Result<()> {
-        let (file, expected) = (self.file.metadata()?, self.len.load(Ordering::Relaxed));
-        if file.len() < expected {
-            let reason = format!("another program cut the file off at {} of {expected} bytes", file.len());
-            return Err(io::Error::other(reason));
-        }
-        let is_there = fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == file.ino());
-        if self.published.load(Ordering::Relaxed) && !is_there {
-            return Err(io::Error::other("another program removed, moved or replaced the file"));
-        }
-        Ok(())
-    }
-
-    /// The descriptor that passes the page cache by, if these slices can.
-    fn direct_for(&self, offset: u64, slices: &[IoSlice]) -> Option<&File> {
-        let whole_pages = |at: usize| at.is_multiple_of(PAGE as usize);
-        let slices = slices.iter().all(|slice| whole_pages(slice.as_ptr() as usize) && whole_pages(slice.len()));
-        self.direct.as_ref().filter(|_| slices && offset.is_multiple_of(PAGE))
-    }
-}
-
-/// Writes slices one after another, and moves `offset` and `slices` past what is written.
-fn write_slices(file: &File, offset: &mut u64, slices: &mut &mut [IoSlice]) -> io::Result<()> {
-    IoSlice::advance_slices(slices, 0);
-    while !slices.is_empty() {
-        match rustix::io::pwritev(file, slices, *offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                *offset += written as u64;
-                IoSlice::advance_slices(slices, written);
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-/// Copies into a file that is memory without its lock, which a write would wait for while it burns a core.
-///
-/// The pages are asked for first: if there is no room for them, that is an error here, where a mere store would be a signal.
-#[allow(unsafe_code)]
-fn copy_beside(map: &MmapRaw, offset: u64, len: usize, slices: &[IoSlice]) -> io::Result<()> {
-    let start = offset as usize / PAGE as usize * PAGE as usize;
-    let pages = (offset as usize + len).next_multiple_of(PAGE as usize).min(map.len()) - start;
-    map.advise_range(memmap2::Advice::PopulateWrite, start, pages)?;
-    let mut at = offset as usize;
-    for slice in slices {
-        // SAFETY: the range lies within the map, because it lies within the blob's length; nobody else touches it, because
-        // ranges written by different threads never overlap.
-        unsafe { slice.as_ptr().copy_to_nonoverlapping(map.as_mut_ptr().add(at), slice.len()) };
-        at += slice.len();
-    }
-    forget_pages(map, start, pages);
-    Ok(())
-}
-
-/// Takes pages out of this process's page table, where they would count as its memory.
-#[allow(unsafe_code)]
-fn forget_pages(map: &MmapRaw, start: usize, len: usize) {
-    // SAFETY: on a shared file map, the contents stay in the page cache, and a later access, if any, maps them again.
-    let advised = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
-    // Only the process's apparent size depends on it.
-    drop(advised);
-}
-
-impl Blob for FileBlob {
-    fn map(&self) -> Option<NonNull<u8>> {
-        self.map.as_ref().and_then(|map| NonNull::new(map.as_mut_ptr()))
-    }
-
-    fn check_map(&self) -> io::Result<()> {
-        let Some(guard) = &self.guard else { return Ok(()) };
-        // The file itself may show what happened to it.
-        guard.check().map_err(|lost| self.check_file().err().unwrap_or(lost))
-    }
-
-    fn check_intact(&self) -> io::Result<()> {
-        self.check_file()?;
-        self.check_map()
-    }
-
-    fn alignment(&self) -> usize {
-        if self.direct.is_some() { PAGE as usize } else { 1 }
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_slices_at(offset, &mut [IoSlice::new(bytes)])
-    }
-
-    fn one_write_at_a_time(&self) -> bool {
-        true
-    }
-
-    fn write_slices_at(&self, mut offset: u64, mut slices: &mut [IoSlice]) -> io::Result<()> {
-        if let Some(direct) = self.direct_for(offset, slices) {
-            match write_slices(direct, &mut offset, &mut slices) {
-                // The device wants more than pages; the page cache takes anything.
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
-                other => return other,
-            }
-        }
-        let len = slices.iter().map(|slice| slice.len()).sum::<usize>();
-        let Some(map) = self.beside.as_ref().filter(|_| len >= BESIDE_BYTES_MIN) else {
-            return write_slices(&self.file, &mut offset, &mut slices);
-        };
-        if !self.writing.swap(true, Ordering::Acquire) {
-            let written = write_slices(&self.file, &mut offset, &mut slices);
-            self.writing.store(false, Ordering::Release);
-            return written;
-        }
-        // No room, or no such call: it is told, or done, by the ordinary way.
-        copy_beside(map, offset, len, slices).or_else(|_| write_slices(&self.file, &mut offset, &mut slices))
-    }
-
-    fn forget(&self) {
-        // Only a wish: cameras and readers have better uses for the memory.
-        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
-    }
-
-    fn done_with(&self, offset: u64, len: u64) {
-        let Some(map) = &self.map else { return };
-        let start = offset / PAGE * PAGE;
-        let end = (offset + len).next_multiple_of(PAGE).min(map.len() as u64);
-        forget_pages(map, start as usize, end.saturating_sub(start) as usize);
-    }
-
-    fn publish(&self) -> io::Result<()> {
-        match renameat_with(CWD, &self.partial, CWD, &self.path, RenameFlags::NOREPLACE) {
-            // The file system has no such rename; the dataset is locked, so nobody else puts a file there.
-            Err(Errno::INVAL | Errno::NOSYS) if !self.path.exists() => fs::rename(&self.partial, &self.path)?,
-            other => other?,
-        }
-        self.published.store(true, Ordering::Relaxed);
-        match self.path.parent() {
-            Some(parent) if self.sync => File::open(parent)?.sync_all(),
-            _ => Ok(()),
-        }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.check_intact()?;
-        // Interrupted is not failed: what could not be written back is kept for the next call.
-        if self.sync { Ok(retry_on_intr(|| fdatasync(&self.file))?) } else { Ok(()) }
-    }
-
-    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        let (start, end) = (offset.next_multiple_of(PAGE), (offset + len) / PAGE * PAGE);
-        if end <= start {
-            return Ok(());
-        }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match retry_on_intr(|| fallocate(&self.file, flags, start, end - start)) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            other => Ok(other?),
-        }
-    }
-
-    fn truncate(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)?;
-        self.len.store(len, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-impl Drop for FileBlob {
-    fn drop(&mut self) {
-        if !self.published.load(Ordering::Relaxed) {
-            let _ = fs::remove_file(&self.partial);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -580,30 +370,5 @@ mod tests {
                 directory.put_all(&files).unwrap();
             }
         }
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "miri has no file maps")]
-    fn what_is_copied_beside_is_in_the_file() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(40_000).unwrap();
-        let map = MmapOptions::new().map_raw(&file).unwrap();
-        copy_beside(&map, 5_000, 9_000, &[IoSlice::new(&[1; 4_000]), IoSlice::new(&[2; 5_000])]).unwrap();
-        copy_beside(&map, 39_000, 1_000, &[IoSlice::new(&[3; 1_000])]).unwrap();
-        let mut found = vec![9; 40_000];
-        file.read_exact_at(&mut found, 0).unwrap();
-        let expected = [(0, 5_000), (1, 4_000), (2, 5_000), (0, 25_000), (3, 1_000)];
-        let expected: Vec<u8> = expected.iter().flat_map(|&(byte, count)| vec![byte; count]).collect();
-        assert!(found == expected);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "miri has no file maps")]
-    fn what_can_not_be_copied_beside_is_an_error() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(40_000).unwrap();
-        let map = MmapOptions::new().map_raw(&file).unwrap();
-        file.set_len(0).unwrap();
-        assert!(copy_beside(&map, 8_192, 4_096, &[IoSlice::new(&[1; 4_096])]).is_err());
     }
 }

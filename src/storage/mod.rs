@@ -1,6 +1,7 @@
 //! How bytes reach a file: one small seam, so that a disk, a memory map, a test and a caller's own device look alike.
 
 mod directory;
+mod file;
 pub(crate) mod guard;
 mod memory;
 pub(crate) mod trial;
