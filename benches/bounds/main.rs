@@ -1,5 +1,5 @@
-//! What this machine could do at best, for the same frames, tiles and codec that a writer gets: copies in memory, gather and
-//! encode to nowhere, writes of raw bytes to a folder, sync included, and both at once. One JSON object on stdout, rates in
+//! What this machine could do at best, for the same frames, tiles and codec that a writer gets: copies in memory, tiles
+//! encoded to nowhere, writes of raw bytes to a folder, sync included, and both at once. One JSON object on stdout, rates in
 //! bytes a second. They show about what is left to gain; on a machine whose speed changes, a run can come out above them.
 //!
 //! `tools/compare` runs it between its rounds:
