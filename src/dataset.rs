@@ -12,29 +12,23 @@
 //! as a whole whenever they change.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value, json};
 
 use crate::config::{Config, Dialect};
 use crate::dialect::{self, Document, zarr3};
 use crate::error::{Error, Result};
+use crate::folder::Folder;
 use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::{Plan, RecordColumn, RecordPlan};
 use crate::record::NO_FRAME;
 use crate::shard::{Place as ShardPlace, Shard};
 use crate::storage::{Directory, Room, Storage, Way, guard, trial};
-
-const LOCK_FILE: &str = ".shardwright.lock";
-
-/// Documents by which a folder is known to be a dataset, and may be replaced when the caller allows it.
-const DATASET_MARKS: [&str; 5] = ["zarr.json", ".zgroup", ".zarray", "info", LOCK_FILE];
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions.
 ///
@@ -67,19 +61,6 @@ enum Place {
     Storage(Arc<dyn Storage>),
 }
 
-/// A folder that this process made and locked.
-#[derive(Debug)]
-struct Folder {
-    path: PathBuf,
-    lock: File,
-    /// The folder itself was there before, empty.
-    existed: bool,
-    /// Folders above it that were made for it, the nearest first.
-    parents: Vec<PathBuf>,
-    /// Where the dataset stands that is being replaced.
-    replaced: Option<PathBuf>,
-}
-
 impl Dataset {
     /// Creates the dataset `path`. With `overwrite`, a dataset that is in the way is replaced; anything else never is.
     pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self> {
@@ -105,7 +86,7 @@ impl Dataset {
 impl Root {
     pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
-        let folder = Folder::create(path, overwrite, uuid)?;
+        let folder = Folder::create(path, overwrite, &hex(&uuid)[..8])?;
         Ok(Self::new(Place::Folder(folder), uuid, several))
     }
 
@@ -130,18 +111,20 @@ impl Root {
                 if config.guard_maps {
                     guard::install().map_err(|error| Error::config("guard_maps", true, error.to_string()))?;
                 }
-                let look = |e| Error::io("look at the file system of", &folder.path, e);
+                let root = folder.root();
+                let look = |e| Error::io("look at the file system of", folder.path(), e);
                 let unsafe_to_map =
-                    || Directory::open(&folder.path, Way::Buffered, config.sync).map(|place| place.is_unsafe_to_map());
+                    || Directory::open(&root, Way::Buffered, config.sync).map(|place| place.is_unsafe_to_map());
                 let (way, reason) = match Way::named(config.storage) {
                     Some(Way::Mapped) if unsafe_to_map().map_err(look)? => {
                         (Way::Buffered, "a map may kill the process on this file system".to_owned())
                     }
                     Some(way) => (way, "as configured".to_owned()),
-                    None => trial::choose(&folder.path, plan, config.sync).map_err(look)?,
+                    None => trial::choose(&root, plan, config.sync).map_err(look)?,
                 };
-                let directory = Directory::open(&folder.path, way, config.sync).map_err(look)?;
-                let directory = directory.with_guard(config.guard_maps).with_room(self.room.clone());
+                let directory = Directory::open(&root, way, config.sync).map_err(look)?;
+                let directory =
+                    directory.held_by(folder.held()).with_guard(config.guard_maps).with_room(self.room.clone());
                 let choice = format!("{} ({reason})", directory.name());
                 Ok((Arc::new(directory), choice))
             }
@@ -150,7 +133,7 @@ impl Root {
 
     pub(crate) fn path(&self) -> &Path {
         match &self.place {
-            Place::Folder(folder) => &folder.path,
+            Place::Folder(folder) => folder.path(),
             Place::Storage(storage) => Path::new(storage.name()),
         }
     }
@@ -193,91 +176,12 @@ fn write_collection(storage: &dyn Storage, images: &[Listed]) -> Result<()> {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        if let Place::Folder(folder) = &self.place {
+        // While the lock still keeps others away.
+        self.room = Arc::default();
+        if let Place::Folder(folder) = &mut self.place {
             folder.leave(self.keep.load(Relaxed));
         }
     }
-}
-
-impl Folder {
-    fn create(path: &Path, overwrite: bool, uuid: [u8; 16]) -> Result<Self> {
-        // Behind a link stands the folder that is meant: neither must take the other's place.
-        let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        let occupied = match fs::read_dir(path) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                return Err(Error::format(path, "is a file; a dataset is a folder, choose another path"));
-            }
-            Err(error) => return Err(Error::io("look into", path, error)),
-        };
-        let replaced = if occupied { Some(move_aside(path, overwrite, uuid)?) } else { None };
-        let existed = path.is_dir();
-        let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-        let parents: Vec<_> = above.take_while(|above| !above.exists()).map(Path::to_path_buf).collect();
-        let made = fs::create_dir_all(path).map_err(|e| Error::io("create", path, e)).and_then(|()| lock(path));
-        match made {
-            Ok(lock) => Ok(Self { path: path.to_path_buf(), lock, existed, parents, replaced }),
-            Err(error) => {
-                // Each of these only goes if it is empty: another writer may have come in between.
-                if !existed {
-                    let _ = fs::remove_dir(path);
-                }
-                if let Some(replaced) = replaced {
-                    let _ = fs::rename(replaced, path);
-                }
-                parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
-                Err(error)
-            }
-        }
-    }
-
-    /// Ends the work on the folder. What nobody filled disappears, and what it was to replace comes back.
-    fn leave(&self, keep: bool) {
-        let _ = fs::remove_file(self.path.join(LOCK_FILE));
-        let _ = flock(&self.lock, FlockOperation::Unlock);
-        if keep {
-            if let Some(replaced) = &self.replaced {
-                let _ = fs::remove_dir_all(replaced);
-            }
-            return;
-        }
-        // Everything in here was made by this process: the folder was new or empty, and locked since.
-        let _ = fs::remove_dir_all(&self.path);
-        match &self.replaced {
-            Some(replaced) => drop(fs::rename(replaced, &self.path)),
-            None if self.existed => drop(fs::create_dir(&self.path)),
-            None => self.parents.iter().for_each(|parent| drop(fs::remove_dir(parent))),
-        }
-    }
-}
-
-/// Moves a dataset that may be overwritten out of the way, and returns where to.
-fn move_aside(path: &Path, overwrite: bool, uuid: [u8; 16]) -> Result<PathBuf> {
-    if let Ok(file) = File::open(path.join(LOCK_FILE))
-        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
-    {
-        return Err(Error::Locked { path: path.to_path_buf() });
-    }
-    if !overwrite {
-        return Err(Error::Exists { path: path.to_path_buf() });
-    }
-    if !DATASET_MARKS.iter().any(|mark| path.join(mark).exists()) {
-        let reason = "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
-        return Err(Error::format(path, reason));
-    }
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let aside = path.with_file_name(format!(".{name}.replaced-{}", &hex(&uuid)[..8]));
-    fs::rename(path, &aside).map_err(|e| Error::io("move aside", path, e))?;
-    Ok(aside)
-}
-
-fn lock(path: &Path) -> Result<File> {
-    let file = path.join(LOCK_FILE);
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&file);
-    let lock = lock.map_err(|e| Error::io("create", &file, e))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::Locked { path: path.to_path_buf() })?;
-    Ok(lock)
 }
 
 /// The records of a run of frame numbers: one column a field, each a whole chunk of its array.

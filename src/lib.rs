@@ -44,7 +44,9 @@ mod engine;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
+mod folder;
 mod frame;
+mod fs;
 mod geometry;
 mod manifest;
 #[cfg(feature = "offline")]

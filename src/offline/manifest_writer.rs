@@ -29,12 +29,12 @@ use super::document::{self, named};
 use super::fill;
 use super::nodes::{self, Kind, Node, directory};
 use super::places::FileChunks;
-use super::publish;
 use super::reader::Array;
 use super::region::{for_each_position, linear};
 use super::shard_file::Range;
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Result};
+use crate::fs as os;
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -130,7 +130,7 @@ pub fn write_manifest(
 ) -> Result<ManifestSummary> {
     let root = dataset.as_ref();
     let root = root.canonicalize().map_err(|error| Error::io("open", root, error))?;
-    let out = publish::absolute(out.as_ref())?;
+    let out = os::absolute(out.as_ref())?;
     check(&root, &out, options)?;
     let nodes = nodes::nodes(&root)?;
     if let Some(volume) = nodes.iter().find(|node| node.is_volume()) {
@@ -138,13 +138,13 @@ pub fn write_manifest(
             "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
         return Err(Error::format(&volume.path, reason));
     }
-    let partial = publish::hidden(&out, "partial");
+    let partial = os::hidden(&out, "partial");
     // Left by a call that was killed.
     let _ = fs::remove_dir_all(&partial);
     let urls = Urls { root: &root, prefix: options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/')) };
     let written = write_folder(&nodes, &partial, &urls, options);
     let summary = written.inspect_err(|_| drop(fs::remove_dir_all(&partial)))?;
-    publish::publish(&partial, &out)?;
+    os::publish(&partial, &out)?;
     Ok(summary)
 }
 
@@ -554,10 +554,10 @@ fn create_folder(path: &Path) -> Result<()> {
 
 fn put_document(folder: &Path, document: &Value) -> Result<()> {
     let text = serde_json::to_vec_pretty(document).map_err(|error| Error::format(folder, error.to_string()))?;
-    publish::put(&folder.join("zarr.json"), &text)
+    os::put(&folder.join("zarr.json"), &text)
 }
 
 fn sync_folders(folder: &Path) -> Result<()> {
-    publish::sync_folder_of(&folder.join("zarr.json"))?;
-    publish::sync_folder_of(folder)
+    os::sync_folder_of(&folder.join("zarr.json"))?;
+    os::sync_folder_of(folder)
 }

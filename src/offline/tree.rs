@@ -22,7 +22,7 @@ const NODES_MAX: usize = 1 << 16;
 
 const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
 const BESIDE_DOCUMENTS: [&str; 6] =
-    [".zattrs", ".zmetadata", super::lock::LOCK_FILE, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
+    [".zattrs", ".zmetadata", crate::fs::LOCK_FILE, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
 
 /// All that a walk found.
 #[derive(Debug, Default)]

@@ -37,6 +37,8 @@ const UNSAFE_TO_MAP: [u64; 9] =
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
+    /// Keeps the folder open, where `root` goes by its descriptor.
+    held: Option<Arc<File>>,
     way: Way,
     file_system: u64,
     sync: bool,
@@ -75,22 +77,25 @@ impl Room {
 /// Room on the disk that is given up when it is full, so that documents and records can tell what is in the shards: those
 /// that are there by then are worth nothing to a reader whose document does not know of them.
 #[derive(Debug)]
-struct Ballast(PathBuf);
+struct Ballast {
+    path: PathBuf,
+    _held: Option<Arc<File>>,
+}
 
 impl Ballast {
     /// Only a wish.
-    fn load(root: &Path) -> Option<Self> {
+    fn load(root: &Path, held: Option<Arc<File>>) -> Option<Self> {
         allowed(BALLAST_BYTES).ok()?;
         let path = root.join(BALLAST_FILE);
         let file = OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
-        let ballast = Self(path);
+        let ballast = Self { path, _held: held };
         fallocate(&file, FallocateFlags::empty(), 0, BALLAST_BYTES).ok().map(|()| ballast)
     }
 }
 
 impl Drop for Ballast {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -132,12 +137,17 @@ impl Directory {
     pub(crate) fn open(root: &Path, way: Way, sync: bool) -> io::Result<Self> {
         let file_system = rustix::fs::statfs(root)?.f_type as u64;
         let root = root.to_path_buf();
-        Ok(Self { root, way, file_system, sync, guard_maps: false, room: Arc::default() })
+        Ok(Self { root, held: None, way, file_system, sync, guard_maps: false, room: Arc::default() })
+    }
+
+    /// Whose `root` goes by the descriptor of a folder.
+    pub(crate) fn held_by(self, folder: &Arc<File>) -> Self {
+        Self { held: Some(folder.clone()), ..self }
     }
 
     /// With room kept for documents when the disk is full, for all directories that have the same `room`.
     pub(crate) fn with_room(self, room: Arc<Room>) -> Self {
-        room.ballast.get_or_init(|| Ballast::load(&self.root));
+        room.ballast.get_or_init(|| Ballast::load(&self.root, self.held.clone()));
         Self { room, ..self }
     }
 
@@ -271,6 +281,7 @@ impl Storage for Directory {
         let file = create_new(&partial)?;
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the disk.
         let mut blob = FileBlob::new(file, path, partial, len, self.sync);
+        blob.held = self.held.clone();
         self.reserve(&blob.file, len).inspect_err(|error| self.room.note(error))?;
         match self.way {
             Way::Mapped => {
@@ -298,7 +309,7 @@ impl Storage for Directory {
             match (&written, self.room.ballast.get()) {
                 (Err(error), Some(Some(ballast))) if is_no_room(error) => {
                     self.room.note(error);
-                    let _ = fs::remove_file(&ballast.0);
+                    let _ = fs::remove_file(&ballast.path);
                     // Some file systems free in the background.
                     thread::sleep(BALLAST_PAUSE);
                     written = self.put_once(&path, bytes);

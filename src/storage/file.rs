@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memmap2::{MmapRaw, UncheckedAdvice};
@@ -30,6 +31,8 @@ pub(super) struct FileBlob {
     pub(super) beside: Option<MmapRaw>,
     /// Somebody holds the lock.
     writing: AtomicBool,
+    /// Keeps the folder open that the paths begin with.
+    pub(super) held: Option<Arc<File>>,
     path: PathBuf,
     pub(super) partial: PathBuf,
     published: AtomicBool,
@@ -48,6 +51,7 @@ impl FileBlob {
             direct: None,
             beside: None,
             writing: AtomicBool::new(false),
+            held: None,
             path,
             partial,
             published: AtomicBool::new(false),

@@ -18,10 +18,10 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::leftovers;
-use super::lock::{self, Lock};
 use super::own::{Own, Places};
 use super::tree::{Group, Node, Tree};
 use crate::error::{Error, Result};
+use crate::fs::Lock;
 use crate::storage::{Directory, Storage, Way};
 use documents::Change;
 use shard::{Action, ShardPlan};
@@ -126,7 +126,7 @@ pub fn recover(path: impl AsRef<Path>, apply: bool, progress: impl Fn(u64, u64) 
     let _lock = if apply {
         Some(Lock::take(root)?)
     } else {
-        lock::look(root)?;
+        Lock::look(root)?;
         None
     };
     // A writer may have ended in between.

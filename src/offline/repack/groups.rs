@@ -10,10 +10,10 @@ use super::jobs::Job;
 use super::staging::below;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::fs as os;
 use crate::offline::document;
 use crate::offline::hosted::Host;
 use crate::offline::own::ATTRIBUTE;
-use crate::offline::publish;
 
 /// The attribute of OME-Zarr.
 const OME: &str = "ome";
@@ -116,5 +116,5 @@ pub(super) fn put(file: &Path, document: &Value) -> Result<()> {
         fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
     }
     let text = serde_json::to_vec_pretty(document).map_err(|error| Error::format(file, error.to_string()))?;
-    publish::put(file, &text)
+    os::put(file, &text)
 }

@@ -36,14 +36,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::nodes::{self, Node};
-use super::publish;
 use super::reader::Array;
 use crate::config::{Codec, Dialect, IndexLocation, Volume};
 use crate::error::{Error, Result};
+use crate::fs::{self as os, Lock};
 use change::Change;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
-use lock::Lock;
 pub use order::ChunkOrder;
 use shard::Outcome;
 use staging::{Staging, below, copy_document, copy_rest};
@@ -206,7 +205,7 @@ impl Repack {
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let path = path.as_ref();
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
-        let out = out.map(publish::absolute).transpose()?;
+        let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let published = out.as_ref().is_some_and(|out| out.exists()) && Staging::is_spent(&staging)?;
         if let (Some(out), false) = (&out, published) {
@@ -216,8 +215,8 @@ impl Repack {
             check_out(&root, out)?;
         }
         let lock = match &out {
-            None => Some(Lock::to_write(&root)?),
-            Some(_) => Lock::to_read(&root)?,
+            None => Some(lock::to_write(&root)?),
+            Some(_) => lock::to_read(&root)?,
         };
         let nodes = nodes::nodes(&root)?;
         if out.is_none() && !options.incomplete {
@@ -285,8 +284,8 @@ impl Repack {
         let summary = self.make_shards()?;
         self.complete(&staging)?;
         match &self.out {
-            Some(out) => publish::publish(&staging.tree(), out)?,
-            None if self.form == Form::Designed => publish::exchange(&staging.tree(), &self.root)?,
+            Some(out) => os::publish(&staging.tree(), out)?,
+            None if self.form == Form::Designed => os::exchange(&staging.tree(), &self.root)?,
             None => self.exchange()?,
         }
         staging.finish()?;
@@ -395,7 +394,7 @@ impl Repack {
     fn exchange(&self) -> Result<()> {
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             let made = Staging::place(&self.staging, &job.name);
-            publish::exchange(&made, &below(&self.root, &job.name))?;
+            os::exchange(&made, &below(&self.root, &job.name))?;
         }
         self.put_groups(&self.root)
     }

@@ -12,8 +12,8 @@ use super::change::{Change, Work};
 use super::chunks::{Item, SourceFile};
 use super::writer::{Writer, Written};
 use crate::error::{Error, Result};
+use crate::fs as os;
 use crate::offline::index::Index;
-use crate::offline::publish;
 use crate::offline::reader::Array;
 use crate::offline::shard_file::{Range, ShardFile};
 
@@ -50,7 +50,7 @@ impl Change {
         if !in_place && let Some((_, index)) = opened(&self.target, position)? {
             return Ok(Outcome::Found { chunks: index.entries().count() as u64 });
         }
-        let partial = publish::hidden(&path, "partial");
+        let partial = os::hidden(&path, "partial");
         let items = if self.work == Work::Reshape { None } else { Some(self.items(position)?) };
         if let Some((items, files)) = &items {
             if items.is_empty() && !in_place && !self.keeps_empty() {
@@ -87,7 +87,7 @@ impl Change {
 
     fn appear(&self, partial: &Path, path: &Path) -> Result<()> {
         fs::rename(partial, path).map_err(|error| Error::io("rename to", path, error))?;
-        if self.sync { publish::sync_folder_of(path) } else { Ok(()) }
+        if self.sync { os::sync_folder_of(path) } else { Ok(()) }
     }
 
     /// Copies a shard as a whole: the file system shares its blocks, or copies them itself, where it can.

@@ -14,13 +14,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::lock::Lock;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::fs::{self as os, LOCK_FILE, Lock};
 use crate::offline::document;
-use crate::offline::lock::LOCK_FILE;
 use crate::offline::nodes::directory;
-use crate::offline::publish;
 use crate::offline::reader::Array;
 
 const JOURNAL: &str = "journal.json";
@@ -35,7 +33,7 @@ pub(super) struct Staging {
 impl Staging {
     /// Its name for a dataset.
     pub(super) fn beside(dataset: &Path) -> PathBuf {
-        publish::hidden(dataset, "repack")
+        os::hidden(dataset, "repack")
     }
 
     /// Where the array `name` is made.
@@ -57,7 +55,7 @@ impl Staging {
         }
         create().map_err(|error| Error::io("create", path, error))?;
         let text = json!({"version": 1, "arrays": arrays}).to_string();
-        publish::put(&journal, text.as_bytes())?;
+        os::put(&journal, text.as_bytes())?;
         Ok(staging)
     }
 
@@ -169,7 +167,7 @@ pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathB
             copy_file(&entry, &copied, sync)?;
         }
     }
-    if sync { publish::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
+    if sync { os::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
 }
 
 /// Copies a document of the dataset at `from` to the same place in the one at `to`.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
 use rustix::io::Errno;
 
-use crate::offline::publish::hidden;
+use crate::fs::hidden;
 
 /// A place for files.
 pub(super) trait Disk: fmt::Debug + Send + Sync {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::fs::LOCK_FILE;
 use crate::offline::is_below;
-use crate::offline::lock::LOCK_FILE;
 use crate::offline::metadata::{KeyEncoding, Prefix};
 
 /// What stands before the first number of a key.

@@ -57,10 +57,10 @@ use serde_json::{Value, json};
 
 use super::document;
 use super::index::Index;
-use super::lock::Lock;
 use super::own::Slots;
 use super::shard_file::{Range, ShardFile};
 use crate::error::{Error, Result};
+use crate::fs::Lock;
 use disk::{Disk, Local};
 use grid::Place;
 use list::Lister;

@@ -11,12 +11,13 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::leftovers;
 use super::own::{Own, Places};
 use super::reader::Array;
 use super::shard_file::ShardFile;
 use super::tree::{Node, Tree, below};
-use super::{leftovers, lock};
 use crate::error::{Error, Result};
+use crate::fs::Lock;
 use findings::Findings;
 pub use findings::{Finding, Severity};
 use shard::{Shard, Sums};
@@ -74,7 +75,7 @@ impl Verification {
 /// no error: see [`Verification::findings`].
 pub fn verify(path: impl AsRef<Path>, progress: impl Fn(u64, u64) + Sync) -> Result<Verification> {
     let root = path.as_ref();
-    lock::look(root)?;
+    Lock::look(root)?;
     let tree = Tree::walk(root)?;
     let done = Done { progress: &progress, bytes: AtomicU64::new(0), total: 0 };
     let mut check = Check { root, tree: &tree, findings: Findings::default(), done };

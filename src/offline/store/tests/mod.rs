@@ -171,5 +171,6 @@ fn where_blocks_can_be_shared_only_what_is_new_is_written() {
     // A header, a chunk, and the index of 16 chunks.
     assert_eq!(written, 64 + 20 + 16 * 16 + 4);
     drop(store);
-    assert!(verify(&path, |_, _| ()).unwrap().findings.is_empty());
+    let findings = verify(&path, |_, _| ()).unwrap().findings;
+    assert!(findings.is_empty(), "{findings:?}");
 }

@@ -1,7 +1,9 @@
-//! Folders that are made under a hidden name and appear as a whole.
+//! Files and folders that appear as a whole, and names that last.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
+#[cfg(feature = "offline")]
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -10,13 +12,48 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 
 /// The name beside `path` under which its successor is made: hidden, and in the same folder, so that a rename suffices.
-pub(super) fn hidden(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn hidden(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{suffix}"))
 }
 
+/// Creates a file under a name that others can foresee: what stands there, left by a call that was killed or put there by
+/// somebody, is removed, never followed nor written.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    let open = || File::options().read(true).write(true).create_new(true).open(path);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            open()
+        }
+        other => other,
+    }
+}
+
+/// Creates a folder and those above it that are not there, each of which lasts when this returns. Returns those that were
+/// created, the innermost first.
+pub(crate) fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let missing: Vec<_> =
+        path.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    let mut made = Vec::new();
+    for folder in missing.into_iter().rev() {
+        match fs::create_dir(folder) {
+            Ok(()) => made.insert(0, folder.to_path_buf()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+            Err(error) => {
+                made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+                return Err(error);
+            }
+        }
+        if let Some(parent) = folder.parent() {
+            File::open(parent).and_then(|parent| parent.sync_all())?;
+        }
+    }
+    Ok(made)
+}
+
 /// `path` without links, also where nothing is there yet.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     let failed = |error| Error::io("find", path, error);
     if let Ok(found) = path.canonicalize() {
         return Ok(found);
@@ -29,13 +66,14 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 /// Lets the finished folder `made` take the name `path`. What was there, if anything, is removed afterwards.
-pub(super) fn publish(made: &Path, path: &Path) -> Result<()> {
+pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
     match renameat_with(CWD, made, CWD, path, RenameFlags::NOREPLACE) {
         Ok(()) => return sync_folder_of(path),
         Err(Errno::EXIST | Errno::NOTEMPTY) => {}
         // The file system has no such rename; an empty folder may be replaced, anything else is refused below.
         Err(Errno::INVAL | Errno::NOSYS) if !path.exists() => {
-            return fs::rename(made, path).map_err(|error| Error::io("rename to", path, error));
+            fs::rename(made, path).map_err(|error| Error::io("rename to", path, error))?;
+            return sync_folder_of(path);
         }
         Err(error) => return Err(Error::io("rename to", path, error)),
     }
@@ -44,8 +82,9 @@ pub(super) fn publish(made: &Path, path: &Path) -> Result<()> {
 }
 
 /// Lets two folders change their places, in one step where the file system can.
-pub(super) fn exchange(made: &Path, path: &Path) -> Result<()> {
+pub(crate) fn exchange(made: &Path, path: &Path) -> Result<()> {
     let failed = |error: io::Error| Error::io("replace", path, error);
+    sync_folder_of(made)?;
     match renameat_with(CWD, made, CWD, path, RenameFlags::EXCHANGE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             let aside = hidden(path, "replaced");
@@ -60,16 +99,16 @@ pub(super) fn exchange(made: &Path, path: &Path) -> Result<()> {
 }
 
 /// Makes the names in the folder of `path` last.
-pub(super) fn sync_folder_of(path: &Path) -> Result<()> {
+pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| Error::io("sync", parent, error))
 }
 
 /// Writes a small file as a whole: under its name there are the old bytes or the new ones.
-pub(super) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = hidden(path, "partial");
     let write = || {
-        let mut file = File::create(&partial)?;
+        let mut file = create_new(&partial)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&partial, path)

@@ -1,0 +1,268 @@
+//! The folder of a dataset that is being written: made, locked, and left again.
+//!
+//! It is held by a descriptor. A working directory that changes, and a folder that is renamed while frames arrive, lead nowhere
+//! else; and nothing is removed but what stands in this very folder.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::fs::{Identity, LOCK_FILE, Lock, exchange, make_folders, sync_folder_of};
+
+/// Documents by which a folder is known to be a dataset, and may be replaced when the caller allows it.
+const DATASET_MARKS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
+const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// A folder that this process made and locked.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    held: Held,
+    /// The folder itself was there before, empty.
+    existed: bool,
+    /// Folders above it that were made for it, the nearest first.
+    parents: Vec<PathBuf>,
+    replaced: Option<Replaced>,
+    /// Given back last: `None` only then.
+    lock: Option<Lock>,
+}
+
+/// The dataset that is being replaced, locked.
+#[derive(Debug)]
+struct Replaced {
+    aside: PathBuf,
+    held: Held,
+    lock: Lock,
+}
+
+/// A folder that is open.
+#[derive(Debug)]
+struct Held {
+    file: Arc<File>,
+    identity: Identity,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// `suffix`: for a name beside `path` that nobody else chooses.
+    pub(crate) fn create(path: &Path, overwrite: bool, suffix: &str) -> Result<Self> {
+        let path = &absolute(path)?;
+        let occupied = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Error::format(path, "is a file; a dataset is a folder, choose another path"));
+            }
+            Err(error) => return Err(Error::io("look into", path, error)),
+        };
+        if occupied { Self::in_place_of(path, overwrite, suffix) } else { Self::new_at(path) }
+    }
+
+    fn new_at(path: &Path) -> Result<Self> {
+        let existed = path.is_dir();
+        let mut parents = make_folders(path).map_err(|error| Error::io("create", path, error))?;
+        parents.retain(|folder| folder != path);
+        let begun = Held::open(path).and_then(|held| {
+            let lock = Lock::take(&held.root())?;
+            // Somebody may have moved it between the two.
+            if held.identity.is_at(path) { Ok((held, lock)) } else { Err(Error::Locked { path: path.to_path_buf() }) }
+        });
+        match begun {
+            Ok((held, lock)) => Ok(Self { held, existed, parents, replaced: None, lock: Some(lock) }),
+            Err(error) => {
+                // Each of these only goes if it is empty: another writer may have come in between.
+                if !existed {
+                    let _ = fs::remove_dir(path);
+                }
+                parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
+                Err(named(error, path))
+            }
+        }
+    }
+
+    /// Gives the name of a dataset to a new folder, in one step: at no moment is the name free for others.
+    fn in_place_of(path: &Path, overwrite: bool, suffix: &str) -> Result<Self> {
+        let old = Held::open(path)?;
+        if !overwrite {
+            Lock::look(&old.root()).map_err(|error| named(error, path))?;
+            return Err(Error::Exists { path: path.to_path_buf() });
+        }
+        if !is_dataset(&old.root()) {
+            let reason =
+                "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
+            return Err(Error::format(path, reason));
+        }
+        // Who holds it is the only one who may move the folder.
+        let old_lock = Lock::take(&old.root()).map_err(|error| named(error, path))?;
+        if !old.identity.is_at(path) {
+            return Err(Error::Locked { path: path.to_path_buf() });
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let aside = path.with_file_name(format!(".{name}.replaced-{suffix}"));
+        fs::create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
+        let begun = Held::open(&aside).and_then(|held| Ok((Lock::take(&held.root())?, held)));
+        let begun = begun.and_then(|begun| exchange(&aside, path).map(|()| begun));
+        match begun {
+            Ok((lock, held)) => {
+                let held = Held { path: path.to_path_buf(), ..held };
+                let replaced = Replaced { aside, held: old, lock: old_lock };
+                Ok(Self { held, existed: false, parents: Vec::new(), replaced: Some(replaced), lock: Some(lock) })
+            }
+            Err(error) => {
+                let _ = fs::remove_file(aside.join(LOCK_FILE));
+                let _ = fs::remove_dir(&aside);
+                Err(error)
+            }
+        }
+    }
+
+    /// The path that messages name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.held.path
+    }
+
+    /// A path to the folder that goes by the descriptor, and so leads to it whatever it is called by now.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.held.root()
+    }
+
+    /// As long as this lives, [`root`](Self::root) leads to the folder.
+    pub(crate) fn held(&self) -> &Arc<File> {
+        &self.held.file
+    }
+
+    /// Ends the work on the folder. What nobody filled disappears, and what it was to replace comes back.
+    pub(crate) fn leave(&mut self, keep: bool) {
+        let path = self.held.path.clone();
+        let is_here = self.held.identity.is_at(&path);
+        let replaced = self.replaced.take();
+        if keep {
+            drop(self.lock.take());
+            return replaced.into_iter().for_each(Replaced::remove);
+        }
+        self.remove();
+        match replaced {
+            Some(replaced) => replaced.put_back(&path, is_here, self.lock.take()),
+            None => drop(self.lock.take()),
+        }
+        // Of a folder with something in it, the system says no.
+        if !self.existed && self.held.identity.is_at(&path) {
+            let _ = fs::remove_dir(&path);
+            self.parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
+            let _ = sync_folder_of(&path);
+        }
+    }
+
+    /// Removes everything in the folder but its lock: all of it was made by this process, since the folder was new or empty.
+    fn remove(&self) {
+        let Ok(entries) = fs::read_dir(self.root()) else { return };
+        for entry in entries.flatten().filter(|entry| entry.file_name() != LOCK_FILE) {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let _ = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+        }
+    }
+}
+
+impl Replaced {
+    /// Gives it its name again, if that is still the one of the folder that took it, which is empty by now but for its lock.
+    fn put_back(self, path: &Path, is_there: bool, lock: Option<Lock>) {
+        if is_there && self.held.identity.is_at(&self.aside) && exchange(&self.aside, path).is_ok() {
+            drop(lock);
+            let _ = fs::remove_dir(&self.aside);
+        }
+        drop(self.lock);
+    }
+
+    fn remove(self) {
+        if self.held.identity.is_at(&self.aside) {
+            let _ = fs::remove_dir_all(&self.aside);
+        }
+    }
+}
+
+impl Held {
+    fn open(path: &Path) -> Result<Self> {
+        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+        let open = || -> io::Result<_> {
+            let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+            let identity = Identity::of(&file)?;
+            Ok(Self { file: Arc::new(file), identity, path: path.to_path_buf() })
+        };
+        open().map_err(|error| Error::io("open the folder", path, error))
+    }
+
+    /// A path that goes by the descriptor.
+    fn root(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        // A container may lack /proc.
+        let leads_here = fs::metadata(&root).is_ok_and(|metadata| Identity::from(&metadata) == self.identity);
+        if leads_here { root } else { self.path.clone() }
+    }
+}
+
+/// The same error, with the name that the caller knows the folder by.
+fn named(error: Error, path: &Path) -> Error {
+    match error {
+        Error::Locked { .. } => Error::Locked { path: path.to_path_buf() },
+        Error::Io { action, source, .. } => Error::Io { action, path: path.to_path_buf(), source },
+        other => other,
+    }
+}
+
+/// The path of a dataset that is to be created, from the root of the file system: behind a link stands the folder that is meant,
+/// and neither must take the other's place.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    if let Ok(found) = path.canonicalize() {
+        return Ok(found);
+    }
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+        return Err(Error::format(path, "is a link that leads nowhere; remove it, or choose another path"));
+    }
+    std::path::absolute(path).map_err(|error| Error::io("find", path, error))
+}
+
+/// Whether a folder holds a document that says that it is a dataset, or what a writer left that was killed before it wrote one.
+fn is_dataset(path: &Path) -> bool {
+    DATASET_MARKS
+        .iter()
+        .any(|mark| document(&path.join(mark)).is_some_and(|document| speaks_of_a_dataset(mark, &document)))
+        || is_begun(path)
+}
+
+fn document(path: &Path) -> Option<Value> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let is_small = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= DOCUMENT_BYTES_MAX);
+    let mut bytes = Vec::new();
+    is_small.then(|| file.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes).ok())??;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn speaks_of_a_dataset(mark: &str, document: &Value) -> bool {
+    let format = &document["zarr_format"];
+    match mark {
+        // The draft of 2022 names its version by an address.
+        "zarr.json" => format == 3 || format.as_str().is_some_and(|format| format.contains("zarr")),
+        "info" => document["@type"] == "neuroglancer_multiscale_volume" || document["scales"].is_array(),
+        _ => format == 2,
+    }
+}
+
+/// Whether a writer's lock file is there, and nothing beside it but what a writer makes before the first document.
+fn is_begun(path: &Path) -> bool {
+    let is_lock =
+        |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+    let is_early = |name: &str| {
+        name.starts_with(".shardwright.") || name.ends_with(".partial") || name == "records" || name == "OME"
+    };
+    is_lock(&path.join(LOCK_FILE))
+        && fs::read_dir(path).is_ok_and(|mut entries| {
+            entries.all(|entry| entry.is_ok_and(|entry| is_early(&entry.file_name().to_string_lossy())))
+        })
+}

@@ -1,0 +1,30 @@
+//! Which file or folder it is, whatever its name is by now.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A file's device and number on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        file.metadata().map(|metadata| Self::from(&metadata))
+    }
+
+    /// Whether `path` itself, not what a link there leads to, is this file.
+    pub(crate) fn is_at(self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|metadata| Self::from(&metadata) == self)
+    }
+}
+
+impl From<&Metadata> for Identity {
+    fn from(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}

@@ -1,0 +1,178 @@
+//! The lock that keeps a dataset to one writer: a file in its folder, locked by `flock`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use super::Identity;
+use crate::error::{Error, Result};
+
+/// The file that a writer locks; it stays behind when the writer is killed.
+pub(crate) const LOCK_FILE: &str = ".shardwright.lock";
+
+/// The dataset's lock, held until it is dropped. Nobody else writes to the dataset meanwhile.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    path: PathBuf,
+    file: File,
+    is_shared: bool,
+}
+
+impl Lock {
+    /// Takes the lock of the dataset at `root`, as its one writer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when another writer holds it.
+    pub(crate) fn take(root: &Path) -> Result<Self> {
+        let path = root.join(LOCK_FILE);
+        loop {
+            let file = open(&path, true)?.expect("it is created if it is not there");
+            hold(&file, FlockOperation::NonBlockingLockExclusive, root)?;
+            // Its last holder may have removed the file between the opening and the locking; then the lock means nothing.
+            if Identity::of(&file).is_ok_and(|held| held.is_at(&path)) {
+                return Ok(Self { path, file, is_shared: false });
+            }
+        }
+    }
+
+    /// Keeps writers from the dataset at `root`, which others may go on reading. `None` where there is no lock file: nobody
+    /// writes there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when a writer is at work.
+    pub(crate) fn share(root: &Path) -> Result<Option<Self>> {
+        let path = root.join(LOCK_FILE);
+        let Some(file) = open(&path, false)? else { return Ok(None) };
+        hold(&file, FlockOperation::NonBlockingLockShared, root)?;
+        Ok(Some(Self { path, file, is_shared: true }))
+    }
+
+    /// Looks whether a writer is at work, without keeping it from anything.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when one is.
+    pub(crate) fn look(root: &Path) -> Result<()> {
+        Self::share(root).map(drop)
+    }
+
+    /// Locks the folder itself: it is worked in, and has no lock file.
+    pub(crate) fn on_folder(folder: &Path) -> Result<Self> {
+        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(folder);
+        let file = file.map_err(|error| Error::io("open the folder", folder, error))?;
+        hold(&file, FlockOperation::NonBlockingLockExclusive, folder)?;
+        Ok(Self { path: folder.to_path_buf(), file, is_shared: true })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Still locked: who opens the file before this keeps it from being taken for a lock. Another's is left alone.
+        if !self.is_shared && Identity::of(&self.file).is_ok_and(|held| held.is_at(&self.path)) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Opens a lock file; `None` where there is none and none is to be created.
+fn open(path: &Path, create: bool) -> Result<Option<File>> {
+    // A link would have another file created or locked, and opening a pipe would wait for ever.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file =
+        OpenOptions::new().read(true).write(create).create(create).truncate(false).custom_flags(flags).open(path);
+    let is_file = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
+    match file {
+        Ok(file) if is_file(&file) => Ok(Some(file)),
+        Ok(_) => Err(not_a_file(path)),
+        Err(error) if error.kind() == ErrorKind::NotFound && !create => Ok(None),
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) => Err(not_a_file(path)),
+        Err(error) => Err(Error::io("open the lock file", path, error)),
+    }
+}
+
+fn not_a_file(path: &Path) -> Error {
+    Error::format(path, "is not a regular file; a writer's lock file is one")
+}
+
+fn hold(file: &File, operation: FlockOperation, path: &Path) -> Result<()> {
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(refused(error, path)),
+        }
+    }
+}
+
+fn refused(error: Errno, path: &Path) -> Error {
+    match error {
+        Errno::WOULDBLOCK => Error::Locked { path: path.to_path_buf() },
+        Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK => {
+            let reason = "this file system has no locks (flock), so two writers could not be kept apart; mount it with locks \
+                          (Lustre: -o flock), or write elsewhere";
+            Error::io("lock", path, io::Error::new(io::Error::from(error).kind(), reason))
+        }
+        error => Error::io("lock", path, error),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_writer_at_a_time_and_readers_meanwhile_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = Lock::take(folder.path()).unwrap();
+        assert!(matches!(Lock::take(folder.path()), Err(Error::Locked { .. })));
+        assert!(matches!(Lock::look(folder.path()), Err(Error::Locked { .. })));
+        drop(lock);
+        assert!(Lock::share(folder.path()).unwrap().is_none(), "its file has gone with it");
+        drop(Lock::take(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn a_lock_file_that_is_none_is_neither_followed_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (folder.path().join(LOCK_FILE), folder.path().join("elsewhere"));
+        for there in [false, true] {
+            std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+            for refused in [Lock::take(folder.path()).map(drop), Lock::look(folder.path())] {
+                assert!(refused.unwrap_err().to_string().contains("regular file"));
+            }
+            assert_eq!(elsewhere.exists(), there);
+            fs::write(&elsewhere, "theirs").unwrap();
+            fs::remove_file(&path).unwrap();
+        }
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(Lock::take(folder.path()).unwrap_err().to_string().contains("regular file"));
+        assert!(Lock::look(folder.path()).unwrap_err().to_string().contains("regular file"));
+    }
+
+    #[test]
+    fn a_lock_that_was_replaced_leaves_the_other_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = Lock::take(folder.path()).unwrap();
+        fs::remove_file(folder.path().join(LOCK_FILE)).unwrap();
+        let other = Lock::take(folder.path()).unwrap();
+        drop(lock);
+        assert!(matches!(Lock::take(folder.path()), Err(Error::Locked { .. })));
+        drop(other);
+    }
+
+    #[test]
+    fn a_file_system_without_locks_is_not_told_as_another_writer() {
+        for error in [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK] {
+            let told = refused(error, Path::new("there"));
+            assert!(matches!(&told, Error::Io { .. }) && told.to_string().contains("has no locks"), "{told}");
+        }
+        assert!(matches!(refused(Errno::WOULDBLOCK, Path::new("there")), Error::Locked { .. }));
+    }
+}

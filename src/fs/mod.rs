@@ -1,0 +1,12 @@
+//! What the crate asks of the operating system's files beside reading and writing them: locks, names that appear at once, names
+//! that last, and removals that take nothing else along.
+
+mod identity;
+mod lock;
+mod publish;
+
+pub(crate) use identity::Identity;
+pub(crate) use lock::{LOCK_FILE, Lock};
+#[cfg(feature = "offline")]
+pub(crate) use publish::{absolute, create_new, hidden, publish, put};
+pub(crate) use publish::{exchange, make_folders, sync_folder_of};
