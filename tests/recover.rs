@@ -311,12 +311,9 @@ fn records_of_the_last_checkpoint_outlive_the_writer() {
     let (came, stamps) = (column("frame_number"), column("host_timestamp"));
     assert_eq!((came.len(), stamps.len()), (300, 300));
     for (number, (&came, &stamp)) in came.iter().zip(&stamps).enumerate() {
-        let expected = match number {
-            2 => -1,
-            290 => -2,
-            number => number as i64,
-        };
-        assert_eq!((came, stamp > 0), (expected, expected >= 0), "frame {number}");
+        // The pixels of 288 to 291 are lost with 290; that the others came at some time stays known.
+        let expected = if number == 2 || (288..292).contains(&number) { -1 } else { number as i64 };
+        assert_eq!((came, stamp > 0), (expected, ![2, 290].contains(&number)), "frame {number}");
     }
     assert!(!apply(&path).is_needed());
 }

@@ -1,27 +1,23 @@
 //! One shard: which of its chunks are whole, and the index that says so.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::Errno;
 
 use super::{Image, stays_below};
 use crate::config::{Compressor, Dialect, IndexLocation};
 use crate::error::{Error, Result};
 use crate::offline::index::Index;
-use crate::offline::metadata::product;
 use crate::offline::reader::Array;
-use crate::offline::region::for_each_position;
 use crate::offline::scan::{Expected, Scan, Seen};
 use crate::offline::shard_file::{IndexLayout, Range, ShardFile};
 use crate::shard::index::{minishards, table};
 
 const BLOCK: u64 = 4096;
-/// More empty shards are not made.
-const FILES_MAX: u64 = 1 << 20;
 
 /// What is to become of a shard.
 #[derive(Debug)]
@@ -39,12 +35,6 @@ pub(super) struct NewIndex {
     file_end: u64,
     /// What must not be given back to the file system, in ascending order.
     used: Vec<Range>,
-}
-
-impl Action {
-    pub(super) fn is_change(&self) -> bool {
-        matches!(self, Self::NewIndex(_) | Self::Remove)
-    }
 }
 
 #[derive(Debug)]
@@ -241,32 +231,12 @@ pub(super) fn keeps_empty(array: &Array) -> bool {
     array.metadata().dialect == Dialect::Zarr2Sharded
 }
 
-/// Makes an array whole whose readers want every shard to be there: adds shards to `shards`, and keeps those that would go.
-pub(super) fn complete(array: &Array, shape: &[u64], incomplete: bool, shards: &mut Vec<ShardPlan>) {
-    let Some(layout) = array.index_layout().filter(|_| keeps_empty(array)) else { return };
-    let grid: Vec<u64> = shape.iter().zip(&array.metadata().file_shape).map(|(a, b)| a.div_ceil(*b)).collect();
-    let nothing = || {
-        let missing = (0..layout.chunks()).map(|_| (table::MISSING, table::MISSING));
-        let parts = vec![(0, table::encode(missing, layout.has_checksum()))];
-        Action::NewIndex(NewIndex { parts, file_end: layout.bytes(), used: Vec::new() })
-    };
-    let inside = |position: &[u64]| position.iter().zip(&grid).all(|(at, count)| at < count);
-    for shard in shards.iter_mut() {
-        if matches!(shard.action, Action::Remove) && inside(&shard.position) {
-            shard.action = nothing();
-        }
-    }
-    // A dataset that was complete has lost what it lacks, and empty shards would hide that.
-    if !incomplete || product(&grid).is_none_or(|files| files > FILES_MAX) {
-        return;
-    }
-    let known: HashSet<Vec<u64>> = shards.iter().map(|shard| shard.position.clone()).collect();
-    for_each_position(&vec![0; grid.len()], &grid, |position| {
-        if !known.contains(position) {
-            let action = nothing();
-            shards.push(ShardPlan { action, ..ShardPlan::new(array.file_path(position), position) });
-        }
-    });
+/// A shard in which nothing is.
+pub(super) fn empty(array: &Array) -> Option<NewIndex> {
+    let layout = array.index_layout()?;
+    let missing = (0..layout.chunks()).map(|_| (table::MISSING, table::MISSING));
+    let parts = vec![(0, table::encode(missing, layout.has_checksum()))];
+    Some(NewIndex { parts, file_end: layout.bytes(), used: Vec::new() })
 }
 
 impl ShardPlan {
@@ -372,30 +342,11 @@ impl ShardPlan {
         };
         Ok(NewIndex { parts: vec![(at, bytes)], file_end, used })
     }
-
-    /// Makes the change. All that it needs was read before, so that it can be stopped anywhere and planned anew.
-    pub(super) fn apply(&self) -> Result<()> {
-        let failed = |action| move |error: std::io::Error| Error::io(action, &self.path, error);
-        match &self.action {
-            Action::Nothing | Action::Leave(_) => Ok(()),
-            Action::Remove => fs::remove_file(&self.path).map_err(failed("remove empty shard")),
-            Action::NewIndex(new) => {
-                let flags = OFlags::NOFOLLOW.bits().cast_signed();
-                if let Some(folder) = self.path.parent() {
-                    fs::create_dir_all(folder).map_err(failed("create the folder of"))?;
-                }
-                let mut options = OpenOptions::new();
-                options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
-                let file = options.open(&self.path);
-                new.write(&file.map_err(failed("open"))?).map_err(failed("write a new index to"))
-            }
-        }
-    }
 }
 
 impl NewIndex {
     /// As the writer closes a shard: the data before an index that names them, and that before the file is cut off.
-    fn write(&self, file: &File) -> std::io::Result<()> {
+    pub(super) fn write(&self, file: &File) -> std::io::Result<()> {
         fdatasync(file)?;
         for (at, bytes) in &self.parts {
             file.write_all_at(bytes, *at)?;
