@@ -6,12 +6,15 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::own::Places;
 use super::ranges::{Gather, Ranges};
 
-/// Frame numbers are not told one by one where they are in more ranges than any writer's.
-const RUNS_MAX: u64 = 1 << 24;
+/// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames each.
+const RUNS_MAX: u64 = 1 << 28;
+/// More of them are not claimed for one shard.
+const RUNS_A_SHARD_MAX: u64 = 1 << 20;
 
 /// A file of an array and its place in the grid.
 pub(super) type FileAt = (PathBuf, Vec<u64>);
@@ -58,6 +61,25 @@ impl Layers {
     }
 }
 
+/// How many ranges of frame numbers may still be looked at.
+#[derive(Debug)]
+pub(super) struct Budget(AtomicU64);
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(RUNS_MAX))
+    }
+
+    /// # Errors
+    ///
+    /// A reason when they are more than that.
+    fn take(&self, runs: u64) -> Result<(), String> {
+        let left = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(runs));
+        let reason = || format!("its chunks promise frames in more than {RUNS_MAX} ranges, as no writer's do");
+        left.map(drop).map_err(|_| reason())
+    }
+}
+
 /// The frames that were found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -72,7 +94,10 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn add_layers(&mut self, layers: Layers, places: &Places) {
+    /// # Errors
+    ///
+    /// A reason when they are more than any writer's.
+    pub(super) fn add_layers(&mut self, layers: Layers, places: &Places, budget: &Budget) -> Result<(), String> {
         let tiles = places.tiles();
         let mut layers: Vec<_> = layers.0.into_iter().collect();
         layers.sort_by(|a, b| a.0.cmp(&b.0));
@@ -81,6 +106,7 @@ impl Found {
             if !is_whole && !closed {
                 continue;
             }
+            budget.take(places.chunk_runs(&place))?;
             places.chunk_frames(&place, |frames| {
                 let (low, high) = match &came {
                     Some(came) => (frames.start.max(*came.start()), frames.end.min(came.end().saturating_add(1))),
@@ -98,12 +124,13 @@ impl Found {
                 }
             }
         }
+        Ok(())
     }
 
     /// A shard that the writer closed, at a place in the grid.
     pub(super) fn add_closed(&mut self, places: &Places, shard: &[u64]) {
         // What can't be counted is not claimed: then a dark frame counts as missing.
-        places.shard_frames(shard, RUNS_MAX, |frames| self.closed.add_range(frames));
+        places.shard_frames(shard, RUNS_A_SHARD_MAX, |frames| self.closed.add_range(frames));
     }
 
     /// Every shard was closed by its writer.

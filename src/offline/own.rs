@@ -363,11 +363,16 @@ impl Places {
         self.runs(self.frames_box(chunk, &self.chunk), visit);
     }
 
+    /// How many ranges these are at most.
+    pub(super) fn chunk_runs(&self, chunk: &[u64]) -> u64 {
+        self.frames_box(chunk, &self.chunk).map_or(0, |(_, counts)| self.run_count(&counts))
+    }
+
     /// Calls `visit` with the frame numbers that the chunks of a shard that is a box can hold, as ranges. False: they are
     /// more than `most`, and none was visited.
     pub(super) fn shard_frames(&self, shard: &[u64], most: u64, visit: impl FnMut(Range<u64>)) -> bool {
         let frames = self.frames_box(shard, &self.file);
-        let few = frames.as_ref().is_none_or(|(start, counts)| self.run_count(start, counts) <= most);
+        let few = frames.as_ref().is_none_or(|(_, counts)| self.run_count(counts) <= most);
         if few {
             self.runs(frames, visit);
         }
@@ -380,8 +385,7 @@ impl Places {
         self.outer().saturating_sub(whole + 1)
     }
 
-    fn run_count(&self, start: &[u64], counts: &[u64]) -> u64 {
-        debug_assert_eq!(start.len(), counts.len());
+    fn run_count(&self, counts: &[u64]) -> u64 {
         let walked = &self.acquired[..self.walked(counts)];
         walked.iter().fold(1, |runs, &dim| runs.saturating_mul(counts[dim]))
     }

@@ -16,7 +16,7 @@ use super::records::{self, Records};
 use super::shard::{self, Action, ShardPlan};
 use super::{Image, ImageRecovered, ShardAction, ShardRecovered, empty, name};
 use crate::error::{Error, Result};
-use crate::offline::layers::{FileAt, Found, Layers, groups};
+use crate::offline::layers::{Budget, FileAt, Found, Layers, groups};
 use crate::offline::tree::Tree;
 use crate::storage::{Directory, Storage};
 
@@ -103,7 +103,8 @@ impl<'a> ImagePlan<'a> {
     ) -> Result<Self> {
         let nothing = || Part::new(Found::default());
         let groups = groups(&image.node.files, &image.places);
-        let parts = groups.par_iter().map(|group| part(root, &image, group, headway));
+        let budget = Budget::new();
+        let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, headway));
         let Part { sums, mut changed, mut found } = parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
         drop(groups);
         if let Some(frames) = image.places.frames().filter(|_| sums.all_closed && !image.places.has_boxes()) {
@@ -238,7 +239,13 @@ impl<'a> ImagePlan<'a> {
 }
 
 /// Looks through the shards that hold the same frames.
-fn part<F: Fn(u64, u64) + Sync>(root: &Path, image: &Image, group: &[&FileAt], headway: &Headway<F>) -> Result<Part> {
+fn part<F: Fn(u64, u64) + Sync>(
+    root: &Path,
+    image: &Image,
+    group: &[&FileAt],
+    budget: &Budget,
+    headway: &Headway<F>,
+) -> Result<Part> {
     let layers = Mutex::new(Layers::default());
     let look = |file: &&FileAt| {
         let (path, position) = *file;
@@ -260,7 +267,8 @@ fn part<F: Fn(u64, u64) + Sync>(root: &Path, image: &Image, group: &[&FileAt], h
     let nothing = || Part::new(Found::default());
     let mut part = group.par_iter().map(look).try_reduce(nothing, |one, other| Ok(one.add(other)))?;
     let layers = layers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    part.found.add_layers(layers, &image.places);
+    let counted = part.found.add_layers(layers, &image.places, budget);
+    counted.map_err(|reason| Error::format(image.node.array.path(), reason))?;
     Ok(part)
 }
 

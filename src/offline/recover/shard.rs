@@ -18,6 +18,8 @@ use crate::offline::shard_file::{IndexLayout, Range, ShardFile};
 use crate::shard::index::{minishards, table};
 
 const BLOCK: u64 = 4096;
+/// A larger index is believed, or made, only for a file that has as much: a document's few bytes can ask for any size.
+const INDEX_BYTES_FREE: u64 = 16 << 20;
 
 /// What is to become of a shard.
 #[derive(Debug)]
@@ -105,6 +107,15 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         index_location: sharding.location,
         payload_bytes_max: array.encoded_bytes_max(),
     };
+    let is_absurd = |bytes: u64| bytes > file.disk_bytes().max(INDEX_BYTES_FREE);
+    if table_bytes.is_some_and(is_absurd) {
+        let reason = format!(
+            "its index would have {} bytes, and the whole file takes {}",
+            table_bytes.unwrap_or_default(),
+            file.disk_bytes()
+        );
+        return leave(plan, &reason);
+    }
     let named = match array.read_index(&file, position, None) {
         Ok(index) => Some(Named::new(&index, image, position, file.len())),
         Err(Error::Format { .. }) => None,
@@ -331,11 +342,12 @@ impl ShardPlan {
             // What the head points at has to be there before it.
             return Ok(NewIndex { parts: vec![(data_end, tail), (0, head)], file_end, used });
         }
-        let mut entries = vec![(table::MISSING, table::MISSING); expected.chunks as usize];
-        for seen in &self.chunks {
-            entries[seen.header.chunk as usize] = (seen.range.offset, seen.range.nbytes);
-        }
-        let bytes = table::encode(entries.into_iter(), array.index_layout().is_some_and(IndexLayout::has_checksum));
+        let mut chunks = self.chunks.iter().peekable();
+        let entries = (0..expected.chunks).map(|chunk| {
+            let seen = chunks.next_if(|seen| u64::from(seen.header.chunk) == chunk);
+            seen.map_or((table::MISSING, table::MISSING), |seen| (seen.range.offset, seen.range.nbytes))
+        });
+        let bytes = table::encode(entries, array.index_layout().is_some_and(IndexLayout::has_checksum));
         let (at, file_end) = match expected.index_location {
             IndexLocation::Start => (0, data_end),
             IndexLocation::End => (data_end, data_end.saturating_add(bytes.len() as u64)),

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::layers::{FileAt, Found, groups};
+use super::layers::{Budget, FileAt, Found, groups};
 use super::own::{Own, Places};
 use super::reader::Array;
 use super::shard_file::ShardFile;
@@ -266,12 +266,13 @@ impl<'a> Check<'a> {
 
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
     fn frames(&self, node: &Node, image: &Image, places: &Places, sums: &Sums) -> Result<()> {
-        let groups = groups(&node.files, places);
+        let (groups, budget) = (groups(&node.files, places), Budget::new());
         let group = |group: &Vec<&FileAt>| {
             let gathering = Gathering::default();
             group.par_iter().try_for_each(|file| self.file(node, Some(image), file, sums, Some(&gathering)))?;
             let mut found = Found::default();
-            found.add_layers(gathering.layers(), places);
+            let counted = found.add_layers(gathering.layers(), places, &budget);
+            counted.or_else(|reason| self.found_in(node.array.path(), Error::format(node.array.path(), reason)))?;
             Ok(found)
         };
         let found = groups.par_iter().map(group).try_reduce(Found::default, |one, other| Ok(one.add(other)))?;
