@@ -102,7 +102,13 @@ impl Acquisition {
 
     /// Starts the acquisition of an image whose documents are written.
     fn start_image(image: &Arc<Image>, plan: &Arc<Plan>, config: &Config) -> Result<Self> {
-        let notes = ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}"));
+        let mut notes = Vec::from_iter(ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
+        let index = &plan.shard.index;
+        if config.sync && index.head_bytes > 0 && !index.may_be_replaced_in_place() {
+            let bytes = index.head_bytes;
+            notes
+                .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
+        }
         let (engine, ends) = Engine::new(image, plan, config)?;
         let threads = Threads::start(&engine, image, config, ends)?;
         let lender = Lender {
@@ -115,7 +121,7 @@ impl Acquisition {
             ring_full: config.ring_full,
             lender: Arc::new(lender),
             threads: Some(threads),
-            notes: notes.into_iter().collect(),
+            notes,
             engine,
             image: image.clone(),
             manifest: None,

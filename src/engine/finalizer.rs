@@ -9,7 +9,7 @@ use super::records::RecordCopy;
 use super::{Engine, ShardBlock, ShardCell, caught};
 use crate::dataset::{Image, RecordBlock};
 use crate::error::Result;
-use crate::shard::{Place, Shard};
+use crate::shard::{Checkpoint, Place, Shard};
 use crate::stats::Stage;
 use crate::sync::{Receiver, Sender};
 
@@ -224,17 +224,22 @@ fn advance(engine: &Engine, image: &Image, newest_end: u64) {
 fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
     // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks' entries.
     let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
+    let mut all_named = true;
     for shard in &cell.shards {
         let start = Instant::now();
         match caught(|| shard.checkpoint(&done)) {
-            Ok(true) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
-            Ok(false) => {}
+            Ok(Checkpoint::Named) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
+            Ok(Checkpoint::Unchanged) => {}
+            // Then the others' newer indexes make no frame durable either.
+            Ok(Checkpoint::Postponed) => all_named = false,
             // What becomes of the shard is seen when it is closed.
             Err(error) => return engine.first_error.set(error),
         }
     }
-    *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
-    count_synced(engine, cell, written);
+    if all_named {
+        *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
+        count_synced(engine, cell, written);
+    }
 }
 
 fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {

@@ -16,7 +16,8 @@ use crate::storage::{Blob, Storage};
 /// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once, published,
 /// synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get `context` first, are
 /// called from threads of the library, must not unwind or jump out, and return 0, or a positive errno value that becomes the
-/// acquisition's error. Functions that are not `write_at` are never called by a thread that encodes. None is called any more
+/// acquisition's error. What is durable before its shard is closed: with an index of at most 31 chunks, or without a checksum;
+/// others can't be replaced safely by `write_at`. Functions that are not `write_at` are never called by a thread that encodes. None is called any more
 /// when sw_free, or sw_create_in with an error, has returned.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

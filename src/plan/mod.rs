@@ -116,7 +116,12 @@ pub(crate) struct IndexPlan {
     /// The most bytes that it has behind the chunks.
     pub(crate) tail_bytes_max: u64,
     /// While the shard is open, where the part behind the chunks stands: each new one in the other place than the one before.
+    /// Of a table, only the first stands there; see [`growth_bytes`](Self::growth_bytes).
     pub(crate) open_tails_at: [u64; 2],
+    /// By how much an open file grows with each new table at its end, in whole pages: its last bytes are the table.
+    pub(crate) growth_bytes: u64,
+    /// How many new layers a table must name to be worth it: all of them together let the file grow to twice its length at most.
+    pub(crate) layers_a_growth: u64,
 }
 
 /// The form of a shard's index.
@@ -349,7 +354,8 @@ impl ShardPlan {
                     "a shard file would pass 4 EiB; choose smaller shards",
                 )
             })?;
-        let reserve_bytes = index.place_tails(first_slot_at + slots);
+        let layers = counts[..outer].iter().product::<u64>();
+        let reserve_bytes = index.place_tails(first_slot_at + slots, layers);
         Ok(Self {
             fixed_slots,
             index,
@@ -360,7 +366,7 @@ impl ShardPlan {
             checksum: config.codec.checksum,
             chunks,
             layer_chunks: (counts[outer] * counts[outer + 1]) as usize,
-            layers: counts[..outer].iter().product::<u64>() as usize,
+            layers: layers as usize,
             outer_chunks: counts[..outer].to_vec(),
             across_frame: volume
                 .and_then(VolumePlan::shards_at_once)
@@ -383,6 +389,8 @@ impl IndexPlan {
                 head_bytes: volume.spec.head_bytes(),
                 tail_bytes_max,
                 open_tails_at,
+                growth_bytes: 0,
+                layers_a_growth: 1,
             };
         }
         let (location, checksum) = (config.index_location, config.index_checksum && config.dialect == Dialect::Zarr3);
@@ -391,26 +399,41 @@ impl IndexPlan {
             IndexLocation::Start => (bytes, 0),
             IndexLocation::End => (0, bytes),
         };
-        Self { form: IndexForm::Table { location, checksum }, head_bytes, tail_bytes_max, open_tails_at }
+        let form = IndexForm::Table { location, checksum };
+        Self { form, head_bytes, tail_bytes_max, open_tails_at, growth_bytes: 0, layers_a_growth: 1 }
     }
 
     /// Finds the places of the part behind the chunks while a shard is open, and returns the length of its file.
     ///
-    /// The final one, which follows the last chunk, must not touch the one before until the file is cut off. That one starts
-    /// on a page, because it is rewritten in place: what fits a page is never torn. In a precomputed shard the head says where
-    /// it is, so it is never rewritten in place: there are two.
-    fn place_tails(&mut self, slots_end: u64) -> u64 {
+    /// The final one, which follows the last chunk, must not touch the one before until the file is cut off. A table ends with
+    /// the file, on a page, and what replaces it lets the file grow. In a precomputed shard the head says where the tail is:
+    /// there are two places.
+    fn place_tails(&mut self, slots_end: u64, layers: u64) -> u64 {
         if self.tail_bytes_max == 0 {
             return slots_end;
         }
         let page = PAGE as u64;
         let first = (slots_end + self.tail_bytes_max).next_multiple_of(page);
-        let second = match self.form {
-            IndexForm::Minishards => (first + self.tail_bytes_max).next_multiple_of(page),
-            IndexForm::Table { .. } => first,
-        };
-        self.open_tails_at = [first, second];
-        second + self.tail_bytes_max
+        if self.form == IndexForm::Minishards {
+            let second = (first + self.tail_bytes_max).next_multiple_of(page);
+            self.open_tails_at = [first, second];
+            return second + self.tail_bytes_max;
+        }
+        self.growth_bytes = self.tail_bytes_max.next_multiple_of(page);
+        let end = first + self.growth_bytes;
+        self.open_tails_at = [end - self.tail_bytes_max; 2];
+        self.layers_a_growth = layers.saturating_mul(self.growth_bytes).div_ceil(end).max(1);
+        end
+    }
+
+    /// Whether a new table may take the place of the one before: of each sector of 512 bytes, a loss of power leaves the old or
+    /// the new one. Without a checksum over all of it, each of its entries stands for itself.
+    pub(crate) fn may_be_replaced_in_place(&self) -> bool {
+        const SECTOR: u64 = 512;
+        match self.form {
+            IndexForm::Table { checksum, .. } => !checksum || self.head_bytes.max(self.tail_bytes_max) <= SECTOR,
+            IndexForm::Minishards => true,
+        }
     }
 }
 

@@ -12,18 +12,20 @@
 
 pub(crate) mod index;
 pub(crate) mod joined;
+mod open_index;
 pub(crate) mod slot;
 
 use std::io::{self, IoSlice};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::geometry::Outer;
 use crate::plan::{IndexForm, PAGE, Plan};
 use crate::storage::{Blob, Storage};
-use index::{minishards, table};
+use index::table;
+pub(crate) use open_index::Checkpoint;
+use open_index::OpenIndex;
 use slot::{Claimed, Elsewhere, Entry, HEADER_BYTES, Slot};
 
 /// A shard that workers fill. They share it; each chunk has one writer.
@@ -37,13 +39,7 @@ pub(crate) struct Shard {
     tail: AtomicU64,
     /// What claimed lengths are multiples of.
     grain: u64,
-    /// Chunks that the index on the device names. Only the thread that closes shards uses it.
-    named: AtomicU64,
-    /// How often an index was written. Only the thread that closes shards uses it.
-    turn: AtomicU64,
-    /// An index was written over the one before, and the write has not succeeded: neither may be whole. Only the thread that
-    /// closes shards uses it.
-    torn: AtomicBool,
+    open_index: Mutex<OpenIndex>,
     /// A sync failed. The system tells it once and then may say that all is well, so nothing that is not named yet can be
     /// trusted to be on the device.
     poisoned: AtomicBool,
@@ -101,9 +97,8 @@ impl Shard {
         let tail = AtomicU64::new(shard.first_slot_at);
         let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
         let grain = if alignment > 8 { PAGE as u64 } else { 8 };
-        let (named, turn) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (torn, poisoned) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { key, plan, place, blob, entries, tail, grain, named, turn, torn, poisoned })
+        let open_index = Mutex::new(OpenIndex::new(shard.reserve_bytes));
+        Ok(Self { key, plan, place, blob, entries, tail, grain, open_index, poisoned: AtomicBool::new(false) })
     }
 
     /// What keeps a thread that writes into it.
@@ -211,74 +206,6 @@ impl Shard {
         }
     }
 
-    /// Makes what is committed durable, and has the index name what belongs to layers that are `done`, by their place in the
-    /// shard. False if there is nothing new.
-    ///
-    /// The index names only what a successful sync covered: the set of chunks is fixed before the sync, and the index is
-    /// written after it, over the one before, where readers of an unfinished shard look for it.
-    pub(crate) fn checkpoint(&self, done: &[bool]) -> Result<bool> {
-        let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
-        let is_done = |chunk: usize| done[self.plan.layer_in_cell(self.place.across, chunk)];
-        let entries = self.entries.iter().enumerate();
-        let committed: Vec<_> = entries.map(|(at, entry)| entry.committed().filter(|_| is_done(at))).collect();
-        let count = committed.iter().flatten().count() as u64;
-        if count == self.named.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        self.sync().map_err(fail("sync shard"))?;
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.write_index(&committed, self.plan.shard.index.open_tails_at[(turn % 2) as usize])?;
-        self.named.store(count, Ordering::Relaxed);
-        Ok(true)
-    }
-
-    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends. The data
-    /// must have been synced.
-    fn write_index(&self, committed: &[Option<(u64, u64)>], tail_at: u64) -> Result<u64> {
-        let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
-        let (head, tail) = self.index(committed, tail_at)?;
-        // What the head points at has to be there before it.
-        for (at, part) in [(tail_at, &tail), (0, &head)] {
-            if !part.is_empty() {
-                let over_the_last = at == 0 || self.plan.shard.index.open_tails_at == [at; 2];
-                self.torn.fetch_or(over_the_last, Ordering::Relaxed);
-                self.blob.write_at(at, part).map_err(fail("write the index of shard"))?;
-                self.sync().map_err(fail("sync the index of shard"))?;
-                self.torn.fetch_and(!over_the_last, Ordering::Relaxed);
-            }
-        }
-        Ok(tail_at + tail.len() as u64)
-    }
-
-    /// Whether the index that was written last, or the one before it, is still there as it was written.
-    pub(crate) fn has_whole_index(&self) -> bool {
-        !self.torn.load(Ordering::Relaxed) && self.blob.check_intact().is_ok()
-    }
-
-    /// The parts of an index before and behind the chunks.
-    fn index(&self, committed: &[Option<(u64, u64)>], tail_at: u64) -> Result<(Vec<u8>, Vec<u8>)> {
-        match (self.plan.shard.index.form, &self.plan.volume) {
-            (IndexForm::Minishards, Some(volume)) => {
-                let Place { grid, across } = &self.place;
-                let entry = |(chunk, entry): (usize, &Option<(u64, u64)>)| {
-                    let (offset, nbytes) = (*entry)?;
-                    Some(minishards::Entry { id: volume.id(grid, *across, chunk), offset, nbytes })
-                };
-                let entries = committed.iter().enumerate().filter_map(entry).collect();
-                minishards::encode(&volume.spec, entries, tail_at)
-            }
-            (IndexForm::Minishards, None) => unreachable!("only volumes have minishards"),
-            (IndexForm::Table { location, checksum }, _) => {
-                let missing = (table::MISSING, table::MISSING);
-                let table = table::encode(committed.iter().map(|entry| entry.unwrap_or(missing)), checksum);
-                Ok(match location {
-                    IndexLocation::Start => (table, Vec::new()),
-                    IndexLocation::End => (Vec::new(), table),
-                })
-            }
-        }
-    }
-
     /// No sync is tried again after one that failed.
     fn sync(&self) -> io::Result<()> {
         if self.poisoned.load(Ordering::Relaxed) {
@@ -305,9 +232,7 @@ impl Shard {
         }
         self.sync().map_err(fail("sync shard"))?;
         let data_end = committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(shard.first_slot_at);
-        let file_end = self.write_index(&committed, data_end)?;
-        self.blob.truncate(file_end).map_err(fail("truncate shard"))?;
-        self.torn.store(false, Ordering::Relaxed);
+        self.end_with_index(&committed, data_end)?;
         self.give_back_slack(&committed, data_end).map_err(fail("give back unused space of shard"))?;
         self.sync().map_err(fail("sync finished shard"))?;
         self.blob.forget();

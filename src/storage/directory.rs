@@ -26,8 +26,8 @@ const BALLAST_TRIES: u32 = 20;
 const BALLAST_PAUSE: Duration = Duration::from_millis(20);
 
 // From statfs(2).
-const EXT4: u64 = 0xEF53;
-const XFS: u64 = 0x5846_5342;
+pub(super) const EXT4: u64 = 0xEF53;
+pub(super) const XFS: u64 = 0x5846_5342;
 const TMPFS: u64 = 0x0102_1994;
 /// Copy on write (btrfs, bcachefs, ZFS) and network (NFS, SMB, FUSE, Ceph, 9P): reserved room is no promise there.
 const UNSAFE_TO_MAP: [u64; 9] =
@@ -220,7 +220,7 @@ impl Directory {
 }
 
 /// A file beyond the limit of the process (`ulimit -f`) would be answered with a signal that ends it.
-fn allowed(len: u64) -> io::Result<()> {
+pub(super) fn allowed(len: u64) -> io::Result<()> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(most) if most < len => Err(Errno::FBIG.into()),
         _ => Ok(()),

@@ -11,8 +11,8 @@ use memmap2::{MmapRaw, UncheckedAdvice};
 use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync, renameat_with};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::Blob;
 use super::guard::Guard;
+use super::{Blob, growth, lease};
 
 pub(super) const PAGE: u64 = 4096;
 
@@ -172,6 +172,16 @@ impl Blob for FileBlob {
         copy_beside(map, offset, len, slices).or_else(|_| write_slices(&self.file, &mut offset, &mut slices))
     }
 
+    fn grows(&self) -> bool {
+        true
+    }
+
+    fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        growth::grow(&self.file, at, bytes)?;
+        self.len.store(at + bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn forget(&self) {
         // Only a wish: cameras and readers have better uses for the memory.
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
@@ -216,7 +226,10 @@ impl Blob for FileBlob {
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)?;
+        if let Some(direct) = &self.direct {
+            lease::join(direct, &self.file);
+        }
+        lease::unseen(&self.file, || self.file.set_len(len))?;
         self.len.store(len, Ordering::Relaxed);
         Ok(())
     }

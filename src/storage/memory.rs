@@ -72,6 +72,8 @@ struct Block {
     start: NonNull<u8>,
     layout: Layout,
     len: AtomicU64,
+    /// What came by growth.
+    grown: Mutex<Vec<u8>>,
 }
 
 // SAFETY: the block is plain memory; `Blob`'s contract keeps concurrent ranges apart.
@@ -85,13 +87,19 @@ impl Block {
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, layout, len: AtomicU64::new(len as u64) }
+        Self { start, layout, len: AtomicU64::new(len as u64), grown: Mutex::default() }
     }
 
     fn bytes(&self) -> Vec<u8> {
         let len = self.len.load(Ordering::Acquire) as usize;
         // SAFETY: `len` never exceeds the allocation, whose bytes are initialised; the caller reads when no thread writes.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }.to_vec()
+        let mut bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }.to_vec();
+        bytes.extend_from_slice(&self.grown());
+        bytes
+    }
+
+    fn grown(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+        self.grown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The address of a range, checked.
@@ -131,6 +139,19 @@ impl Blob for MemoryBlob {
         Ok(())
     }
 
+    fn grows(&self) -> bool {
+        true
+    }
+
+    fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut grown = self.block.grown();
+        if at != self.block.len.load(Ordering::Acquire) + grown.len() as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "growth begins at the end"));
+        }
+        grown.extend_from_slice(bytes);
+        Ok(())
+    }
+
     fn done_with(&self, _offset: u64, _len: u64) {}
 
     fn publish(&self) -> io::Result<()> {
@@ -144,6 +165,12 @@ impl Blob for MemoryBlob {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        if let Some(from) = offset.checked_sub(self.block.len.load(Ordering::Acquire)) {
+            let mut grown = self.block.grown();
+            let end = grown.len().min((from + len) as usize);
+            grown[(from as usize).min(end)..end].fill(0);
+            return Ok(());
+        }
         let at = self.block.at(offset, len as usize)?;
         // SAFETY: `at` is good for `len` bytes; only the thread that closes the shard punches.
         unsafe { std::ptr::write_bytes(at, 0, len as usize) };
@@ -151,7 +178,9 @@ impl Blob for MemoryBlob {
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        self.block.len.store(len, Ordering::Release);
+        let reserved = self.block.len.load(Ordering::Acquire);
+        self.block.grown().truncate(len.saturating_sub(reserved) as usize);
+        self.block.len.store(len.min(reserved), Ordering::Release);
         Ok(())
     }
 }

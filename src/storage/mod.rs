@@ -2,7 +2,9 @@
 
 mod directory;
 mod file;
+mod growth;
 pub(crate) mod guard;
+mod lease;
 mod memory;
 pub(crate) mod trial;
 
@@ -84,6 +86,22 @@ pub trait Blob: Send + Sync {
             offset += slice.len() as u64;
         }
         Ok(())
+    }
+
+    /// Whether [`grow`](Self::grow) keeps its promise here.
+    fn grows(&self) -> bool {
+        false
+    }
+
+    /// Extends the file by `bytes`, which begin at `at`, its length. It is all or nothing: whoever opens the file, and whatever
+    /// a kill or a loss of power leaves of it, has the old length, or the new one with all of `bytes`. After an error it has the
+    /// old length.
+    ///
+    /// By this an index at the end of a shard is replaced while the shard is open. Without it, only an index that fits a sector
+    /// of 512 bytes, or one without a checksum, is replaced before the shard is closed.
+    fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let _ = (at, bytes);
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Says that nobody will touch the mapped range again soon, so that it need not count as this process's memory.

@@ -1,7 +1,7 @@
 //! A storage in memory that writes down everything that is done to it, and makes of that what a disk may hold after a loss of
 //! power at any moment.
 //!
-//! What a sync covered is there. Of all that came later, each page of each write may be there or not, and so may each cut
+//! What a sync covered is there. Of all that came later, each sector of each write may be there or not, and so may each cut
 //! and each hole. Documents are replaced as a whole, and durably, before `put` returns; so is the name that `publish` gives.
 
 use std::collections::BTreeMap;
@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex};
 use shardwright::{Blob, Storage};
 
 const PAGE: u64 = 4096;
+/// The least that a device writes at once.
+pub const SECTOR: u64 = 512;
 
 #[derive(Debug, Clone)]
 pub enum Op {
@@ -20,6 +22,12 @@ pub enum Op {
         len: u64,
     },
     Write {
+        key: String,
+        at: u64,
+        bytes: Vec<u8>,
+    },
+    /// The file became longer by so many bytes: all of them or none, with or without a sync.
+    Grow {
         key: String,
         at: u64,
         bytes: Vec<u8>,
@@ -107,6 +115,15 @@ impl Blob for LoggedBlob {
         Ok(())
     }
 
+    fn grows(&self) -> bool {
+        true
+    }
+
+    fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.log.note(Op::Grow { key: self.key.clone(), at, bytes: bytes.to_vec() });
+        Ok(())
+    }
+
     fn done_with(&self, _: u64, _: u64) {}
 
     fn publish(&self) -> io::Result<()> {
@@ -172,12 +189,19 @@ pub fn crash(ops: &[Op], mut coin: impl FnMut() -> bool) -> Image {
                     file[from as usize..to as usize].fill(0);
                 }
             }
+            Op::Grow { key, at, bytes } => {
+                let file = &mut files.get_mut(key.as_str()).expect("created before").1;
+                if reaches() {
+                    assert_eq!(file.len() as u64, *at, "growth begins at the end");
+                    file.extend_from_slice(bytes);
+                }
+            }
             Op::Write { key, at, bytes } => {
                 let file = &mut files.get_mut(key.as_str()).expect("created before").1;
                 let mut from = 0;
                 while from < bytes.len() {
                     let place = at + from as u64;
-                    let until = (from + (PAGE - place % PAGE) as usize).min(bytes.len());
+                    let until = (from + (SECTOR - place % SECTOR) as usize).min(bytes.len());
                     if reaches() {
                         let end = place as usize + until - from;
                         file.resize(file.len().max(end), 0);
@@ -203,7 +227,7 @@ fn covered(ops: &[Op]) -> Vec<bool> {
         }
     }
     for (number, op) in ops.iter().enumerate() {
-        if let Op::Write { key, .. } | Op::Punch { key, .. } | Op::Truncate { key, .. } = op {
+        if let Op::Write { key, .. } | Op::Grow { key, .. } | Op::Punch { key, .. } | Op::Truncate { key, .. } = op {
             covered[number] = until.get(key.as_str()).is_some_and(|&end| number < end);
         }
     }

@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod child;
+pub mod disk;
 pub mod fault_log;
 pub mod stopped;
 pub mod storage;

@@ -18,6 +18,7 @@ pub enum Call {
     WriteAt,
     /// Several chunks in one write, past the page cache.
     WriteJoined,
+    Grow,
     Publish,
     Sync,
     Punch,
@@ -122,6 +123,15 @@ impl Blob for ProbedBlob {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         (self.probe)(Call::WriteAt, &self.key)?;
         self.blob.write_at(offset, bytes)
+    }
+
+    fn grows(&self) -> bool {
+        self.blob.grows()
+    }
+
+    fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        (self.probe)(Call::Grow, &self.key)?;
+        self.blob.grow(at, bytes)
     }
 
     fn done_with(&self, offset: u64, len: u64) {

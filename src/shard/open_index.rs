@@ -1,0 +1,239 @@
+//! The index of a shard that is being filled: how a checkpoint has it name more chunks, and how the close puts the final one in
+//! its place, so that at each moment every reader, and whoever comes after a kill or a loss of power, finds a whole one.
+//!
+//! A reader takes an index at the end from the last bytes of the file, so the file's length is what switches from one to the next:
+//!
+//! ```text
+//! | slots | room for the final index | index |                            at first: all chunks are missing
+//! | slots | room for the final index | index | index |                    after a checkpoint
+//! | slots | room for the final index | hole … | index | … | index |       after some more
+//! | slots | final index |                                                 closed
+//! ```
+//!
+//! Each new index comes with [`Blob::grow`], which is all or nothing. The last few stay for readers that have looked how long the
+//! file is and have not read yet; those before are given back. An index at the start has one place. Where it can be torn there (see
+//! [`IndexPlan::may_be_replaced_in_place`]), it is written once, at the close, and until then nothing of the shard is durable.
+//! That of a precomputed shard has a head in one place, of which each part is old or new, and two places for what it points to.
+//!
+//! [`Blob::grow`]: crate::storage::Blob::grow
+//! [`IndexPlan::may_be_replaced_in_place`]: crate::plan::IndexPlan::may_be_replaced_in_place
+
+use std::io;
+use std::sync::{MutexGuard, PoisonError};
+
+use super::index::{minishards, table};
+use super::{Place, Shard};
+use crate::config::IndexLocation;
+use crate::error::{Error, Result};
+use crate::plan::IndexForm;
+
+/// At the latest so many checkpoints after the last one, a shard gets a new index for a single layer: a camera may have paused.
+const POSTPONED_MAX: u32 = 31;
+
+/// So many indexes back, none is given back: a reader that looked for the file's end may be slow to read what stood there.
+const KEPT: u64 = 8;
+
+/// What a checkpoint did to a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checkpoint {
+    /// Nothing was new.
+    Unchanged,
+    /// The index names all that was asked for.
+    Named,
+    /// The index stays as it is until a later checkpoint, or the close.
+    Postponed,
+}
+
+/// What the index names by now, and where it stands. Only the thread that closes shards uses it.
+#[derive(Debug)]
+pub(super) struct OpenIndex {
+    chunks: u64,
+    layers: u64,
+    /// Checkpoints since then that found too little to be worth a new index.
+    postponed: u32,
+    file_end: u64,
+    /// Which of two places the part behind the chunks has, where the head says it.
+    tail: usize,
+    /// It was written over the one before, and the write has not succeeded: neither may be whole.
+    torn: bool,
+}
+
+/// How an open shard gets a new index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replacing {
+    /// Behind the one before.
+    ByGrowth,
+    /// Over the one before.
+    InPlace,
+    /// Not before the close.
+    AtTheClose,
+}
+
+type Committed = [Option<(u64, u64)>];
+
+impl OpenIndex {
+    /// Of a new file of so many bytes.
+    pub(super) fn new(file_end: u64) -> Self {
+        Self { chunks: 0, layers: 0, postponed: 0, file_end, tail: 1, torn: false }
+    }
+
+    /// Whether an index that names so many layers is worth its place.
+    fn is_due(&mut self, layers: u64, layers_a_growth: u64) -> bool {
+        let due = layers.saturating_sub(self.layers) >= layers_a_growth || self.postponed >= POSTPONED_MAX;
+        self.postponed = if due { 0 } else { self.postponed + 1 };
+        due
+    }
+}
+
+impl Shard {
+    fn open_index(&self) -> MutexGuard<'_, OpenIndex> {
+        self.open_index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replacing(&self) -> Replacing {
+        let index = &self.plan.shard.index;
+        match index.form {
+            IndexForm::Table { location: IndexLocation::End, .. } if self.blob.grows() => Replacing::ByGrowth,
+            _ if index.may_be_replaced_in_place() => Replacing::InPlace,
+            _ => Replacing::AtTheClose,
+        }
+    }
+
+    /// Makes what is committed durable, and has the index name what belongs to layers that are `done`, by their place in the
+    /// shard.
+    ///
+    /// The index names only what a successful sync covered: the set of chunks is fixed before the sync, and the index is
+    /// written after it.
+    pub(crate) fn checkpoint(&self, done: &[bool]) -> Result<Checkpoint> {
+        let mut open = self.open_index();
+        let is_done = |chunk: usize| done[self.plan.layer_in_cell(self.place.across, chunk)];
+        let entries = self.entries.iter().enumerate();
+        let committed: Vec<_> = entries.map(|(at, entry)| entry.committed().filter(|_| is_done(at))).collect();
+        let chunks = committed.iter().flatten().count() as u64;
+        let layers = done.iter().filter(|done| **done).count() as u64;
+        if chunks == open.chunks {
+            return Ok(Checkpoint::Unchanged);
+        }
+        let replacing = self.replacing();
+        if open.torn
+            || replacing == Replacing::AtTheClose
+            || !open.is_due(layers, self.plan.shard.index.layers_a_growth)
+        {
+            return Ok(Checkpoint::Postponed);
+        }
+        self.sync().map_err(self.failed("sync shard"))?;
+        let replaced = match replacing {
+            Replacing::ByGrowth => self.grow_index(&committed, &mut open)?,
+            _ => self.replace_index(&committed, &mut open).map(|()| true)?,
+        };
+        if !replaced {
+            return Ok(Checkpoint::Postponed);
+        }
+        (open.chunks, open.layers) = (chunks, layers);
+        Ok(Checkpoint::Named)
+    }
+
+    /// Appends a new index to the file; false if there is no room for it.
+    fn grow_index(&self, committed: &Committed, open: &mut OpenIndex) -> Result<bool> {
+        let index = &self.plan.shard.index;
+        let (_, table) = self.index(committed, 0)?;
+        let mut block = vec![0; index.growth_bytes as usize];
+        let table_at = block.len() - table.len();
+        block[table_at..].copy_from_slice(&table);
+        match self.blob.grow(open.file_end, &block) {
+            Ok(()) => {}
+            Err(error) if is_no_room(&error) => {
+                tracing::warn!(shard = self.key, %error, "no room for a newer index; the shard keeps the one that it has");
+                return Ok(false);
+            }
+            Err(error) => return Err(self.failed("write the index of shard")(error)),
+        }
+        if let Err(error) = self.sync() {
+            // Whether the device has the new one is not known: the one before shall be the last again.
+            open.torn = self.blob.truncate(open.file_end).is_err();
+            return Err(self.failed("sync the index of shard")(error));
+        }
+        open.file_end += index.growth_bytes;
+        let first = self.plan.shard.reserve_bytes - index.growth_bytes;
+        if let Some(unused) = open.file_end.checked_sub(KEPT * index.growth_bytes).filter(|&unused| unused >= first) {
+            // Best effort: it goes with the close.
+            let _ = self.blob.punch(unused, index.growth_bytes);
+        }
+        Ok(true)
+    }
+
+    /// Writes a new index over the one before, where that can't tear it.
+    fn replace_index(&self, committed: &Committed, open: &mut OpenIndex) -> Result<()> {
+        let next = 1 - open.tail;
+        let tail_at = self.plan.shard.index.open_tails_at[next];
+        self.write_index(committed, tail_at, open)?;
+        // Only now: the place that the head names must not be written before the head names the other one.
+        open.tail = next;
+        Ok(())
+    }
+
+    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends. The data
+    /// must have been synced.
+    fn write_index(&self, committed: &Committed, tail_at: u64, open: &mut OpenIndex) -> Result<u64> {
+        let (head, tail) = self.index(committed, tail_at)?;
+        // What the head points at has to be there before it.
+        for (at, part) in [(tail_at, &tail), (0, &head)] {
+            if !part.is_empty() {
+                let over_the_last = at == 0 || self.plan.shard.index.open_tails_at == [at; 2];
+                open.torn |= over_the_last;
+                self.blob.write_at(at, part).map_err(self.failed("write the index of shard"))?;
+                self.sync().map_err(self.failed("sync the index of shard"))?;
+                open.torn &= !over_the_last;
+            }
+        }
+        Ok(tail_at + tail.len() as u64)
+    }
+
+    /// Writes the final index behind the chunks, which end at `data_end`, and cuts the file off behind it: that is the moment in
+    /// which it counts, if it stands at the end.
+    pub(super) fn end_with_index(&self, committed: &Committed, data_end: u64) -> Result<()> {
+        let mut open = self.open_index();
+        let file_end = self.write_index(committed, data_end, &mut open)?;
+        self.blob.truncate(file_end).map_err(self.failed("truncate shard"))?;
+        open.torn = false;
+        Ok(())
+    }
+
+    /// Whether the index that was written last, or the one before it, is still there as it was written.
+    pub(crate) fn has_whole_index(&self) -> bool {
+        !self.open_index().torn && self.blob.check_intact().is_ok()
+    }
+
+    /// The parts of an index before and behind the chunks.
+    fn index(&self, committed: &Committed, tail_at: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+        match (self.plan.shard.index.form, &self.plan.volume) {
+            (IndexForm::Minishards, Some(volume)) => {
+                let Place { grid, across } = &self.place;
+                let entry = |(chunk, entry): (usize, &Option<(u64, u64)>)| {
+                    let (offset, nbytes) = (*entry)?;
+                    Some(minishards::Entry { id: volume.id(grid, *across, chunk), offset, nbytes })
+                };
+                let entries = committed.iter().enumerate().filter_map(entry).collect();
+                minishards::encode(&volume.spec, entries, tail_at)
+            }
+            (IndexForm::Minishards, None) => unreachable!("only volumes have minishards"),
+            (IndexForm::Table { location, checksum }, _) => {
+                let missing = (table::MISSING, table::MISSING);
+                let table = table::encode(committed.iter().map(|entry| entry.unwrap_or(missing)), checksum);
+                Ok(match location {
+                    IndexLocation::Start => (table, Vec::new()),
+                    IndexLocation::End => (Vec::new(), table),
+                })
+            }
+        }
+    }
+
+    /// Makes an error of this shard of one of its blob.
+    pub(super) fn failed<'a>(&'a self, action: &'static str) -> impl Fn(io::Error) -> Error + 'a {
+        move |error| Error::io(action, &self.key, error)
+    }
+}
+
+fn is_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
