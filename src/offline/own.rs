@@ -404,6 +404,15 @@ impl Places {
         });
     }
 
+    /// One past the last number that has a place in the array when it has one for `frames` frames: a stack that was begun has
+    /// places for all of its planes.
+    pub(super) fn end(&self, frames: u64) -> u64 {
+        let mut faster = self.acquired.get(1..).unwrap_or_default().iter();
+        let faster = faster.try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]));
+        let stack = faster.filter(|&faster| faster > 0 && self.grows() && !self.bounded_volume);
+        stack.map_or(frames, |stack| frames.div_ceil(stack).saturating_mul(stack))
+    }
+
     /// How long the first dimension is when `frames` frames have come; `None` if it does not depend on them.
     pub(super) fn extent(&self, frames: u64) -> Option<u64> {
         let faster =

@@ -44,7 +44,7 @@ pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, found_end: u
     let recorded = records.as_ref().filter(|_| own.unbounded).map(Records::frames);
     let end = [Some(found_end), own.frames, recorded].into_iter().flatten().max().unwrap_or(0);
     let room = if own.unbounded { None } else { places.frames().filter(|_| !places.grows()) };
-    let end = end.min(room.unwrap_or(u64::MAX));
+    let end = places.end(end).min(room.unwrap_or(u64::MAX));
     fits(image, end)?;
 
     let all = Ranges::from(0..end);
