@@ -324,3 +324,48 @@ fn progress_goes_up_to_its_end() {
     assert!(seen.iter().all(|&(done, all)| done <= total && all == total));
     assert_eq!(seen.iter().map(|&(done, _)| done).max(), Some(total));
 }
+
+/// What the writer says is missing, what the records say came, and what is there: each is changed, and the others object.
+#[test]
+fn books_that_contradict_each_other_are_found() {
+    for (placement, compressor) in [(Placement::Fixed, Compressor::None), (Placement::Packed, Compressor::None)] {
+        let folder = tempfile::tempdir().unwrap();
+        let codec = Codec { compressor, checksum: true };
+        let layout = (placement, IndexLocation::End, StorageKind::Buffered);
+        let config = Config { codec, skip_empty_chunks: false, ..small(layout) };
+        let path = folder.path().join("run.zarr");
+        finished(&path, &config, &[0, 1, 2, 4, 5, 6, 7, 8]);
+        sound(&path);
+        let before = files(&path);
+        let own = |change: &dyn Fn(&mut Value)| {
+            restore(&path, &before);
+            edit_json(&path.join("zarr.json"), |group| change(&mut group["attributes"]["shardwright"]));
+        };
+        let number = |place: usize, number: i64| {
+            restore(&path, &before);
+            let block = path.join("records/frame_number/c/0");
+            let mut bytes = fs::read(&block).unwrap();
+            bytes[8 * place..][..8].copy_from_slice(&number.to_le_bytes());
+            fs::write(block, bytes).unwrap();
+        };
+        own(&|own| {
+            own["missing"] = serde_json::json!([[3, 4], [6, 7]]);
+            own["frames_missing"] = 2.into();
+        });
+        expect_damage(&path, "1 frames, the first of them 6, have a number in the records, and are listed as missing");
+        expect_damage(&path, "1 frames, the first of them 6, have all their chunks, and are listed as missing");
+        own(&|own| {
+            own["missing"] = serde_json::json!([]);
+            own["frames_missing"] = 0.into();
+        });
+        expect_damage(&path, "1 frames, the first of them 3, have no number in the records, and are not listed");
+        expect_damage(&path, "1 frames, the first of them 3, lack chunks, and are not listed as missing");
+        number(3, 3);
+        expect_damage(&path, "1 frames, the first of them 3, have a number in the records, and are listed as missing");
+        number(7, -1);
+        expect_damage(&path, "1 frames, the first of them 7, have no number in the records, and are not listed");
+        restore(&path, &before);
+        fs::remove_file(path.join("records/frame_number/c/0")).unwrap();
+        expect_damage(&path, "8 frames, the first of them 0 to 2, have no record, and are not listed as missing");
+    }
+}

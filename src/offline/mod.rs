@@ -14,6 +14,7 @@ mod fill;
 pub mod fuzzing;
 mod hosted;
 mod index;
+mod layers;
 mod leftovers;
 mod manifest;
 mod manifest_writer;

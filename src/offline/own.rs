@@ -332,13 +332,12 @@ impl Places {
         counts.fold(1, u64::saturating_mul)
     }
 
-    /// Where a chunk's frames start and how many there are in each outer dimension.
-    fn frames_box(&self, chunk: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
-        let start: Vec<u64> =
-            (0..self.outer()).map(|dim| chunk[dim].checked_mul(self.chunk[dim])).collect::<Option<_>>()?;
+    /// Where the frames of a chunk or a file of `unit` elements start and how many there are in each outer dimension.
+    fn frames_box(&self, place: &[u64], unit: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
+        let start: Vec<u64> = (0..self.outer()).map(|dim| place[dim].checked_mul(unit[dim])).collect::<Option<_>>()?;
         let counts = (0..self.outer()).map(|dim| {
             let left = if dim == 0 && self.grows() { u64::MAX } else { self.shape[dim] }.checked_sub(start[dim])?;
-            Some(self.chunk[dim].min(left)).filter(|&count| count > 0)
+            Some(unit[dim].min(left)).filter(|&count| count > 0)
         });
         let counts = counts.collect::<Option<_>>()?;
         Some((start, counts))
@@ -353,25 +352,65 @@ impl Places {
 
     /// The lowest and the highest frame number that a chunk can hold; `None` if it lies outside the array.
     pub(super) fn frame_bounds(&self, chunk: &[u64]) -> Option<(u64, u64)> {
-        let (start, counts) = self.frames_box(chunk)?;
+        let (start, counts) = self.frames_box(chunk, &self.chunk)?;
         let end: Vec<u64> =
             start.iter().zip(&counts).map(|(start, count)| start.checked_add(count - 1)).collect::<Option<_>>()?;
         Some((self.frame_number(&start)?, self.frame_number(&end)?))
     }
 
-    /// Calls `visit` with every frame number that a chunk can hold.
-    pub(super) fn each_frame(&self, chunk: &[u64], mut visit: impl FnMut(u64)) {
-        let Some((start, counts)) = self.frames_box(chunk) else { return };
-        for_each_position(&start, &counts, |position| {
-            if let Some(number) = self.frame_number(position) {
-                visit(number);
+    /// Calls `visit` with the frame numbers that a chunk can hold, as ranges.
+    pub(super) fn chunk_frames(&self, chunk: &[u64], visit: impl FnMut(Range<u64>)) {
+        self.runs(self.frames_box(chunk, &self.chunk), visit);
+    }
+
+    /// How many ranges these are at most.
+    pub(super) fn chunk_runs(&self, chunk: &[u64]) -> u64 {
+        self.frames_box(chunk, &self.chunk).map_or(0, |(_, counts)| self.run_count(&counts))
+    }
+
+    /// Calls `visit` with the frame numbers that the chunks of a shard that is a box can hold, as ranges. False: they are
+    /// more than `most`, and none was visited.
+    pub(super) fn shard_frames(&self, shard: &[u64], most: u64, visit: impl FnMut(Range<u64>)) -> bool {
+        let frames = self.frames_box(shard, &self.file);
+        let few = frames.as_ref().is_none_or(|(_, counts)| self.run_count(counts) <= most);
+        if few {
+            self.runs(frames, visit);
+        }
+        few
+    }
+
+    /// How many of the dimensions, the slowest to arrive first, are walked through; those after them follow each other.
+    fn walked(&self, counts: &[u64]) -> usize {
+        let whole = self.acquired.iter().rev().take_while(|&&dim| counts[dim] == self.shape[dim]).count();
+        self.outer().saturating_sub(whole + 1)
+    }
+
+    fn run_count(&self, counts: &[u64]) -> u64 {
+        let walked = &self.acquired[..self.walked(counts)];
+        walked.iter().fold(1, |runs, &dim| runs.saturating_mul(counts[dim]))
+    }
+
+    /// The frame numbers of a box as ranges: a stranger's document may make it larger than can be counted one by one.
+    fn runs(&self, frames: Option<(Vec<u64>, Vec<u64>)>, mut visit: impl FnMut(Range<u64>)) {
+        let Some((start, counts)) = frames else { return };
+        let walked = self.walked(&counts);
+        let mut extent = counts.clone();
+        self.acquired[walked..].iter().for_each(|&dim| extent[dim] = 1);
+        let length = self.acquired[walked..].iter().fold(1u64, |length, &dim| length.saturating_mul(counts[dim]));
+        for_each_position(&start, &extent, |position| {
+            if let Some(first) = self.frame_number(position) {
+                visit(first..first.saturating_add(length));
             }
         });
     }
 
-    /// Whether each chunk holds one frame at most.
-    pub(super) fn one_frame_a_chunk(&self) -> bool {
-        self.chunk[..self.outer()].iter().all(|&frames| frames == 1)
+    /// One past the last number that has a place in the array when it has one for `frames` frames: a stack that was begun has
+    /// places for all of its planes.
+    pub(super) fn end(&self, frames: u64) -> u64 {
+        let mut faster = self.acquired.get(1..).unwrap_or_default().iter();
+        let faster = faster.try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]));
+        let stack = faster.filter(|&faster| faster > 0 && self.grows() && !self.bounded_volume);
+        stack.map_or(frames, |stack| frames.div_ceil(stack).saturating_mul(stack))
     }
 
     /// How long the first dimension is when `frames` frames have come; `None` if it does not depend on them.
@@ -427,7 +466,13 @@ mod tests {
                     let (low, high) = places.frame_bounds(&chunk).unwrap();
                     assert!((low..=high).contains(&number));
                     let mut all = Vec::new();
-                    places.each_frame(&chunk, |number| all.push(number));
+                    places.chunk_frames(&chunk, |range| all.extend(range));
+                    all.sort_unstable();
+                    assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a number twice");
+                    let mut of_shard = Vec::new();
+                    assert!(places.shard_frames(&chunk, u64::MAX, |range| of_shard.extend(range)));
+                    of_shard.sort_unstable();
+                    assert_eq!(of_shard, all, "a shard of one chunk in depth");
                     assert!(all.contains(&number) && all.iter().all(|&n| cells.locate(n).cell == at.cell));
                     assert_eq!((all.iter().min(), all.iter().max()), (Some(&low), Some(&high)));
                 }

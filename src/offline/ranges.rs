@@ -57,25 +57,53 @@ impl Ranges {
         self.0.iter().fold(0, |count, range| count.saturating_add(range.end - range.start))
     }
 
-    pub(super) fn into_vec(self) -> Vec<Range<u64>> {
-        self.0
+    pub(super) fn contains(&self, number: u64) -> bool {
+        let at = self.0.partition_point(|range| range.end <= number);
+        self.0.get(at).is_some_and(|range| range.start <= number)
+    }
+
+    /// The ranges, in ascending order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.0.iter()
     }
 }
 
-/// Gathers numbers that mostly follow each other.
+/// Gathers numbers that mostly follow each other, in as much memory as they have ranges.
 #[derive(Debug, Default)]
-pub(super) struct Gather(Vec<Range<u64>>);
+pub(super) struct Gather {
+    ranges: Vec<Range<u64>>,
+    /// How many ranges there were when they were last merged.
+    merged: usize,
+}
+
+/// So few ranges are not worth merging.
+const MERGED_MIN: usize = 1 << 10;
 
 impl Gather {
     pub(super) fn add(&mut self, number: u64) {
-        match self.0.last_mut().filter(|last| last.end == number) {
-            Some(last) => last.end += 1,
-            None => self.0.push(number..number.saturating_add(1)),
+        self.add_range(number..number.saturating_add(1));
+    }
+
+    pub(super) fn add_range(&mut self, range: Range<u64>) {
+        match self.ranges.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => {
+                // Numbers that come in another order, as those of several dimensions do, leave ranges that touch.
+                if self.ranges.len() >= 2 * self.merged.max(MERGED_MIN) {
+                    self.ranges = Ranges::new(std::mem::take(&mut self.ranges)).0;
+                    self.merged = self.ranges.len();
+                }
+                self.ranges.push(range);
+            }
         }
     }
 
+    pub(super) fn extend(&mut self, other: &Self) {
+        other.ranges.iter().for_each(|range| self.add_range(range.clone()));
+    }
+
     pub(super) fn ranges(self) -> Ranges {
-        Ranges::new(self.0)
+        Ranges::new(self.ranges)
     }
 }
 
@@ -106,7 +134,27 @@ mod tests {
             prop_assert_eq!(a.count(), x.len() as u64);
             let mut gather = Gather::default();
             x.iter().for_each(|&number| gather.add(number));
-            prop_assert_eq!(gather.ranges(), a);
+            prop_assert_eq!(gather.ranges(), a.clone());
+            for number in 0..50 {
+                prop_assert_eq!(a.contains(number), x.contains(&number));
+            }
         }
+    }
+
+    #[test]
+    fn numbers_in_any_order_take_no_more_memory_than_their_ranges() {
+        let mut gather = Gather::default();
+        for start in 0..2 {
+            (start..200_000).step_by(2).for_each(|number| gather.add(number));
+        }
+        // All odd and all even ones: the second half closes the gaps of the first.
+        assert!(gather.ranges.capacity() < 400_000);
+        assert_eq!(gather.ranges(), Ranges::from(0..200_000));
+        let mut gather = Gather::default();
+        for number in 0..1 << 20 {
+            gather.add(number ^ 1);
+            assert!(gather.ranges.len() <= 2 * MERGED_MIN, "{number}");
+        }
+        assert_eq!(gather.ranges(), Ranges::from(0..1 << 20));
     }
 }

@@ -147,9 +147,18 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     fn slots(&mut self, skip: &[Range]) -> Result<()> {
         let mut skip = skip.iter().peekable();
-        for chunk in 0..self.expected.chunks {
-            let at = self.expected.slot_at(chunk).filter(|at| at.saturating_add(HEADER) <= self.file.len());
+        let mut next = 0;
+        while next < self.expected.chunks {
+            let at = self.expected.slot_at(next).filter(|at| at.saturating_add(HEADER) <= self.file.len());
             let Some(at) = at else { break };
+            // A file may be a hole of any size: the next slot is the one that has data.
+            let Some(data) = self.file.data_from(at) else { break };
+            let bytes = self.expected.fixed_bytes().unwrap_or(u64::MAX);
+            if data - at >= bytes {
+                next += (data - at) / bytes;
+                continue;
+            }
+            next += 1;
             while skip.next_if(|range| range.offset.saturating_add(range.nbytes) <= at).is_some() {}
             if skip.peek().is_none_or(|range| range.offset > at) {
                 self.look(at)?;

@@ -51,9 +51,9 @@ fn attributes(document: &mut Value, plan: &ImagePlan) {
     own["recovered"] = json!(true);
     own["frames"] = json!(plan.frames.end);
     own["frames_missing"] = json!(plan.frames.missing_count);
-    own["missing"] = plan.frames.missing.iter().map(|range| json!([range.start, range.end])).collect();
+    own["missing"] = plan.frames.told().iter().map(|range| json!([range.start, range.end])).collect();
     own["chunks"] = json!(plan.chunks());
-    let damaged = plan.shards.iter().filter(|shard| shard.damaged);
+    let damaged = plan.changed.iter().filter(|shard| shard.damaged);
     let damaged: Vec<_> = damaged.map(|shard| name(plan.image.node.array.folder(), &shard.path)).collect();
     if !damaged.is_empty() {
         own["damaged_shards"] = json!(damaged);

@@ -5,14 +5,17 @@
 //! read from what this changes but the slot headers and the payloads, and these are never changed.
 
 mod documents;
+mod empty;
 mod frames;
+mod image;
+mod place;
+mod records;
 mod shard;
 
 use std::fs;
-use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -24,7 +27,8 @@ use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::storage::{Directory, Storage, Way};
 use documents::Change;
-use shard::{Action, ShardPlan};
+use image::{Headway, ImagePlan};
+use place::Root;
 
 /// What a recovery found, and what it did or would do.
 #[derive(Debug, Clone, Serialize)]
@@ -34,7 +38,7 @@ pub struct Recovery {
     pub applied: bool,
     /// The images that this crate's writer made.
     pub images: Vec<ImageRecovered>,
-    /// Documents that change, below the root.
+    /// Documents that change, and files of frame numbers, below the root.
     pub documents: Vec<String>,
     /// Files that a writer had begun and not given their name, below the root. They are removed.
     pub partial: Vec<String>,
@@ -52,7 +56,7 @@ pub struct ImageRecovered {
     pub shape_before: Vec<u64>,
     /// The array's shape.
     pub shape: Vec<u64>,
-    /// One past the highest frame number that is known of.
+    /// One past the highest frame number that is known of, or past the last place of its stack or volume, if it lies in one.
     pub frames: u64,
     /// How many frames below that are missing, wholly or in part.
     pub frames_missing: u64,
@@ -175,12 +179,6 @@ struct Plan<'a> {
     documents: Vec<Change>,
 }
 
-struct ImagePlan<'a> {
-    image: Image<'a>,
-    shards: Vec<ShardPlan>,
-    frames: frames::Frames,
-}
-
 fn plan<'a>(
     root: &Path,
     tree: &Tree,
@@ -188,82 +186,12 @@ fn plan<'a>(
     progress: &(impl Fn(u64, u64) + Sync),
 ) -> Result<Plan<'a>> {
     let all = images.iter().flat_map(|image| &image.node.files);
-    let len = |(path, _): &(PathBuf, Vec<u64>)| path.metadata().map_or(0, |file| file.len());
-    let total = all.map(len).fold(0, u64::saturating_add);
-    let done = AtomicU64::new(0);
-    let mut plans = Vec::new();
-    for image in images {
-        let shards = image.node.files.par_iter().map(|file| {
-            let plan = shard::plan(root, &image, &file.0, &file.1);
-            let bytes = len(file);
-            progress(done.fetch_add(bytes, Relaxed).saturating_add(bytes).min(total), total);
-            plan
-        });
-        let shards: Vec<_> = shards.collect::<Result<_>>()?;
-        let frames = frames::count(tree, &image, &shards)?;
-        let mut plan = ImagePlan { image, shards, frames };
-        let (shape, incomplete) = (plan.shape(), plan.is_incomplete());
-        shard::complete(&plan.image.node.array, &shape, incomplete, &mut plan.shards);
-        plans.push(plan);
-    }
-    let documents = documents::changes(root, tree, &plans)?;
-    Ok(Plan { images: plans, documents })
-}
-
-impl ImagePlan<'_> {
-    /// Whether the documents have to say that the run did not end well.
-    fn is_incomplete(&self) -> bool {
-        !self.image.own.complete || self.shards.iter().any(|shard| shard.action.is_change())
-    }
-
-    fn chunks(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.chunks.len() as u64).sum()
-    }
-
-    fn shape(&self) -> Vec<u64> {
-        let array = &self.image.node.array;
-        let mut shape = array.shape().to_vec();
-        let Some(extent) = self.image.places.extent(self.frames.end) else { return shape };
-        if array.metadata().volume.is_none() {
-            shape[0] = shape[0].max(extent);
-            return shape;
-        }
-        // A volume's last chunks end where it does: a size that cuts them elsewhere makes them unreadable.
-        let depth = array.chunk_shape()[0];
-        let deepest = self.shards.iter().filter_map(|shard| shard.deepest);
-        let last = deepest.max_by_key(|&(layer, planes)| (layer, std::cmp::Reverse(planes)));
-        let end = last.map_or(0, |(layer, planes)| layer.saturating_mul(depth).saturating_add(planes));
-        let is_cut = last.is_some_and(|(_, planes)| planes < depth);
-        shape[0] = if is_cut { end } else { self.image.places.declared(end.max(extent)) };
-        shape
-    }
-
-    fn report(&self, root: &Path) -> ImageRecovered {
-        let count = |of: fn(&ShardPlan) -> u64| self.shards.iter().map(of).sum();
-        let shards = self.shards.iter().filter_map(|shard| {
-            let (action, reason) = match &shard.action {
-                Action::Nothing => return None,
-                Action::NewIndex(_) => (ShardAction::NewIndex, None),
-                Action::Remove => (ShardAction::Remove, None),
-                Action::Leave(reason) => (ShardAction::Leave, Some(reason.clone())),
-            };
-            let (chunks, chunks_before) = (shard.chunks.len() as u64, shard.named_before);
-            Some(ShardRecovered { path: name(root, &shard.path), action, chunks_before, chunks, reason })
-        });
-        ImageRecovered {
-            path: self.image.node.name.clone(),
-            shape_before: self.image.node.array.shape().to_vec(),
-            shape: self.shape(),
-            frames: self.frames.end,
-            frames_missing: self.frames.missing_count,
-            missing: self.frames.missing.clone(),
-            chunks: self.chunks(),
-            chunks_salvaged: count(|shard| shard.salvaged),
-            chunks_dropped: count(|shard| shard.dropped),
-            chunks_torn: count(|shard| shard.torn),
-            shards: shards.collect(),
-        }
-    }
+    let total = all.map(image::file_bytes).fold(0, u64::saturating_add);
+    let headway = Headway { progress, done: AtomicU64::new(0), total };
+    let images = images.into_iter().map(|image| ImagePlan::new(root, tree, image, &headway));
+    let images: Vec<_> = images.collect::<Result<_>>()?;
+    let documents = documents::changes(root, tree, &images)?;
+    Ok(Plan { images, documents })
 }
 
 fn name(root: &Path, path: &Path) -> String {
@@ -278,25 +206,27 @@ impl Plan<'_> {
             stays_below(root, &root.join(&change.key))?;
             storage.put(&change.key, &change.bytes).map_err(|error| Error::io("write", &change.key, error))?;
         }
-        // Shards don't depend on each other.
-        let shards: Vec<_> = self.images.iter().flat_map(|image| &image.shards).collect();
-        shards.par_iter().try_for_each(|shard| shard.apply())?;
-        for path in &tree.partial {
-            stays_below(root, path)?;
-            match fs::remove_file(path) {
-                // A new document was made under this name, and has its own by now.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                removed => removed.map_err(|error| Error::io("remove", path, error))?,
-            }
+        let below = Root::open(root)?;
+        for image in &self.images {
+            image.write_records(root, &below, tree, &storage)?;
         }
+        // Shards don't depend on each other.
+        for image in &self.images {
+            image.changed.par_iter().try_for_each(|shard| image.apply(root, &below, shard))?;
+        }
+        // A new document was made under such a name, and has its own by now.
+        tree.partial.iter().try_for_each(|path| below.remove_file(path))?;
         Ok(())
     }
 
     fn report(&self, root: &Path, tree: &Tree, applied: bool) -> Recovery {
+        let documents = self.documents.iter().map(|change| change.key.clone());
+        let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
+        let documents = documents.chain(records).collect();
         Recovery {
             applied,
             images: self.images.iter().map(|image| image.report(root)).collect(),
-            documents: self.documents.iter().map(|change| change.key.clone()).collect(),
+            documents,
             partial: tree.partial.iter().map(|path| name(root, path)).collect(),
             replaced: leftovers::replaced(root),
         }

@@ -1,27 +1,25 @@
 //! One shard: which of its chunks are whole, and the index that says so.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::Errno;
 
 use super::{Image, stays_below};
 use crate::config::{Compressor, Dialect, IndexLocation};
 use crate::error::{Error, Result};
 use crate::offline::index::Index;
-use crate::offline::metadata::product;
 use crate::offline::reader::Array;
-use crate::offline::region::for_each_position;
 use crate::offline::scan::{Expected, Scan, Seen};
 use crate::offline::shard_file::{IndexLayout, Range, ShardFile};
 use crate::shard::index::{minishards, table};
 
 const BLOCK: u64 = 4096;
-/// More empty shards are not made.
-const FILES_MAX: u64 = 1 << 20;
+/// A larger index is believed, or made, only for a file that has as much: a document's few bytes can ask for any size.
+const INDEX_BYTES_FREE: u64 = 16 << 20;
 
 /// What is to become of a shard.
 #[derive(Debug)]
@@ -39,12 +37,6 @@ pub(super) struct NewIndex {
     file_end: u64,
     /// What must not be given back to the file system, in ascending order.
     used: Vec<Range>,
-}
-
-impl Action {
-    pub(super) fn is_change(&self) -> bool {
-        matches!(self, Self::NewIndex(_) | Self::Remove)
-    }
 }
 
 #[derive(Debug)]
@@ -115,6 +107,15 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         index_location: sharding.location,
         payload_bytes_max: array.encoded_bytes_max(),
     };
+    let is_absurd = |bytes: u64| bytes > file.disk_bytes().max(INDEX_BYTES_FREE);
+    if table_bytes.is_some_and(is_absurd) {
+        let reason = format!(
+            "its index would have {} bytes, and the whole file takes {}",
+            table_bytes.unwrap_or_default(),
+            file.disk_bytes()
+        );
+        return leave(plan, &reason);
+    }
     let named = match array.read_index(&file, position, None) {
         Ok(index) => Some(Named::new(&index, image, position, file.len())),
         Err(Error::Format { .. }) => None,
@@ -241,32 +242,12 @@ pub(super) fn keeps_empty(array: &Array) -> bool {
     array.metadata().dialect == Dialect::Zarr2Sharded
 }
 
-/// Makes an array whole whose readers want every shard to be there: adds shards to `shards`, and keeps those that would go.
-pub(super) fn complete(array: &Array, shape: &[u64], incomplete: bool, shards: &mut Vec<ShardPlan>) {
-    let Some(layout) = array.index_layout().filter(|_| keeps_empty(array)) else { return };
-    let grid: Vec<u64> = shape.iter().zip(&array.metadata().file_shape).map(|(a, b)| a.div_ceil(*b)).collect();
-    let nothing = || {
-        let missing = (0..layout.chunks()).map(|_| (table::MISSING, table::MISSING));
-        let parts = vec![(0, table::encode(missing, layout.has_checksum()))];
-        Action::NewIndex(NewIndex { parts, file_end: layout.bytes(), used: Vec::new() })
-    };
-    let inside = |position: &[u64]| position.iter().zip(&grid).all(|(at, count)| at < count);
-    for shard in shards.iter_mut() {
-        if matches!(shard.action, Action::Remove) && inside(&shard.position) {
-            shard.action = nothing();
-        }
-    }
-    // A dataset that was complete has lost what it lacks, and empty shards would hide that.
-    if !incomplete || product(&grid).is_none_or(|files| files > FILES_MAX) {
-        return;
-    }
-    let known: HashSet<Vec<u64>> = shards.iter().map(|shard| shard.position.clone()).collect();
-    for_each_position(&vec![0; grid.len()], &grid, |position| {
-        if !known.contains(position) {
-            let action = nothing();
-            shards.push(ShardPlan { action, ..ShardPlan::new(array.file_path(position), position) });
-        }
-    });
+/// A shard in which nothing is.
+pub(super) fn empty(array: &Array) -> Option<NewIndex> {
+    let layout = array.index_layout()?;
+    let missing = (0..layout.chunks()).map(|_| (table::MISSING, table::MISSING));
+    let parts = vec![(0, table::encode(missing, layout.has_checksum()))];
+    Some(NewIndex { parts, file_end: layout.bytes(), used: Vec::new() })
 }
 
 impl ShardPlan {
@@ -361,41 +342,23 @@ impl ShardPlan {
             // What the head points at has to be there before it.
             return Ok(NewIndex { parts: vec![(data_end, tail), (0, head)], file_end, used });
         }
-        let mut entries = vec![(table::MISSING, table::MISSING); expected.chunks as usize];
-        for seen in &self.chunks {
-            entries[seen.header.chunk as usize] = (seen.range.offset, seen.range.nbytes);
-        }
-        let bytes = table::encode(entries.into_iter(), array.index_layout().is_some_and(IndexLayout::has_checksum));
+        let mut chunks = self.chunks.iter().peekable();
+        let entries = (0..expected.chunks).map(|chunk| {
+            let seen = chunks.next_if(|seen| u64::from(seen.header.chunk) == chunk);
+            seen.map_or((table::MISSING, table::MISSING), |seen| (seen.range.offset, seen.range.nbytes))
+        });
+        let bytes = table::encode(entries, array.index_layout().is_some_and(IndexLayout::has_checksum));
         let (at, file_end) = match expected.index_location {
             IndexLocation::Start => (0, data_end),
             IndexLocation::End => (data_end, data_end.saturating_add(bytes.len() as u64)),
         };
         Ok(NewIndex { parts: vec![(at, bytes)], file_end, used })
     }
-
-    /// Makes the change. All that it needs was read before, so that it can be stopped anywhere and planned anew.
-    pub(super) fn apply(&self) -> Result<()> {
-        let failed = |action| move |error: std::io::Error| Error::io(action, &self.path, error);
-        match &self.action {
-            Action::Nothing | Action::Leave(_) => Ok(()),
-            Action::Remove => fs::remove_file(&self.path).map_err(failed("remove empty shard")),
-            Action::NewIndex(new) => {
-                let flags = OFlags::NOFOLLOW.bits().cast_signed();
-                if let Some(folder) = self.path.parent() {
-                    fs::create_dir_all(folder).map_err(failed("create the folder of"))?;
-                }
-                let mut options = OpenOptions::new();
-                options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
-                let file = options.open(&self.path);
-                new.write(&file.map_err(failed("open"))?).map_err(failed("write a new index to"))
-            }
-        }
-    }
 }
 
 impl NewIndex {
     /// As the writer closes a shard: the data before an index that names them, and that before the file is cut off.
-    fn write(&self, file: &File) -> std::io::Result<()> {
+    pub(super) fn write(&self, file: &File) -> std::io::Result<()> {
         fdatasync(file)?;
         for (at, bytes) in &self.parts {
             file.write_all_at(bytes, *at)?;

@@ -1,16 +1,18 @@
 //! Checks everything about a dataset that can be checked without its original.
 
+mod books;
 mod findings;
 mod shard;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::layers::{Budget, FileAt, Found, groups};
 use super::leftovers;
 use super::own::{Own, Places};
 use super::reader::Array;
@@ -18,6 +20,7 @@ use super::shard_file::ShardFile;
 use super::tree::{Node, Tree, below};
 use crate::error::{Error, Result};
 use crate::fs::Lock;
+use books::{Books, Gathering};
 use findings::Findings;
 pub use findings::{Finding, Severity};
 use shard::{Shard, Sums};
@@ -65,7 +68,8 @@ impl Verification {
 
 /// Checks the dataset or the array at `path`: documents; the index of each shard, its bounds, its checksum and overlaps in
 /// it; the checksum of each chunk, and that it decodes to its size; slot headers against index and chunk; committed chunks
-/// that no index names; records; files that belong to nothing.
+/// that no index names; frame numbers in the records against the frames that are listed as missing, and both against the
+/// chunks that are there; files that belong to nothing.
 ///
 /// It never writes. `progress` is called from several threads with the bytes that are done and those in all.
 ///
@@ -78,7 +82,8 @@ pub fn verify(path: impl AsRef<Path>, progress: impl Fn(u64, u64) + Sync) -> Res
     Lock::look(root)?;
     let tree = Tree::walk(root)?;
     let done = Done { progress: &progress, bytes: AtomicU64::new(0), total: 0 };
-    let mut check = Check { root, tree: &tree, findings: Findings::default(), done };
+    let books = books::all(&tree);
+    let mut check = Check { root, tree: &tree, findings: Findings::default(), done, books };
     check.done.total = check.bytes();
     check.documents();
     check.leftovers();
@@ -107,6 +112,8 @@ struct Check<'a> {
     tree: &'a Tree,
     findings: Findings,
     done: Done<'a>,
+    /// What the writers say about frames, by the folders of the frame numbers.
+    books: HashMap<PathBuf, Books>,
 }
 
 struct Done<'a> {
@@ -230,7 +237,10 @@ impl<'a> Check<'a> {
     fn array(&self, node: &Node, image: Option<&Image>) -> Result<ArrayVerified> {
         let before = self.findings.damage();
         let sums = Sums::default();
-        node.files.par_iter().try_for_each(|(path, position)| self.file(node, image, path, position, &sums))?;
+        match image.and_then(|image| Some((image, image.places.as_ref()?))) {
+            Some((image, places)) => self.frames(node, image, places, &sums)?,
+            None => node.files.par_iter().try_for_each(|file| self.file(node, image, file, &sums, None))?,
+        }
         if node.array.manifest().is_some() {
             self.manifest(&node.array, &sums)?;
         }
@@ -255,14 +265,44 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn file(&self, node: &Node, image: Option<&Image>, path: &Path, position: &[u64], sums: &Sums) -> Result<()> {
-        let file = match ShardFile::open(path.to_path_buf()) {
+    /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
+    fn frames(&self, node: &Node, image: &Image, places: &Places, sums: &Sums) -> Result<()> {
+        let (groups, budget) = (groups(&node.files, places), Budget::new());
+        let group = |group: &Vec<&FileAt>| {
+            let gathering = Gathering::default();
+            group.par_iter().try_for_each(|file| self.file(node, Some(image), file, sums, Some(&gathering)))?;
+            let mut found = Found::default();
+            let counted = found.add_layers(gathering.layers(), places, &budget);
+            counted.or_else(|reason| self.found_in(node.array.path(), Error::format(node.array.path(), reason)))?;
+            Ok(found)
+        };
+        let found = groups.par_iter().map(group).try_reduce(Found::default, |one, other| Ok(one.add(other)))?;
+        if let Some(books) = Books::of(&image.own) {
+            books.pixels(self, node.array.path(), &image.own, found.ranges());
+        }
+        Ok(())
+    }
+
+    /// What the writer says about frames whose numbers are at `path`.
+    fn books_of(&self, path: &Path) -> Option<&Books> {
+        self.books.get(path)
+    }
+
+    fn file(
+        &self,
+        node: &Node,
+        image: Option<&Image>,
+        (path, position): &FileAt,
+        sums: &Sums,
+        gathering: Option<&Gathering>,
+    ) -> Result<()> {
+        let file = match ShardFile::open(path.clone()) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
             Err(error) => return self.found_in(path, error),
         };
         sums.files.fetch_add(1, Relaxed);
-        let shard = Shard { check: self, array: &node.array, file: &file, position, image, sums };
+        let shard = Shard { check: self, array: &node.array, file: &file, position, image, sums, gathering };
         let checked = if node.array.has_index() { shard.sharded() } else { shard.whole() };
         if !node.array.covers(position) {
             self.note(path, "lies outside the array's shape");
@@ -307,6 +347,9 @@ impl<'a> Check<'a> {
             self.damage(node.array.path(), None, "is not a list of frames");
             return Ok(());
         };
+        if let Some(books) = self.books_of(node.array.path()) {
+            books.absent_records(self, node);
+        }
         if own.complete && own.frames.is_some_and(|expected| expected != *frames) {
             let expected = own.frames.unwrap_or_default();
             self.damage(node.array.path(), None, format!("has {frames} records; the writer counted {expected} frames"));

@@ -1,10 +1,12 @@
 //! One file of an array under check: its index, its chunks, and the headers before these.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
+use super::books::Gathering;
 use super::{Check, Image, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
@@ -33,12 +35,15 @@ pub(super) struct Shard<'a> {
     pub(super) position: &'a [u64],
     pub(super) image: Option<&'a Image<'a>>,
     pub(super) sums: &'a Sums,
+    /// Where the chunks are noted that hold frames.
+    pub(super) gathering: Option<&'a Gathering>,
 }
 
 /// What stands before a chunk.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Before {
-    Header,
+    /// With the lowest and the highest frame number that it names.
+    Header(RangeInclusive<u64>),
     Nothing,
     Broken,
 }
@@ -85,6 +90,9 @@ impl Shard<'_> {
         let (numbers, _) = raw.as_chunks::<8>();
         let numbers = numbers.iter().map(|bytes| i64::from_le_bytes(*bytes));
         let none = [NO_FRAME, NOT_KNOWN];
+        if let Some(books) = self.check.books_of(self.array.path()) {
+            books.records(self.check, self.file.path(), numbers.clone().zip(start..));
+        }
         let mut numbers = numbers.zip(start..).filter(|(number, _)| !none.contains(number));
         let wrong = numbers.find(|&(number, place)| u64::try_from(number) != Ok(place));
         if let Some((number, place)) = wrong {
@@ -109,6 +117,7 @@ impl Shard<'_> {
             .map_init(|| None, |worker, &(chunk, range)| self.chunk(worker, expected.as_ref(), chunk, range))
             .collect::<Result<_>>()?;
         self.headers_are_there(&entries, &before);
+        self.note_frames(&entries, &before);
         if let Some(expected) = expected.filter(|_| !before.contains(&Before::Nothing)) {
             self.unnamed(&expected, &entries)?;
         }
@@ -216,13 +225,25 @@ impl Shard<'_> {
         } else if readable && !header.vouches_for(&worker.encoded) {
             self.damage(Some(chunk), "its bytes are not those that its slot header was written for");
         }
-        Ok(Before::Header)
+        Ok(Before::Header(header.first_frame..=header.last_frame()))
+    }
+
+    /// Notes which frames the chunks hold.
+    fn note_frames(&self, entries: &[(u64, Range)], before: &[Before]) {
+        let Some(gathering) = self.gathering else { return };
+        let mut layers = gathering.lock();
+        for ((chunk, _), before) in entries.iter().zip(before) {
+            let came = if let Before::Header(came) = before { Some(came.clone()) } else { None };
+            if let Some(place) = self.array.chunk_at(self.position, *chunk) {
+                layers.add(&place, false, came);
+            }
+        }
     }
 
     /// A shard has headers before all of its chunks or, from another writer, before none.
     fn headers_are_there(&self, entries: &[(u64, Range)], before: &[Before]) {
-        let count = |what| before.iter().filter(|&&before| before == what).count() as u64;
-        let (nothing, headers) = (count(Before::Nothing), count(Before::Header) + count(Before::Broken));
+        let nothing = before.iter().filter(|before| **before == Before::Nothing).count() as u64;
+        let headers = before.len() as u64 - nothing;
         self.sums.headers.fetch_add(headers, Relaxed);
         if headers == 0 {
             self.sums.without_header.fetch_add(nothing, Relaxed);

@@ -1,0 +1,163 @@
+//! Which frames the chunks make up that are there, shard by shard.
+//!
+//! Shards that hold the same frames are looked at together, and of them stay ranges of frame numbers: what an archive takes in
+//! memory grows with its gaps, and not with its chunks.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::own::Places;
+use super::ranges::{Gather, Ranges};
+
+/// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames each.
+const RUNS_MAX: u64 = 1 << 28;
+/// More of them are not claimed for one shard.
+const RUNS_A_SHARD_MAX: u64 = 1 << 20;
+
+/// A file of an array and its place in the grid.
+pub(super) type FileAt = (PathBuf, Vec<u64>);
+
+/// The files of an array in groups, each of which holds all chunks of its frames.
+pub(super) fn groups<'a>(files: &'a [FileAt], places: &Places) -> Vec<Vec<&'a FileAt>> {
+    // Where a hash deals chunks out, every shard holds some of most frames.
+    if !places.has_boxes() {
+        return vec![files.iter().collect()];
+    }
+    let frames = |file: &&'a FileAt| &file.1[..file.1.len().saturating_sub(2)];
+    let mut sorted: Vec<&FileAt> = files.iter().collect();
+    sorted.sort_by(|a, b| frames(a).cmp(frames(b)));
+    sorted.chunk_by(|a, b| frames(a) == frames(b)).map(<[_]>::to_vec).collect()
+}
+
+/// The chunks of one group, by the frames that they hold.
+#[derive(Debug, Default)]
+pub(super) struct Layers(HashMap<Box<[u64]>, Layer>);
+
+/// What was found of the chunks that hold the same frames.
+#[derive(Debug)]
+struct Layer {
+    chunks: u64,
+    /// All of them are in shards that the writer closed.
+    closed: bool,
+    /// The lowest and the highest number that came, where slot headers tell.
+    came: Option<RangeInclusive<u64>>,
+}
+
+impl Layers {
+    /// A chunk at a place in the grid of chunks. `came`: the lowest and the highest frame number that its header names.
+    pub(super) fn add(&mut self, place: &[u64], closed: bool, came: Option<RangeInclusive<u64>>) {
+        let outer = &place[..place.len().saturating_sub(2)];
+        match self.0.get_mut(outer) {
+            None => drop(self.0.insert(outer.into(), Layer { chunks: 1, closed, came })),
+            Some(layer) => {
+                layer.chunks += 1;
+                layer.closed &= closed;
+                // All headers of a layer say the same. Should they not, none of them is believed.
+                layer.came = layer.came.take().filter(|known| Some(known) == came.as_ref());
+            }
+        }
+    }
+}
+
+/// How many ranges of frame numbers may still be looked at.
+#[derive(Debug)]
+pub(super) struct Budget(AtomicU64);
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(RUNS_MAX))
+    }
+
+    /// # Errors
+    ///
+    /// A reason when they are more than that.
+    fn take(&self, runs: u64) -> Result<(), String> {
+        let left = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(runs));
+        let reason = || format!("its chunks promise frames in more than {RUNS_MAX} ranges, as no writer's do");
+        left.map(drop).map_err(|_| reason())
+    }
+}
+
+/// The frames that were found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Of which every chunk is there and no header says that they did not come.
+    whole: Gather,
+    /// Of which the chunks that are there are in shards that the writer closed, so that those that are not are dark.
+    dark: Gather,
+    /// Those among the whole ones whose numbers headers name.
+    proven: Gather,
+    /// Those that shards have room for that the writer closed.
+    closed: Gather,
+}
+
+impl Found {
+    /// # Errors
+    ///
+    /// A reason when they are more than any writer's.
+    pub(super) fn add_layers(&mut self, layers: Layers, places: &Places, budget: &Budget) -> Result<(), String> {
+        let tiles = places.tiles();
+        let mut layers: Vec<_> = layers.0.into_iter().collect();
+        layers.sort_by(|a, b| a.0.cmp(&b.0));
+        for (place, Layer { chunks, closed, came }) in layers {
+            let is_whole = chunks == tiles;
+            if !is_whole && !closed {
+                continue;
+            }
+            budget.take(places.chunk_runs(&place))?;
+            places.chunk_frames(&place, |frames| {
+                let (low, high) = match &came {
+                    Some(came) => (frames.start.max(*came.start()), frames.end.min(came.end().saturating_add(1))),
+                    None => (frames.start, frames.end),
+                };
+                if low < high {
+                    (if is_whole { &mut self.whole } else { &mut self.dark }).add_range(low..high);
+                }
+            });
+            // Those between the two are not told apart.
+            if let Some(came) = came.filter(|_| is_whole) {
+                self.proven.add(*came.start());
+                if came.start() != came.end() {
+                    self.proven.add(*came.end());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A shard that the writer closed, at a place in the grid.
+    pub(super) fn add_closed(&mut self, places: &Places, shard: &[u64]) {
+        // What can't be counted is not claimed: then a dark frame counts as missing.
+        places.shard_frames(shard, RUNS_A_SHARD_MAX, |frames| self.closed.add_range(frames));
+    }
+
+    /// Every shard was closed by its writer.
+    pub(super) fn add_all_closed(&mut self, frames: u64) {
+        self.closed.add_range(0..frames);
+    }
+
+    pub(super) fn add(mut self, other: Self) -> Self {
+        self.whole.extend(&other.whole);
+        self.dark.extend(&other.dark);
+        self.proven.extend(&other.proven);
+        self.closed.extend(&other.closed);
+        self
+    }
+
+    pub(super) fn ranges(self) -> FoundRanges {
+        let Self { whole, dark, proven, closed } = self;
+        let (whole, dark, proven, closed) = (whole.ranges(), dark.ranges(), proven.ranges(), closed.ranges());
+        FoundRanges { whole, dark, proven, closed }
+    }
+}
+
+/// As [`Found`], in order.
+#[derive(Debug)]
+pub(super) struct FoundRanges {
+    pub(super) whole: Ranges,
+    pub(super) dark: Ranges,
+    pub(super) proven: Ranges,
+    pub(super) closed: Ranges,
+}

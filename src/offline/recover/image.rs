@@ -1,0 +1,326 @@
+//! One image: what is to be done with its shards, its records and its frames.
+//!
+//! Of a shard stays what is to become of it, if anything; its chunks are looked up again when it is changed. So a recovery takes
+//! no more memory for an archive than for a few shards.
+
+use std::cmp::Reverse;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::frames::{self, Frames};
+use super::place::Root;
+use super::records::{self, Records};
+use super::shard::{self, Action, ShardPlan};
+use super::{Image, ImageRecovered, ShardAction, ShardRecovered, empty, name};
+use crate::error::{Error, Result};
+use crate::offline::layers::{Budget, FileAt, Found, Layers, groups};
+use crate::offline::tree::Tree;
+use crate::storage::{Directory, Storage};
+
+/// Who is told how much was looked through.
+pub(super) struct Headway<'a, F> {
+    pub(super) progress: &'a F,
+    pub(super) done: AtomicU64,
+    pub(super) total: u64,
+}
+
+impl<F: Fn(u64, u64) + Sync> Headway<'_, F> {
+    fn add(&self, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        (self.progress)(done.min(self.total), self.total);
+    }
+}
+
+pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
+    path.metadata().map_or(0, |file| file.len())
+}
+
+/// What is to be done for an image.
+pub(super) struct ImagePlan<'a> {
+    pub(super) image: Image<'a>,
+    /// Shards that change or could not be dealt with, in the order of their paths.
+    pub(super) changed: Vec<Changed>,
+    pub(super) frames: Frames,
+    sums: Sums,
+    /// Blocks of frame numbers that are to be written.
+    record_blocks: Vec<u64>,
+}
+
+/// A shard that changes, or could not be dealt with.
+#[derive(Debug)]
+pub(super) struct Changed {
+    pub(super) path: PathBuf,
+    position: Vec<u64>,
+    deed: Deed,
+    chunks: u64,
+    chunks_before: Option<u64>,
+    pub(super) damaged: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Deed {
+    Nothing,
+    NewIndex,
+    /// It becomes a shard in which nothing is.
+    Empty,
+    /// As before, but it is not there.
+    Create,
+    Remove,
+    Leave(String),
+}
+
+/// What the shards add up to.
+#[derive(Debug, Default)]
+struct Sums {
+    chunks: u64,
+    salvaged: u64,
+    dropped: u64,
+    torn: u64,
+    /// One past the highest frame number that a header names.
+    frames_end: u64,
+    /// The deepest layer of chunks of a volume, and how many planes it has.
+    deepest: Option<(u64, u64)>,
+    /// Every shard was closed by its writer.
+    all_closed: bool,
+}
+
+/// What some shards came to.
+struct Part {
+    sums: Sums,
+    changed: Vec<Changed>,
+    found: Found,
+}
+
+impl<'a> ImagePlan<'a> {
+    pub(super) fn new<F: Fn(u64, u64) + Sync>(
+        root: &Path,
+        tree: &Tree,
+        image: Image<'a>,
+        headway: &Headway<F>,
+    ) -> Result<Self> {
+        let nothing = || Part::new(Found::default());
+        let groups = groups(&image.node.files, &image.places);
+        let budget = Budget::new();
+        let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, headway));
+        let Part { sums, mut changed, mut found } = parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
+        drop(groups);
+        if let Some(frames) = image.places.frames().filter(|_| sums.all_closed && !image.places.has_boxes()) {
+            found.add_all_closed(frames);
+        }
+        let frames = frames::count(tree, &image, found.ranges(), sums.frames_end)?;
+        changed.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut plan = Self { image, changed, frames, sums, record_blocks: Vec::new() };
+        if plan.is_incomplete() {
+            plan.record_blocks = records::wrong_blocks(tree, &plan.image, &plan.frames)?;
+        }
+        plan.complete();
+        Ok(plan)
+    }
+
+    /// Whether the documents have to say that the run did not end well.
+    pub(super) fn is_incomplete(&self) -> bool {
+        let is_change = |shard: &Changed| matches!(shard.deed, Deed::NewIndex | Deed::Empty | Deed::Remove);
+        !self.image.own.complete || self.changed.iter().any(is_change)
+    }
+
+    /// Makes an array whole whose readers want every shard to be there: adds some, and keeps those that would go.
+    fn complete(&mut self) {
+        let (array, shape) = (&self.image.node.array, self.shape());
+        // A dataset that was complete has lost what it lacks, and empty shards would hide that.
+        let lacking = match self.is_incomplete() {
+            true => empty::places(array, &shape, &self.image.node.files),
+            false => Vec::new(),
+        };
+        for shard in self.changed.iter_mut().filter(|shard| shard.deed == Deed::Remove) {
+            if empty::is_wanted(array, &shape, &shard.position) {
+                shard.deed = Deed::Empty;
+            }
+        }
+        self.changed.extend(lacking.into_iter().map(|position| Changed {
+            path: array.file_path(&position),
+            position,
+            deed: Deed::Create,
+            chunks: 0,
+            chunks_before: None,
+            damaged: false,
+        }));
+    }
+
+    pub(super) fn chunks(&self) -> u64 {
+        self.sums.chunks
+    }
+
+    pub(super) fn shape(&self) -> Vec<u64> {
+        let array = &self.image.node.array;
+        let mut shape = array.shape().to_vec();
+        let Some(extent) = self.image.places.extent(self.frames.end) else { return shape };
+        if array.metadata().volume.is_none() {
+            shape[0] = shape[0].max(extent);
+            return shape;
+        }
+        // A volume's last chunks end where it does: a size that cuts them elsewhere makes them unreadable.
+        let depth = array.chunk_shape()[0];
+        let end = self.sums.deepest.map_or(0, |(layer, planes)| layer.saturating_mul(depth).saturating_add(planes));
+        let is_cut = self.sums.deepest.is_some_and(|(_, planes)| planes < depth);
+        shape[0] = if is_cut { end } else { self.image.places.declared(end.max(extent)) };
+        shape
+    }
+
+    /// Puts the blocks of frame numbers in their places.
+    pub(super) fn write_records(&self, root: &Path, below: &Root, tree: &Tree, storage: &Directory) -> Result<()> {
+        let Some(records) = Records::of(tree, &self.image)?.filter(|_| !self.record_blocks.is_empty()) else {
+            return Ok(());
+        };
+        for &block in &self.record_blocks {
+            let path = records.path(block);
+            below.make_folders(&path)?;
+            let bytes = records.mended(block, &self.frames)?;
+            storage.put(&name(root, &path), &bytes).map_err(|error| Error::io("write", &path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the change of a shard. All that it needs stays there, so that it can be stopped anywhere and planned anew.
+    pub(super) fn apply(&self, root: &Path, below: &Root, shard: &Changed) -> Result<()> {
+        let path = &shard.path;
+        let write = |file: std::fs::File, index: &shard::NewIndex| {
+            index.write(&file).map_err(|error| Error::io("write a new index to", path, error))
+        };
+        let empty = || {
+            let reason = "has no index, and its readers want one";
+            shard::empty(&self.image.node.array).ok_or_else(|| Error::format(path, reason))
+        };
+        match &shard.deed {
+            Deed::Nothing | Deed::Leave(_) => Ok(()),
+            Deed::Remove => below.remove_file(path),
+            Deed::Empty => write(below.open_file(path)?, &empty()?),
+            Deed::Create => write(below.create_file(path)?, &empty()?),
+            Deed::NewIndex => match shard::plan(root, &self.image, path, &shard.position)?.action {
+                Action::NewIndex(index) => write(below.open_file(path)?, &index),
+                _ => Err(Error::format(path, "changed while it was recovered: another program writes to it")),
+            },
+        }
+    }
+
+    /// The files of records that are written, below the root.
+    pub(super) fn record_files(&self, root: &Path, tree: &Tree) -> Vec<String> {
+        let Ok(Some(records)) = Records::of(tree, &self.image) else { return Vec::new() };
+        self.record_blocks.iter().map(|&block| name(root, &records.path(block))).collect()
+    }
+
+    pub(super) fn report(&self, root: &Path) -> ImageRecovered {
+        let shards = self.changed.iter().filter_map(|shard| {
+            let (action, reason) = match &shard.deed {
+                Deed::Nothing => return None,
+                Deed::NewIndex | Deed::Empty | Deed::Create => (ShardAction::NewIndex, None),
+                Deed::Remove => (ShardAction::Remove, None),
+                Deed::Leave(reason) => (ShardAction::Leave, Some(reason.clone())),
+            };
+            let (chunks, chunks_before) = (shard.chunks, shard.chunks_before);
+            Some(ShardRecovered { path: name(root, &shard.path), action, chunks_before, chunks, reason })
+        });
+        ImageRecovered {
+            path: self.image.node.name.clone(),
+            shape_before: self.image.node.array.shape().to_vec(),
+            shape: self.shape(),
+            frames: self.frames.end,
+            frames_missing: self.frames.missing_count,
+            missing: self.frames.told(),
+            chunks: self.sums.chunks,
+            chunks_salvaged: self.sums.salvaged,
+            chunks_dropped: self.sums.dropped,
+            chunks_torn: self.sums.torn,
+            shards: shards.collect(),
+        }
+    }
+}
+
+/// Looks through the shards that hold the same frames.
+fn part<F: Fn(u64, u64) + Sync>(
+    root: &Path,
+    image: &Image,
+    group: &[&FileAt],
+    budget: &Budget,
+    headway: &Headway<F>,
+) -> Result<Part> {
+    let layers = Mutex::new(Layers::default());
+    let look = |file: &&FileAt| {
+        let (path, position) = *file;
+        let plan = shard::plan(root, image, path, position)?;
+        headway.add(file_bytes(file));
+        let mut layers = layers.lock().unwrap_or_else(PoisonError::into_inner);
+        for seen in &plan.chunks {
+            let place = image.places.chunk_position(position, seen.header.chunk.into());
+            let place = place.ok_or_else(|| Error::format(path, "holds a chunk outside the array"))?;
+            layers.add(&place, plan.closed, Some(seen.header.first_frame..=seen.header.last_frame()));
+        }
+        drop(layers);
+        let mut found = Found::default();
+        if plan.closed && matches!(plan.action, Action::Nothing) && image.places.has_boxes() {
+            found.add_closed(&image.places, position);
+        }
+        Ok(Part::of(plan, found))
+    };
+    let nothing = || Part::new(Found::default());
+    let mut part = group.par_iter().map(look).try_reduce(nothing, |one, other| Ok(one.add(other)))?;
+    let layers = layers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let counted = part.found.add_layers(layers, &image.places, budget);
+    counted.map_err(|reason| Error::format(image.node.array.path(), reason))?;
+    Ok(part)
+}
+
+impl Part {
+    fn new(found: Found) -> Self {
+        Self { sums: Sums { all_closed: true, ..Sums::default() }, changed: Vec::new(), found }
+    }
+
+    fn of(plan: ShardPlan, found: Found) -> Self {
+        let ends = plan.chunks.iter().map(|seen| seen.header.last_frame().saturating_add(1));
+        let chunks = plan.chunks.len() as u64;
+        let sums = Sums {
+            chunks,
+            salvaged: plan.salvaged,
+            dropped: plan.dropped,
+            torn: plan.torn,
+            frames_end: ends.max().unwrap_or(0),
+            deepest: plan.deepest,
+            all_closed: plan.closed && matches!(plan.action, Action::Nothing),
+        };
+        let deed = match plan.action {
+            Action::Nothing => Deed::Nothing,
+            Action::NewIndex(_) => Deed::NewIndex,
+            Action::Remove => Deed::Remove,
+            Action::Leave(reason) => Deed::Leave(reason),
+        };
+        let chunks_before = plan.named_before;
+        let (path, position, damaged) = (plan.path, plan.position, plan.damaged);
+        let changed = Changed { path, position, deed, chunks, chunks_before, damaged };
+        let tell = changed.damaged || changed.deed != Deed::Nothing;
+        Self { sums, changed: if tell { vec![changed] } else { Vec::new() }, found }
+    }
+
+    fn add(mut self, mut other: Self) -> Self {
+        self.sums = self.sums.add(&other.sums);
+        self.changed.append(&mut other.changed);
+        self.found = self.found.add(other.found);
+        self
+    }
+}
+
+impl Sums {
+    fn add(self, other: &Self) -> Self {
+        let deepest = [self.deepest, other.deepest].into_iter().flatten();
+        Self {
+            chunks: self.chunks + other.chunks,
+            salvaged: self.salvaged + other.salvaged,
+            dropped: self.dropped + other.dropped,
+            torn: self.torn + other.torn,
+            frames_end: self.frames_end.max(other.frames_end),
+            deepest: deepest.max_by_key(|&(layer, planes)| (layer, Reverse(planes))),
+            all_closed: self.all_closed && other.all_closed,
+        }
+    }
+}

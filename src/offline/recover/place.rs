@@ -1,0 +1,97 @@
+//! Where a recovery writes: below the folder that was named, and never through a link.
+//!
+//! A dataset may come from a stranger. Names are therefore looked up one by one from an open folder; a path as a whole would
+//! be followed to wherever a link in its middle leads.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+/// The dataset's folder, held open.
+#[derive(Debug)]
+pub(super) struct Root {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Root {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        // The caller named it; a link there is the caller's own.
+        let folder = openat(CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let folder = folder.map_err(|error| Error::io("open", path, std::io::Error::from(error)))?;
+        Ok(Self { folder, path: path.to_path_buf() })
+    }
+
+    /// A file that is there.
+    pub(super) fn open_file(&self, path: &Path) -> Result<File> {
+        let (folder, name) = self.parent(path, false)?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(folder.as_ref().unwrap_or(&self.folder), name, flags, Mode::empty());
+        let file = File::from(file.map_err(|error| refused("open", path, error))?);
+        let is_file = file.metadata().map_err(|error| Error::io("look at", path, error))?.is_file();
+        if is_file { Ok(file) } else { Err(Error::format(path, "is not a regular file")) }
+    }
+
+    /// A file that is not there, and the folders above it.
+    pub(super) fn create_file(&self, path: &Path) -> Result<File> {
+        let (folder, name) = self.parent(path, true)?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = openat(folder.as_ref().unwrap_or(&self.folder), name, flags, Mode::from_raw_mode(0o666));
+        Ok(File::from(file.map_err(|error| refused("create", path, error))?))
+    }
+
+    /// Makes the folders above a file.
+    pub(super) fn make_folders(&self, path: &Path) -> Result<()> {
+        self.parent(path, true).map(drop)
+    }
+
+    /// Removes a file, or does nothing where there is none.
+    pub(super) fn remove_file(&self, path: &Path) -> Result<()> {
+        let (folder, name) = self.parent(path, false)?;
+        match unlinkat(folder.as_ref().unwrap_or(&self.folder), name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(refused("remove", path, error)),
+        }
+    }
+
+    /// The folder that a file is in, unless it is the dataset's own, and the file's name.
+    fn parent<'a>(&self, path: &'a Path, create: bool) -> Result<(Option<OwnedFd>, &'a std::ffi::OsStr)> {
+        let outside = || Error::format(path, format!("is not below {}", self.path.display()));
+        let below = path.strip_prefix(&self.path).map_err(|_| outside())?;
+        let mut names = Vec::new();
+        for component in below.components() {
+            let Component::Normal(name) = component else { return Err(outside()) };
+            names.push(name);
+        }
+        let name = names.pop().ok_or_else(outside)?;
+        let mut folder: Option<OwnedFd> = None;
+        for part in names {
+            let within = folder.as_ref().unwrap_or(&self.folder);
+            if create {
+                match mkdirat(within, part, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(refused("create the folder of", path, error)),
+                }
+            }
+            let next = openat(within, part, FOLDER, Mode::empty());
+            folder = Some(next.map_err(|error| refused("open the folder of", path, error))?);
+        }
+        Ok((folder, name))
+    }
+}
+
+fn refused(action: &'static str, path: &Path, error: Errno) -> Error {
+    match error {
+        Errno::LOOP | Errno::MLINK | Errno::NOTDIR => {
+            Error::format(path, "is a symbolic link or behind one; only what is in the dataset itself is changed")
+        }
+        other => Error::io(action, path, std::io::Error::from(other)),
+    }
+}

@@ -1,0 +1,166 @@
+//! The numbers of the frames that came, as the records have them, and as they should.
+
+use super::Image;
+use super::frames::Frames;
+use crate::config::Compressor;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+use crate::offline::ranges::{Gather, Ranges};
+use crate::offline::reader::{Array, Worker};
+use crate::offline::shard_file::ShardFile;
+use crate::offline::tree::{Node, Tree, below};
+use crate::record::{NO_FRAME, NOT_KNOWN};
+
+/// No writer gathers more frames in a block.
+const BLOCK_FRAMES_MAX: u64 = 1 << 20;
+/// More blocks that are not there are not made: those of the last checkpoint and some seconds are a handful.
+const NEW_BLOCKS_MAX: usize = 1 << 12;
+
+/// The array that holds the numbers of the frames that came: one block a file.
+pub(super) struct Records<'a> {
+    node: &'a Node,
+    array: &'a Array,
+}
+
+/// What it says, as far as it was written.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) came: Ranges,
+    pub(super) absent: Ranges,
+}
+
+impl<'a> Records<'a> {
+    /// # Errors
+    ///
+    /// [`Error::Format`] when the array is none that a writer makes.
+    pub(super) fn of(tree: &'a Tree, image: &Image) -> Result<Option<Self>> {
+        let Some(node) = tree.array(&below(&image.group.name, "records/frame_number")) else { return Ok(None) };
+        let array = &node.array;
+        let is_list = array.dtype() == Dtype::I64 && array.shape().len() == 1 && array.shard_shape().is_none();
+        if !is_list || array.chunk_shape()[0] > BLOCK_FRAMES_MAX {
+            let reason = format!(
+                "is not a list of frame numbers: {} {:?} in chunks of {:?}; expected int64 in chunks of at most {}",
+                array.dtype(),
+                array.shape(),
+                array.chunk_shape(),
+                BLOCK_FRAMES_MAX
+            );
+            return Err(Error::format(array.path(), reason));
+        }
+        Ok(Some(Self { node, array }))
+    }
+
+    /// How many frames it is declared to have.
+    pub(super) fn frames(&self) -> u64 {
+        self.array.shape()[0]
+    }
+
+    fn block_frames(&self) -> u64 {
+        self.array.chunk_shape()[0]
+    }
+
+    pub(super) fn read(&self) -> Result<Said> {
+        let (mut came, mut absent) = (Gather::default(), Gather::default());
+        let mut worker = self.array.worker()?;
+        for (_, position) in &self.node.files {
+            // Blocks help to tell what is missing; without one less is known.
+            let Some(numbers) = self.block(&mut worker, position[0])? else { continue };
+            let start = position[0].saturating_mul(self.block_frames());
+            for (number, frame) in numbers.iter().zip(start..) {
+                match *number {
+                    NO_FRAME => absent.add(frame),
+                    NOT_KNOWN => {}
+                    _ => came.add(frame),
+                }
+            }
+        }
+        Ok(Said { came: came.ranges(), absent: absent.ranges() })
+    }
+
+    /// The numbers in a block; `None` if it is not there or can't be read.
+    fn block(&self, worker: &mut Worker, block: u64) -> Result<Option<Vec<i64>>> {
+        let Some(file) = ShardFile::open(self.array.file_path(&[block]))? else { return Ok(None) };
+        match self.array.decode(worker, &file, file.whole(), &[block]) {
+            Ok(()) => {}
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(_) => return Ok(None),
+        }
+        let (numbers, _) = worker.raw.as_chunks::<8>();
+        Ok(Some(numbers.iter().map(|number| i64::from_le_bytes(*number)).collect()))
+    }
+
+    /// The blocks that don't say what is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] when more of them are not there than any writer leaves.
+    pub(super) fn wrong_blocks(&self, frames: &Frames) -> Result<Vec<u64>> {
+        // As the writer stores them; of another's choice nothing is known.
+        let codec = self.array.codec();
+        if codec.compressor != Compressor::None || codec.checksum {
+            return Ok(Vec::new());
+        }
+        let mut worker = self.array.worker()?;
+        let mut wrong = Vec::new();
+        for (_, position) in &self.node.files {
+            let before = self.block(&mut worker, position[0])?;
+            if before.is_none_or(|before| self.right(position[0], Some(&before), frames) != before) {
+                wrong.push(position[0]);
+            }
+        }
+        let there: std::collections::HashSet<u64> = self.node.files.iter().map(|(_, position)| position[0]).collect();
+        let mut absent = 0;
+        let mut next = 0;
+        for range in frames.present().iter() {
+            let (first, last) = (range.start / self.block_frames(), (range.end - 1) / self.block_frames());
+            for block in first.max(next)..=last {
+                next = block + 1;
+                if there.contains(&block) {
+                    continue;
+                }
+                absent += 1;
+                if absent > NEW_BLOCKS_MAX {
+                    let reason = format!(
+                        "more than {NEW_BLOCKS_MAX} of its blocks are not there, of frames whose chunks are: \
+                         it belongs to another dataset, or was removed"
+                    );
+                    return Err(Error::format(self.array.path(), reason));
+                }
+                wrong.push(block);
+            }
+        }
+        wrong.sort_unstable();
+        Ok(wrong)
+    }
+
+    /// What a block should hold. Beyond the last frame it stays as it was.
+    fn right(&self, block: u64, before: Option<&[i64]>, frames: &Frames) -> Vec<i64> {
+        let start = block.saturating_mul(self.block_frames());
+        let number = |(place, frame): (usize, u64)| match before {
+            _ if frames.missing.contains(frame) => NO_FRAME,
+            _ if frames.named.contains(frame) => frame.cast_signed(),
+            // It is there, and only a record could tell whether it came or is a gap in its chunk.
+            _ if frame < frames.end => NOT_KNOWN,
+            Some(before) => before[place],
+            None => NO_FRAME,
+        };
+        (0..self.block_frames() as usize).zip(start..).map(number).collect()
+    }
+
+    /// The bytes of a block as it should be, and its key below the array's folder.
+    pub(super) fn mended(&self, block: u64, frames: &Frames) -> Result<Vec<u8>> {
+        let mut worker = self.array.worker()?;
+        let before = self.block(&mut worker, block)?;
+        let numbers = self.right(block, before.as_deref(), frames);
+        Ok(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+    }
+
+    pub(super) fn path(&self, block: u64) -> std::path::PathBuf {
+        self.array.file_path(&[block])
+    }
+}
+
+/// A dataset as recovery finds it may have no records at all: then there is nothing to mend.
+pub(super) fn wrong_blocks(tree: &Tree, image: &Image, frames: &Frames) -> Result<Vec<u64>> {
+    Records::of(tree, image)?.map_or(Ok(Vec::new()), |records| records.wrong_blocks(frames))
+}

@@ -1,0 +1,103 @@
+//! Whether the records, the chunks and the list of missing frames say the same.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Check, Severity};
+use crate::offline::layers::{FoundRanges, Layers};
+use crate::offline::own::Own;
+use crate::offline::ranges::{Gather, Ranges};
+use crate::offline::tree::{Node, Tree, below};
+use crate::record::NO_FRAME;
+
+/// The chunks of the shards that hold the same frames, as they are found by several threads.
+#[derive(Debug, Default)]
+pub(super) struct Gathering(Mutex<Layers>);
+
+impl Gathering {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Layers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn layers(self) -> Layers {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a writer said about its frames at the end of a run.
+#[derive(Debug)]
+pub(super) struct Books {
+    missing: Ranges,
+    /// One past the last frame of which something is said: a list of ranges has an end.
+    end: u64,
+    severity: Severity,
+}
+
+/// The books of all images, by the folders of their frame numbers.
+pub(super) fn all(tree: &Tree) -> HashMap<PathBuf, Books> {
+    let books = tree.groups.iter().filter_map(|group| {
+        let own = Own::read(&group.path, &group.attributes).ok()??;
+        let records = tree.array(&below(&group.name, "records/frame_number"))?;
+        Some((records.array.path().to_path_buf(), Books::of(&own)?))
+    });
+    books.collect()
+}
+
+impl Books {
+    /// `None` while nobody said how many frames there are.
+    pub(super) fn of(own: &Own) -> Option<Self> {
+        let frames = own.frames?;
+        let missing = Ranges::new(own.missing.clone());
+        let is_whole = missing.count() >= own.frames_missing;
+        let told = if is_whole { frames } else { own.missing.iter().map(|range| range.end).max().unwrap_or(0) };
+        // A writer that failed may have failed at its books, too, and recover puts them right.
+        let severity = if own.complete || own.recovered { Severity::Damage } else { Severity::Note };
+        Some(Self { missing, end: told.min(frames), severity })
+    }
+
+    /// The numbers in a block of the records, each with its place.
+    pub(super) fn records(&self, check: &Check, path: &Path, numbers: impl Iterator<Item = (i64, u64)>) {
+        let (mut named, mut unnamed) = (Gather::default(), Gather::default());
+        for (number, place) in numbers.take_while(|(_, place)| *place < self.end) {
+            match self.missing.contains(place) {
+                true if number >= 0 => named.add(place),
+                false if number == NO_FRAME => unnamed.add(place),
+                _ => {}
+            }
+        }
+        self.tell(check, path, &named.ranges(), "have a number in the records, and are listed as missing");
+        self.tell(check, path, &unnamed.ranges(), "have no number in the records, and are not listed as missing");
+    }
+
+    /// Blocks of the records that are not there read as of frames that never came.
+    pub(super) fn absent_records(&self, check: &Check, node: &Node) {
+        let frames = node.array.chunk_shape().first().copied().unwrap_or(1);
+        let mut there = Gather::default();
+        for (_, position) in &node.files {
+            let start = position.first().map_or(0, |block| block.saturating_mul(frames));
+            there.add_range(start..start.saturating_add(frames));
+        }
+        let absent = Ranges::from(0..self.end).minus(&there.ranges()).minus(&self.missing);
+        self.tell(check, node.array.path(), &absent, "have no record, and are not listed as missing");
+    }
+
+    /// The frames whose chunks were found.
+    pub(super) fn pixels(&self, check: &Check, path: &Path, own: &Own, found: FoundRanges) {
+        let listed = found.proven.and(&self.missing);
+        self.tell(check, path, &listed, "have all their chunks, and are listed as missing");
+        // Elsewhere a frame without chunks is a dark one.
+        if own.slots.is_some_and(|slots| slots.empty_chunks) {
+            let lost = Ranges::from(0..self.end).minus(&self.missing).minus(&found.whole);
+            self.tell(check, path, &lost, "lack chunks, and are not listed as missing");
+        }
+    }
+
+    fn tell(&self, check: &Check, path: &Path, frames: &Ranges, what: &str) {
+        if let Some(first) = frames.iter().next() {
+            let last = if first.end - first.start > 1 { format!(" to {}", first.end - 1) } else { String::new() };
+            let what = format!("{} frames, the first of them {}{last}, {what}", frames.count(), first.start);
+            check.find(self.severity, path, None, what);
+        }
+    }
+}
