@@ -120,7 +120,7 @@ fn rate(folder: &Path, config: &Config, pixels: &[Vec<u8>], frames: usize) -> Ou
     let acquisition = Acquisition::create(folder.join("run.zarr"), config.clone())?;
     let start = Instant::now();
     for number in 0..frames {
-        acquisition.append(&pixels[number % pixels.len()])?;
+        let _ = acquisition.append(&pixels[number % pixels.len()])?;
     }
     acquisition.finish()?;
     Ok((frames * pixels[0].len()) as f64 / start.elapsed().as_secs_f64())

@@ -254,6 +254,9 @@ typedef struct sw_config {
     // Manifests that finishing writes beside the dataset, into run.ome.manifest.zarr for run.ome.zarr: SW_MANIFEST_FILES and
     // others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0: none.
     sw_manifest manifest;
+    // How far beyond the newest frame a frame number may leap; what is farther is refused, because a garbled number would make all
+    // true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that is more.
+    uint64_t leap_max;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
@@ -532,6 +535,9 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // No frame buffer became free within the time limit: the workers or the disk are slower than the camera.
 #define SW_RING_FULL 21
+
+// The run was aborted, perhaps by another thread during sw_finish: frames that waited in the ring are lost.
+#define SW_ABORTED 22
 
 // A configuration value that can't work. Nothing was written.
 #define SW_ERROR_CONFIG 30
@@ -861,8 +867,11 @@ sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
 //
 // Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window` behind the
 // newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the workers take less than
-// half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms. Whatever is returned but
-// SW_ERROR_FRAME and the errors of wrong arguments: the buffer is the library's again.
+// half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
+//
+// After SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT, SW_ERROR_HANDLE and
+// SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and all other errors the buffer is
+// the library's again.
 //
 // Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a number that
 // came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error of the run.

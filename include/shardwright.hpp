@@ -127,9 +127,12 @@ public:
     size_t bytes() const noexcept { return frame_.bytes; }
     uint32_t index() const noexcept { return frame_.index; }
 
-    // Whatever is returned, the frame is not this object's any more.
+    // After an error of wrong arguments, SW_ERROR_NULL to SW_ERROR_FORKED, the frame is still this object's, to be committed
+    // otherwise or discarded; else not any more.
     sw_status try_commit(uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
-        return sw_commit(std::exchange(acquisition_, nullptr), &frame_, number, record);
+        sw_status status = sw_commit(acquisition_, &frame_, number, record);
+        if (status < SW_ERROR_NULL || status > SW_ERROR_FORKED) acquisition_ = nullptr;
+        return status;
     }
     sw_status try_discard() noexcept {
         if (!acquisition_) return SW_OK;

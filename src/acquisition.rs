@@ -53,6 +53,7 @@ pub struct Acquisition {
 }
 
 /// What an [`append`](Acquisition::append) did.
+#[must_use = "fewer frames may have been taken than were given"]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Appended {
     /// Frames taken. Fewer than given, if the ring became full on the way: repeat the call with the rest.
@@ -143,6 +144,7 @@ impl Acquisition {
     pub(crate) fn count_dropped(&self, error: &Error) {
         if error.is_ring_full() && self.ring_full == RingFull::DropNewest {
             self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
+            self.engine.counters.dropped_last.fetch_add(1, Relaxed);
         }
     }
 
@@ -172,6 +174,7 @@ impl Acquisition {
     fn wait_for_loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {
         let ring = &self.engine.ring;
         self.engine.wake_if_work_waits();
+        self.engine.relieve();
         if wait == Some(Duration::ZERO) {
             return Err(Error::RingFull { frames: ring.frames(), waited: Duration::ZERO });
         }
@@ -182,7 +185,10 @@ impl Acquisition {
                 Err(_) if left == Some(Duration::ZERO) => {
                     return Err(Error::RingFull { frames: ring.frames(), waited: start.elapsed() });
                 }
-                Err(_) => self.check()?,
+                Err(_) => {
+                    self.check()?;
+                    self.engine.relieve();
+                }
             }
         }
     }
@@ -248,8 +254,8 @@ impl Acquisition {
                     done.frames += 1;
                 }
                 Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
-                    self.count_dropped(&error);
                     self.engine.numbers.let_go_next()?;
+                    self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
                     done.dropped += 1;
                 }
                 Err(error) if error.is_ring_full() && done.frames > 0 => return Ok(done),
@@ -326,8 +332,8 @@ impl Acquisition {
         self.end()
     }
 
-    /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
-    /// If no frame was committed, the dataset disappears.
+    /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable, and the
+    /// dataset's attributes say that it is not complete. If no frame was committed, the dataset disappears.
     pub fn abort(mut self) {
         self.engine.aborting.store(true, Relaxed);
         let _ = self.end();
@@ -339,6 +345,11 @@ impl Acquisition {
             self.drain();
             threads.join(&self.engine);
         }
+        let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
+        let aborted_empty = self.engine.aborting.load(Relaxed) && nothing_came;
+        if self.engine.aborting.load(Relaxed) && !nothing_came {
+            self.engine.first_error.set(Error::Aborted);
+        }
         let mut summary = self.summary();
         let ending = Ending {
             chunks: summary.chunks_written,
@@ -346,7 +357,6 @@ impl Acquisition {
             missing: &summary.missing,
             error: self.engine.first_error.get(),
         };
-        let aborted_empty = self.engine.aborting.load(Relaxed) && summary.frames_accepted == 0;
         if !aborted_empty {
             self.image.root().keep();
             let frames = self.engine.counters.newest_end.load(Relaxed);

@@ -61,6 +61,10 @@ pub struct Config {
     pub frame_layout: Option<FrameLayout>,
     /// What `acquire` and `append` do when no frame buffer is free.
     pub ring_full: RingFull,
+    /// How far beyond the newest frame a frame number may leap. What is farther is refused, because a garbled number would make all
+    /// true ones come too late. `0`: automatic, 16,384, or four times the
+    /// [`reorder_window`](crate::Acquisition::reorder_window) if that is more.
+    pub leap_max: u64,
     /// Worker threads that encode. `0`: one for each core that the process may use.
     pub workers: usize,
     /// Cores to pin the workers to, in turn. Empty: not pinned.
@@ -111,6 +115,7 @@ impl Default for Config {
             ring_bytes: 1 << 30,
             frame_layout: None,
             ring_full: RingFull::Block { timeout: None },
+            leap_max: 0,
             workers: 0,
             affinity: Vec::new(),
             sync: true,

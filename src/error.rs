@@ -101,6 +101,9 @@ pub enum Error {
         /// The panic's message.
         message: String,
     },
+    /// The run was aborted: frames that waited in the ring are lost.
+    #[error("the acquisition was aborted; frames that waited in the ring are lost")]
+    Aborted,
     /// The acquisition was finished or aborted; no more frames are taken.
     #[error("the acquisition has ended; no more frames are taken")]
     Ended,
@@ -137,7 +140,10 @@ impl fmt::Display for RefusedNumber {
                 write!(f, "comes too late: everything below {oldest} is settled and it was recorded as missing")
             }
             Self::TooFar { limit } => {
-                write!(f, "is too far ahead of the newest frame: at most {limit} is possible now")
+                write!(
+                    f,
+                    "is too far ahead of the newest frame: at most {limit} is possible now, by leap_max of the configuration"
+                )
             }
             Self::PastEnd { frames } => {
                 write!(f, "is past the end: the array holds {frames} frames, 0 to {}", frames.saturating_sub(1))

@@ -107,6 +107,10 @@ impl FrameMut {
         engine.numbers.wait_for_older(number);
         let arrival = Arrival { number, frame: self.loan.commit() };
         engine.counters.frames_accepted.fetch_add(1, Relaxed);
+        if engine.counters.dropped_last.load(Relaxed) > 0 {
+            // Their numbers lie below this one.
+            engine.counters.dropped_last.store(0, Relaxed);
+        }
         let sent = engine.arrivals.0.try_send(arrival);
         debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
         engine.numbers.sent(number);

@@ -212,7 +212,7 @@ fn a_viewer_sees_the_newest_frame_and_holds_no_one_up() {
             views
         });
         for number in 0..3000 {
-            acquisition.append(&frame(number, 256)).unwrap();
+            let _ = acquisition.append(&frame(number, 256)).unwrap();
         }
         done.store(true, SeqCst);
         viewer.join().unwrap()

@@ -316,7 +316,7 @@ fn a_leap_of_a_million_frames_costs_nothing_but_the_frames() {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("run.zarr");
             let dims = vec![Dim::time(None).chunk(1).shard(shard), Dim::y(4), Dim::x(4)];
-            let acquisition = Acquisition::create(&path, Config { dims, ..tiny(None, 16) }).unwrap();
+            let acquisition = Acquisition::create(&path, Config { dims, leap_max: 1 << 24, ..tiny(None, 16) }).unwrap();
             for number in [0, 1, 1_000_001, 1_000_003, 3_000_000] {
                 let mut slot = acquisition.acquire().unwrap();
                 slot.copy_from_slice(&frame(number, 16));

@@ -367,7 +367,7 @@ fn a_dataset_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");
     let acquisition = Acquisition::create(&path, tiny(None, 8)).unwrap();
-    acquisition.append(&frame(0, 256)).unwrap();
+    let _ = acquisition.append(&frame(0, 256)).unwrap();
     // But for the shards, which the acquisition prepares meanwhile.
     let names = || {
         listing(folder.path()).into_keys().filter(|name| !name.to_string_lossy().contains("/c/")).collect::<Vec<_>>()
@@ -394,7 +394,7 @@ fn a_dataset_that_another_process_writes_is_locked() {
     let acquisition = Acquisition::create(&path, tiny(None, 8)).unwrap();
     let output = in_child("child_tries_to_overwrite", &path);
     assert!(output.contains("is being written by another process"), "{output}");
-    acquisition.append(&frame(0, 256)).unwrap();
+    let _ = acquisition.append(&frame(0, 256)).unwrap();
     acquisition.finish().unwrap();
 }
 
@@ -409,7 +409,7 @@ fn images_of_a_dataset_need_names_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = Dataset::create(folder.path().join("run.zarr"), false).unwrap();
     let left = dataset.acquisition("left", tiny(None, 8)).unwrap();
-    left.append(&frame(0, 256)).unwrap();
+    let _ = left.append(&frame(0, 256)).unwrap();
     for name in ["", ".", "..", ".hidden", "a/b", "/etc", "OME", "ome", "a\0b", "ä"] {
         let error = dataset.acquisition(name, tiny(None, 8)).unwrap_err();
         let Error::Config { field: "name", value, .. } = &error else { panic!("{error:?}") };

@@ -2,12 +2,12 @@
 //!
 //! | floor | modules |
 //! |---|---|
-//! | 0 | error, sync |
+//! | 0 | error, fs, sync |
 //! | 1 | dtype, geometry, stats |
 //! | 2 | config |
 //! | 3 | codec: wishes from `config` name the codecs; the ids of chunks of a volume |
 //! | 4 | ome, storage, region, ring, plan, record, the slot header and the index of `shard`: a plan counts their bytes |
-//! | 5 | dialect, shard |
+//! | 5 | dialect, folder, shard |
 //! | 6 | dataset, engine, offline: `offline` knows nothing of the engine |
 //! | 7 | acquisition, the frames that it lends, and the manifest that it leaves |
 //! | 8 | the crate's root, and ffi: the doors |
@@ -15,8 +15,9 @@
 use std::path::{Path, PathBuf};
 
 /// The floor of a path below the crate's root; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 25] = [
+const FLOORS: [(&str, u32); 27] = [
     ("error", 0),
+    ("fs", 0),
     ("sync", 0),
     ("dtype", 1),
     ("geometry", 1),
@@ -33,6 +34,7 @@ const FLOORS: [(&str, u32); 25] = [
     ("shard::index", 4),
     ("dialect::volume", 3),
     ("dialect", 5),
+    ("folder", 5),
     ("shard", 5),
     ("dataset", 6),
     ("engine", 6),

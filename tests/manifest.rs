@@ -288,7 +288,7 @@ fn a_manifest_that_fails_hurts_nothing() {
     // An aborted run has none, and no error either.
     let other = folder.path().join("other.zarr");
     let acquisition = Acquisition::create(&other, config).unwrap();
-    acquisition.append(&[0; 2 * 40 * 50]).unwrap();
+    let _ = acquisition.append(&[0; 2 * 40 * 50]).unwrap();
     acquisition.abort();
     assert!(!manifest_path(&other).exists());
 }

@@ -170,7 +170,7 @@ fn child_has_a_fault_of_its_own() {
     fs::write(&others, [1; 4096]).unwrap();
     let file = File::options().read(true).write(true).open(&others).unwrap();
     let ours = Acquisition::create(path.with_file_name("second"), guarded_tiny()).unwrap();
-    ours.append(&frame(0, 256)).unwrap();
+    let _ = ours.append(&frame(0, 256)).unwrap();
     // SAFETY: a fresh map of a file that is open.
     let map = unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     assert_ne!(map, libc::MAP_FAILED);

@@ -68,7 +68,7 @@ fn datasets_of_each_kind_are_overwritten() {
         fs::create_dir(&path).unwrap();
         fs::write(path.join(name), text).unwrap();
         let acquisition = Acquisition::create(&path, config()).unwrap();
-        acquisition.append(&frame(0, 256)).unwrap();
+        let _ = acquisition.append(&frame(0, 256)).unwrap();
         acquisition.finish().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name}");
     }
@@ -90,7 +90,7 @@ fn two_who_overwrite_do_not_move_each_others_run_aside() {
             assert!(matches!(error, Error::Locked { .. } | Error::Io { .. } | Error::Format { .. }), "{error}");
         }
         for run in running.into_iter().flatten() {
-            run.append(&frame(0, 256)).unwrap();
+            let _ = run.append(&frame(0, 256)).unwrap();
             run.finish().unwrap();
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -123,7 +123,7 @@ fn a_frame_without_a_time_gets_that_of_its_commit() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     let before = now();
     for number in 0..5 {
-        acquisition.append(&frame(number, 256)).unwrap();
+        let _ = acquisition.append(&frame(number, 256)).unwrap();
     }
     let after = now();
     acquisition.finish().unwrap();

@@ -561,7 +561,7 @@ fn one_writer_at_a_time() {
     let acquisition = Acquisition::create(&path, config.clone()).unwrap();
     assert!(matches!(Store::edit(&path), Err(Error::Locked { .. })));
     assert_eq!(Store::open(&path).unwrap().list_prefix("0/c/").unwrap(), [""; 0]);
-    acquisition.append(&frame(0, 64)).unwrap();
+    let _ = acquisition.append(&frame(0, 64)).unwrap();
     acquisition.finish().unwrap();
     let store = Store::edit(&path).unwrap();
     assert!(matches!(Store::edit(&path), Err(Error::Locked { .. })));

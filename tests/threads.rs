@@ -229,7 +229,7 @@ fn workers_that_compress_write_one_at_a_time_where_writes_wait() {
     let config = Config { codec: Codec::from(Compressor::Zstd { level: 1 }), workers: 4, ..tiny(None, 64) };
     let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
     for number in 0..600 {
-        acquisition.append(&frame(number, 256)).unwrap();
+        let _ = acquisition.append(&frame(number, 256)).unwrap();
     }
     assert_eq!(acquisition.finish().unwrap().frames_written, 600);
     assert_eq!(most.load(Relaxed), 1, "all others encode or wait, and leave their cores to the camera");
@@ -261,7 +261,7 @@ fn buffers_come_back_while_later_frames_still_wait() {
     let acquisition = Arc::new(Acquisition::create_in(storage.shared(), config).unwrap());
     watched.set(Arc::downgrade(&acquisition)).unwrap();
     for number in 0..FRAMES {
-        acquisition.append(&frame(number, 256)).unwrap();
+        let _ = acquisition.append(&frame(number, 256)).unwrap();
     }
     barrier.open();
     wait_until("all frames are written", || acquisition.stats().frames_written == FRAMES);

@@ -323,7 +323,7 @@ fn read_while_writing(folder: &Path, storage: StorageKind, layers: u64, across: 
     let [one, two] = std::thread::scope(|scope| {
         let readers = [0; 2].map(|_| scope.spawn(|| look_all_the_time(&path, chunks, &done)));
         for number in 0..layers * 4 {
-            acquisition.append(&frame(number, 256)).unwrap();
+            let _ = acquisition.append(&frame(number, 256)).unwrap();
             if number % (layers / 10) == 0 {
                 std::thread::sleep(2 * OFTEN);
             }

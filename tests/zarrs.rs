@@ -142,7 +142,7 @@ fn every_codec_with_every_type() {
             let mut expected = Expected::new(&[3, 20, 50], dtype);
             for number in 0..3 {
                 let pixels = frame(number, acquisition.frame_bytes());
-                acquisition.append(&pixels).unwrap();
+                let _ = acquisition.append(&pixels).unwrap();
                 expected.put(&config, number, &pixels);
             }
             acquisition.finish().unwrap();

@@ -18,6 +18,10 @@ const CHECKPOINT_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 // Checkpoints take at most one part in so many of the closer's time, plus one.
 const CHECKPOINT_REST: u32 = 4;
 
+// How long a shard that can't be created is left alone before the next try, at first and at most.
+const SPARE_PAUSE_MIN: Duration = Duration::from_millis(20);
+const SPARE_PAUSE_MAX: Duration = Duration::from_secs(2);
+
 /// Work for the thread that prepares.
 #[derive(Debug)]
 pub(crate) enum Preparing {
@@ -97,11 +101,41 @@ impl OpenCells {
 pub(crate) fn prepare(engine: &Engine, image: &Image, live: &LiveCells, prepared: &Sender<ShardBlock>) {
     while let Preparing::Block(number) = engine.requests.pop() {
         live.add(engine.plan.shards.cells_a_block);
-        match create_block(engine, image, number) {
-            Ok(block) => drop(prepared.send(block)),
+        match create_when_possible(engine, image, number) {
+            Ok(Some(block)) => drop(prepared.send(block)),
+            Ok(None) => live.remove(engine.plan.shards.cells_a_block),
             Err(error) => engine.first_error.set(error),
         }
         engine.pump();
+    }
+}
+
+/// Creates the shards of one block. As long as no frame needs them, a failure is no error: the disk may have room again by then.
+/// `None`: the run ended without them.
+fn create_when_possible(engine: &Engine, image: &Image, number: u64) -> Result<Option<ShardBlock>> {
+    let mut pause = SPARE_PAUSE_MIN;
+    loop {
+        // Before the try: who needs it from now on finds out by the next one.
+        let is_needed = engine.needed_block.load(Acquire) >= number;
+        let error = match create_block(engine, image, number) {
+            Ok(block) => return Ok(Some(block)),
+            Err(error) if is_needed => return Err(error),
+            Err(error) => error,
+        };
+        if pause == SPARE_PAUSE_MIN {
+            let _ = caught(|| {
+                tracing::warn!(%error, block = number, "a shard that is not needed yet can't be prepared; trying again");
+                Ok(())
+            });
+        }
+        let until = Instant::now() + pause;
+        while Instant::now() < until && engine.needed_block.load(Acquire) < number {
+            if engine.needs_no_more.load(Acquire) {
+                return Ok(None);
+            }
+            std::thread::sleep(SPARE_PAUSE_MIN / 4);
+        }
+        pause = (2 * pause).min(SPARE_PAUSE_MAX);
     }
 }
 

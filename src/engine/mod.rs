@@ -29,6 +29,7 @@ pub(crate) mod writers;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::config::{Codec, Config};
 use crate::dataset::{Image, RecordBlock};
@@ -91,6 +92,12 @@ pub(crate) struct Engine {
     pub(crate) shard_closed: OnceLock<Listener>,
     /// What is still in the ring shall not be encoded any more.
     pub(crate) aborting: AtomicBool,
+    /// The last block of shards that a frame waits for or has got.
+    pub(crate) needed_block: AtomicU64,
+    /// No further shard will be needed.
+    pub(crate) needs_no_more: AtomicBool,
+    /// How many frames had been accepted when a caller found no free buffer, and since when that is so.
+    starving: StdMutex<Option<(u64, Instant)>>,
     pub(crate) doorbell: Doorbell,
     pub(crate) sequencer: Mutex<Sequencer>,
     /// One for the callers, one for the finalizer's threads, one for each worker.
@@ -120,7 +127,7 @@ impl Engine {
             sync: config.sync,
             open_cells: OpenCells::default(),
             dataset_uuid: image.uuid,
-            numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total),
+            numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total, plan.ring.leap_max),
             gate: Gate::new(),
             arrivals: bounded(plan.ring.frames),
             layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
@@ -132,6 +139,9 @@ impl Engine {
             losses: Losses::default(),
             shard_closed: OnceLock::new(),
             aborting: AtomicBool::new(false),
+            needed_block: AtomicU64::new(0),
+            needs_no_more: AtomicBool::new(false),
+            starving: StdMutex::default(),
             doorbell: Doorbell::new(),
             sequencer: Mutex::new(Sequencer::new(plan.clone(), records, requests, prepared)),
             times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
@@ -145,7 +155,39 @@ impl Engine {
     /// Brings forward whatever can go forward now.
     pub(crate) fn pump(&self) {
         // The doorbell lets one thread in at a time; the lock is never waited for but at the very end.
-        self.doorbell.ring(|| self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self));
+        self.doorbell.ring(|| {
+            let run = || self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self);
+            // A panic would leave the doorbell to nobody, and everybody waiting.
+            if let Err(error) = caught(|| Ok(run())) {
+                self.first_error.set(error);
+            }
+        });
+    }
+
+    /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed for a while,
+    /// because another thread's commit is the better help.
+    pub(crate) fn relieve(&self) {
+        const AFTER: Duration = Duration::from_millis(200);
+        const FOR_LONG: Duration = Duration::from_secs(1);
+        let (accepted, now) = (self.counters.frames_accepted.load(Relaxed), Instant::now());
+        let since = {
+            let mut starving = self.starving.lock().unwrap_or_else(PoisonError::into_inner);
+            match *starving {
+                Some((of, since)) if of == accepted => since,
+                _ => starving.insert((accepted, now)).1,
+            }
+        };
+        let time = now - since;
+        if time >= AFTER {
+            self.doorbell.ring(|| {
+                let relieve =
+                    || self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).relieve(self, time >= FOR_LONG);
+                if let Err(error) = caught(|| Ok(relieve())) {
+                    self.first_error.set(error);
+                }
+            });
+            self.pump();
+        }
     }
 
     /// A layer is complete. Whoever committed its last frame wakes a worker for it only if layers take half of the ring already.
@@ -215,6 +257,8 @@ pub(crate) struct Counters {
     /// Settled without a frame.
     pub(crate) frames_missing: AtomicU64,
     pub(crate) frames_dropped: AtomicU64,
+    /// Those of them that came after the newest frame, as far as is known: nobody gave their numbers.
+    pub(crate) dropped_last: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) chunks_written: AtomicU64,
     pub(crate) chunks_empty: AtomicU64,
@@ -240,8 +284,9 @@ pub(crate) struct FirstError(OnceLock<Error>);
 
 impl FirstError {
     pub(crate) fn set(&self, error: Error) {
-        tracing::error!(%error, "the acquisition failed");
-        let _ = self.0.set(error);
+        let _ = self.0.set(error.clone());
+        // A program's own subscriber hears of it, and may panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| tracing::error!(%error, "the acquisition failed")));
     }
 
     pub(crate) fn get(&self) -> Option<&Error> {

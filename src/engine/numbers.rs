@@ -4,7 +4,7 @@
 //! frame is queued, so that a wrong one is refused to the one who gave it.
 
 use crate::error::{Error, RefusedNumber, Result};
-use crate::plan::LEAP_MAX;
+use crate::sync::Turns;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Numbers {
@@ -18,7 +18,9 @@ pub(crate) struct Numbers {
     /// them again with each commit would take longer than the commit.
     waited_end: AtomicU64,
     frames_total: Option<u64>,
-    window: u64,
+    /// How far behind the newest number one may come. It only shrinks.
+    window: AtomicU64,
+    leap_max: u64,
 }
 
 /// A claimed number and whether its frame is still on its way into the queue, in one word. 0: none was claimed.
@@ -42,10 +44,11 @@ impl Mark {
 
 impl Numbers {
     /// `window`: how many numbers a frame may be behind the newest; `frames`: how many may be on their way at once.
-    pub(crate) fn new(window: u64, frames: usize, frames_total: Option<u64>) -> Self {
+    pub(crate) fn new(window: u64, frames: usize, frames_total: Option<u64>, leap_max: u64) -> Self {
         let len = (2 * (window as usize + frames)).next_power_of_two();
         Self {
-            window,
+            window: AtomicU64::new(window),
+            leap_max,
             taken: (0..len).map(|_| AtomicU64::new(0)).collect(),
             settled_end: AtomicU64::new(0),
             claimed_end: AtomicU64::new(0),
@@ -60,7 +63,7 @@ impl Numbers {
         if let Some(frames) = self.frames_total.filter(|&frames| number >= frames) {
             return refuse(RefusedNumber::PastEnd { frames });
         }
-        let limit = self.claimed_end.load(Ordering::Relaxed) + LEAP_MAX;
+        let limit = self.claimed_end.load(Ordering::Relaxed).saturating_add(self.leap_max);
         if number > limit {
             return refuse(RefusedNumber::TooFar { limit });
         }
@@ -100,7 +103,7 @@ impl Numbers {
     /// be put to sleep between the claim and the queue, while others go on for longer than the window. Each waits only
     /// for lower numbers, so they never wait in a circle.
     pub(crate) fn wait_for_older(&self, number: u64) {
-        let end = (number + 1).saturating_sub(self.window);
+        let end = (number + 1).saturating_sub(self.window());
         // Acquire: meets the Release below, so that what another thread has waited for is in the queue for this one, too.
         let waited_end = self.waited_end.load(Ordering::Acquire);
         let settled_end = self.settled_end.load(Ordering::Relaxed);
@@ -108,15 +111,30 @@ impl Numbers {
         if oldest >= end {
             return;
         }
+        let mut turns = Turns::default();
         while oldest < end {
             // Acquire: meets the Release in `sent`, so that the older frame is in the queue before this one.
-            if self.place(oldest).load(Ordering::Acquire) == Mark::on_its_way(oldest) {
-                std::thread::yield_now();
+            if self.is_on_its_way(oldest) {
+                turns.wait();
             } else {
                 oldest += 1;
             }
         }
         self.waited_end.fetch_max(end, Ordering::Release);
+    }
+
+    /// Whether a thread has claimed the number and its frame is not in the queue yet.
+    pub(crate) fn is_on_its_way(&self, number: u64) -> bool {
+        self.place(number).load(Ordering::Acquire) == Mark::on_its_way(number)
+    }
+
+    pub(crate) fn window(&self) -> u64 {
+        self.window.load(Ordering::Relaxed)
+    }
+
+    /// From now on missing numbers are waited for no longer than this.
+    pub(crate) fn shrink_window(&self, to: u64) {
+        self.window.fetch_min(to, Ordering::Relaxed);
     }
 
     /// The frame `number` is in the queue, or will never be.
@@ -132,12 +150,13 @@ impl Numbers {
 
     /// Takes the next number for a caller who does not count.
     pub(crate) fn claim_next(&self) -> Result<u64> {
+        let mut turns = Turns::default();
         loop {
             let number = self.next();
             match self.claim(number) {
                 // Another thread was faster; it is about to move the end on.
                 Err(Error::FrameNumber { why: RefusedNumber::Duplicate | RefusedNumber::TooLate { .. }, .. }) => {
-                    std::thread::yield_now();
+                    turns.wait();
                 }
                 other => return other.map(|()| number),
             }
@@ -154,6 +173,8 @@ impl Numbers {
 mod tests {
     use super::*;
 
+    const LEAP: u64 = 1000;
+
     fn why(result: Result<()>) -> RefusedNumber {
         match result {
             Err(Error::FrameNumber { why, .. }) => why,
@@ -163,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_number_is_taken_once() {
-        let numbers = Numbers::new(3, 1, Some(100));
+        let numbers = Numbers::new(3, 1, Some(100), LEAP);
         for number in [3, 0, 2, 1] {
             numbers.claim(number).unwrap();
         }
@@ -174,20 +195,20 @@ mod tests {
 
     #[test]
     fn settled_numbers_come_too_late_and_leaps_have_an_end() {
-        let numbers = Numbers::new(3, 1, None);
+        let numbers = Numbers::new(3, 1, None, LEAP);
         numbers.claim(0).unwrap();
         numbers.claim(20).unwrap();
         numbers.settle(16);
         assert_eq!(why(numbers.claim(9)), RefusedNumber::TooLate { oldest: 16 });
         // 12 has the residue of 20, which is claimed.
         assert!(matches!(why(numbers.claim(12)), RefusedNumber::TooLate { .. }));
-        assert_eq!(why(numbers.claim(u64::MAX - 1)), RefusedNumber::TooFar { limit: 21 + LEAP_MAX });
+        assert_eq!(why(numbers.claim(u64::MAX - 1)), RefusedNumber::TooFar { limit: 21 + LEAP });
         numbers.claim(19).unwrap();
     }
 
     #[test]
     fn a_frame_waits_for_those_that_it_would_make_too_late() {
-        let numbers = Numbers::new(3, 4, None);
+        let numbers = Numbers::new(3, 4, None, LEAP);
         let done = AtomicU64::new(0);
         let wait = |number| {
             numbers.wait_for_older(number);
@@ -213,7 +234,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_twice_for_the_same_numbers() {
-        let numbers = Numbers::new(3, 4, None);
+        let numbers = Numbers::new(3, 4, None, LEAP);
         numbers.claim(5).unwrap();
         numbers.wait_for_older(5);
         // Further behind than the window: it may be recorded as missing, and must not hold up anyone.

@@ -97,7 +97,7 @@ impl Sequencer {
 
     /// Makes room for a frame: settles what falls out of the window, opens its layer. `None` if it was settled before.
     fn admit(&mut self, arrival: &Arrival, engine: &Engine) -> Result<Option<(CellOf, u32)>, Hold> {
-        self.settle_missing(self.newest_end.saturating_sub(self.plan.ring.window), engine)?;
+        self.settle_missing(self.newest_end.saturating_sub(engine.numbers.window()), engine)?;
         if arrival.number < self.settled_end {
             return Ok(None);
         }
@@ -220,8 +220,8 @@ impl Sequencer {
 
     /// Its number was recorded as missing in the moment in which it was committed.
     fn too_late(&mut self, arrival: Arrival, engine: &Engine) {
-        tracing::warn!(number = arrival.number, "a frame came after its number was recorded as missing");
         engine.ring.release(arrival.frame);
+        tracing::warn!(number = arrival.number, "a frame came after its number was recorded as missing");
     }
 
     /// Its number, unsettled, will count as missing in the end.
@@ -235,7 +235,9 @@ impl Sequencer {
     pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
         self.blocks.take_prepared(self.settled_end, engine);
         // Numbers whose frames were let go at the very end count, too.
-        self.newest_end = self.newest_end.max(engine.numbers.next());
+        let dropped_last = engine.counters.dropped_last.swap(0, Relaxed);
+        let end = self.newest_end.max(engine.numbers.next()).saturating_add(dropped_last);
+        self.newest_end = end.min(self.plan.frames_total.unwrap_or(u64::MAX)).max(self.newest_end);
         engine.counters.newest_end.store(self.newest_end, Relaxed);
         if self.settle_missing(self.newest_end, engine).is_err() {
             return false;
@@ -249,6 +251,45 @@ impl Sequencer {
         }
         self.records.finish(engine);
         true
+    }
+
+    /// Called when a caller finds no free buffer: if none is with the workers, nothing but a number that is missing, or a buffer that
+    /// is on loan, can bring one back, and neither may ever come. Gives up the oldest missing numbers until a layer can go on; if
+    /// there are none, and `for_long`, the rest of the oldest layer.
+    pub(crate) fn relieve(&mut self, engine: &Engine, for_long: bool) {
+        let mut gaps = 0;
+        while self.is_starving(engine) && self.settled_end < self.newest_end {
+            if engine.numbers.is_on_its_way(self.settled_end)
+                || self.settle_missing(self.settled_end + 1, engine).is_err()
+            {
+                return;
+            }
+            gaps += 1;
+        }
+        if gaps > 0 {
+            // Next time without a wait: as many numbers as this ring can hold beside what is on loan.
+            engine.numbers.shrink_window(((self.newest_end - self.settled_end).max(gaps) / 2).max(1));
+        }
+        if !for_long || !self.is_starving(engine) {
+            return;
+        }
+        let oldest =
+            self.open.keys().map(|&(block, _)| self.plan.layers.block_frames(block)).min_by_key(|frames| frames.start);
+        let Some(frames) = oldest else { return };
+        let end = frames.end.min(self.plan.frames_total.unwrap_or(u64::MAX));
+        tracing::warn!(?frames, "all buffers wait for frames that don't come; they are given up as missing");
+        self.newest_end = self.newest_end.max(end);
+        engine.counters.newest_end.store(self.newest_end, Relaxed);
+        let _ = self.settle_missing(end, engine);
+    }
+
+    /// Whether every buffer is on loan or in a layer that waits for more frames.
+    fn is_starving(&self, engine: &Engine) -> bool {
+        // In this order: a worker releases a layer's buffers before the layer.
+        !self.open.is_empty()
+            && engine.arrivals.1.is_empty()
+            && engine.layers.in_use() == self.open.len()
+            && engine.ring.free_frames() == 0
     }
 
     /// As [`Records::copy`].
@@ -366,6 +407,8 @@ impl Blocks {
         if engine.first_error.get().is_some() {
             return Err(Hold::Never);
         }
+        // Release: the preparer, which may be waiting before another try, sees it.
+        engine.needed_block.fetch_max(at.block, std::sync::atomic::Ordering::Release);
         self.request_up_to(at.block);
         self.requests.wake();
         Err(Hold::Wait)

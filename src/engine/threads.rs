@@ -126,6 +126,7 @@ impl Threads {
             }
         }
         self.live.open_up();
+        engine.needs_no_more.store(true, std::sync::atomic::Ordering::Release);
         engine.requests.push(Preparing::End);
         let _ = self.preparer.map(JoinHandle::join);
         let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks(engine);

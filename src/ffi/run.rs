@@ -12,7 +12,9 @@ use super::ending::Ending;
 use super::handle::{Entered, Registry};
 use super::loans::{Limit, Loans};
 use super::pointer::{Grows, bytes, out, read, required, slice, text};
-use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_ENDED, SW_ERROR_SIZE, boundary, refuse, sw_status, told};
+use super::status::{
+    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_ENDED, SW_ERROR_FRAME, SW_ERROR_SIZE, boundary, refuse, sw_status, told,
+};
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
 use crate::config::{Config, RingFull};
@@ -174,6 +176,20 @@ impl Run {
         sw_frame { data, bytes: self.engine.plan.frame.layout.buffer_bytes, index: index as u32, turn }
     }
 
+    /// Refuses a frame of another acquisition: its index and its turn may be those of a frame of this one.
+    fn check_own(&self, frame: &sw_frame) -> Outcome<()> {
+        if (frame.index as usize) < self.engine.ring.frames()
+            && frame.data == self.frame((frame.index as usize, frame.turn)).data
+        {
+            return Ok(());
+        }
+        refuse!(
+            SW_ERROR_FRAME,
+            "the frame in buffer {} is not one of this acquisition, or its fields were changed",
+            frame.index
+        )
+    }
+
     fn commit(&self, index: usize, turn: Option<u32>, number: u64, record: Record) -> Outcome<()> {
         let frame = self.loans.take(index, turn)?;
         Ok(if number == SW_NEXT { frame.commit_next(record) } else { frame.commit(number, record) }?)
@@ -309,8 +325,11 @@ pub unsafe extern "C" fn sw_acquire_buffer(
 ///
 /// Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window` behind the
 /// newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the workers take less than
-/// half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms. Whatever is returned but
-/// SW_ERROR_FRAME and the errors of wrong arguments: the buffer is the library's again.
+/// half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
+///
+/// After SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT, SW_ERROR_HANDLE and
+/// SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and all other errors the buffer is
+/// the library's again.
 ///
 /// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a number that
 /// came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error of the run.
@@ -325,6 +344,7 @@ pub unsafe extern "C" fn sw_commit(
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
         let (frame, record) = unsafe { (required(frame, "frame")?, self::record(record)?) };
+        run.check_own(frame)?;
         run.commit(frame.index as usize, Some(frame.turn), number, record)
     })
 }
@@ -354,6 +374,7 @@ pub unsafe extern "C" fn sw_discard(acquisition: *mut sw_acquisition, frame: *co
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
         let frame = unsafe { required(frame, "frame") }?;
+        run.check_own(frame)?;
         run.loans.take(frame.index as usize, Some(frame.turn)).map(drop)
     })
 }

@@ -43,6 +43,8 @@ pub const SW_ERROR_UNSUPPORTED: sw_status = 13;
 pub const SW_TIMEOUT: sw_status = 20;
 /// No frame buffer became free within the time limit: the workers or the disk are slower than the camera.
 pub const SW_RING_FULL: sw_status = 21;
+/// The run was aborted, perhaps by another thread during sw_finish: frames that waited in the ring are lost.
+pub const SW_ABORTED: sw_status = 22;
 /// A configuration value that can't work. Nothing was written.
 pub const SW_ERROR_CONFIG: sw_status = 30;
 /// The operating system, or the caller's own storage, refused something.
@@ -67,7 +69,7 @@ pub const SW_ERROR_PANIC: sw_status = 39;
 pub const SW_ERROR_OTHER: sw_status = 40;
 
 /// For every status: its number, and what it says without any evidence.
-const TEXTS: [(sw_status, &CStr); 26] = [
+const TEXTS: [(sw_status, &CStr); 27] = [
     (SW_OK, c"fine"),
     (SW_ERROR_NULL, c"a pointer is null"),
     (SW_ERROR_MISALIGNED, c"a pointer is not aligned"),
@@ -84,6 +86,7 @@ const TEXTS: [(sw_status, &CStr); 26] = [
     (SW_ERROR_UNSUPPORTED, c"not in this build of the library"),
     (SW_TIMEOUT, c"the time limit passed"),
     (SW_RING_FULL, c"the ring is full"),
+    (SW_ABORTED, c"the acquisition was aborted"),
     (SW_ERROR_CONFIG, c"a configuration that can't work"),
     (SW_ERROR_IO, c"the system refused"),
     (SW_ERROR_FRAME_SIZE, c"not a whole number of frames"),
@@ -167,6 +170,7 @@ pub(super) fn status_of(error: &Error) -> sw_status {
         Error::Codec { .. } => SW_ERROR_CODEC,
         Error::Format { .. } => SW_ERROR_FORMAT,
         Error::Panicked { .. } => SW_ERROR_PANIC,
+        Error::Aborted => SW_ABORTED,
         Error::Ended => SW_ERROR_ENDED,
         #[allow(unreachable_patterns)]
         _ => SW_ERROR_OTHER,

@@ -30,9 +30,6 @@ const LED_CHUNK_BYTES_MIN: usize = 1 << 20;
 const CHUNKS_A_SHARD_MAX: u64 = 1 << 24;
 const WORKERS_MAX: usize = 1024;
 
-/// How far beyond the newest frame a number may leap.
-pub(crate) const LEAP_MAX: u64 = 1 << 24;
-
 /// The facts of one acquisition.
 #[derive(Debug)]
 pub(crate) struct Plan {

@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 use crate::geometry::Cells;
 
 const RING_FRAMES_MAX: usize = 1 << 22;
+// A camera that loses a second at 10,000 frames a second has not lost count.
+const LEAP_MIN: u64 = 1 << 14;
 const WINDOW_MAX: u64 = 1 << 14;
 // Shards being filled, closed and prepared keep their worst case reserved on the disk.
 const RESERVED_BYTES_MAX: u64 = 4 << 30;
@@ -18,6 +20,8 @@ pub(crate) struct RingPlan {
     pub(crate) frames: usize,
     /// How many numbers behind the newest one a missing frame is still waited for.
     pub(crate) window: u64,
+    /// How far beyond the newest frame a number may leap.
+    pub(crate) leap_max: u64,
     pub(crate) layer_slots: usize,
     /// Blocks of shards that may be open at once, and that are prepared ahead.
     pub(crate) shard_blocks: u64,
@@ -81,6 +85,10 @@ impl RingPlan {
         Ok(Self {
             frames,
             window,
+            leap_max: match config.leap_max {
+                0 => LEAP_MIN.max(4 * window),
+                leap_max => leap_max,
+            },
             layer_slots: layer_slots as usize,
             shard_blocks,
             shard_blocks_ahead,

@@ -282,7 +282,8 @@ impl Storage for Directory {
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the disk.
         let mut blob = FileBlob::new(file, path, partial, len, self.sync);
         blob.held = self.held.clone();
-        self.reserve(&blob.file, len).inspect_err(|error| self.room.note(error))?;
+        // A shard that is made ahead of need may fail and be tried again when there is room.
+        self.reserve(&blob.file, len)?;
         match self.way {
             Way::Mapped => {
                 let map = MmapOptions::new().len(len as usize).map_raw(&blob.file)?;

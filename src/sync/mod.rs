@@ -82,6 +82,28 @@ impl Doorbell {
     }
 }
 
+/// Waiting for another thread that is about to do something: first by giving way, then by sleeping. A thread with real-time
+/// priority that only gave way would keep the other from the core that they share.
+#[derive(Default)]
+pub(crate) struct Turns(u32);
+
+impl Turns {
+    pub(crate) fn wait(&mut self) {
+        const BEFORE_SLEEP: u32 = 64;
+        self.0 = self.0.saturating_add(1);
+        #[cfg(not(loom))]
+        match self.0 {
+            0..BEFORE_SLEEP => std::thread::yield_now(),
+            _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+        }
+        #[cfg(loom)]
+        {
+            let _ = BEFORE_SLEEP;
+            ::loom::thread::yield_now();
+        }
+    }
+}
+
 /// Admits threads until it is closed; closing waits for those inside.
 #[derive(Default)]
 pub(crate) struct Gate {

@@ -176,6 +176,7 @@ fn every_option_can_be_said_as_a_struct_and_as_a_document() {
         resolution: Some([4.0, 5.0, 6.5]),
     };
     let expected = Config {
+        leap_max: 7_000,
         dialect: Dialect::Zarr2Sharded,
         index_checksum: false,
         volume,

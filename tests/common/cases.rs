@@ -151,7 +151,7 @@ impl Image {
                 let stride = self.row_bytes() + more;
                 for &number in &self.numbers {
                     let picture = spread(&self.frame(number), self.row_bytes(), stride, 0);
-                    acquisition.append_with(&picture, stride, self.record(number)).unwrap();
+                    let _ = acquisition.append_with(&picture, stride, self.record(number)).unwrap();
                 }
             }
             Delivery::Loaned | Delivery::Margins => {

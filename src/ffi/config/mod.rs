@@ -322,6 +322,9 @@ pub struct sw_config {
     /// Manifests that finishing writes beside the dataset, into run.ome.manifest.zarr for run.ome.zarr: SW_MANIFEST_FILES and
     /// others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0: none.
     pub manifest: sw_manifest,
+    /// How far beyond the newest frame a frame number may leap; what is farther is refused, because a garbled number would make all
+    /// true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that is more.
+    pub leap_max: u64,
 }
 
 /// What the struct will look like one day, for the test that a program of today still runs then.
@@ -342,7 +345,7 @@ pub(super) type PresentConfig = GrownConfig;
 const _: () = assert!(size_of::<PresentConfig>() == size_of::<sw_config>() + 24);
 
 /// Bytes of the struct in interface 1. When it grows, this becomes the offset of the first new field.
-const CONFIG_FIRST_BYTES: usize = size_of::<sw_config>();
+const CONFIG_FIRST_BYTES: usize = std::mem::offset_of!(sw_config, leap_max);
 
 // SAFETY: `repr(C)`, numbers and pointers only, the size first.
 unsafe impl Grows for PresentConfig {
@@ -394,6 +397,7 @@ fn defaults() -> PresentConfig {
         volume: std::ptr::null(),
         guard_maps: defaults.guard_maps.into(),
         manifest: 0,
+        leap_max: defaults.leap_max,
     };
     #[cfg(sw_grown)]
     return GrownConfig { known, wishes: [7; 3] };
@@ -461,10 +465,28 @@ pub(super) unsafe fn wishes(config: *const sw_config) -> Outcome<Config> {
     }
     // SAFETY: as the caller promises.
     match unsafe { optional_text(config.document, "sw_config.document") }? {
-        Some(document) if config.dims.is_null() && config.dim_count == 0 => from_document(document),
-        Some(_) => refuse!(SW_ERROR_CONFIG, "sw_config.document is the whole configuration; leave dims null beside it"),
+        Some(document) => {
+            let beside = sw_config { document: std::ptr::null(), ..config };
+            // SAFETY: as the caller promises.
+            refuse_beside_document(&unsafe { from_fields(&beside) }?)?;
+            from_document(document)
+        }
         // SAFETY: as the caller promises.
         None => unsafe { from_fields(&config) },
+    }
+}
+
+/// A document is the whole configuration: a field that was set beside it would be passed over in silence.
+fn refuse_beside_document(fields: &Config) -> Outcome<()> {
+    let (set, usual) = (serde_json::to_value(fields), serde_json::to_value(Config::default()));
+    let (Ok(serde_json::Value::Object(set)), Ok(usual)) = (set, usual) else { return Ok(()) };
+    match set.iter().find(|(field, value)| usual[field.as_str()] != **value) {
+        Some((field, value)) => refuse!(
+            SW_ERROR_CONFIG,
+            "sw_config.document is the whole configuration, and beside it {field} is set to {value}; leave all other fields as \
+             sw_config_init made them, or say it in the document"
+        ),
+        None => Ok(()),
     }
 }
 

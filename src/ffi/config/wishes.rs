@@ -110,6 +110,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
         manifest: manifest(config)?,
+        leap_max: config.leap_max,
     })
 }
 
