@@ -98,6 +98,53 @@ pub(crate) fn exchange(made: &Path, path: &Path) -> Result<()> {
     sync_folder_of(path)
 }
 
+/// Finishes what a kill left of an [`exchange`] on a file system that has none: where `path` is gone and what was moved aside is
+/// there, that gets its name again.
+pub(crate) fn finish_exchange(path: &Path) -> Result<()> {
+    let aside = hidden(path, "replaced");
+    let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    if fs::symlink_metadata(path).is_ok() || !is_folder(&aside) {
+        return Ok(());
+    }
+    fs::rename(&aside, path).map_err(|error| Error::io("give its name back to", &aside, error))?;
+    sync_folder_of(path)
+}
+
+/// Creates the folders from `root` down to `path`, none of them behind a link: what somebody planted there would lead elsewhere.
+pub(crate) fn folders_below(root: &Path, path: &Path) -> Result<()> {
+    let below = path.strip_prefix(root).map_err(|_| Error::format(path, format!("is not below {}", root.display())))?;
+    let mut folder = root.to_path_buf();
+    for name in below.components() {
+        folder.push(name);
+        match fs::symlink_metadata(&folder) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) => {
+                return Err(Error::format(&folder, "is no folder, or a link to one; nothing is written behind a link"));
+            }
+            Err(_) => match fs::create_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(|error| Error::io("create", &folder, error))?,
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Removes every link below a folder, and follows none.
+pub(crate) fn remove_links(folder: &Path) -> Result<()> {
+    let failed = |error| Error::io("look into", folder, error);
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_symlink() {
+            fs::remove_file(entry.path()).map_err(failed)?;
+        } else if kind.is_dir() {
+            remove_links(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Makes the names in the folder of `path` last.
 pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };

@@ -215,6 +215,10 @@ fn weigh_manifest(manifest: &Manifest) -> Result<Sums> {
         sums.files += 1;
         sums.present += ranges.len() as u64;
         let file = match manifest.local(path) {
+            Some(local) if manifest.check_near(path, &local).is_err() => {
+                sums.damaged.push(format!("{path}: the manifest names this file, which is in no dataset near it"));
+                continue;
+            }
             Some(local) => match ShardFile::open(local)? {
                 Some(file) => file,
                 None => {

@@ -7,20 +7,31 @@
 //! Source: zarr-specs, proposal "Manifest storage transformer", "Array metadata" and "Manifest object". Of a chunk only `path`
 //! is required: without `offset` it starts where the file does, without `length` it ends there. What the proposal leaves
 //! open: a path without a scheme that is not absolute starts from the folder in which the array's document stands; other
-//! keys of a chunk are passed over. Paths may lead anywhere, because that is what a manifest is for.
+//! keys of a chunk are passed over. A manifest is a stranger's word for what is to be read on this machine, so files count only where
+//! they stand in its own dataset, or in one beside that; see [`follow_manifests_anywhere`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::document;
 use super::metadata::Metadata;
 use super::region::linear;
 use super::shard_file::{Range, ShardFile};
+use super::{document, has_node};
 use crate::error::{Error, Result};
+
+/// Whether manifests may name any file; see [`follow_manifests_anywhere`].
+static ANYWHERE: AtomicBool = AtomicBool::new(false);
+
+/// From now on, in this process, manifests may name any file of this machine, not only those of their own dataset and of datasets in
+/// the same folder. Only for manifests of people whom you would let choose what you read and pass on.
+pub fn follow_manifests_anywhere() {
+    ANYWHERE.store(true, Relaxed);
+}
 
 /// Ten million chunks or so; a larger manifest should be several arrays.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
@@ -133,6 +144,27 @@ impl Manifest {
         }
     }
 
+    /// Refuses a file that stands neither in the manifest's own dataset nor in one beside it.
+    pub(super) fn check_near(&self, path: &str, local: &Path) -> Result<()> {
+        // What is not there is told by whoever looks for it.
+        let (Ok(folder), Ok(file)) = (self.folder.canonicalize(), local.canonicalize()) else { return Ok(()) };
+        let root = folder.ancestors().take_while(|above| is_dataset(above)).last().unwrap_or(&folder);
+        let beside =
+            root.parent().and_then(|around| Some(around.join(file.strip_prefix(around).ok()?.components().next()?)));
+        if ANYWHERE.load(Relaxed)
+            || file.starts_with(root)
+            || beside.is_some_and(|beside| beside.is_dir() && is_dataset(&beside))
+        {
+            return Ok(());
+        }
+        let reason = format!(
+            "the manifest names {path}, which is in no dataset in {}; if you trust it, allow it (--follow-manifests, \
+             follow_manifests_anywhere)",
+            root.parent().unwrap_or(root).display()
+        );
+        Err(Error::format(&self.folder, reason))
+    }
+
     /// The file that holds the chunk at a position, and the chunk's range in it; `None` for a chunk that was never written.
     pub(super) fn open_chunk(
         &self,
@@ -150,6 +182,7 @@ impl Manifest {
             let reason = format!("chunk {position:?} is at {path}; only files of this machine are read here");
             return Err(Error::format(&self.folder, reason));
         };
+        self.check_near(path, &local)?;
         let Some(file) = ShardFile::open(local)? else {
             let reason = format!("chunk {position:?} should be in {path}, but there is no such file");
             return Err(Error::format(&self.folder, reason));
@@ -165,6 +198,10 @@ impl Manifest {
         };
         Ok(Some((file, range)))
     }
+}
+
+fn is_dataset(folder: &Path) -> bool {
+    has_node(folder) || folder.join("info").is_file()
 }
 
 /// A document must not lead out of its dataset: the manifest itself stands in or below the array's folder.

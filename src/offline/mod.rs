@@ -39,6 +39,7 @@ mod zarr3;
 
 pub use describe::{ArrayDescription, Description, describe};
 pub use export::Axis;
+pub use manifest::follow_manifests_anywhere;
 pub(crate) use manifest_writer::check_manifest_place;
 pub use manifest_writer::{ManifestOptions, ManifestSummary, manifest_path, write_manifest};
 pub use reader::Array;

@@ -155,6 +155,8 @@ pub struct Repack {
     left: Vec<PathBuf>,
     todo: Vec<(usize, Vec<u64>)>,
     counters: Counters,
+    /// [`run`](Repack::run) was called.
+    begun: AtomicBool,
     /// An earlier call was killed when nothing was left to do but to tidy up.
     published: bool,
     _lock: Option<Lock>,
@@ -204,6 +206,7 @@ impl Repack {
     /// to repack, or is not complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let path = path.as_ref();
+        os::finish_exchange(path)?;
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
         let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
@@ -247,6 +250,7 @@ impl Repack {
             left,
             todo,
             counters,
+            begun: AtomicBool::new(false),
             published,
             _lock: lock,
         };
@@ -266,7 +270,14 @@ impl Repack {
     ///
     /// The first error ends the work: a damaged chunk (with its place), a full disk, a new shard that reads back otherwise
     /// than it was written. The old dataset is whole then, and another call goes on after the shards that are finished.
+    /// Only the first call works: what is there afterwards is no longer what [`new`](Self::new) looked at.
     pub fn run(&self) -> Result<RepackSummary> {
+        if self.begun.swap(true, Relaxed) {
+            return Err(Error::format(
+                &self.root,
+                "was repacked by an earlier call of run; begin again with a new Repack",
+            ));
+        }
         if self.published {
             Staging::discard(&self.staging)?;
             let (shards_found, bytes_pixels) = (self.todo.len() as u64, self.counters.total);
@@ -280,7 +291,7 @@ impl Repack {
             self.put_groups(&self.root)?;
             return Ok(summary);
         }
-        let staging = Staging::open(&self.staging, &self.journal()?)?;
+        let staging = Staging::open(&self.staging, &self.journal()?, self.options.sync)?;
         let summary = self.make_shards()?;
         self.complete(&staging)?;
         match &self.out {

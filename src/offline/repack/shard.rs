@@ -1,6 +1,6 @@
 //! One shard of the new array: gathered, written beside its place, read back, and only then given its name.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -61,13 +61,12 @@ impl Change {
                     let _ = fs::remove_file(&partial);
                     return Ok(Outcome::Found { chunks: items.len() as u64 });
                 }
-                create_parents(&path)?;
+                self.create_parents(&path)?;
                 return self.clone_file(&files[0], items, &partial, &path, tally);
             }
         }
-        create_parents(&path)?;
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&partial);
-        let file = file.map_err(|error| Error::io("create", &partial, error))?;
+        self.create_parents(&path)?;
+        let file = os::create_new(&partial).map_err(|error| Error::io("create", &partial, error))?;
         let mut writer = Writer::new(self, &partial, file, tally);
         match items {
             Some((items, files)) => writer.items(&items, &files, parcels)?,
@@ -85,6 +84,13 @@ impl Change {
         Ok(Outcome::Written { chunks: written.len() as u64, bytes })
     }
 
+    /// Creates the folders above a shard, of which none may lead out of the array's.
+    fn create_parents(&self, path: &Path) -> Result<()> {
+        let (folder, Some(parent)) = (self.target.folder(), path.parent()) else { return Ok(()) };
+        fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
+        os::folders_below(folder, parent)
+    }
+
     fn appear(&self, partial: &Path, path: &Path) -> Result<()> {
         fs::rename(partial, path).map_err(|error| Error::io("rename to", path, error))?;
         if self.sync { os::sync_folder_of(path) } else { Ok(()) }
@@ -99,15 +105,14 @@ impl Change {
         path: &Path,
         tally: &Tally<'_>,
     ) -> Result<Outcome> {
-        let _ = fs::remove_file(partial);
         let failed = |error: std::io::Error| Error::io("copy to", partial, error);
         let from = File::open(&source.path).map_err(|error| Error::io("open", &source.path, error))?;
-        let to = File::create(partial).map_err(failed)?;
+        let to = os::create_new(partial).map_err(failed)?;
         if !self.reflink {
             copy_bytes(&from, &to).map_err(failed)?;
         } else if rustix::fs::ioctl_ficlone(to.as_fd(), from.as_fd()).is_err() {
-            // `fs::copy` uses copy_file_range where the file system has it.
-            fs::copy(&source.path, partial).map_err(failed)?;
+            // It uses copy_file_range where the file system has it.
+            io::copy(&mut &from, &mut &to).map_err(failed)?;
         }
         if self.sync {
             rustix::fs::fdatasync(&to).map_err(|error| failed(error.into()))?;
@@ -182,9 +187,4 @@ fn same_bytes(old: &ShardFile, new: &ShardFile) -> Result<()> {
             if a == b { Ok(()) } else { Err(differ()) }
         },
     )
-}
-
-fn create_parents(path: &Path) -> Result<()> {
-    let Some(parent) = path.parent() else { return Ok(()) };
-    fs::create_dir_all(parent).map_err(|error| Error::io("create", parent, error))
 }

@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::fs::{self as os, LOCK_FILE, Lock};
-use crate::offline::document;
 use crate::offline::nodes::directory;
 use crate::offline::reader::Array;
+use crate::offline::{document, is_below};
 
 const JOURNAL: &str = "journal.json";
 
@@ -41,27 +41,32 @@ impl Staging {
         below(&staging.join("tree"), name)
     }
 
-    /// Opens the folder. What an earlier call left of an array stays if it was to become the same of the same.
-    pub(super) fn open(path: &Path, arrays: &Map<String, Value>) -> Result<Self> {
-        let journal = path.join(JOURNAL);
-        let known = known(path)?;
-        let create = || fs::create_dir_all(path.join("tree"));
-        create().map_err(|error| Error::io("create", path, error))?;
+    /// Opens the folder. What an earlier call left of an array stays if it was to become the same of the same, and if it is as
+    /// durable as it shall be: shards that are whole here may be torn after a loss of power, unless that call waited for them.
+    pub(super) fn open(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<Self> {
+        check_own(path)?;
+        let (known, tree) = (known(path)?, path.join("tree"));
+        let create = || fs::create_dir_all(&tree).map_err(|error| Error::io("create", &tree, error));
+        create()?;
         let staging = Self { path: path.to_path_buf(), _lock: Lock::on_folder(path)? };
-        for (name, old) in &known {
-            if arrays.get(name) != Some(old) {
+        os::remove_links(&tree)?;
+        for (name, old) in &known.arrays {
+            if arrays.get(name) != Some(old) || sync && !known.synced {
                 remove(&Self::place(path, name))?;
             }
         }
-        create().map_err(|error| Error::io("create", path, error))?;
-        let text = json!({"version": 1, "arrays": arrays}).to_string();
-        os::put(&journal, text.as_bytes())?;
+        create()?;
+        let text = json!({"version": 1, "synced": sync, "arrays": arrays}).to_string();
+        os::put(&path.join(JOURNAL), text.as_bytes())?;
+        // Before any old data go, the new ones have a name that lasts.
+        os::sync_folder_of(path)?;
         Ok(staging)
     }
 
     /// Whether the tree has gone from the folder: it was given its name, and only the journal is left.
     pub(super) fn is_spent(path: &Path) -> Result<bool> {
-        Ok(!known(path)?.is_empty() && !path.join("tree").exists())
+        check_own(path)?;
+        Ok(!known(path)?.arrays.is_empty() && !path.join("tree").exists())
     }
 
     /// Removes the folder if there is nothing in it: a call was killed in the moment between its last file and itself. The
@@ -73,6 +78,7 @@ impl Staging {
 
     /// Removes what an earlier call left, if any.
     pub(super) fn discard(path: &Path) -> Result<()> {
+        check_own(path)?;
         known(path)?;
         if !path.is_dir() {
             return Ok(());
@@ -94,15 +100,40 @@ impl Staging {
     }
 }
 
-/// What the journal in a folder says of its arrays. A folder without one is not ours.
-fn known(path: &Path) -> Result<Map<String, Value>> {
+/// What a journal says.
+#[derive(Debug, Default)]
+struct Journal {
+    arrays: Map<String, Value>,
+    /// Shards had reached the device before they got their names.
+    synced: bool,
+}
+
+/// Refuses what can't be a folder of ours: a link that was put there would have us work elsewhere.
+fn check_own(path: &Path) -> Result<()> {
+    for path in [path, &path.join("tree"), &path.join(JOURNAL)] {
+        if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+            return Err(Error::format(path, "is a link in the way of repack, which would work there; remove it"));
+        }
+    }
+    Ok(())
+}
+
+/// What the journal in a folder says. A folder without one is not ours.
+fn known(path: &Path) -> Result<Journal> {
     let journal = document::read(&path.join(JOURNAL))?;
     let foreign = || Error::format(path, "is in the way: repack would work there, but it is not repack's own");
     match journal {
-        Some(journal) => journal.get("arrays").and_then(Value::as_object).cloned().ok_or_else(foreign),
+        Some(journal) => {
+            let arrays = journal.get("arrays").and_then(Value::as_object).cloned().ok_or_else(foreign)?;
+            // Its names are folders that will be removed.
+            match arrays.keys().find(|name| !name.is_empty() && !is_below(name)) {
+                Some(name) => Err(Error::format(path, format!("its journal names {name:?}, which is not below it"))),
+                None => Ok(Journal { arrays, synced: journal.get("synced") == Some(&Value::Bool(true)) }),
+            }
+        }
         // A call that was killed at its very start leaves no more than an empty tree.
         None if path.exists() && directory(path)?.iter().any(|entry| is_not_empty(entry)) => Err(foreign()),
-        None => Ok(Map::new()),
+        None => Ok(Journal::default()),
     }
 }
 
@@ -195,9 +226,12 @@ fn is_made_anew(array: &Array, file: &Path) -> bool {
 
 fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
-    fs::copy(from, to).map_err(failed)?;
+    let (mut source, mut copy) = (File::open(from).map_err(failed)?, os::create_new(to).map_err(failed)?);
+    std::io::copy(&mut source, &mut copy).map_err(failed)?;
+    let permissions = source.metadata().map_err(failed)?.permissions();
+    copy.set_permissions(permissions).map_err(failed)?;
     if sync {
-        File::open(to).and_then(|file| file.sync_data()).map_err(failed)?;
+        copy.sync_data().map_err(failed)?;
     }
     if same(from, to).map_err(failed)? {
         return Ok(());

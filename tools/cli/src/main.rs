@@ -27,7 +27,11 @@ use clap::{CommandFactory, Parser};
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let ended = match Cli::parse().command {
+    let cli = Cli::parse();
+    if cli.follow_manifests {
+        shardwright::offline::follow_manifests_anywhere();
+    }
+    let ended = match cli.command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
         Command::Export(args) => export::run(&args).map(|()| 0),

@@ -48,6 +48,9 @@ Exit codes:
 #[derive(Debug, Parser)]
 #[command(name = "shardwright", version, after_help = EXAMPLES, max_term_width = 110)]
 pub(crate) struct Cli {
+    /// Let manifests name any file of this machine, not only those of datasets in the same folder
+    #[arg(long, global = true)]
+    pub(crate) follow_manifests: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
