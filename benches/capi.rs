@@ -12,7 +12,6 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -165,9 +164,6 @@ impl Storage for Nowhere {
 }
 
 impl Blob for Nowhere {
-    fn map(&self) -> Option<NonNull<u8>> {
-        None
-    }
     fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
         Ok(())
     }

@@ -819,9 +819,6 @@ sw_status sw_config_json(const struct sw_config *config,
                          size_t capacity,
                          size_t *needed);
 
-// Zstandard's own bound of a context's memory for a level; in its library, though not in its stable header.
-extern size_t ZSTD_estimateCCtxSize(int level);
-
 // What a configuration will need, before anything is created. `memory` must have its `size` set.
 //
 // Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it. Any thread.
@@ -912,8 +909,8 @@ sw_status sw_buffers(struct sw_acquisition *acquisition,
 // each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free buffers.
 // `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
 //
-// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, the call returns
-// SW_OK, and `appended` says how many were taken.
+// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the call can't go on
+// for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the rest, to hear the reason.
 sw_status sw_append(struct sw_acquisition *acquisition,
                     const void *pixels,
                     size_t bytes,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, RingFull};
 use crate::dataset::{Ending, Image, Root};
 use crate::engine::threads::Threads;
-use crate::engine::{Engine, Ticket, caught};
-use crate::error::{Error, Result};
+use crate::engine::{Engine, Ticket};
+use crate::error::{Error, Result, caught};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
@@ -56,10 +56,18 @@ pub struct Acquisition {
 #[must_use = "fewer frames may have been taken than were given"]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Appended {
-    /// Frames taken. Fewer than given, if the ring became full on the way: repeat the call with the rest.
+    /// Frames taken. Fewer than given, if the ring became full on the way, or the call could not go on for another reason: repeat
+    /// it with the rest, which tells that reason.
     pub frames: u64,
     /// Frames let go, because the ring was full and its policy is to drop the newest.
     pub dropped: u64,
+}
+
+impl Appended {
+    /// What was done, if anything was; then the same error comes with the next call.
+    fn unless_some(self, error: Error) -> Result<Self> {
+        if self.frames + self.dropped > 0 { Ok(self) } else { Err(error) }
+    }
 }
 
 impl Acquisition {
@@ -98,7 +106,7 @@ impl Acquisition {
     fn start_in(root: Arc<Root>, name: Option<&str>, config: Config) -> Result<Self> {
         let plan = Arc::new(Plan::new(&config)?);
         let image = Arc::new(Image::create(root, name, config.clone(), &plan)?);
-        Self::start_image(&image, &plan, &config).inspect_err(|_| image.undo(&plan))
+        caught(|| Self::start_image(&image, &plan, &config)).inspect_err(|_| image.undo(&plan))
     }
 
     /// Starts the acquisition of an image whose documents are written.
@@ -211,8 +219,8 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire) and [`FrameMut::commit`]. If the ring becomes full after the first frame, the call
-    /// returns how many were taken instead.
+    /// As [`acquire`](Self::acquire) and [`FrameMut::commit`]. After the first frame, the call returns how many were taken
+    /// instead.
     pub fn append(&self, pixels: &[u8]) -> Result<Appended> {
         self.append_with(pixels, self.engine.plan.frame.row_bytes, Record::default())
     }
@@ -250,16 +258,19 @@ impl Acquisition {
             match self.acquire_within(wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
                 Ok(mut slot) => {
                     copy_frame(&mut slot, source, row_stride, frame);
-                    slot.hand_over(None, record)?;
+                    if let Err(error) = slot.hand_over(None, record) {
+                        return done.unless_some(error);
+                    }
                     done.frames += 1;
                 }
                 Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
-                    self.engine.numbers.let_go_next()?;
+                    if let Err(error) = self.engine.numbers.let_go_next() {
+                        return done.unless_some(error);
+                    }
                     self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
                     done.dropped += 1;
                 }
-                Err(error) if error.is_ring_full() && done.frames > 0 => return Ok(done),
-                Err(error) => return Err(error),
+                Err(error) => return done.unless_some(error),
             }
         }
         Ok(done)
@@ -339,6 +350,19 @@ impl Acquisition {
         let _ = self.end();
     }
 
+    /// The run, of which this handle keeps nothing that has to be ended.
+    fn handed_on(&mut self) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            image: self.image.clone(),
+            ring_full: self.ring_full,
+            lender: self.lender.clone(),
+            threads: self.threads.take(),
+            notes: std::mem::take(&mut self.notes),
+            manifest: self.manifest.take(),
+        }
+    }
+
     fn end(&mut self) -> Result<Summary, Unfinished> {
         self.engine.gate.close();
         if let Some(threads) = self.threads.take() {
@@ -347,7 +371,9 @@ impl Acquisition {
         }
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
         let aborted_empty = self.engine.aborting.load(Relaxed) && nothing_came;
-        if self.engine.aborting.load(Relaxed) && !nothing_came {
+        let counters = &self.engine.counters;
+        let lost = counters.frames_accepted.load(Relaxed).saturating_sub(counters.frames_written.load(Relaxed));
+        if self.engine.aborting.load(Relaxed) && lost > 0 {
             self.engine.first_error.set(Error::Aborted);
         }
         let mut summary = self.summary();
@@ -405,6 +431,14 @@ impl Acquisition {
         }
     }
 
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        if let (times, Some(error)) = &*self.engine.listener_failures.lock().unwrap_or_else(PoisonError::into_inner) {
+            notes.push(format!("on_shard_closed panicked for {times} shards, at first with: {error}"));
+        }
+        notes
+    }
+
     fn summary(&self) -> Summary {
         let engine = &self.engine;
         let stats = engine.stats();
@@ -426,7 +460,7 @@ impl Acquisition {
             shape: Vec::new(),
             storage: self.image.storage_choice.clone(),
             stages: engine.latencies(),
-            notes: self.notes.clone(),
+            notes: self.notes(),
             error: None,
         }
     }
@@ -434,6 +468,13 @@ impl Acquisition {
 
 impl Drop for Acquisition {
     fn drop(&mut self) {
+        if self.threads.as_ref().is_some_and(Threads::is_one_of_them) {
+            // A callback dropped the last handle: a thread can't wait for its own end.
+            let last = self.handed_on();
+            if let Err(error) = std::thread::Builder::new().name("sw-finish".into()).spawn(move || drop(last)) {
+                tracing::error!(%error, "no thread to end an acquisition that its own thread dropped");
+            }
+        }
         if self.threads.is_some() {
             // With nothing acquired there is nothing to keep.
             let nothing = self.engine.counters.frames_accepted.load(Relaxed) == 0;

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{Config, Dialect};
 use crate::dialect::{self, Document, zarr3};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::geometry::MAX_OUTER;
 use crate::ome;
@@ -211,13 +211,20 @@ pub(crate) struct Image {
     pub(crate) uuid: [u8; 16],
     config: Config,
     state: Mutex<ImageState>,
+    /// Apart from the state, which is locked while documents are written and synced: a caller must not wait for that.
+    attributes: Mutex<Attributes>,
+}
+
+/// The user's attributes.
+#[derive(Default)]
+struct Attributes {
+    values: Map<String, Value>,
+    changed: bool,
 }
 
 /// What the documents on disk say, and what they should.
 #[derive(Default)]
 struct ImageState {
-    attributes: Map<String, Value>,
-    attributes_changed: bool,
     shape: Vec<u64>,
     frames: u64,
     /// The shards that there are, where each must be a file even if it is empty.
@@ -256,8 +263,10 @@ impl Image {
             uuid,
             config,
             state: Mutex::new(ImageState { shape: plan.first_shape(), ..ImageState::default() }),
+            attributes: Mutex::default(),
         };
-        image.write_documents(plan).inspect_err(|_| image.undo(plan))?;
+        // A storage of the caller's own may panic: what was begun is taken back all the same.
+        caught(|| image.write_documents(plan)).inspect_err(|_| image.undo(plan))?;
         Ok(image)
     }
 
@@ -268,10 +277,10 @@ impl Image {
         let image = self.described(plan, &plan.shape, &user, &own);
         let documents = [image.of_shape(), image.of_attributes()].into_iter().chain(image.entry()).map(|(key, _)| key);
         for key in records.chain(["records/zarr.json".to_owned()]).chain(documents) {
-            let _ = self.storage.remove(&format!("{}{key}", self.prefix));
+            let _ = caught(|| Ok(self.storage.remove(&format!("{}{key}", self.prefix))));
         }
         if let Some(name) = &self.name {
-            let _ = self.root.unlist_image(&*self.storage, name);
+            let _ = caught(|| self.root.unlist_image(&*self.storage, name));
         }
     }
 
@@ -367,10 +376,17 @@ impl Image {
             let reason = "this name is taken by the writer; choose another";
             return Err(Error::config("attribute", format_args!("{key:?}"), reason));
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.attributes.insert(key.to_owned(), value);
-        state.attributes_changed = true;
+        let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
+        attributes.values.insert(key.to_owned(), value);
+        attributes.changed = true;
         Ok(())
+    }
+
+    /// The user's attributes as they are now, and whether they changed since they were taken last.
+    fn take_attributes(&self) -> (Map<String, Value>, bool) {
+        let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = std::mem::take(&mut attributes.changed);
+        (attributes.values.clone(), changed)
     }
 
     pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
@@ -383,22 +399,23 @@ impl Image {
     /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.
     pub(crate) fn advance(&self, plan: &Plan, frames: u64, last: bool) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (user, user_changed) = self.take_attributes();
         let mut shape = state.shape.clone();
         if let Some(extent) = plan.extent(frames, last) {
             shape[0] = extent;
         }
         if shape != state.shape {
             let own = self.own(plan, None);
-            self.put_document(&self.described(plan, &shape, &state.attributes, &own).of_shape())?;
+            self.put_document(&self.described(plan, &shape, &user, &own).of_shape())?;
             state.shape = shape;
         }
         if frames != state.frames && (last || plan.frames_total.is_none()) {
             self.put_record_documents(plan, frames)?;
             state.frames = frames;
         }
-        if std::mem::take(&mut state.attributes_changed) {
+        if user_changed {
             let own = self.own(plan, None);
-            self.put_document(&self.described(plan, &state.shape, &state.attributes, &own).of_attributes())?;
+            self.put_document(&self.described(plan, &state.shape, &user, &own).of_attributes())?;
         }
         Ok(())
     }
@@ -409,7 +426,8 @@ impl Image {
         self.complete_shards(plan)?;
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let own = self.own(plan, Some((frames, ending)));
-        self.put_document(&self.described(plan, &state.shape, &state.attributes, &own).of_attributes())?;
+        let (user, _) = self.take_attributes();
+        self.put_document(&self.described(plan, &state.shape, &user, &own).of_attributes())?;
         if let Some(name) = &self.name {
             self.root.list_image(&*self.storage, name, &self.config, &state.shape)?;
         }

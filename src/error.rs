@@ -4,6 +4,7 @@
 //! clone, because the first error of a run is latched and handed to every later caller.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -181,4 +182,15 @@ impl Error {
     pub(crate) fn codec(codec: &'static str, reason: impl fmt::Display) -> Self {
         Self::Codec { codec, reason: reason.to_string() }
     }
+}
+
+/// Runs `work`; a panic in it, be it in a codec or in a caller's own storage, becomes an error like any other.
+///
+/// A thread that dies takes its part of the flow with it, and then everyone who counts on it waits for ever.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+        Err(Error::Panicked { message })
+    })
 }

@@ -56,6 +56,14 @@ impl Order {
         let (&slowest, faster) = self.acquired.split_first()?;
         (slowest == 0).then(|| frames.div_ceil(faster.iter().map(|&dim| self.sizes[dim]).product::<u64>()))
     }
+
+    /// One past the last number that has a place in an array with room for `frames` frames: a run that ends within a stack leaves
+    /// places without frames. `None`: all of them have one.
+    pub(crate) fn places_end(&self, frames: u64) -> Option<u64> {
+        let (&slowest, faster) = self.acquired.split_first()?;
+        let stack = faster.iter().map(|&dim| self.sizes[dim]).fold(1, u64::saturating_mul);
+        (slowest == 0).then(|| frames.div_ceil(stack).saturating_mul(stack))
+    }
 }
 
 /// How cells of one unit follow each other in the stream of frames.

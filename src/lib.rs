@@ -80,4 +80,4 @@ pub use error::{Error, RefusedNumber, Result};
 pub use frame::{FrameMut, FrameView};
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
-pub use storage::{Blob, Memory, Storage, storage_rates};
+pub use storage::{Blob, Mapped, Memory, Storage, storage_rates};

@@ -70,6 +70,21 @@ fn names_have_a_prefix() {
     }
 }
 
+/// Nor does it declare anything of the libraries that this one is built from.
+#[test]
+fn nothing_of_others_is_declared() {
+    let text = generated();
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let words = code.iter().flat_map(|line| line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
+    let calls: Vec<_> = code.iter().filter(|line| line.contains('(') && !line.starts_with([' ', '#', '/'])).collect();
+    assert!(calls.len() > 30);
+    for line in calls {
+        let name = line.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap();
+        assert!(name.starts_with("sw_") || line.contains("typedef") || name.is_empty(), "{line}");
+    }
+    assert!(words.into_iter().all(|word| !word.starts_with("ZSTD") && !word.starts_with("LZ4")));
+}
+
 #[test]
 fn compilers_take_it_without_a_warning() {
     let folder = tempfile::tempdir().unwrap();

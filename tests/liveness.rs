@@ -163,3 +163,35 @@ fn a_spare_shard_that_is_never_needed_may_never_be_made() {
     (0..4).for_each(|number| assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1));
     assert_eq!(acquisition.finish().unwrap().frames_written, 4);
 }
+
+#[test]
+fn a_run_that_ends_within_a_stack_lists_the_places_without_frames() {
+    let z = |size| Dim { name: "z".into(), kind: shardwright::DimKind::Space, ..Dim::time(size) };
+    for (time, order, end) in
+        [(None, vec![], 15), (Some(4), vec![], 15), (Some(4), vec!["z".to_owned(), "t".to_owned()], 20)]
+    {
+        let dims = vec![Dim::time(time), z(5), Dim::y(16), Dim::x(16)];
+        let storage = Probed::new(|_, _| Ok(()));
+        let config = Config { dims, acquisition_order: order, ..tiny(None, 64) };
+        let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
+        for number in (0..12).filter(|&number| number != 7) {
+            let mut slot = acquisition.acquire().unwrap();
+            slot[..256].copy_from_slice(&frame(number, 256));
+            slot.commit(number, Record::default()).unwrap();
+        }
+        let summary = acquisition.finish().unwrap();
+        assert_eq!(summary.shape[..2].iter().product::<u64>(), end);
+        assert_eq!((summary.frames_written, summary.frames_missing), (11, end - 11));
+        assert_eq!(flat(&summary.missing), [7].into_iter().chain(12..end).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn an_append_beyond_the_end_says_how_many_it_took() {
+    let storage = Probed::new(|_, _| Ok(()));
+    let acquisition = Acquisition::create_in(storage.shared(), tiny(Some(5), 32)).unwrap();
+    let pixels: Vec<u8> = (0..8).flat_map(|number| frame(number, 256)).collect();
+    assert_eq!(acquisition.append(&pixels).unwrap().frames, 5);
+    assert!(matches!(acquisition.append(&pixels[5 * 256..]), Err(Error::FrameNumber { .. })));
+    assert_eq!(acquisition.finish().unwrap().frames_written, 5);
+}

@@ -136,7 +136,7 @@ fn a_frame_without_a_time_gets_that_of_its_commit() {
 fn check_numbers(config: Config, end: u64, missing: impl Fn(u64) -> bool) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");
-    let acquisition = Acquisition::create(&path, config).unwrap();
+    let acquisition = Acquisition::create(&path, Config { leap_max: end, ..config }).unwrap();
     for number in (0..end).filter(|&number| !missing(number)) {
         let mut record = Record::default();
         record.device_timestamp = Some(number * 7);

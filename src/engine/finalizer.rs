@@ -6,9 +6,10 @@ use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::records::RecordCopy;
-use super::{Engine, ShardBlock, ShardCell, caught};
+use super::{Engine, ShardBlock, ShardCell};
 use crate::dataset::{Image, RecordBlock};
 use crate::error::Result;
+use crate::error::caught;
 use crate::shard::{Checkpoint, Place, Shard};
 use crate::stats::Stage;
 use crate::sync::{Receiver, Sender};
@@ -297,7 +298,9 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
                         tell(shard.key());
                         Ok(())
                     });
-                    drop(told);
+                    if let Err(error) = told {
+                        engine.note_listener_failure(shard.key(), error);
+                    }
                 }
             }
             Ok(_) => {}

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Codec, Config};
 use crate::dataset::{Image, RecordBlock};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caught};
 use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
@@ -90,6 +90,8 @@ pub(crate) struct Engine {
     pub(crate) losses: Losses,
     /// Who wants to hear of closed shards.
     pub(crate) shard_closed: OnceLock<Listener>,
+    /// How often that panicked, and with what at first.
+    pub(crate) listener_failures: StdMutex<(u64, Option<Error>)>,
     /// What is still in the ring shall not be encoded any more.
     pub(crate) aborting: AtomicBool,
     /// The last block of shards that a frame waits for or has got.
@@ -138,6 +140,7 @@ impl Engine {
             first_error: FirstError::default(),
             losses: Losses::default(),
             shard_closed: OnceLock::new(),
+            listener_failures: StdMutex::default(),
             aborting: AtomicBool::new(false),
             needed_block: AtomicU64::new(0),
             needs_no_more: AtomicBool::new(false),
@@ -223,6 +226,17 @@ impl Engine {
         self.counters.chunks_written.fetch_add(1, Relaxed);
     }
 
+    /// Who listens for closed shards panicked, as an upload may; the shard itself is whole.
+    fn note_listener_failure(&self, key: &str, error: Error) {
+        let _ = caught(|| {
+            tracing::error!(shard = key, %error, "on_shard_closed panicked");
+            Ok(())
+        });
+        let mut failures = self.listener_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.0 += 1;
+        failures.1.get_or_insert(error);
+    }
+
     /// How long each stage took, over all threads.
     pub(crate) fn latencies(&self) -> Vec<StageLatency> {
         Stage::ALL.map(|stage| report(stage, self.times.iter().map(|times| times.of(stage)))).into()
@@ -265,17 +279,6 @@ pub(crate) struct Counters {
     pub(crate) shards_closed: AtomicU64,
     /// One past the newest frame that has come.
     pub(crate) newest_end: AtomicU64,
-}
-
-/// Runs `work`; a panic in it, be it in a codec or in a caller's own storage, becomes an error like any other.
-///
-/// A thread that dies takes its part of the flow with it, and then everyone who counts on it waits for ever.
-pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-        Err(Error::Panicked { message })
-    })
 }
 
 /// The first error of the run, kept for every later call.

@@ -237,7 +237,9 @@ impl Sequencer {
         // Numbers whose frames were let go at the very end count, too.
         let dropped_last = engine.counters.dropped_last.swap(0, Relaxed);
         let end = self.newest_end.max(engine.numbers.next()).saturating_add(dropped_last);
-        self.newest_end = end.min(self.plan.frames_total.unwrap_or(u64::MAX)).max(self.newest_end);
+        let total = self.plan.frames_total.unwrap_or(u64::MAX);
+        let end = if end == 0 { 0 } else { self.plan.order.places_end(end).unwrap_or(total) };
+        self.newest_end = end.min(total).max(self.newest_end);
         engine.counters.newest_end.store(self.newest_end, Relaxed);
         if self.settle_missing(self.newest_end, engine).is_err() {
             return false;

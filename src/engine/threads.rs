@@ -116,6 +116,13 @@ impl Threads {
         Ok(())
     }
 
+    /// Whether the calling thread is one of these.
+    pub(crate) fn is_one_of_them(&self) -> bool {
+        let all = self.workers.iter().chain(&self.writers).chain(&self.preparer).chain(&self.closer);
+        let this = std::thread::current().id();
+        all.into_iter().any(|thread| thread.thread().id() == this)
+    }
+
     /// Ends all threads in the order in which they feed each other.
     pub(crate) fn join(self, engine: &Engine) {
         // The workers were told to end; they do so when no more tickets are about.

@@ -19,8 +19,8 @@ use super::status::{
     told,
 };
 use crate::acquisition::Unfinished;
-use crate::engine::caught;
 use crate::error::Error;
+use crate::error::caught;
 use crate::stats::Summary;
 
 /// How far the end of a run has come.

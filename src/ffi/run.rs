@@ -178,9 +178,9 @@ impl Run {
 
     /// Refuses a frame of another acquisition: its index and its turn may be those of a frame of this one.
     fn check_own(&self, frame: &sw_frame) -> Outcome<()> {
-        if (frame.index as usize) < self.engine.ring.frames()
-            && frame.data == self.frame((frame.index as usize, frame.turn)).data
-        {
+        let is_one = (frame.index as usize) < self.engine.ring.frames();
+        // An index that there is none of is told by whoever looks for its loan.
+        if !is_one || frame.data == self.frame((frame.index as usize, frame.turn)).data {
             return Ok(());
         }
         refuse!(
@@ -428,8 +428,8 @@ pub unsafe extern "C" fn sw_buffers(
 /// each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free buffers.
 /// `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
 ///
-/// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, the call returns
-/// SW_OK, and `appended` says how many were taken.
+/// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the call can't go on
+/// for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the rest, to hear the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_append(
     acquisition: *mut sw_acquisition,

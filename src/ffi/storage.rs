@@ -3,7 +3,6 @@
 
 use std::ffi::{CString, c_char, c_void};
 use std::io;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::pointer::{Grows, read};
@@ -170,10 +169,6 @@ unsafe impl Send for CallerBlob {}
 unsafe impl Sync for CallerBlob {}
 
 impl Blob for CallerBlob {
-    fn map(&self) -> Option<NonNull<u8>> {
-        None
-    }
-
     fn alignment(&self) -> usize {
         self.functions.0.alignment.max(1)
     }

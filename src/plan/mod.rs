@@ -29,6 +29,8 @@ const LED_CHUNK_BYTES_MIN: usize = 1 << 20;
 // An index of 256 MiB.
 const CHUNKS_A_SHARD_MAX: u64 = 1 << 24;
 const WORKERS_MAX: usize = 1024;
+// Of one frame.
+const TILES_MAX: u128 = 1 << 22;
 
 /// The facts of one acquisition.
 #[derive(Debug)]
@@ -153,10 +155,11 @@ impl Plan {
             layers = layers.stacked(vec![channel, z]);
         }
         let shards = Cells::new(&order, shard_shape[..outer].to_vec());
-        let frames_total = dims[..outer].iter().try_fold(1u64, |frames, dim| Some(frames * dim.size?));
+        let frames_total = dims[..outer].iter().try_fold(1u64, |frames, dim| Some(frames.saturating_mul(dim.size?)));
 
         let frame = FramePlan::new(config)?;
         let size = [dims[outer].size.unwrap_or(0), dims[outer + 1].size.unwrap_or(0)];
+        check_tiles(size, &chunk_shape[outer..])?;
         let tiles =
             tiles(size, [chunk_shape[outer], chunk_shape[outer + 1]], [shard_shape[outer], shard_shape[outer + 1]]);
         let shard = ShardPlan::new(config, &frame, size, &chunk_shape, &shard_shape, volume.as_ref())?;
@@ -273,12 +276,26 @@ impl Plan {
     }
 }
 
+/// A list of all tiles is kept, and walked for each layer.
+fn check_tiles(size: [u64; 2], chunk: &[u64]) -> Result<()> {
+    let count = size.iter().zip(chunk).map(|(size, chunk)| u128::from(size.div_ceil(*chunk))).product::<u128>();
+    if count <= TILES_MAX {
+        return Ok(());
+    }
+    let reason =
+        format!("a frame of {size:?} would be {count} chunks, at most {TILES_MAX} are possible; choose larger chunks");
+    Err(Error::config("dims.chunk", format_args!("{chunk:?}"), reason))
+}
+
 impl FramePlan {
     fn new(config: &Config) -> Result<Self> {
         let [.., y, x] = &config.dims[..] else { unreachable!("dims::check saw at least two dimensions") };
         let (rows, columns) = (y.size.unwrap_or(0) as usize, x.size.unwrap_or(0) as usize);
-        let row_bytes = columns * config.dtype.size();
-        let bytes = rows * row_bytes;
+        let bytes = columns.checked_mul(config.dtype.size()).and_then(|row| Some((row, row.checked_mul(rows)?)));
+        let (row_bytes, bytes) = bytes.filter(|&(_, bytes)| bytes < isize::MAX as usize).ok_or_else(|| {
+            let reason = format!("a frame of {rows} rows and {columns} columns is more than the address space holds");
+            Error::config("dims", format_args!("[{rows}, {columns}]"), reason)
+        })?;
         let layout =
             config.frame_layout.unwrap_or(FrameLayout { buffer_bytes: bytes, offset: 0, row_stride: row_bytes });
         let needed = (rows - 1)

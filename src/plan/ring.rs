@@ -44,7 +44,11 @@ impl RingPlan {
         workers: usize,
         tiles: usize,
     ) -> Result<Self> {
-        let frame_stride = frame.layout.buffer_bytes.next_multiple_of(PAGE);
+        let buffer_bytes = frame.layout.buffer_bytes;
+        let frame_stride =
+            buffer_bytes.checked_next_multiple_of(PAGE).filter(|&stride| stride > 0).ok_or_else(|| {
+                Error::config("frame_layout.buffer_bytes", buffer_bytes, "is no length that a buffer can have")
+            })?;
         let affordable = (config.ring_bytes / frame_stride).min(RING_FRAMES_MAX);
         let span = layers.frames_a_block();
         let total = frames_total.unwrap_or(u64::MAX);

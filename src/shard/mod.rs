@@ -16,13 +16,14 @@ mod open_index;
 pub(crate) mod slot;
 
 use std::io::{self, IoSlice};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
 use crate::geometry::Outer;
 use crate::plan::{IndexForm, PAGE, Plan};
-use crate::storage::{Blob, Storage};
+use crate::storage::{Blob, Mapped, Storage};
 use index::table;
 pub(crate) use open_index::Checkpoint;
 use open_index::OpenIndex;
@@ -86,6 +87,10 @@ impl Shard {
         let fail = |action, error: io::Error| Error::io(action, &key, error);
         let shard = &plan.shard;
         let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
+        if let Some(map) = blob.map().filter(|map| (map.len() as u64) < shard.reserve_bytes) {
+            let reason = format!("its memory has {} bytes instead of {}", map.len(), shard.reserve_bytes);
+            return Err(fail("map shard", io::Error::new(io::ErrorKind::InvalidInput, reason)));
+        }
         if let IndexForm::Table { checksum, .. } = shard.index.form {
             let missing = table::encode((0..shard.chunks).map(|_| (table::MISSING, table::MISSING)), checksum);
             let at = if shard.index.head_bytes > 0 { 0 } else { shard.index.open_tails_at[0] };
@@ -115,16 +120,21 @@ impl Shard {
         &self.key
     }
 
+    fn map(&self) -> Option<NonNull<u8>> {
+        self.blob.map().map(Mapped::start)
+    }
+
     /// Makes the caller the one writer of `chunk`; `None` if it has one.
     #[allow(unsafe_code)]
     pub(crate) fn claim(&self, chunk: usize) -> Option<Claim<'_>> {
         let entry = self.entries.get(chunk).filter(|entry| entry.claim())?;
         let shard = &self.plan.shard;
-        match self.blob.map() {
+        match self.map() {
             Some(map) if shard.fixed_slots => {
                 let at = self.place(chunk, shard.slot_bytes) + shard.lead_bytes as u64;
-                // SAFETY: fixed slots are disjoint and lie within the reserved length, which is mapped as long as the
-                // blob lives; the entry was claimed just above.
+                // SAFETY: fixed slots are disjoint and lie within the reserved length, all of which `create` saw to be mapped; the map
+                // lives as long as the blob, which `self` holds; and the entry was claimed just above, so no other slot of this
+                // chunk exists.
                 Some(Claim::InPlace(unsafe { Slot::new(map, at, shard.slot_bytes - shard.lead_bytes, entry) }))
             }
             _ => Some(Claim::Elsewhere(Elsewhere { entry, shard: self, chunk })),
@@ -171,9 +181,9 @@ impl Shard {
     #[allow(unsafe_code)]
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(at + bytes.len() as u64 <= self.plan.shard.reserve_bytes);
-        match self.blob.map() {
-            // SAFETY: `place` gave this range to this caller alone, and all ranges together fit the reserved length,
-            // because each is at most a slot long and each chunk is claimed once.
+        match self.map() {
+            // SAFETY: callers write where `place` put a chunk, which gave the range to them alone; all ranges together fit the reserved
+            // length, because each is at most a slot long and each chunk is claimed once; `create` saw that much to be mapped.
             Some(map) => unsafe { slot::copy_into(map, at, bytes) },
             None => self.blob.write_at(at, bytes)?,
         }
@@ -182,7 +192,7 @@ impl Shard {
 
     #[allow(unsafe_code)]
     fn write_slices(&self, at: u64, slices: &mut [IoSlice]) -> io::Result<()> {
-        let Some(map) = self.blob.map() else { return self.blob.write_slices_at(at, slices) };
+        let Some(map) = self.map() else { return self.blob.write_slices_at(at, slices) };
         let mut to = at;
         for slice in slices.iter() {
             // SAFETY: as in `write`.

@@ -13,7 +13,7 @@ use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync,
 use rustix::io::{Errno, retry_on_intr};
 
 use super::guard::Guard;
-use super::{Blob, growth, lease};
+use super::{Blob, Mapped, growth, lease};
 
 pub(super) const PAGE: u64 = 4096;
 
@@ -128,8 +128,12 @@ fn forget_pages(map: &MmapRaw, start: usize, len: usize) {
 }
 
 impl Blob for FileBlob {
-    fn map(&self) -> Option<NonNull<u8>> {
-        self.map.as_ref().and_then(|map| NonNull::new(map.as_mut_ptr()))
+    #[allow(unsafe_code)]
+    fn map(&self) -> Option<Mapped> {
+        let map = self.map.as_ref()?;
+        // SAFETY: the map is shared and writable, lives as long as the blob, and starts on a page. What other programs do to the
+        // file is beyond any writer; this process writes into it by the blob's own calls alone.
+        NonNull::new(map.as_mut_ptr()).map(|start| unsafe { Mapped::new(start, map.len()) })
     }
 
     fn check_map(&self) -> io::Result<()> {

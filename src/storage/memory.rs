@@ -1,14 +1,13 @@
 //! A dataset in memory: for tests, and for programs that send finished shards elsewhere.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
-use super::{Blob, Storage};
+use super::{Blob, Mapped, Storage};
 
 /// Holds a dataset's files as byte vectors.
 #[derive(Debug)]
@@ -35,11 +34,11 @@ impl Memory {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    /// A file's bytes. Read shards only when no acquisition writes them any more.
+    /// A file's bytes; `None` if there is no such file, or if it is a mapped shard that is still being written.
     pub fn read(&self, key: &str) -> Option<Vec<u8>> {
         match self.files.lock().unwrap_or_else(PoisonError::into_inner).get(key)? {
             File::Document(bytes) => Some(bytes.clone()),
-            File::Blob(block) => Some(block.bytes()),
+            File::Blob(block) => block.bytes(),
         }
     }
 }
@@ -50,8 +49,8 @@ impl Storage for Memory {
     }
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
-        let block = Arc::new(Block::new(len as usize));
-        Ok(Box::new(MemoryBlob { key: key.to_owned(), block, files: self.files.clone(), mapped: self.mapped }))
+        let block = Arc::new(Block::new(len, self.mapped)?);
+        Ok(Box::new(MemoryBlob { key: key.to_owned(), block, files: self.files.clone() }))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
@@ -66,50 +65,74 @@ impl Storage for Memory {
     }
 }
 
-/// Zeroed memory that several threads write in ranges of their own.
+/// Zeroed memory that threads write in ranges of their own: through the map without a lock, otherwise under it.
 #[derive(Debug)]
 struct Block {
     start: NonNull<u8>,
     layout: Layout,
-    len: AtomicU64,
-    /// What came by growth.
-    grown: Mutex<Vec<u8>>,
+    mapped: bool,
+    state: RwLock<State>,
 }
 
-// SAFETY: the block is plain memory; `Blob`'s contract keeps concurrent ranges apart.
+#[derive(Debug)]
+struct State {
+    /// How much of the block counts.
+    len: usize,
+    /// What came by growth.
+    grown: Vec<u8>,
+    /// Nobody writes through the map any more.
+    finished: bool,
+}
+
+// SAFETY: the block is plain memory. It is touched under the lock of `state`, or through the map, which `Mapped::new` leaves to those
+// who write disjoint ranges, until `finished` is set.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
 impl Block {
-    fn new(len: usize) -> Self {
-        let layout = Layout::from_size_align(len.max(1), 64).expect("a shard's length fits the address space");
+    fn new(len: u64, mapped: bool) -> io::Result<Self> {
+        let too_long =
+            |_| io::Error::new(io::ErrorKind::OutOfMemory, format!("{len} bytes don't fit the address space"));
+        let len = usize::try_from(len).map_err(|_| too_long(()))?;
+        let layout = Layout::from_size_align(len.max(1), 64).map_err(|_| too_long(()))?;
         // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, layout, len: AtomicU64::new(len as u64), grown: Mutex::default() }
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let start =
+            start.ok_or_else(|| io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {len} bytes")))?;
+        let state = RwLock::new(State { len, grown: Vec::new(), finished: !mapped });
+        Ok(Self { start, layout, mapped, state })
     }
 
-    fn bytes(&self) -> Vec<u8> {
-        let len = self.len.load(Ordering::Acquire) as usize;
-        // SAFETY: `len` never exceeds the allocation, whose bytes are initialised; the caller reads when no thread writes.
-        let mut bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }.to_vec();
-        bytes.extend_from_slice(&self.grown());
-        bytes
+    fn state(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn grown(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
-        self.grown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The address of a range, checked.
-    fn at(&self, offset: u64, len: usize) -> io::Result<*mut u8> {
-        let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(len));
-        match end {
-            // SAFETY: the range was just found to lie within the allocation.
-            Some(end) if end <= self.layout.size() => Ok(unsafe { self.start.as_ptr().add(offset as usize) }),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the reserved length")),
+    /// `None` as long as somebody may write through the map.
+    fn bytes(&self) -> Option<Vec<u8>> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        if !state.finished {
+            return None;
         }
+        // SAFETY: `len` never exceeds the allocation, whose bytes are initialised; nobody writes through a map any more, and the lock
+        // keeps other writers away.
+        let mut bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), state.len) }.to_vec();
+        bytes.extend_from_slice(&state.grown);
+        Some(bytes)
+    }
+
+    /// Does something to the bytes of a range.
+    fn with(&self, offset: u64, len: usize, work: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let _state = self.state();
+        let start = usize::try_from(offset)
+            .ok()
+            .filter(|start| start.checked_add(len).is_some_and(|end| end <= self.layout.size()));
+        let start =
+            start.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the reserved length"))?;
+        // SAFETY: the range was just found to lie within the allocation. The lock keeps all others out but those who write through the
+        // map, and they keep to other ranges: that is what whoever uses a `Mapped` promises.
+        work(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(start), len) });
+        Ok(())
     }
 }
 
@@ -124,19 +147,16 @@ struct MemoryBlob {
     key: String,
     block: Arc<Block>,
     files: Arc<Mutex<BTreeMap<String, File>>>,
-    mapped: bool,
 }
 
 impl Blob for MemoryBlob {
-    fn map(&self) -> Option<NonNull<u8>> {
-        self.mapped.then_some(self.block.start)
+    fn map(&self) -> Option<Mapped> {
+        // SAFETY: the block lives as long as this blob, is aligned to 64 bytes, and is not read before it is finished.
+        self.block.mapped.then(|| unsafe { Mapped::new(self.block.start, self.block.layout.size()) })
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let at = self.block.at(offset, bytes.len())?;
-        // SAFETY: `at` is good for `bytes.len()` bytes, and concurrent writers keep to other ranges.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
-        Ok(())
+        self.block.with(offset, bytes.len(), |place| place.copy_from_slice(bytes))
     }
 
     fn grows(&self) -> bool {
@@ -144,11 +164,11 @@ impl Blob for MemoryBlob {
     }
 
     fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut grown = self.block.grown();
-        if at != self.block.len.load(Ordering::Acquire) + grown.len() as u64 {
+        let mut state = self.block.state();
+        if at != (state.len + state.grown.len()) as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "growth begins at the end"));
         }
-        grown.extend_from_slice(bytes);
+        state.grown.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -165,22 +185,31 @@ impl Blob for MemoryBlob {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        if let Some(from) = offset.checked_sub(self.block.len.load(Ordering::Acquire)) {
-            let mut grown = self.block.grown();
-            let end = grown.len().min((from + len) as usize);
+        let reserved = self.block.state().len as u64;
+        if let Some(from) = offset.checked_sub(reserved) {
+            let grown = &mut self.block.state().grown;
+            let end = from.saturating_add(len).min(grown.len() as u64) as usize;
             grown[(from as usize).min(end)..end].fill(0);
             return Ok(());
         }
-        let at = self.block.at(offset, len as usize)?;
-        // SAFETY: `at` is good for `len` bytes; only the thread that closes the shard punches.
-        unsafe { std::ptr::write_bytes(at, 0, len as usize) };
-        Ok(())
+        self.block.with(offset, len.min(reserved - offset) as usize, |place| place.fill(0))
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        let reserved = self.block.len.load(Ordering::Acquire);
-        self.block.grown().truncate(len.saturating_sub(reserved) as usize);
-        self.block.len.store(len.min(reserved), Ordering::Release);
+        let mut state = self.block.state();
+        let grown = len.saturating_sub(state.len as u64);
+        state.grown.truncate(usize::try_from(grown).unwrap_or(usize::MAX));
+        state.len = state.len.min(usize::try_from(len).unwrap_or(usize::MAX));
         Ok(())
+    }
+
+    fn forget(&self) {
+        self.block.state().finished = true;
+    }
+}
+
+impl Drop for MemoryBlob {
+    fn drop(&mut self) {
+        self.forget();
     }
 }

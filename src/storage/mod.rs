@@ -46,13 +46,43 @@ pub trait Storage: fmt::Debug + Send + Sync {
     fn remove(&self, key: &str) -> io::Result<()>;
 }
 
+/// Memory that workers write through, each a range of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Mapped {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapped {
+    /// The memory of a blob, `len` bytes from `start` on, which begin on a multiple of 8.
+    ///
+    /// # Safety
+    ///
+    /// As long as the blob lives, the memory must be good for reads and writes by any thread, and nothing but the engine may touch
+    /// it before [`Blob::forget`] is called or the blob is dropped, except by calls of the blob for ranges that no worker has.
+    #[allow(unsafe_code)]
+    pub unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len }
+    }
+
+    pub(crate) fn start(self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+}
+
 /// A file under construction.
 ///
 /// Ranges written by different threads never overlap; the engine sees to that.
 pub trait Blob: Send + Sync {
     /// The reserved bytes in memory, where the storage is a memory map: workers then encode in place and never call
-    /// [`write_at`](Self::write_at). The pointer stays valid until the blob is dropped.
-    fn map(&self) -> Option<NonNull<u8>>;
+    /// [`write_at`](Self::write_at).
+    fn map(&self) -> Option<Mapped> {
+        None
+    }
 
     /// Fails if bytes that were stored through [`map`](Self::map) are known to be lost. Asked after each chunk, by its worker.
     fn check_map(&self) -> io::Result<()> {

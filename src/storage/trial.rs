@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
-use super::{Blob, Directory, Storage, WRITES_AT_ONCE, Way};
+use super::{Blob, Directory, Mapped, Storage, WRITES_AT_ONCE, Way};
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};
@@ -143,7 +143,7 @@ fn try_one(directory: &Directory, way: Way, piece: u64, bytes: u64, time: Durati
 
 #[allow(unsafe_code)]
 fn write_piece(blob: &dyn Blob, at: u64, piece: &[u8]) -> io::Result<()> {
-    match blob.map() {
+    match blob.map().map(Mapped::start) {
         // SAFETY: the range lies within the blob's length, and each is given to one thread.
         Some(map) => unsafe { piece.as_ptr().copy_to_nonoverlapping(map.as_ptr().add(at as usize), piece.len()) },
         None => blob.write_at(at, piece)?,

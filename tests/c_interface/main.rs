@@ -32,7 +32,7 @@ const TESTS: [(&str, &[&str]); 4] = [
     ("tests/c_interface/misuse.c", &["."]),
     ("tests/c_interface/buffers.c", &["run.zarr"]),
     ("tests/c_interface/growth.c", &["one.zarr", "two.zarr"]),
-    ("tests/c_interface/wrapper.cpp", &["one.zarr", "two.zarr", "three.zarr"]),
+    ("tests/c_interface/wrapper.cpp", &["one.zarr", "two.zarr", "three.zarr", "four.zarr"]),
 ];
 
 const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"];
@@ -153,7 +153,7 @@ fn wrong_calls_end_in_codes() {
 fn the_wrapper_works_with_and_without_exceptions() {
     for options in [&[][..], &["-fno-exceptions", "-fno-rtti"]] {
         let folder = folder();
-        let paths = ["one", "two", "three"].map(|name| folder.path().join(name));
+        let paths = ["one", "two", "three", "four"].map(|name| folder.path().join(name));
         Program::new("tests/c_interface/wrapper.cpp").with(options).run(&paths.each_ref());
     }
 }

@@ -287,6 +287,10 @@ static void wrong_frames(void) {
     RIGHT(sw_acquire(acquisition, SW_FOREVER, &frame));
     other = frame, other.turn++;
     WRONG(SW_ERROR_FRAME, sw_commit(acquisition, &other, 1, NULL));
+    /* As one of another acquisition would be: the same index and turn, other memory. */
+    other = frame, other.data = (char *)frame.data + 4096;
+    WRONG(SW_ERROR_FRAME, sw_commit(acquisition, &other, 1, NULL));
+    WRONG(SW_ERROR_FRAME, sw_discard(acquisition, &other));
     RIGHT(sw_discard(acquisition, &frame));
     WRONG(SW_ERROR_FRAME, sw_discard(acquisition, &frame));
     WRONG(SW_ERROR_FRAME, sw_commit(acquisition, &frame, 1, NULL));

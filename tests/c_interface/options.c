@@ -62,6 +62,7 @@ int main(int argc, char **argv) {
         config.index_checksum = 0;
         config.volume = &volume;
         config.guard_maps = 1;
+        config.leap_max = 7000;
         config.manifest = SW_MANIFEST_FILES | SW_MANIFEST_KERCHUNK;
     }
     size_t needed;

@@ -61,6 +61,39 @@ static int frames_go_back(const char *path) {
     return 0;
 }
 
+// With a ring of four buffers, each loan that got lost would be missed.
+static int errors_keep_the_loan_or_give_it_back(const char *path) {
+    Acquisition acquisition, other;
+    HOLDS(acquisition.try_create(path, tiny()) == SW_OK);
+    sw_record wrong = {sizeof wrong, 0, 1, 0, 0, nullptr};
+    Frame frame;
+    HOLDS(acquisition.try_acquire(frame) == SW_OK);
+    for (int time = 0; time < 10000; time++) {
+        HOLDS(frame.try_commit(0, &wrong) == SW_ERROR_NULL && frame);
+    }
+    HOLDS(free_buffers(acquisition) == 3);
+    HOLDS(frame.try_commit(0) == SW_OK && !frame);
+    for (int time = 0; time < 10000; time++) {
+        HOLDS(acquisition.try_acquire(frame) == SW_OK);
+        HOLDS(frame.try_commit(0) == SW_ERROR_FRAME_NUMBER && !frame);
+    }
+    sw_summary summary;
+    HOLDS(acquisition.try_finish(summary) == SW_OK && summary.frames_written == 1 && summary.frames_missing == 0);
+    return 0;
+}
+
+static int fields_beside_a_document_are_refused() {
+    Config config;
+    config.fields.document = "{\"dims\": [{\"name\": \"t\"}, {\"name\": \"y\", \"size\": 4}, {\"name\": \"x\", \"size\": 4}]}";
+    HOLDS(sw_config_json(config.get(), nullptr, 0, nullptr) == SW_OK);
+    config.fields.sync = 0;
+    HOLDS(sw_config_json(config.get(), nullptr, 0, nullptr) == SW_ERROR_CONFIG && std::strstr(sw_last_error(), "sync"));
+    config.fields.sync = 1;
+    config.fields.dtype = SW_F32;
+    HOLDS(sw_config_json(config.get(), nullptr, 0, nullptr) == SW_ERROR_CONFIG && std::strstr(sw_last_error(), "dtype"));
+    return 0;
+}
+
 static int an_unfinished_run_is_aborted(const char *path) {
     {
         Acquisition acquisition;
@@ -102,6 +135,8 @@ static int errors_are_thrown(const char *) { return 0; }
 #endif
 
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
-    return frames_go_back(argv[1]) || an_unfinished_run_is_aborted(argv[2]) || errors_are_thrown(argv[3]);
+    if (argc != 5) return 2;
+    const char *more = argv[4];
+    return frames_go_back(argv[1]) || an_unfinished_run_is_aborted(argv[2]) || errors_are_thrown(argv[3]) ||
+           errors_keep_the_loan_or_give_it_back(more) || fields_beside_a_document_are_refused();
 }

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use shardwright::{Blob, Storage};
@@ -106,10 +105,6 @@ struct LoggedBlob {
 }
 
 impl Blob for LoggedBlob {
-    fn map(&self) -> Option<NonNull<u8>> {
-        None
-    }
-
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.log.note(Op::Write { key: self.key.clone(), at, bytes: bytes.to_vec() });
         Ok(())

@@ -2,7 +2,6 @@
 
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
@@ -95,10 +94,6 @@ struct ProbedBlob {
 }
 
 impl Blob for ProbedBlob {
-    fn map(&self) -> Option<NonNull<u8>> {
-        self.blob.map()
-    }
-
     fn one_write_at_a_time(&self) -> bool {
         self.one_at_a_time
     }

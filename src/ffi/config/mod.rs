@@ -345,7 +345,7 @@ pub(super) type PresentConfig = GrownConfig;
 const _: () = assert!(size_of::<PresentConfig>() == size_of::<sw_config>() + 24);
 
 /// Bytes of the struct in interface 1. When it grows, this becomes the offset of the first new field.
-const CONFIG_FIRST_BYTES: usize = std::mem::offset_of!(sw_config, leap_max);
+const CONFIG_FIRST_BYTES: usize = size_of::<sw_config>();
 
 // SAFETY: `repr(C)`, numbers and pointers only, the size first.
 unsafe impl Grows for PresentConfig {

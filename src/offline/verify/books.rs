@@ -66,8 +66,14 @@ impl Books {
                 _ => {}
             }
         }
-        self.tell(check, path, &named.ranges(), "have a number in the records, and are listed as missing");
-        self.tell(check, path, &unnamed.ranges(), "have no number in the records, and are not listed as missing");
+        tell(check, self.severity, path, &named.ranges(), "have a number in the records, and are listed as missing");
+        tell(
+            check,
+            self.severity,
+            path,
+            &unnamed.ranges(),
+            "have no number in the records, and are not listed as missing",
+        );
     }
 
     /// Blocks of the records that are not there read as of frames that never came.
@@ -79,25 +85,27 @@ impl Books {
             there.add_range(start..start.saturating_add(frames));
         }
         let absent = Ranges::from(0..self.end).minus(&there.ranges()).minus(&self.missing);
-        self.tell(check, node.array.path(), &absent, "have no record, and are not listed as missing");
+        tell(check, self.severity, node.array.path(), &absent, "have no record, and are not listed as missing");
     }
 
     /// The frames whose chunks were found.
     pub(super) fn pixels(&self, check: &Check, path: &Path, own: &Own, found: FoundRanges) {
         let listed = found.proven.and(&self.missing);
-        self.tell(check, path, &listed, "have all their chunks, and are listed as missing");
+        // An editor may have painted them since the run.
+        let severity = if own.complete { Severity::Note } else { self.severity };
+        tell(check, severity, path, &listed, "have all their chunks, and are listed as missing");
         // Elsewhere a frame without chunks is a dark one.
         if own.slots.is_some_and(|slots| slots.empty_chunks) {
             let lost = Ranges::from(0..self.end).minus(&self.missing).minus(&found.whole);
-            self.tell(check, path, &lost, "lack chunks, and are not listed as missing");
+            tell(check, self.severity, path, &lost, "lack chunks, and are not listed as missing");
         }
     }
+}
 
-    fn tell(&self, check: &Check, path: &Path, frames: &Ranges, what: &str) {
-        if let Some(first) = frames.iter().next() {
-            let last = if first.end - first.start > 1 { format!(" to {}", first.end - 1) } else { String::new() };
-            let what = format!("{} frames, the first of them {}{last}, {what}", frames.count(), first.start);
-            check.find(self.severity, path, None, what);
-        }
+fn tell(check: &Check, severity: Severity, path: &Path, frames: &Ranges, what: &str) {
+    if let Some(first) = frames.iter().next() {
+        let last = if first.end - first.start > 1 { format!(" to {}", first.end - 1) } else { String::new() };
+        let what = format!("{} frames, the first of them {}{last}, {what}", frames.count(), first.start);
+        check.find(severity, path, None, what);
     }
 }
