@@ -100,7 +100,7 @@ pub(crate) struct Export {
     #[arg(long)]
     pub(crate) bigtiff: bool,
     /// Memory for pixels on their way
-    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
     pub(crate) memory: u64,
     /// Replace a file that is in the way
     #[arg(long)]
@@ -218,7 +218,7 @@ pub(crate) struct Repack {
     #[arg(long, conflicts_with = "no_index_checksum")]
     pub(crate) index_checksum: bool,
     /// Memory for chunks on their way
-    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
     pub(crate) memory: u64,
     /// Threads that read, compress and compare; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
