@@ -14,6 +14,7 @@
 //! nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the ring has room: a worker that has nothing to
 //! do, and the preparer, look by themselves whether something came (see [`PolledQueue`]).
 
+pub(crate) mod closings;
 pub(crate) mod finalizer;
 pub(crate) mod layer;
 pub(crate) mod losses;
@@ -39,6 +40,7 @@ use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::stats::{Latencies, Stage, StageLatency, Stats, report};
 use crate::sync::{Gate, Mutex, PolledQueue, Receiver, Relay, Sender, bounded};
+use closings::Closings;
 use finalizer::{Closing, OpenCells, Preparing};
 use layer::Layers;
 use losses::Losses;
@@ -93,7 +95,7 @@ pub(crate) struct Engine {
     pub(crate) tickets: PolledQueue<Ticket>,
     /// For the thread that prepares.
     pub(crate) requests: Arc<PolledQueue<Preparing>>,
-    pub(crate) closings: Sender<Closing>,
+    pub(crate) closings: Closings<Closing>,
     pub(crate) counters: Counters,
     pub(crate) first_error: FirstError,
     pub(crate) losses: Losses,
@@ -134,7 +136,7 @@ impl Engine {
         let (deliver, prepared) = bounded(2 * blocks);
         let tickets = PolledQueue::new(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 2);
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
-        let (closings, to_close) = bounded(blocks * plan.shards.cells_a_block as usize + 64);
+        let (closings, to_close) = Closings::new(blocks * plan.shards.cells_a_block as usize + 64);
         let engine = Arc::new(Self {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,

@@ -395,7 +395,7 @@ impl Blocks {
         while let Ok(block) = self.prepared.try_recv() {
             if self.plan.shards.block_frames(block.number).end <= settled_end {
                 // The numbers leapt over it while it was made. Kept, it would stand before all that follow for ever.
-                block.cells.into_iter().for_each(|cell| engine.close(Closing::Cell(cell)));
+                block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
             } else {
                 self.blocks.push_back((false, block));
             }
@@ -430,7 +430,7 @@ impl Blocks {
         self.requested_end = self.requested_end.max(number + 1);
         let at = self.blocks.iter().position(|(_, block)| block.number == number);
         if let Some((_, block)) = at.and_then(|at| self.blocks.remove(at)) {
-            block.cells.into_iter().for_each(|cell| engine.close(Closing::Cell(cell)));
+            block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
         }
     }
 
