@@ -187,27 +187,34 @@ pub(crate) fn close(
         Duration::ZERO => CHECKPOINT_EVERY_MAX,
         every => every.clamp(CHECKPOINT_EVERY_MIN, CHECKPOINT_EVERY_MAX),
     };
+    let after_each_cell = || {
+        if checkpoint_every.is_zero() {
+            advance(engine, image, engine.newest_end());
+        }
+    };
     let mut next = Instant::now() + every;
     loop {
-        let closing = closings.recv_timeout(next.saturating_duration_since(Instant::now()));
-        match closing {
-            Ok(Closing::Cell(cell)) => {
-                close_cell(engine, image, &cell);
-                live.remove(1);
-                if checkpoint_every.is_zero() {
-                    advance(engine, image, engine.newest_end());
-                }
-            }
-            Ok(Closing::Records(block)) => {
-                if let Err(error) = caught(|| image.write_records(&engine.plan, &block)) {
-                    engine.first_error.set(error);
-                }
-                let _ = written_records.send(block);
-                engine.pump();
-            }
-            Ok(Closing::End) => return,
+        let mut closing = match closings.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(closing) => Some(closing),
             Err(error) if error.is_disconnected() => return,
-            Err(_) => {}
+            Err(_) => None,
+        };
+        let mut is_end = false;
+        while let Some(thing) = closing {
+            match thing {
+                Closing::Cell(cell) => {
+                    close_cell(engine, image, &cell);
+                    live.remove(1);
+                    after_each_cell();
+                }
+                Closing::Records(block) => close_records(engine, image, block, written_records),
+                // What lies beside may be older.
+                Closing::End => is_end = true,
+            }
+            closing = engine.closings.beside();
+        }
+        if is_end {
+            return;
         }
         let start = Instant::now();
         if start >= next {
@@ -216,6 +223,14 @@ pub(crate) fn close(
             next = Instant::now() + every.max(CHECKPOINT_REST * start.elapsed());
         }
     }
+}
+
+fn close_records(engine: &Engine, image: &Image, block: RecordBlock, written: &Sender<RecordBlock>) {
+    if let Err(error) = caught(|| image.write_records(&engine.plan, &block)) {
+        engine.first_error.set(error);
+    }
+    let _ = written.send(block);
+    engine.pump();
 }
 
 /// Lets indexes, records and documents catch up with what is in the slots.

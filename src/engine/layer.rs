@@ -213,14 +213,7 @@ impl Engine {
     /// Counts a layer of a cell as done and closes the cell after its last one.
     pub(crate) fn layer_done(&self, cell: Arc<ShardCell>) {
         if cell.layer_done() {
-            self.close(Closing::Cell(cell));
-        }
-    }
-
-    pub(crate) fn close(&self, closing: Closing) {
-        // The queue holds everything that can be open at once; should that ever be wrong, waiting loses nothing.
-        if let Err(error) = self.closings.try_send(closing) {
-            let _ = self.closings.send(error.into_inner());
+            self.closings.put(Closing::Cell(cell));
         }
     }
 }

@@ -11,9 +11,10 @@
 //! ```
 //!
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time, and
-//! nobody waits for it (see [`Doorbell`]). Nor does a commit wake anybody while the ring has room: a worker that has nothing to
+//! nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the ring has room: a worker that has nothing to
 //! do, and the preparer, look by themselves whether something came (see [`PolledQueue`]).
 
+pub(crate) mod closings;
 pub(crate) mod finalizer;
 pub(crate) mod layer;
 pub(crate) mod losses;
@@ -27,7 +28,7 @@ pub(crate) mod worker;
 pub(crate) mod writers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,8 @@ use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
 use crate::stats::{Latencies, Stage, StageLatency, Stats, report};
-use crate::sync::{Doorbell, Gate, Mutex, PolledQueue, Receiver, Sender, bounded};
+use crate::sync::{Gate, Mutex, PolledQueue, Receiver, Relay, Sender, bounded};
+use closings::Closings;
 use finalizer::{Closing, OpenCells, Preparing};
 use layer::Layers;
 use losses::Losses;
@@ -58,8 +60,17 @@ pub(crate) struct Arrival {
 pub(crate) enum Ticket {
     /// Take part in this layer.
     Layer(u32),
+    /// Run the sequencer, if nobody has meanwhile.
+    Sequence,
     /// Nothing more comes, but for what other workers still pass on.
     End,
+}
+
+/// What callers that find no free buffer want of the sequencer.
+mod relief {
+    pub(super) const NONE: u8 = 0;
+    pub(super) const WANTED: u8 = 1;
+    pub(super) const FOR_LONG: u8 = 2;
 }
 
 /// Hears the key of each closed shard.
@@ -84,7 +95,7 @@ pub(crate) struct Engine {
     pub(crate) tickets: PolledQueue<Ticket>,
     /// For the thread that prepares.
     pub(crate) requests: Arc<PolledQueue<Preparing>>,
-    pub(crate) closings: Sender<Closing>,
+    pub(crate) closings: Closings<Closing>,
     pub(crate) counters: Counters,
     pub(crate) first_error: FirstError,
     pub(crate) losses: Losses,
@@ -100,7 +111,10 @@ pub(crate) struct Engine {
     pub(crate) needs_no_more: AtomicBool,
     /// How many frames had been accepted when a caller found no free buffer, and since when that is so.
     starving: StdMutex<Option<(u64, Instant)>>,
-    pub(crate) doorbell: Doorbell,
+    /// Who runs the sequencer.
+    relay: Relay,
+    /// That callers find no free buffer, and whether for long: see [`Sequencer::relieve`].
+    relief: AtomicU8,
     pub(crate) sequencer: Mutex<Sequencer>,
     /// One for the callers, one for the finalizer's threads, one for each worker.
     pub(crate) times: Vec<StageTimes>,
@@ -120,9 +134,9 @@ impl Engine {
         let blocks = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
         let requests = Arc::new(PolledQueue::new(2 * blocks));
         let (deliver, prepared) = bounded(2 * blocks);
-        let tickets = PolledQueue::new(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 1);
+        let tickets = PolledQueue::new(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 2);
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
-        let (closings, to_close) = bounded(blocks * plan.shards.cells_a_block as usize + 64);
+        let (closings, to_close) = Closings::new(blocks * plan.shards.cells_a_block as usize + 64);
         let engine = Arc::new(Self {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,
@@ -145,7 +159,8 @@ impl Engine {
             needed_block: AtomicU64::new(0),
             needs_no_more: AtomicBool::new(false),
             starving: StdMutex::default(),
-            doorbell: Doorbell::new(),
+            relay: Relay::new(),
+            relief: AtomicU8::new(relief::NONE),
             sequencer: Mutex::new(Sequencer::new(plan.clone(), records, requests, prepared)),
             times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
             ring,
@@ -155,16 +170,29 @@ impl Engine {
         Ok((engine, ends))
     }
 
-    /// Brings forward whatever can go forward now.
+    /// Brings forward whatever can go forward now, or a part of it: the rest is for the next that comes, or a worker.
     pub(crate) fn pump(&self) {
-        // The doorbell lets one thread in at a time; the lock is never waited for but at the very end.
-        self.doorbell.ring(|| {
-            let run = || self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self);
-            // A panic would leave the doorbell to nobody, and everybody waiting.
-            if let Err(error) = caught(|| Ok(run())) {
-                self.first_error.set(error);
-            }
-        });
+        if self.relay.ring(|| self.run_sequencer()) {
+            self.tickets.push_quietly(Ticket::Sequence);
+        }
+    }
+
+    /// A worker found that it shall run the sequencer.
+    pub(crate) fn answer(&self) {
+        if self.relay.answer(|| self.run_sequencer()) {
+            self.tickets.push_quietly(Ticket::Sequence);
+        }
+    }
+
+    /// True: there is more to do.
+    fn run_sequencer(&self) -> bool {
+        // The relay lets one thread in at a time; the lock is never waited for but at the very end.
+        let run = || Ok(self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self));
+        // A panic would leave the relay to nobody, and everybody waiting.
+        caught(run).unwrap_or_else(|error| {
+            self.first_error.set(error);
+            !self.arrivals.1.is_empty()
+        })
     }
 
     /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed for a while,
@@ -182,13 +210,7 @@ impl Engine {
         };
         let time = now - since;
         if time >= AFTER {
-            self.doorbell.ring(|| {
-                let relieve =
-                    || self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).relieve(self, time >= FOR_LONG);
-                if let Err(error) = caught(|| Ok(relieve())) {
-                    self.first_error.set(error);
-                }
-            });
+            self.relief.fetch_max(if time >= FOR_LONG { relief::FOR_LONG } else { relief::WANTED }, Relaxed);
             self.pump();
         }
     }

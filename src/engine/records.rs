@@ -76,7 +76,7 @@ impl Records {
         let is_settled = |open: &OpenBlock| (open.block.number + 1) * self.block_frames <= settled_end;
         while let Some(at) = self.open.iter().position(is_settled) {
             if let Some(open) = self.open.remove(at) {
-                engine.close(Closing::Records(open.block));
+                engine.closings.put(Closing::Records(open.block));
             }
         }
     }
@@ -84,7 +84,7 @@ impl Records {
     /// Hands on all blocks, whatever is missing.
     pub(crate) fn finish(&mut self, engine: &Engine) {
         while let Some(open) = self.open.pop_front() {
-            engine.close(Closing::Records(open.block));
+            engine.closings.put(Closing::Records(open.block));
         }
     }
 

@@ -12,13 +12,16 @@ use std::time::Instant;
 use super::finalizer::{Closing, Preparing};
 use super::layer::Layer;
 use super::records::{RecordCopy, Records};
-use super::{Arrival, Engine, ShardBlock, ShardCell};
+use super::{Arrival, Engine, ShardBlock, ShardCell, relief};
 use crate::geometry::CellOf;
 use crate::plan::Plan;
 use crate::sync::{PolledQueue, Receiver, RwLockWriteGuard};
 
 /// How many ranges of missing frames are remembered; the count goes on beyond.
 const MISSING_RANGES_MAX: usize = 10_000;
+
+/// Whoever commits a frame works for others for so many at most: some ten microseconds.
+const ARRIVALS_A_RUN: usize = 64;
 
 pub(crate) struct Sequencer {
     plan: Arc<Plan>,
@@ -69,10 +72,11 @@ impl Sequencer {
         }
     }
 
-    /// Handles arrivals until there is none, or one has to wait.
-    pub(crate) fn run(&mut self, engine: &Engine) {
+    /// Handles arrivals until there is none, or one has to wait, or it is enough for one call. True: there are more.
+    pub(crate) fn run(&mut self, engine: &Engine) -> bool {
         self.blocks.take_prepared(self.settled_end, engine);
-        while let Some(arrival) = self.waiting.take().or_else(|| engine.arrivals.1.try_recv().ok()) {
+        for _ in 0..ARRIVALS_A_RUN {
+            let Some(arrival) = self.waiting.take().or_else(|| engine.arrivals.1.try_recv().ok()) else { break };
             if engine.aborting.load(Relaxed) {
                 self.lose(arrival, engine);
                 continue;
@@ -85,10 +89,15 @@ impl Sequencer {
                 Err(Hold::Never) => self.lose(arrival, engine),
                 Err(Hold::Wait) => {
                     self.waiting = Some(arrival);
-                    return;
+                    return false;
                 }
             }
         }
+        let has_more = !engine.arrivals.1.is_empty();
+        if !has_more && engine.relief.load(Relaxed) != relief::NONE {
+            self.relieve(engine, engine.relief.swap(relief::NONE, Relaxed) == relief::FOR_LONG);
+        }
+        has_more
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -258,7 +267,7 @@ impl Sequencer {
     /// Called when a caller finds no free buffer: if none is with the workers, nothing but a number that is missing, or a buffer that
     /// is on loan, can bring one back, and neither may ever come. Gives up the oldest missing numbers until a layer can go on; if
     /// there are none, and `for_long`, the rest of the oldest layer.
-    pub(crate) fn relieve(&mut self, engine: &Engine, for_long: bool) {
+    fn relieve(&mut self, engine: &Engine, for_long: bool) {
         let mut gaps = 0;
         while self.is_starving(engine) && self.settled_end < self.newest_end {
             if engine.numbers.is_on_its_way(self.settled_end)
@@ -386,7 +395,7 @@ impl Blocks {
         while let Ok(block) = self.prepared.try_recv() {
             if self.plan.shards.block_frames(block.number).end <= settled_end {
                 // The numbers leapt over it while it was made. Kept, it would stand before all that follow for ever.
-                block.cells.into_iter().for_each(|cell| engine.close(Closing::Cell(cell)));
+                block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
             } else {
                 self.blocks.push_back((false, block));
             }
@@ -421,7 +430,7 @@ impl Blocks {
         self.requested_end = self.requested_end.max(number + 1);
         let at = self.blocks.iter().position(|(_, block)| block.number == number);
         if let Some((_, block)) = at.and_then(|at| self.blocks.remove(at)) {
-            block.cells.into_iter().for_each(|cell| engine.close(Closing::Cell(cell)));
+            block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
         }
     }
 

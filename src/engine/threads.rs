@@ -140,10 +140,10 @@ impl Threads {
         for cell in blocks.into_iter().flat_map(|block| block.cells) {
             // Those with no layer left were handed over by the last one.
             if cell.layers_left.load(std::sync::atomic::Ordering::Acquire) > 0 {
-                let _ = engine.closings.send(Closing::Cell(cell));
+                engine.closings.put(Closing::Cell(cell));
             }
         }
-        let _ = engine.closings.send(Closing::End);
+        engine.closings.put(Closing::End);
         if self.closer.is_some_and(|closer| closer.join().is_err()) {
             engine.first_error.set(Error::Panicked { message: "while closing a shard".into() });
         }

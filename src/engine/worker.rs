@@ -58,7 +58,12 @@ impl Worker {
     /// Works until no more tickets come.
     pub(crate) fn run(mut self) {
         loop {
-            let Ticket::Layer(slot) = self.engine.tickets.pop() else {
+            let ticket = self.engine.tickets.pop();
+            if let Ticket::Sequence = ticket {
+                self.engine.answer();
+                continue;
+            }
+            let Ticket::Layer(slot) = ticket else {
                 // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall have
                 // as many workers as all others had.
                 let done = self.engine.tickets.is_empty() && !self.engine.layers.have_unsent();

@@ -7,6 +7,7 @@
 #[cfg(loom)]
 mod model;
 mod polled;
+mod relay;
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic;
@@ -24,6 +25,7 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard}
 pub(crate) use self::model::{Receiver, Sender, bounded};
 
 pub(crate) use self::polled::PolledQueue;
+pub(crate) use self::relay::Relay;
 
 #[cfg(loom)]
 pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
