@@ -92,11 +92,9 @@ impl File<'_> {
     fn apply(&mut self, op: &Op, coin: &mut dyn FnMut() -> bool, mut undo: Option<&mut Undo>) {
         self.version += 1;
         match op {
-            Op::Grow { at, bytes, .. } => {
-                // In order, as a journal keeps lengths.
-                if self.bytes.len() as u64 == *at && coin() {
-                    self.bytes.extend_from_slice(bytes);
-                }
+            // In order, as a journal keeps lengths.
+            Op::Grow { at, bytes, .. } if self.bytes.len() as u64 == *at && coin() => {
+                self.bytes.extend_from_slice(bytes)
             }
             Op::Truncate { len, .. } if (*len as usize) < self.bytes.len() && coin() => {
                 if let Some(undo) = &mut undo {
