@@ -1,9 +1,7 @@
 //! Files and folders that appear as a whole, and names that last.
 
 use std::fs::{self, File};
-use std::io;
-#[cfg(feature = "offline")]
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
