@@ -9,7 +9,7 @@ use crate::config::{Config, RingFull};
 use crate::dataset::{Ending, Image, Root};
 use crate::engine::threads::Threads;
 use crate::engine::{Engine, Ticket};
-use crate::error::{Error, Result, caught};
+use crate::error::{Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
@@ -480,7 +480,7 @@ impl Drop for Acquisition {
             let nothing = self.engine.counters.frames_accepted.load(Relaxed) == 0;
             self.engine.aborting.store(nothing, Relaxed);
             if let Err(error) = self.end() {
-                tracing::error!(%error, "an acquisition was dropped unfinished");
+                logged(|| tracing::error!(%error, "an acquisition was dropped unfinished"));
             }
         }
     }

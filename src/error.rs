@@ -184,6 +184,12 @@ impl Error {
     }
 }
 
+/// Runs `log`, which tells the program's own subscriber something. If that panics, the message is lost, and nothing else: it is
+/// called in the middle of work that must go on, and in destructors.
+pub(crate) fn logged(log: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(log));
+}
+
 /// Runs `work`; a panic in it, be it in a codec or in a caller's own storage, becomes an error like any other.
 ///
 /// A thread that dies takes its part of the flow with it, and then everyone who counts on it waits for ever.

@@ -27,14 +27,13 @@ pub(crate) mod threads;
 pub(crate) mod worker;
 pub(crate) mod writers;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::{Codec, Config};
 use crate::dataset::{Image, RecordBlock};
-use crate::error::{Error, Result, caught};
+use crate::error::{Error, Result, caught, logged};
 use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
 use crate::shard::Shard;
@@ -250,10 +249,7 @@ impl Engine {
 
     /// Who listens for closed shards panicked, as an upload may; the shard itself is whole.
     fn note_listener_failure(&self, key: &str, error: Error) {
-        let _ = caught(|| {
-            tracing::error!(shard = key, %error, "on_shard_closed panicked");
-            Ok(())
-        });
+        logged(|| tracing::error!(shard = key, %error, "on_shard_closed panicked"));
         let mut failures = self.listener_failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.0 += 1;
         failures.1.get_or_insert(error);
@@ -310,8 +306,7 @@ pub(crate) struct FirstError(OnceLock<Error>);
 impl FirstError {
     pub(crate) fn set(&self, error: Error) {
         let _ = self.0.set(error.clone());
-        // A program's own subscriber hears of it, and may panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| tracing::error!(%error, "the acquisition failed")));
+        logged(|| tracing::error!(%error, "the acquisition failed"));
     }
 
     pub(crate) fn get(&self) -> Option<&Error> {

@@ -13,6 +13,7 @@ use super::finalizer::{Closing, Preparing};
 use super::layer::Layer;
 use super::records::{RecordCopy, Records};
 use super::{Arrival, Engine, ShardBlock, ShardCell, relief};
+use crate::error::logged;
 use crate::geometry::CellOf;
 use crate::plan::Plan;
 use crate::sync::{PolledQueue, Receiver, RwLockWriteGuard};
@@ -230,7 +231,8 @@ impl Sequencer {
     /// Its number was recorded as missing in the moment in which it was committed.
     fn too_late(&mut self, arrival: Arrival, engine: &Engine) {
         engine.ring.release(arrival.frame);
-        tracing::warn!(number = arrival.number, "a frame came after its number was recorded as missing");
+        let number = arrival.number;
+        logged(|| tracing::warn!(number, "a frame came after its number was recorded as missing"));
     }
 
     /// Its number, unsettled, will count as missing in the end.
@@ -288,7 +290,9 @@ impl Sequencer {
             self.open.keys().map(|&(block, _)| self.plan.layers.block_frames(block)).min_by_key(|frames| frames.start);
         let Some(frames) = oldest else { return };
         let end = frames.end.min(self.plan.frames_total.unwrap_or(u64::MAX));
-        tracing::warn!(?frames, "all buffers wait for frames that don't come; they are given up as missing");
+        logged(|| {
+            tracing::warn!(?frames, "all buffers wait for frames that don't come; they are given up as missing");
+        });
         self.newest_end = self.newest_end.max(end);
         engine.counters.newest_end.store(self.newest_end, Relaxed);
         let _ = self.settle_missing(end, engine);

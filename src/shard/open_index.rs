@@ -24,7 +24,7 @@ use std::sync::{MutexGuard, PoisonError};
 use super::index::{minishards, table};
 use super::{Place, Shard};
 use crate::config::IndexLocation;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, logged};
 use crate::plan::IndexForm;
 
 /// At the latest so many checkpoints after the last one, a shard gets a new index for a single layer: a camera may have paused.
@@ -143,7 +143,9 @@ impl Shard {
         match self.blob.grow(open.file_end, &block) {
             Ok(()) => {}
             Err(error) if is_no_room(&error) => {
-                tracing::warn!(shard = self.key, %error, "no room for a newer index; the shard keeps the one that it has");
+                logged(
+                    || tracing::warn!(shard = self.key, %error, "no room for a newer index; the shard keeps the one that it has"),
+                );
                 return Ok(false);
             }
             Err(error) => return Err(self.failed("write the index of shard")(error)),
