@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, RingFull};
@@ -321,6 +321,9 @@ impl Acquisition {
     /// Has `call` told the key of every shard that is closed from now on: it is complete, and with [`Config::sync`] on the
     /// device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first call counts;
     /// false: there was one before.
+    ///
+    /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this one's last
+    /// handle; a thread of its own then ends that run, for which nobody waits. It can't [`finish`](Self::finish) its own.
     pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> bool {
         self.engine.shard_closed.set(Box::new(call)).is_ok()
     }
@@ -338,8 +341,15 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// [`Unfinished`] with the first error of the run, and with the summary of what was saved all the same.
+    /// [`Unfinished`] with the first error of the run, and with the summary of what was saved all the same. With
+    /// [`Error::InCallback`] if one of the run's own threads calls, which can't wait for its own end: then the run ends by
+    /// itself, and the summary is that of this moment.
     pub fn finish(mut self) -> Result<Summary, Unfinished> {
+        if self.threads.as_ref().is_some_and(Threads::is_one_of_them) {
+            let error = Error::InCallback;
+            let summary = Summary { error: Some(error.clone()), ..self.summary() };
+            return Err(Unfinished { summary: Box::new(summary), error });
+        }
         self.end()
     }
 
@@ -347,7 +357,26 @@ impl Acquisition {
     /// dataset's attributes say that it is not complete. If no frame was committed, the dataset disappears.
     pub fn abort(mut self) {
         self.engine.aborting.store(true, Relaxed);
-        let _ = self.end();
+        if !Threads::is_one_of_any() {
+            let _ = self.end();
+        }
+    }
+
+    /// Lets a thread of its own end the run. For a thread of a run, which can't wait for its own end, nor for another's, whose
+    /// callback may be waiting for this one's.
+    fn end_elsewhere(&mut self) {
+        let run = Arc::new(Mutex::new(Some(self.handed_on())));
+        let handed_on = run.clone();
+        let take = |run: &Mutex<Option<Self>>| run.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let spawned = std::thread::Builder::new().name("sw-finish".into()).spawn(move || drop(take(&handed_on)));
+        if let Err(error) = spawned {
+            logged(
+                || tracing::error!(%error, "no thread to end an acquisition; its dataset is as a kill would leave it"),
+            );
+            self.engine.gate.close();
+            // Its threads wait for the end of the process. To drop it here would be to come here again.
+            std::mem::forget(take(&run));
+        }
     }
 
     /// The run, of which this handle keeps nothing that has to be ended.
@@ -468,17 +497,13 @@ impl Acquisition {
 
 impl Drop for Acquisition {
     fn drop(&mut self) {
-        if self.threads.as_ref().is_some_and(Threads::is_one_of_them) {
-            // A callback dropped the last handle: a thread can't wait for its own end.
-            let last = self.handed_on();
-            if let Err(error) = std::thread::Builder::new().name("sw-finish".into()).spawn(move || drop(last)) {
-                tracing::error!(%error, "no thread to end an acquisition that its own thread dropped");
-            }
+        if self.threads.is_some() && Threads::is_one_of_any() {
+            self.end_elsewhere();
         }
         if self.threads.is_some() {
             // With nothing acquired there is nothing to keep.
             let nothing = self.engine.counters.frames_accepted.load(Relaxed) == 0;
-            self.engine.aborting.store(nothing, Relaxed);
+            self.engine.aborting.fetch_or(nothing, Relaxed);
             if let Err(error) = self.end() {
                 logged(|| tracing::error!(%error, "an acquisition was dropped unfinished"));
             }

@@ -105,6 +105,11 @@ pub enum Error {
     /// The run was aborted: frames that waited in the ring are lost.
     #[error("the acquisition was aborted; frames that waited in the ring are lost")]
     Aborted,
+    /// One of the run's own threads, in a callback, was to wait for the run's end. The run ends without it.
+    #[error(
+        "a callback can't wait for the end of the run that called it; a thread of its own brings the run to its end now"
+    )]
+    InCallback,
     /// The acquisition was finished or aborted; no more frames are taken.
     #[error("the acquisition has ended; no more frames are taken")]
     Ended,

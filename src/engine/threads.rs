@@ -1,5 +1,6 @@
 //! The engine's own threads: how they are started, and how they end.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -15,6 +16,10 @@ use crate::dataset::Image;
 use crate::error::{Error, Result};
 use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
+
+thread_local! {
+    static OF_A_RUN: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The threads of a run and the ends of their queues.
 pub(crate) struct Threads {
@@ -123,6 +128,11 @@ impl Threads {
         all.into_iter().any(|thread| thread.thread().id() == this)
     }
 
+    /// Whether the calling thread is one of some run.
+    pub(crate) fn is_one_of_any() -> bool {
+        OF_A_RUN.get()
+    }
+
     /// Ends all threads in the order in which they feed each other.
     pub(crate) fn join(self, engine: &Engine) {
         // The workers were told to end; they do so when no more tickets are about.
@@ -153,6 +163,7 @@ impl Threads {
 /// Starts one of the engine's threads, on behalf of the dataset at `path`.
 fn spawn(name: String, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let run = move || {
+        OF_A_RUN.set(true);
         yield_to_the_camera();
         run();
     };

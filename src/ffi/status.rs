@@ -171,6 +171,7 @@ pub(super) fn status_of(error: &Error) -> sw_status {
         Error::Format { .. } => SW_ERROR_FORMAT,
         Error::Panicked { .. } => SW_ERROR_PANIC,
         Error::Aborted => SW_ABORTED,
+        Error::InCallback => SW_ERROR_BUSY,
         Error::Ended => SW_ERROR_ENDED,
         #[allow(unreachable_patterns)]
         _ => SW_ERROR_OTHER,
