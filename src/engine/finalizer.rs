@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use super::records::RecordCopy;
 use super::{Engine, ShardBlock, ShardCell};
 use crate::dataset::{Image, RecordBlock};
-use crate::error::Result;
-use crate::error::caught;
+use crate::error::{Result, caught, logged};
 use crate::shard::{Checkpoint, Place, Shard};
 use crate::stats::Stage;
 use crate::sync::{Receiver, Sender};
@@ -112,25 +111,24 @@ pub(crate) fn prepare(engine: &Engine, image: &Image, live: &LiveCells, prepared
 }
 
 /// Creates the shards of one block. As long as no frame needs them, a failure is no error: the disk may have room again by then.
-/// `None`: the run ended without them.
+/// Nor is it one as long as older shards are on their way, which give back what they have reserved in vain. `None`: the run
+/// ended without them.
 fn create_when_possible(engine: &Engine, image: &Image, number: u64) -> Result<Option<ShardBlock>> {
-    let mut pause = SPARE_PAUSE_MIN;
+    let (mut pause, mut is_told) = (SPARE_PAUSE_MIN, false);
     loop {
-        // Before the try: who needs it from now on finds out by the next one.
+        // Before the try: who needs it from now on, and what is given back from now on, shows by the next one.
         let is_needed = engine.needed_block.load(Acquire) >= number;
+        let may_get_room = may_get_room(engine);
         let error = match create_block(engine, image, number) {
             Ok(block) => return Ok(Some(block)),
-            Err(error) if is_needed => return Err(error),
+            Err(error) if is_needed && !may_get_room => return Err(error),
             Err(error) => error,
         };
-        if pause == SPARE_PAUSE_MIN {
-            let _ = caught(|| {
-                tracing::warn!(%error, block = number, "a shard that is not needed yet can't be prepared; trying again");
-                Ok(())
-            });
+        if !std::mem::replace(&mut is_told, true) {
+            logged(|| tracing::warn!(%error, block = number, "a shard can't be prepared; trying again"));
         }
-        let until = Instant::now() + pause;
-        while Instant::now() < until && engine.needed_block.load(Acquire) < number {
+        let until = Instant::now() + if is_needed { SPARE_PAUSE_MIN } else { pause };
+        while Instant::now() < until && (is_needed || engine.needed_block.load(Acquire) < number) {
             if engine.needs_no_more.load(Acquire) {
                 return Ok(None);
             }
@@ -138,6 +136,13 @@ fn create_when_possible(engine: &Engine, image: &Image, number: u64) -> Result<O
         }
         pause = (2 * pause).min(SPARE_PAUSE_MAX);
     }
+}
+
+/// Whether a shard may be closed without further frames: something is with the workers, or with the closer.
+fn may_get_room(engine: &Engine) -> bool {
+    let gather = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).layers_gathering();
+    // In this order: a cell's last layer is counted as done before it is free.
+    engine.layers.in_use() > gather || engine.open_cells.all().iter().any(|cell| cell.layers_left.load(Acquire) == 0)
 }
 
 /// Creates the shards of one block.
@@ -300,7 +305,6 @@ fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
 }
 
 fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
-    engine.open_cells.remove(cell);
     let mut whole = true;
     for shard in &cell.shards {
         let start = Instant::now();
@@ -335,6 +339,8 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
         let named = if is_there { named } else { Box::default() };
         engine.losses.add_cell(cell.block, cell.cell, named);
     }
+    // Not before its files have given back what they don't need, which somebody may wait for.
+    engine.open_cells.remove(cell);
 }
 
 impl Engine {

@@ -101,6 +101,11 @@ impl Sequencer {
         has_more
     }
 
+    /// How many layers wait for frames.
+    pub(crate) fn layers_gathering(&self) -> usize {
+        self.open.len()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_none()
     }
