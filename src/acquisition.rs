@@ -152,7 +152,7 @@ impl Acquisition {
     pub(crate) fn count_dropped(&self, error: &Error) {
         if error.is_ring_full() && self.ring_full == RingFull::DropNewest {
             self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
-            self.engine.counters.dropped_last.fetch_add(1, Relaxed);
+            self.engine.counters.dropped_unnumbered.fetch_add(1, Relaxed);
         }
     }
 
@@ -176,7 +176,8 @@ impl Acquisition {
                 (self.wait_for_loan(start, wait)?, start.elapsed().as_nanos() as u64)
             }
         };
-        Ok(FrameMut { loan, acquired_in_ns, lender: self.lender.clone() })
+        let dropped_before = self.engine.counters.dropped_unnumbered.load(Relaxed);
+        Ok(FrameMut { loan, acquired_in_ns, dropped_before, lender: self.lender.clone() })
     }
 
     fn wait_for_loan(&self, start: Instant, wait: Option<Duration>) -> Result<Loan> {

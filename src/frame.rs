@@ -28,6 +28,8 @@ pub struct FrameMut {
     pub(crate) loan: Loan,
     /// How long the camera had to wait for it.
     pub(crate) acquired_in_ns: u64,
+    /// How many frames without a number had been dropped by then.
+    pub(crate) dropped_before: u64,
     pub(crate) lender: Arc<Lender>,
 }
 
@@ -105,12 +107,8 @@ impl FrameMut {
             let _ = started.set(start);
         }
         engine.numbers.wait_for_older(number);
-        let arrival = Arrival { number, frame: self.loan.commit() };
+        let arrival = Arrival { number, frame: self.loan.commit(), dropped_before: self.dropped_before };
         engine.counters.frames_accepted.fetch_add(1, Relaxed);
-        if engine.counters.dropped_last.load(Relaxed) > 0 {
-            // Their numbers lie below this one.
-            engine.counters.dropped_last.store(0, Relaxed);
-        }
         let sent = engine.arrivals.0.try_send(arrival);
         debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
         engine.numbers.sent(number);

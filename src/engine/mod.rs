@@ -52,6 +52,8 @@ use sequencer::Sequencer;
 pub(crate) struct Arrival {
     pub(crate) number: u64,
     pub(crate) frame: Frame,
+    /// How many frames without a number had been dropped when its buffer was loaned: those that followed come after it.
+    pub(crate) dropped_before: u64,
 }
 
 /// What a worker is told to do.
@@ -289,8 +291,8 @@ pub(crate) struct Counters {
     /// Settled without a frame.
     pub(crate) frames_missing: AtomicU64,
     pub(crate) frames_dropped: AtomicU64,
-    /// Those of them that came after the newest frame, as far as is known: nobody gave their numbers.
-    pub(crate) dropped_last: AtomicU64,
+    /// Those of them whose numbers nobody gave.
+    pub(crate) dropped_unnumbered: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) chunks_written: AtomicU64,
     pub(crate) chunks_empty: AtomicU64,

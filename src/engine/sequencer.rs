@@ -30,8 +30,10 @@ pub(crate) struct Sequencer {
     waiting: Option<Arrival>,
     /// All numbers below are settled: their frame came, or counts as missing.
     settled_end: u64,
-    /// One past the newest number that came.
+    /// One past the newest number that came, or for which nobody waits any more.
     newest_end: u64,
+    /// Of the newest frame that came: one past its number, and how many had been dropped without a number before it.
+    newest: (u64, u64),
     /// Which numbers in the window from `settled_end` on are settled.
     settled: Window,
     /// The layers that gather frames, by block and cell.
@@ -63,6 +65,7 @@ impl Sequencer {
             waiting: None,
             settled_end: 0,
             newest_end: 0,
+            newest: (0, 0),
             settled: Window::new(window + 1),
             open: HashMap::with_capacity(2 * plan.ring.layer_slots),
             latest: None,
@@ -82,8 +85,7 @@ impl Sequencer {
                 self.lose(arrival, engine);
                 continue;
             }
-            self.newest_end = self.newest_end.max(arrival.number + 1);
-            engine.counters.newest_end.store(self.newest_end, Relaxed);
+            self.note_newest(&arrival, engine);
             match self.admit(&arrival, engine) {
                 Ok(Some((at, slot))) => self.put(arrival, &at, slot, engine),
                 Ok(None) => self.too_late(arrival, engine),
@@ -162,10 +164,12 @@ impl Sequencer {
             let block = self.plan.shards.locate(number).block;
             let frames = self.plan.shards.block_frames(block);
             if number == frames.start && frames.end <= end && !self.blocks.is_touched(block) {
-                // Nothing of these shards came, and nothing will.
-                self.blocks.skip(block, engine);
-                self.note_missing(number, frames.end, engine);
-                self.move_window(frames.end, engine);
+                // Nothing of these shards came, and nothing will; so with those that follow. One by one, the shards of a plan
+                // that nobody meant would take for ever.
+                let to = self.blocks.untouched_end(block, end);
+                self.blocks.skip(block, to, engine);
+                self.note_missing(number, to, engine);
+                self.move_window(to, engine);
                 continue;
             }
             let at = self.plan.layers.locate(number);
@@ -242,20 +246,20 @@ impl Sequencer {
 
     /// Its number, unsettled, will count as missing in the end.
     fn lose(&mut self, arrival: Arrival, engine: &Engine) {
+        self.note_newest(&arrival, engine);
         engine.ring.release(arrival.frame);
-        self.newest_end = self.newest_end.max(arrival.number + 1);
+    }
+
+    fn note_newest(&mut self, arrival: &Arrival, engine: &Engine) {
+        self.newest = self.newest.max((arrival.number + 1, arrival.dropped_before));
+        self.newest_end = self.newest_end.max(self.newest.0);
         engine.counters.newest_end.store(self.newest_end, Relaxed);
     }
 
     /// Nothing more will come: settles every number and hands on every layer. False if something has to be waited for.
     pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
         self.blocks.take_prepared(self.settled_end, engine);
-        // Numbers whose frames were let go at the very end count, too.
-        let dropped_last = engine.counters.dropped_last.swap(0, Relaxed);
-        let end = self.newest_end.max(engine.numbers.next()).saturating_add(dropped_last);
-        let total = self.plan.frames_total.unwrap_or(u64::MAX);
-        let end = if end == 0 { 0 } else { self.plan.order.places_end(end).unwrap_or(total) };
-        self.newest_end = end.min(total).max(self.newest_end);
+        self.newest_end = self.last_end(engine);
         engine.counters.newest_end.store(self.newest_end, Relaxed);
         if self.settle_missing(self.newest_end, engine).is_err() {
             return false;
@@ -269,6 +273,17 @@ impl Sequencer {
         }
         self.records.finish(engine);
         true
+    }
+
+    /// One past the last number for which the array has a place when no more frames come.
+    fn last_end(&self, engine: &Engine) -> u64 {
+        // Frames that were let go at the very end count, too: each came after all frames whose buffers had been loaned by then.
+        let (_, dropped_before) = self.newest;
+        let dropped_last = engine.counters.dropped_unnumbered.load(Relaxed).saturating_sub(dropped_before);
+        let end = engine.numbers.next().saturating_add(dropped_last).max(self.newest_end);
+        let total = self.plan.frames_total.unwrap_or(u64::MAX);
+        let end = if end == 0 { 0 } else { self.plan.places_end(end).unwrap_or(total) };
+        end.min(total).max(self.newest_end)
     }
 
     /// Called when a caller finds no free buffer: if none is with the workers, nothing but a number that is missing, or a buffer that
@@ -434,11 +449,22 @@ impl Blocks {
         Err(Hold::Wait)
     }
 
-    /// A block of which no frame came and none will.
-    fn skip(&mut self, number: u64, engine: &Engine) {
-        self.requested_end = self.requested_end.max(number + 1);
-        let at = self.blocks.iter().position(|(_, block)| block.number == number);
-        if let Some((_, block)) = at.and_then(|at| self.blocks.remove(at)) {
+    /// Where the blocks end of which no layer was opened, from `block` on, and all whole ones below the frame `end`.
+    fn untouched_end(&self, block: u64, end: u64) -> u64 {
+        let touched = self.blocks.iter().filter(|(touched, _)| *touched).map(|(_, block)| block.number);
+        let touched = touched.filter(|&number| number > block).min();
+        let last = self.plan.shards.block_frames(self.plan.shards.locate(end - 1).block);
+        let whole_end = if last.end <= end { last.end } else { last.start };
+        touched.map_or(whole_end, |number| self.plan.shards.block_frames(number).start.min(whole_end))
+    }
+
+    /// From `block` up to the frame `to`, which begins another, no frame came and none will.
+    fn skip(&mut self, block: u64, to: u64, engine: &Engine) {
+        let blocks = block..self.plan.shards.locate(to - 1).block + 1;
+        self.requested_end = self.requested_end.max(blocks.end);
+        while let Some(at) = self.blocks.iter().position(|(_, block)| blocks.contains(&block.number))
+            && let Some((_, block)) = self.blocks.remove(at)
+        {
             block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
         }
     }

@@ -250,6 +250,13 @@ impl Plan {
         }
     }
 
+    /// One past the last number that has a place in the array once `frames` frames have come and no more will: a run that ends
+    /// within a stack leaves places without frames. `None`: all that were planned have one.
+    pub(crate) fn places_end(&self, frames: u64) -> Option<u64> {
+        self.declared_extent(frames)?;
+        self.order.places_end(frames)
+    }
+
     /// How many planes of each stack of a layer are kept: fewer than a chunk is deep where chunks end with the array.
     /// `frames_end`: how many frames there are, when no more will come.
     pub(crate) fn planes_kept(&self, grid: &[u64; MAX_OUTER], frames_end: Option<u64>) -> u64 {
