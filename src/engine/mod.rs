@@ -14,6 +14,7 @@
 //! nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the ring has room: a worker that has nothing to
 //! do, and the preparer, look by themselves whether something came (see [`PolledQueue`]).
 
+mod blocks;
 pub(crate) mod closings;
 pub(crate) mod finalizer;
 pub(crate) mod layer;

@@ -1,0 +1,103 @@
+//! Frames that are copied into the ring, for callers that have them elsewhere.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::Acquisition;
+use crate::config::RingFull;
+use crate::error::{Error, Result};
+use crate::plan::FramePlan;
+use crate::record::Record;
+
+/// What an [`append`](Acquisition::append) did.
+#[must_use = "fewer frames may have been taken than were given"]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Appended {
+    /// Frames taken. Fewer than given, if the ring became full on the way, or the call could not go on for another reason: repeat
+    /// it with the rest, which tells that reason.
+    pub frames: u64,
+    /// Frames let go, because the ring was full and its policy is to drop the newest.
+    pub dropped: u64,
+}
+
+impl Appended {
+    /// What was done, if anything was; then the same error comes with the next call.
+    fn unless_some(self, error: Error) -> Result<Self> {
+        if self.frames + self.dropped > 0 { Ok(self) } else { Err(error) }
+    }
+}
+
+impl Acquisition {
+    /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire) and [`FrameMut::commit`]. After the first frame, the call returns how many were taken
+    /// instead.
+    pub fn append(&self, pixels: &[u8]) -> Result<Appended> {
+        self.append_with(pixels, self.engine.plan.frame.row_bytes, Record::default())
+    }
+
+    /// As [`append`](Self::append), for frames that are cut out of a larger buffer: rows start `row_stride` bytes apart,
+    /// and the last row may end with the buffer. Every frame gets the same record.
+    pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
+        self.append_within(pixels, row_stride, record, self.patience())
+    }
+
+    /// As [`append_with`](Self::append_with), but the whole call waits as long as it says here, not as the configuration does.
+    /// `None`: for ever.
+    pub fn append_within(
+        &self,
+        pixels: &[u8],
+        row_stride: usize,
+        record: Record,
+        wait: Option<Duration>,
+    ) -> Result<Appended> {
+        let start = Instant::now();
+        let frame = &self.engine.plan.frame;
+        let refuse = |expected| Err(Error::FrameSize { got: pixels.len(), expected });
+        let frame_stride = frame.rows.checked_mul(row_stride);
+        // The last row needs no padding behind it.
+        let padded = pixels.len().checked_add(row_stride.saturating_sub(frame.row_bytes));
+        let (Some(frame_stride), Some(padded)) = (frame_stride, padded) else { return refuse(usize::MAX) };
+        let frames = padded / frame_stride.max(1);
+        let whole = frames > 0 && (pixels.len() == frames * frame_stride || padded == frames * frame_stride);
+        if row_stride < frame.row_bytes || !whole {
+            return refuse(frame_stride.max(frame.bytes));
+        }
+        let mut done = Appended::default();
+        for at in 0..frames {
+            let source = &pixels[at * frame_stride..];
+            match self.acquire_within(wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
+                Ok(mut slot) => {
+                    copy_frame(&mut slot, source, row_stride, frame);
+                    if let Err(error) = slot.hand_over(None, record) {
+                        return done.unless_some(error);
+                    }
+                    done.frames += 1;
+                }
+                Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
+                    if let Err(error) = self.engine.numbers.let_go_next() {
+                        return done.unless_some(error);
+                    }
+                    self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
+                    done.dropped += 1;
+                }
+                Err(error) => return done.unless_some(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
+fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &FramePlan) {
+    let layout = frame.layout;
+    if row_stride == frame.row_bytes && layout.row_stride == frame.row_bytes {
+        slot[layout.offset..][..frame.bytes].copy_from_slice(&source[..frame.bytes]);
+        return;
+    }
+    for row in 0..frame.rows {
+        let to = layout.offset + row * layout.row_stride;
+        slot[to..to + frame.row_bytes].copy_from_slice(&source[row * row_stride..][..frame.row_bytes]);
+    }
+}
