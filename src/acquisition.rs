@@ -360,7 +360,7 @@ impl Acquisition {
     /// Writes the manifest, if there is to be one. By now the dataset is what it will be, whatever becomes of this.
     fn write_manifest(&self, summary: &mut Summary) {
         let Some(manifest) = self.manifest.as_ref().filter(|_| !self.engine.aborting.load(Relaxed)) else { return };
-        match caught(|| manifest.write()) {
+        match caught(|| manifest.write(self.image.root().is_in_place())) {
             Ok(notes) => summary.notes.extend(notes),
             Err(error) => {
                 // Behind an earlier error of the run nobody would hear of this one.

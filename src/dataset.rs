@@ -131,6 +131,14 @@ impl Root {
         }
     }
 
+    /// Whether the dataset's path still leads to it.
+    pub(crate) fn is_in_place(&self) -> bool {
+        match &self.place {
+            Place::Folder(folder) => folder.is_in_place(),
+            Place::Storage(_) => true,
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         match &self.place {
             Place::Folder(folder) => folder.path(),

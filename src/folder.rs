@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::fs::{Identity, LOCK_FILE, Lock, exchange, make_folders, sync_folder_of};
+use crate::fs::{Identity, LOCK_FILE, Lock, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
 
 /// Documents by which a folder is known to be a dataset, and may be replaced when the caller allows it.
 const DATASET_MARKS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
@@ -53,6 +53,8 @@ impl Folder {
     /// `suffix`: for a name beside `path` that nobody else chooses.
     pub(crate) fn create(path: &Path, overwrite: bool, suffix: &str) -> Result<Self> {
         let path = &absolute(path)?;
+        // Else a dataset whose name a kill took away would be forgotten beside the new one.
+        finish_exchange(path).map_err(|error| named(error, path))?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -103,23 +105,42 @@ impl Folder {
         if !old.identity.is_at(path) {
             return Err(Error::Locked { path: path.to_path_buf() });
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let aside = path.with_file_name(format!(".{name}.replaced-{suffix}"));
+        let aside = hidden(path, &format!("replaced-{suffix}"));
         fs::create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
         let begun = Held::open(&aside).and_then(|held| Ok((Lock::take(&held.root())?, held)));
-        let begun = begun.and_then(|begun| exchange(&aside, path).map(|()| begun));
-        match begun {
-            Ok((lock, held)) => {
-                let held = Held { path: path.to_path_buf(), ..held };
-                let replaced = Replaced { aside, held: old, lock: old_lock };
-                Ok(Self { held, existed: false, parents: Vec::new(), replaced: Some(replaced), lock: Some(lock) })
+        let (lock, held) = begun.map_err(|error| {
+            let _ = fs::remove_dir(&aside);
+            named(error, path)
+        })?;
+        let new = Self { held, existed: false, parents: Vec::new(), replaced: None, lock: Some(lock) };
+        new.take_name(path, Replaced { aside, held: old, lock: old_lock }, exchange)
+    }
+
+    /// Takes the name of the dataset that is to be replaced, which is moved to this folder's own.
+    fn take_name(
+        mut self,
+        path: &Path,
+        mut replaced: Replaced,
+        exchange: impl FnOnce(&Path, &Path) -> Result<()>,
+    ) -> Result<Self> {
+        let aside = replaced.aside.clone();
+        if let Err(error) = exchange(&aside, path) {
+            // A sync may have failed after the names had changed, and nobody looks for a dataset under the hidden one.
+            if replaced.held.identity.is_at(&aside) {
+                let _ = swap(&aside, path);
             }
-            Err(error) => {
-                let _ = fs::remove_file(aside.join(LOCK_FILE));
+            drop(self.lock.take());
+            if self.held.identity.is_at(&aside) {
                 let _ = fs::remove_dir(&aside);
-                Err(error)
             }
+            return Err(error);
         }
+        self.held.path = path.to_path_buf();
+        replaced.held.path = aside;
+        self.lock.iter_mut().for_each(|lock| lock.moved_to(&self.held.root()));
+        replaced.lock.moved_to(&replaced.held.root());
+        self.replaced = Some(replaced);
+        Ok(self)
     }
 
     /// The path that messages name.
@@ -140,13 +161,14 @@ impl Folder {
     /// Ends the work on the folder. What nobody filled disappears, and what it was to replace comes back.
     pub(crate) fn leave(&mut self, keep: bool) {
         let path = self.held.path.clone();
-        let is_here = self.held.identity.is_at(&path);
+        let is_here = self.is_in_place();
         let replaced = self.replaced.take();
         if keep {
             drop(self.lock.take());
             return replaced.into_iter().for_each(Replaced::remove);
         }
-        self.remove();
+        // All of it was made by this process, since the folder was new or empty.
+        self.held.clear();
         match replaced {
             Some(replaced) => replaced.put_back(&path, is_here, self.lock.take()),
             None => drop(self.lock.take()),
@@ -159,29 +181,33 @@ impl Folder {
         }
     }
 
-    /// Removes everything in the folder but its lock: all of it was made by this process, since the folder was new or empty.
-    fn remove(&self) {
-        let Ok(entries) = fs::read_dir(self.root()) else { return };
-        for entry in entries.flatten().filter(|entry| entry.file_name() != LOCK_FILE) {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let _ = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
-        }
+    /// Whether the folder still has the name that it was made under.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.held.identity.is_at(&self.held.path)
     }
 }
 
 impl Replaced {
     /// Gives it its name again, if that is still the one of the folder that took it, which is empty by now but for its lock.
-    fn put_back(self, path: &Path, is_there: bool, lock: Option<Lock>) {
-        if is_there && self.held.identity.is_at(&self.aside) && exchange(&self.aside, path).is_ok() {
-            drop(lock);
+    fn put_back(mut self, path: &Path, is_there: bool, lock: Option<Lock>) {
+        if is_there && self.held.identity.is_at(&self.aside) && swap(&self.aside, path).is_ok() {
+            if let Some(mut lock) = lock {
+                lock.moved_to(&self.aside);
+            }
             let _ = fs::remove_dir(&self.aside);
+            let _ = sync_folder_of(path);
+            self.held.path = path.to_path_buf();
+            self.lock.moved_to(&self.held.root());
         }
         drop(self.lock);
     }
 
+    /// What somebody moved away meanwhile is theirs.
     fn remove(self) {
         if self.held.identity.is_at(&self.aside) {
-            let _ = fs::remove_dir_all(&self.aside);
+            self.held.clear();
+            drop(self.lock);
+            let _ = fs::remove_dir(&self.aside);
         }
     }
 }
@@ -195,6 +221,15 @@ impl Held {
             Ok(Self { file: Arc::new(file), identity, path: path.to_path_buf() })
         };
         open().map_err(|error| Error::io("open the folder", path, error))
+    }
+
+    /// Removes everything in the folder but its lock, whatever the folder is called by now.
+    fn clear(&self) {
+        let Ok(entries) = fs::read_dir(self.root()) else { return };
+        for entry in entries.flatten().filter(|entry| entry.file_name() != LOCK_FILE) {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let _ = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+        }
     }
 
     /// A path that goes by the descriptor.
@@ -256,13 +291,62 @@ fn speaks_of_a_dataset(mark: &str, document: &Value) -> bool {
 
 /// Whether a writer's lock file is there, and nothing beside it but what a writer makes before the first document.
 fn is_begun(path: &Path) -> bool {
-    let is_lock =
-        |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
-    let is_early = |name: &str| {
-        name.starts_with(".shardwright.") || name.ends_with(".partial") || name == "records" || name == "OME"
-    };
-    is_lock(&path.join(LOCK_FILE))
-        && fs::read_dir(path).is_ok_and(|mut entries| {
-            entries.all(|entry| entry.is_ok_and(|entry| is_early(&entry.file_name().to_string_lossy())))
+    let is_lock = fs::symlink_metadata(path.join(LOCK_FILE)).is_ok_and(|found| found.is_file() && found.len() == 0);
+    is_lock
+        && all_in(path, |name, is_folder| match is_folder {
+            false => name == LOCK_FILE || is_partial(name),
+            true => name == "records" && holds_only_documents(&path.join(name)),
         })
+}
+
+/// Whether a folder of records has no record yet: no more than the documents of its arrays, a folder for each.
+fn holds_only_documents(records: &Path) -> bool {
+    let is_document = |name: &str| name == "zarr.json" || is_partial(name);
+    all_in(records, |name, is_folder| match is_folder {
+        false => is_document(name),
+        true => all_in(&records.join(name), |name, is_folder| !is_folder && is_document(name)),
+    })
+}
+
+/// Files are made under such a name before they appear.
+fn is_partial(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(".partial")
+}
+
+/// Whether it holds for all files and folders in `path`. There may be nothing else; nor what can't be read.
+fn all_in(path: &Path, holds: impl Fn(&str, bool) -> bool) -> bool {
+    let holds = |entry: io::Result<fs::DirEntry>| -> Option<bool> {
+        let entry = entry.ok()?;
+        let kind = entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_file())?;
+        Some(holds(entry.file_name().to_str()?, kind.is_dir()))
+    };
+    fs::read_dir(path).is_ok_and(|mut entries| entries.all(|entry| holds(entry) == Some(true)))
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_changed_before_the_failure_is_given_back() {
+        for swaps in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let [path, aside] = ["run.zarr", ".run.zarr.replaced-0"].map(|name| folder.path().join(name));
+            [&path, &aside].into_iter().for_each(|path| fs::create_dir(path).unwrap());
+            fs::write(path.join("zarr.json"), "old").unwrap();
+            let open = |path: &Path| (Held::open(path).unwrap(), Lock::take(path).unwrap());
+            let ((held, lock), (old, old_lock)) = (open(&aside), open(&path));
+            let new = Folder { held, existed: false, parents: Vec::new(), replaced: None, lock: Some(lock) };
+            let replaced = Replaced { aside, held: old, lock: old_lock };
+            let failing = |made: &Path, path: &Path| {
+                if swaps {
+                    swap(made, path)?;
+                }
+                Err(Error::format(path, "the device is gone"))
+            };
+            assert!(new.take_name(&path, replaced, failing).is_err());
+            assert_eq!(fs::read_to_string(path.join("zarr.json")).unwrap(), "old");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
 }

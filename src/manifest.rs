@@ -78,8 +78,17 @@ impl Manifest {
         Ok(Some(Self { dataset, out, options }))
     }
 
-    /// Writes it, and returns what not every reader will be able to do.
-    pub(crate) fn write(&self) -> Result<Vec<String>> {
+    /// Writes it, and returns what not every reader will be able to do. `in_place`: whether the dataset has its name still.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] also where it was moved: a manifest goes by names, and another dataset may have this one by now.
+    pub(crate) fn write(&self, in_place: bool) -> Result<Vec<String>> {
+        if !in_place {
+            let reason = "the dataset is finished, but it was moved while it was written, so it has no manifest; let \
+                          `shardwright manifest` write it where the dataset is now";
+            return Err(Error::format(&self.out, reason));
+        }
         let fail = |error: Error| {
             Error::format(&self.out, format!("the dataset is finished, but its manifest is not: {error}"))
         };
@@ -101,7 +110,7 @@ impl Manifest {
         ))
     }
 
-    pub(crate) fn write(&self) -> Result<Vec<String>> {
+    pub(crate) fn write(&self, _in_place: bool) -> Result<Vec<String>> {
         match *self {}
     }
 }

@@ -431,51 +431,6 @@ fn limit(resource: Resource, current: u64) {
 }
 
 #[test]
-fn more_open_files_than_allowed() {
-    let folder = tempfile::tempdir().unwrap();
-    in_child("child_has_few_descriptors", folder.path());
-}
-
-#[test]
-#[ignore = "run by another test, in a process of its own"]
-fn child_has_few_descriptors() {
-    limit(Resource::Nofile, 128);
-    // A frame lies in 8 times 8 shards.
-    let wide =
-        vec![Dim::time(None).chunk(1).shard(8), Dim::y(128).chunk(16).shard(16), Dim::x(128).chunk(16).shard(16)];
-    let config = Config { ring_bytes: 1 << 20, ..dims(wide) };
-    let error = refused(&child_path(), "wide.zarr", config);
-    let Error::Config { field: "dims.shard", value, reason } = &error else { panic!("{error:?}") };
-    assert!(value.contains("64 shards"), "{error}");
-    assert!(reason.contains("128") && reason.contains("ulimit -n"), "{error}");
-}
-
-#[test]
-fn a_plan_that_passes_never_runs_out_of_descriptors() {
-    let folder = tempfile::tempdir().unwrap();
-    in_child("child_opens_as_many_shards_as_it_may", folder.path());
-}
-
-#[test]
-#[ignore = "run by another test, in a process of its own"]
-fn child_opens_as_many_shards_as_it_may() {
-    limit(Resource::Nofile, 100);
-    // One frame a shard, committed from the newest to the oldest: as many shards are open as ever can be.
-    let config = || dims(vec![Dim::time(None).chunk(1).shard(1), Dim::y(16), Dim::x(16)]);
-    let config = Config { ring_bytes: 200 * 4096, storage: StorageKind::Mapped, ..config() };
-    let acquisition = Acquisition::create(child_path().join("run.zarr"), config).unwrap();
-    let window = acquisition.reorder_window();
-    for start in (0..20 * window).step_by(window as usize) {
-        for number in (start..start + window).rev() {
-            let mut slot = acquisition.acquire().unwrap();
-            slot.copy_from_slice(&frame(number, 256));
-            slot.commit(number, Record::default()).unwrap();
-        }
-    }
-    assert_eq!(acquisition.finish().unwrap().frames_written, 20 * window);
-}
-
-#[test]
 fn a_machine_without_threads_to_spare() {
     let folder = tempfile::tempdir().unwrap();
     in_child("child_may_not_start_all_workers", folder.path());

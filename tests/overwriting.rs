@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -20,10 +22,14 @@ fn refused(path: &Path) -> String {
     }
 }
 
+fn names(path: &Path) -> BTreeSet<OsString> {
+    fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+}
+
 #[test]
 fn a_folder_is_no_dataset_because_of_a_name() {
     type Make = fn(&Path);
-    let makes: [Make; 8] = [
+    let makes: [Make; 10] = [
         |path| fs::write(path.join("info"), "x").unwrap(),
         |path| fs::create_dir(path.join("info")).unwrap(),
         |path| fs::create_dir(path.join("zarr.json")).unwrap(),
@@ -34,6 +40,16 @@ fn a_folder_is_no_dataset_because_of_a_name() {
             symlink("theirs.json", path.join("zarr.json")).unwrap();
         },
         |path| fs::write(path.join(".shardwright.lock"), "").unwrap(),
+        // What a writer leaves behind has other names, and nothing else in it.
+        |path| {
+            fs::write(path.join(".shardwright.lock"), "").unwrap();
+            fs::rename(path.join("chapter.tex"), path.join("chapter.tex.partial")).unwrap();
+        },
+        |path| {
+            fs::write(path.join(".shardwright.lock"), "").unwrap();
+            fs::create_dir(path.join("records")).unwrap();
+            fs::rename(path.join("chapter.tex"), path.join("records/chapter.tex")).unwrap();
+        },
         |path| assert!(std::process::Command::new("mkfifo").arg(path.join("info")).status().unwrap().success()),
     ];
     for make in makes {
@@ -42,14 +58,12 @@ fn a_folder_is_no_dataset_because_of_a_name() {
         fs::create_dir(&path).unwrap();
         fs::write(path.join("chapter.tex"), "five years").unwrap();
         make(&path);
-        let names = || {
-            let entries = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
-            std::collections::BTreeSet::from_iter(entries)
-        };
-        let before = names();
+        let before = names(&path);
         assert!(refused(&path).contains("not a dataset"), "{}", refused(&path));
-        assert_eq!(names(), before);
-        assert_eq!(fs::read_to_string(path.join("chapter.tex")).unwrap(), "five years");
+        assert_eq!(names(&path), before);
+        let places = ["chapter.tex", "chapter.tex.partial", "records/chapter.tex"].map(|name| path.join(name));
+        let place = places.iter().find(|place| place.exists()).unwrap();
+        assert_eq!(fs::read_to_string(place).unwrap(), "five years");
     }
 }
 
@@ -72,6 +86,42 @@ fn datasets_of_each_kind_are_overwritten() {
         acquisition.finish().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name}");
     }
+}
+
+#[test]
+fn what_a_writer_left_that_was_killed_at_once_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    fs::create_dir_all(path.join("records/frame_number")).unwrap();
+    for left in [
+        ".shardwright.lock",
+        ".shardwright.ballast.partial",
+        "..trial.partial",
+        ".zarr.json.partial",
+        "records/zarr.json",
+        "records/.zarr.json.partial",
+        "records/frame_number/zarr.json",
+    ] {
+        fs::write(path.join(left), "").unwrap();
+    }
+    let acquisition = Acquisition::create(&path, config()).unwrap();
+    let _ = acquisition.append(&frame(0, 256)).unwrap();
+    acquisition.finish().unwrap();
+    assert!(!path.join("..trial.partial").exists());
+}
+
+#[test]
+fn what_a_kill_left_of_an_exchange_gets_its_name_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, aside) = (folder.path().join("run.zarr"), folder.path().join(".run.zarr.replaced"));
+    let acquisition = Acquisition::create(&path, config()).unwrap();
+    let _ = acquisition.append(&frame(0, 256)).unwrap();
+    acquisition.finish().unwrap();
+    // Where two names can't be exchanged in one step, a kill may come between two renames.
+    fs::rename(&path, &aside).unwrap();
+    let error = Acquisition::create(&path, tiny(None, 32)).map(Acquisition::abort).unwrap_err();
+    assert!(matches!(error, Error::Exists { .. }), "{error}");
+    assert!(path.join("zarr.json").exists() && !aside.exists());
 }
 
 #[test]

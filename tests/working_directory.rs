@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use common::{frame, tiny};
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Config, Dataset};
+use shardwright::{Acquisition, Config, Dataset, ManifestForm};
 
 /// Every file below `folder` and its bytes.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -71,6 +71,7 @@ fn a_run_stays_where_it_was_begun() {
 
     moved_while_it_is_written(&day1, &config);
     moved_and_replaced(&day1, &config);
+    moved_and_replaced_before_its_manifest(&day1, &config);
 }
 
 /// Somebody renames the folder, and begins another dataset under the old name.
@@ -99,4 +100,24 @@ fn moved_and_replaced(folder: &Path, config: &dyn Fn() -> Config) {
     assert_eq!(fs::read_to_string(path.join("thesis.tex")).unwrap(), "five years");
     assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
     assert_eq!(fs::read_dir(&moved).unwrap().count(), 0, "what the run had made is removed where it is");
+}
+
+/// A manifest goes by names: it can't be written for a folder that has lost its own to another dataset.
+fn moved_and_replaced_before_its_manifest(folder: &Path, config: &dyn Fn() -> Config) {
+    let (path, moved) = (folder.join("listed.zarr"), folder.join("unlisted.zarr"));
+    let config = || Config { manifest: vec![ManifestForm::Manifest], ..config() };
+    let acquisition = Acquisition::create(&path, config()).unwrap();
+    append(&acquisition, 0..10);
+    fs::rename(&path, &moved).unwrap();
+    let other = Acquisition::create(&path, Config { manifest: Vec::new(), ..config() }).unwrap();
+    append(&other, 0..6);
+    other.finish().unwrap();
+    let (summary, error) = match acquisition.finish() {
+        Ok(summary) => (summary, None),
+        Err(unfinished) => (*unfinished.summary, Some(unfinished.error.to_string())),
+    };
+    let told = [error, Some(summary.notes.join(" "))].into_iter().flatten().collect::<String>();
+    assert!(told.contains("moved"), "{told}");
+    assert!(!folder.join("listed.manifest.zarr").exists());
+    check(&moved.join("0"), 10);
 }

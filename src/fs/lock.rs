@@ -31,13 +31,31 @@ impl Lock {
     pub(crate) fn take(root: &Path) -> Result<Self> {
         let path = root.join(LOCK_FILE);
         loop {
-            let file = open(&path, true)?.expect("it is created if it is not there");
-            hold(&file, FlockOperation::NonBlockingLockExclusive, root)?;
+            let (file, is_new) = match open(&path, Purpose::Hold)? {
+                Some(file) => (file, false),
+                None => match open(&path, Purpose::Create)? {
+                    Some(file) => (file, true),
+                    // Another was faster.
+                    None => continue,
+                },
+            };
+            if let Err(error) = hold(&file, FlockOperation::NonBlockingLockExclusive, root) {
+                // A file system that has no locks has no use for the file.
+                if is_new && !matches!(error, Error::Locked { .. }) {
+                    let _ = fs::remove_file(&path);
+                }
+                return Err(error);
+            }
             // Its last holder may have removed the file between the opening and the locking; then the lock means nothing.
             if Identity::of(&file).is_ok_and(|held| held.is_at(&path)) {
                 return Ok(Self { path, file, is_shared: false });
             }
         }
+    }
+
+    /// The folder has another path now: there its file is removed at the end.
+    pub(crate) fn moved_to(&mut self, root: &Path) {
+        self.path = root.join(LOCK_FILE);
     }
 
     /// Keeps writers from the dataset at `root`, which others may go on reading. `None` where there is no lock file: nobody
@@ -48,7 +66,7 @@ impl Lock {
     /// [`Error::Locked`] when a writer is at work.
     pub(crate) fn share(root: &Path) -> Result<Option<Self>> {
         let path = root.join(LOCK_FILE);
-        let Some(file) = open(&path, false)? else { return Ok(None) };
+        let Some(file) = open(&path, Purpose::Share)? else { return Ok(None) };
         hold(&file, FlockOperation::NonBlockingLockShared, root)?;
         Ok(Some(Self { path, file, is_shared: true }))
     }
@@ -81,17 +99,27 @@ impl Drop for Lock {
     }
 }
 
-/// Opens a lock file; `None` where there is none and none is to be created.
-fn open(path: &Path, create: bool) -> Result<Option<File>> {
+/// What a lock file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Share,
+    /// NFS locks only for its one holder what may be written to.
+    Hold,
+    Create,
+}
+
+/// Opens a lock file; `None` where there is none, or, if it is to be created, where there is one by now.
+fn open(path: &Path, purpose: Purpose) -> Result<Option<File>> {
     // A link would have another file created or locked, and opening a pipe would wait for ever.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file =
-        OpenOptions::new().read(true).write(create).create(create).truncate(false).custom_flags(flags).open(path);
+    let (writes, creates) = (purpose != Purpose::Share, purpose == Purpose::Create);
+    let file = OpenOptions::new().read(true).write(writes).create_new(creates).custom_flags(flags).open(path);
     let is_file = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
     match file {
         Ok(file) if is_file(&file) => Ok(Some(file)),
         Ok(_) => Err(not_a_file(path)),
-        Err(error) if error.kind() == ErrorKind::NotFound && !create => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound && !creates => Ok(None),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && creates => Ok(None),
         Err(_) if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) => Err(not_a_file(path)),
         Err(error) => Err(Error::io("open the lock file", path, error)),
     }

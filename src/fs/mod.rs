@@ -8,5 +8,5 @@ mod publish;
 pub(crate) use identity::Identity;
 pub(crate) use lock::{LOCK_FILE, Lock};
 #[cfg(feature = "offline")]
-pub(crate) use publish::{absolute, create_new, finish_exchange, folders_below, hidden, publish, put, remove_links};
-pub(crate) use publish::{exchange, make_folders, sync_folder_of};
+pub(crate) use publish::{absolute, create_new, folders_below, publish, put, remove_links};
+pub(crate) use publish::{exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};

@@ -1,18 +1,23 @@
 //! Files and folders that appear as a whole, and names that last.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use super::Lock;
 use crate::error::{Error, Result};
 
 /// The name beside `path` under which its successor is made: hidden, and in the same folder, so that a rename suffices.
 pub(crate) fn hidden(path: &Path, suffix: &str) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{suffix}"))
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{suffix}"));
+    path.with_file_name(name)
 }
 
 /// Creates a file under a name that others can foresee: what stands there, left by a call that was killed or put there by
@@ -79,31 +84,63 @@ pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
     fs::remove_dir_all(made).map_err(|error| Error::io("remove the replaced", made, error))
 }
 
-/// Lets two folders change their places, in one step where the file system can.
+/// Lets two folders change their names, for good when this returns.
 pub(crate) fn exchange(made: &Path, path: &Path) -> Result<()> {
-    let failed = |error: io::Error| Error::io("replace", path, error);
     sync_folder_of(made)?;
-    match renameat_with(CWD, made, CWD, path, RenameFlags::EXCHANGE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            let aside = hidden(path, "replaced");
-            fs::rename(path, &aside).map_err(failed)?;
-            fs::rename(made, path).or_else(|error| fs::rename(&aside, path).and(Err(error))).map_err(failed)?;
-            fs::rename(&aside, made).map_err(failed)?;
-        }
-        other => other.map_err(|error| failed(error.into()))?,
-    }
+    swap(made, path)?;
     sync_folder_of(made)?;
     sync_folder_of(path)
 }
 
+/// Lets two folders change their names, in one step where the file system can. If it fails, both have the names that they had.
+pub(crate) fn swap(made: &Path, path: &Path) -> Result<()> {
+    match renameat_with(CWD, made, CWD, path, RenameFlags::EXCHANGE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => swap_by_renames(made, path),
+        other => other.map_err(io::Error::from),
+    }
+    .map_err(|error| Error::io("replace", path, error))
+}
+
+/// The same in three steps. After a kill, [`finish_exchange`] brings back the name that may be gone.
+fn swap_by_renames(made: &Path, path: &Path) -> io::Result<()> {
+    let aside = hidden(path, "replaced");
+    set_apart(&aside)?;
+    fs::rename(path, &aside)?;
+    let swapped = fs::rename(made, path)
+        .and_then(|()| fs::rename(&aside, made).or_else(|error| fs::rename(path, made).and(Err(error))));
+    swapped.or_else(|error| fs::rename(&aside, path).and(Err(error)))
+}
+
+/// Gives another name to what a kill before the last of three renames left in the way: one that tells whose it was, and that
+/// nobody gives back of itself, since the new folder has its name already.
+fn set_apart(aside: &Path) -> io::Result<()> {
+    let Ok(metadata) = fs::symlink_metadata(aside) else { return Ok(()) };
+    let mut name = aside.file_name().unwrap_or_default().to_os_string();
+    name.push(format!("-{:08x}", metadata.ino() as u32));
+    let apart = aside.with_file_name(name);
+    match fs::symlink_metadata(&apart) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(aside, apart),
+        Err(error) => Err(error),
+        Ok(_) => {
+            let reason = format!("{} and {} are in the way", aside.display(), apart.display());
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
+        }
+    }
+}
+
 /// Finishes what a kill left of an [`exchange`] on a file system that has none: where `path` is gone and what was moved aside is
 /// there, that gets its name again.
+///
+/// # Errors
+///
+/// [`Error::Locked`] while the exchange is being made.
 pub(crate) fn finish_exchange(path: &Path) -> Result<()> {
     let aside = hidden(path, "replaced");
     let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
     if fs::symlink_metadata(path).is_ok() || !is_folder(&aside) {
         return Ok(());
     }
+    Lock::look(&aside)?;
     fs::rename(&aside, path).map_err(|error| Error::io("give its name back to", &aside, error))?;
     sync_folder_of(path)
 }
@@ -160,4 +197,75 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     write().map_err(|error| Error::io("write", path, error))?;
     sync_folder_of(path)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// A folder with two others, each of which holds a file of its name.
+    fn two() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let [made, path] = ["made", "run.zarr"].map(|name| folder.path().join(name));
+        for path in [&made, &path] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join(path.file_name().unwrap()), "").unwrap();
+        }
+        (folder, made, path)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn three_renames_do_what_one_exchange_does() {
+        for way in [swap_by_renames, |made: &Path, path: &Path| swap(made, path).map_err(io::Error::other)] {
+            let (folder, made, path) = two();
+            way(&made, &path).unwrap();
+            assert_eq!((names(&made), names(&path)), (vec!["run.zarr".into()], vec!["made".into()]));
+            assert_eq!(names(folder.path()), ["made", "run.zarr"]);
+        }
+    }
+
+    #[test]
+    fn a_swap_that_fails_leaves_both_names() {
+        for way in [swap_by_renames, |made: &Path, path: &Path| swap(made, path).map_err(io::Error::other)] {
+            let (folder, made, path) = two();
+            fs::remove_dir_all(&made).unwrap();
+            assert!(way(&made, &path).is_err());
+            assert_eq!((names(folder.path()), names(&path)), (vec!["run.zarr".into()], vec!["run.zarr".into()]));
+        }
+    }
+
+    #[test]
+    fn whatever_rename_a_kill_comes_after_both_folders_are_there() {
+        // After the first, the name is gone.
+        let (folder, made, path) = two();
+        let aside = folder.path().join(".run.zarr.replaced");
+        fs::rename(&path, &aside).unwrap();
+        let lock = Lock::take(&aside).unwrap();
+        assert!(matches!(finish_exchange(&path), Err(Error::Locked { .. })), "it is only being made");
+        drop(lock);
+        finish_exchange(&path).unwrap();
+        assert_eq!(
+            (names(folder.path()), names(&path)),
+            (vec!["made".into(), "run.zarr".into()], vec!["run.zarr".into()])
+        );
+        // After the second, the new folder has it, and keeps it.
+        fs::rename(&path, &aside).unwrap();
+        fs::rename(&made, &path).unwrap();
+        finish_exchange(&path).unwrap();
+        assert_eq!(names(&path), ["made"]);
+        // What was moved aside is in the way of no other.
+        fs::create_dir(&made).unwrap();
+        swap_by_renames(&made, &path).unwrap();
+        assert_eq!((names(&made), names(&path)), (vec!["made".into()], vec![]));
+        let apart = names(folder.path()).remove(0);
+        assert_eq!(names(&folder.path().join(&apart)), ["run.zarr"], "{apart}");
+        assert_eq!(apart.strip_prefix(".run.zarr.replaced-").unwrap().len(), 8);
+    }
 }

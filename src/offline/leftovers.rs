@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 pub(super) fn replaced(root: &Path) -> Vec<PathBuf> {
     let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
     let (Some(folder), Some(name)) = (root.parent(), root.file_name()) else { return Vec::new() };
-    let start = format!(".{}.replaced-", name.to_string_lossy());
+    let start = format!(".{}.replaced", name.to_string_lossy());
     let is_one = |path: &PathBuf| {
-        let digits = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(&start));
-        digits.is_some_and(|digits| digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        let rest = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(&start));
+        let is_hex = |digits: &str| digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(is_hex))
     };
     // A folder above that can't be listed is no concern of the dataset.
     let mut found: Vec<_> =

@@ -3,7 +3,7 @@
 use rustix::process::{Resource, getrlimit};
 
 use super::{FramePlan, PAGE, ShardPlan};
-use crate::config::Config;
+use crate::config::{Config, StorageKind};
 use crate::error::{Error, Result};
 use crate::geometry::Cells;
 
@@ -28,6 +28,8 @@ pub(crate) struct RingPlan {
     pub(crate) shard_blocks_ahead: u64,
     /// Blocks of shards that exist at once, those being closed included.
     pub(crate) shard_blocks_live: u64,
+    /// Whether each shard may be opened a second time, for writes past the page cache.
+    pub(crate) opens_twice: bool,
     /// Work tickets that a layer gives out: one for each worker that it can feed.
     pub(crate) tickets_a_layer: u32,
 }
@@ -70,7 +72,7 @@ impl RingPlan {
         let frames = (affordable as u64).min(total) as usize;
         let shards_a_block = shards.cells_a_block.saturating_mul(shard.across_frame as u64);
         let reserve = shards_a_block.saturating_mul(shard.reserve_bytes).max(1);
-        let live_blocks_max = check_descriptors(shards_a_block)?;
+        let (live_blocks_max, opens_twice) = descriptors(shards_a_block, config.storage)?;
         let shard_blocks = (256 / shards_a_block).min(RESERVED_BYTES_MAX / reserve).min(live_blocks_max).clamp(4, 64);
 
         let spare = (frames as u64 / 8).clamp(1, 64);
@@ -97,28 +99,45 @@ impl RingPlan {
             shard_blocks,
             shard_blocks_ahead,
             shard_blocks_live: (shard_blocks + shard_blocks_ahead + 2).min(live_blocks_max),
+            opens_twice,
             tickets_a_layer: workers.min(tiles) as u32,
         })
     }
 }
 
+/// Returns how many blocks of shards may be open at once, and whether each shard may be opened twice.
+fn descriptors(shards_a_block: u64, storage: StorageKind) -> Result<(u64, bool)> {
+    match storage {
+        StorageKind::Mapped | StorageKind::Buffered => Ok((check_descriptors(shards_a_block, 1)?, false)),
+        StorageKind::Direct => Ok((check_descriptors(shards_a_block, 2)?, true)),
+        // A choice that is ours must not be what the run fails for.
+        StorageKind::Auto => match check_descriptors(shards_a_block, 2) {
+            Ok(blocks) => Ok((blocks, true)),
+            Err(_) => Ok((check_descriptors(shards_a_block, 1)?, false)),
+        },
+    }
+}
+
 /// A run holds the shards being filled, those being closed and those being prepared. Returns how many blocks of them the
 /// process's limit allows.
-fn check_descriptors(shards_a_block: u64) -> Result<u64> {
+fn check_descriptors(shards_a_block: u64, files_a_shard: u64) -> Result<u64> {
     if cfg!(miri) {
         // Miri knows no limits.
         return Ok(u64::MAX);
     }
-    let needed = shards_a_block.saturating_mul(3).saturating_add(64);
+    let files_a_block = shards_a_block.saturating_mul(files_a_shard);
+    let needed = files_a_block.saturating_mul(3).saturating_add(64);
+    let twice = if files_a_shard > 1 { "another storage, which opens each shard once, " } else { "" };
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < needed => Err(Error::config(
             "dims.shard",
             format_args!("{shards_a_block} shards open at once"),
             format!(
-                "needs {needed} open files, and this process may have {limit}; use larger shards or raise the limit (ulimit -n)"
+                "needs {needed} open files, and this process may have {limit}; use {twice}larger shards or raise the limit \
+                 (ulimit -n)"
             ),
         )),
-        Some(limit) => Ok((limit - 64) / shards_a_block.max(1)),
+        Some(limit) => Ok((limit - 64) / files_a_block.max(1)),
         None => Ok(u64::MAX),
     }
 }

@@ -43,6 +43,10 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
     if run_bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
         return Ok((Way::Buffered, "a short run".to_owned()));
     }
+    // The page cache is what is left: a map is not for us to choose.
+    if !plan.ring.opens_twice {
+        return Ok((Way::Buffered, "direct writes need more open files than this process may have".to_owned()));
+    }
     // There, nothing passes the page cache by, and a map has to be filled with zeros first.
     if Directory::open(folder, Way::Buffered, sync)?.is_memory() {
         return Ok((Way::Buffered, "files are memory here".to_owned()));
