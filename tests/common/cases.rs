@@ -168,7 +168,8 @@ impl Image {
             }
         }
         let summary = acquisition.finish().unwrap();
-        Written { expected: self.expected(&summary.shape), records: self.records(), summary }
+        let places = summary.shape[..summary.shape.len() - 2].iter().product();
+        Written { expected: self.expected(&summary.shape), records: self.records(places), summary }
     }
 
     fn expected(&self, shape: &[u64]) -> Expected {
@@ -193,11 +194,11 @@ impl Image {
         record
     }
 
-    fn records(&self) -> Map<String, Value> {
-        let newest = self.numbers.iter().max().unwrap();
+    /// `places`: of frames in the array.
+    fn records(&self, places: u64) -> Map<String, Value> {
         let column = |missing: Value, value: &dyn Fn(u64) -> Value| -> Value {
             let at = |number| if self.numbers.contains(&number) { value(number) } else { missing.clone() };
-            (0..=*newest).map(at).collect()
+            (0..places).map(at).collect()
         };
         let mut records = Map::new();
         records.insert("frame_number".into(), column(json!(-1), &|number| json!(number)));
