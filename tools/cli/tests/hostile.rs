@@ -89,7 +89,8 @@ fn state(folder: &Path, skip: &[PathBuf]) -> BTreeMap<PathBuf, String> {
             found.extend(state(&path, skip));
             found.insert(path, format!("folder {:o}", metadata.mode()));
         } else {
-            let bytes = fs::read(&path).unwrap_or_default();
+            // A pipe would be waited for.
+            let bytes = if metadata.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
             let (time, nanoseconds) = (metadata.mtime(), metadata.mtime_nsec());
             found.insert(
                 path,
