@@ -207,6 +207,8 @@ fn harm(random: &mut Random, tree: &Path, outside: &Path) -> String {
                 .clone();
             let _ = fs::create_dir_all(staging.join("tree/0"));
             let journal = serde_json::json!({"version": 1, "synced": true, "arrays": {named.clone(): {"source": "/"}}});
+            // It may be a pipe by now, which this would wait at.
+            remove(&staging.join("journal.json"));
             let _ = fs::write(staging.join("journal.json"), journal.to_string());
             format!("a journal that names {named:?}")
         }
