@@ -72,7 +72,7 @@ pub struct Config {
     /// Wait until shards and documents have reached the device before they are called done.
     pub sync: bool,
     /// How often open shards, documents and per-frame records on disk catch up with the run: what is in its slot then becomes
-    /// durable, and readers see it. Zero: only when a shard is full, and at the end. So it is also with an index at the start that
+    /// durable, and readers see it. So do frames of a chunk that got none since the last time and waits for more. Zero: only when a shard is full, and at the end. So it is also with an index at the start that
     /// has a checksum and more than 31 chunks, because it can't be replaced safely.
     pub checkpoint_every: Duration,
     /// Per-frame record fields beyond the frame number and the two timestamps.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::provisional::Paused;
 use super::records::RecordCopy;
 use super::{Engine, ShardBlock, ShardCell};
 use crate::dataset::{Image, RecordBlock};
@@ -198,6 +199,7 @@ pub(crate) fn close(
         }
     };
     let mut next = Instant::now() + every;
+    let mut paused = Paused::new(engine);
     loop {
         let mut closing = match closings.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(closing) => Some(closing),
@@ -223,7 +225,7 @@ pub(crate) fn close(
         }
         let start = Instant::now();
         if start >= next {
-            checkpoint(engine, image, copy);
+            checkpoint(engine, image, copy, &mut paused);
             // On a slow device the shards that wait to be closed come first.
             next = Instant::now() + every.max(CHECKPOINT_REST * start.elapsed());
         }
@@ -239,7 +241,8 @@ fn close_records(engine: &Engine, image: &Image, block: RecordBlock, written: &S
 }
 
 /// Lets indexes, records and documents catch up with what is in the slots.
-fn checkpoint(engine: &Engine, image: &Image, copy: &mut RecordCopy) {
+fn checkpoint(engine: &Engine, image: &Image, copy: &mut RecordCopy, paused: &mut Paused) {
+    paused.keep(engine);
     // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
     let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
     let cells: Vec<_> = cells.collect();
@@ -292,15 +295,17 @@ fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
         }
     }
     if all_named {
+        let kept = cell.name_provisional(&done);
         *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
-        count_synced(engine, cell, written);
+        count_synced(engine, cell, written + kept);
     }
 }
 
 fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
     if engine.sync {
-        let before = cell.frames_synced.swap(written, Relaxed);
-        engine.counters.frames_synced.fetch_add(written - before, Relaxed);
+        // A layer that has become complete meanwhile counts twice or not at all until the next time.
+        let before = cell.frames_synced.fetch_max(written, Relaxed);
+        engine.counters.frames_synced.fetch_add(written.saturating_sub(before), Relaxed);
     }
 }
 
@@ -331,12 +336,16 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
         engine.finalizer_times().of(Stage::CloseShard).since(start);
     }
     if whole {
-        count_synced(engine, cell, cell.frames_written.load(Acquire));
+        let kept = cell.keep_provisional(engine, true);
+        count_synced(engine, cell, cell.frames_written.load(Acquire) + kept);
     } else {
         // What the last checkpoint named is there as long as the indexes are that it wrote.
         let is_there = caught(|| Ok(cell.shards.iter().all(Shard::has_whole_index))).unwrap_or(false);
         let named = std::mem::take(&mut *cell.named.lock().unwrap_or_else(PoisonError::into_inner));
         let named = if is_there { named } else { Box::default() };
+        if is_there {
+            cell.keep_provisional(engine, false);
+        }
         engine.losses.add_cell(cell.block, cell.cell, named);
     }
     // Not before its files have given back what they don't need, which somebody may wait for.

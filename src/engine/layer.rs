@@ -74,6 +74,11 @@ impl Layers {
         Self { slots: (0..slots).map(slot).collect(), free, freed }
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
+    }
+
     /// How many gather frames or are with the workers.
     pub(crate) fn in_use(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -177,10 +182,15 @@ impl Layer {
 /// The layer's last ticket is back: its frames are free, and perhaps its shards are full.
 pub(crate) fn finish_layer(engine: &Engine, slot: u32, layer_slot: &LayerSlot) {
     let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
+    let failed = layer_slot.failed.load(Relaxed);
     if let Some(cell) = &layer.cell {
-        cell.layers_done[layer.first_chunk / engine.plan.shard.layer_chunks].store(true, Release);
+        let place = layer.first_chunk / engine.plan.shard.layer_chunks;
+        if failed {
+            cell.layers_failed.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+        }
+        cell.layers_done[place].store(true, Release);
     }
-    if layer_slot.failed.load(Relaxed) {
+    if failed {
         engine.losses.add_layer(layer.numbers(&engine.plan.layers));
     } else {
         engine.counters.frames_written.fetch_add(u64::from(layer.present), Relaxed);

@@ -20,6 +20,8 @@ struct Lost {
     numbers: BTreeSet<u64>,
     /// Shard cells, as block and cell, that could not be closed, and which of their layers are there all the same.
     cells: BTreeMap<(u64, u64), Box<[bool]>>,
+    /// Frames that are there all the same, in provisional chunks.
+    kept: BTreeSet<u64>,
 }
 
 impl Losses {
@@ -31,6 +33,11 @@ impl Losses {
     /// beyond it are lost.
     pub(crate) fn add_cell(&self, block: u64, cell: u64, named: Box<[bool]>) {
         self.lock().cells.insert((block, cell), named);
+    }
+
+    /// These frames are there whatever became of their layer.
+    pub(crate) fn keep(&self, numbers: impl Iterator<Item = u64>) {
+        self.lock().kept.extend(numbers);
     }
 
     fn lock(&self) -> impl std::ops::DerefMut<Target = Lost> + '_ {
@@ -57,7 +64,8 @@ impl Losses {
             let at = missing.partition_point(|range| range.end <= number);
             missing.get(at).is_some_and(|range| range.contains(&number))
         };
-        let numbers: BTreeSet<u64> = lost.numbers.iter().copied().chain(in_cells).filter(|&n| !is_missing(n)).collect();
+        let is_lost = |number: &u64| !is_missing(*number) && !lost.kept.contains(number);
+        let numbers: BTreeSet<u64> = lost.numbers.iter().copied().chain(in_cells).filter(is_lost).collect();
         let count = frames_missing + numbers.len() as u64;
         let mut all = missing.to_vec();
         all.extend(numbers.into_iter().map(|number| number..number + 1));

@@ -17,10 +17,12 @@
 mod blocks;
 pub(crate) mod closings;
 pub(crate) mod finalizer;
+mod gather;
 pub(crate) mod layer;
 pub(crate) mod losses;
 pub(crate) mod numbers;
 mod pieces;
+mod provisional;
 pub(crate) mod records;
 pub(crate) mod scratch;
 pub(crate) mod sequencer;
@@ -349,6 +351,10 @@ pub(crate) struct ShardCell {
     pub(crate) layers_done: Box<[AtomicBool]>,
     /// Which layers the last checkpoint named. Only the thread that closes uses it.
     pub(crate) named: StdMutex<Box<[bool]>>,
+    /// Which layers are, though a chunk of theirs could not be stored.
+    pub(crate) layers_failed: StdMutex<Vec<usize>>,
+    /// Only the thread that closes uses it.
+    pub(crate) provisional: StdMutex<provisional::Kept>,
     /// Frames of which every chunk is in its slot.
     pub(crate) frames_written: AtomicU64,
     /// Those of them that indexes on the device name. Only the thread that closes changes it.
@@ -369,6 +375,8 @@ impl ShardCell {
             layers_left,
             layers_done,
             named: StdMutex::default(),
+            layers_failed: StdMutex::default(),
+            provisional: StdMutex::default(),
             frames_written,
             frames_synced,
         }

@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::gather::{TileShape, gather, is_fill};
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
 use super::pieces::{Apart, in_one_piece, in_pieces};
 use super::scratch::Bay;
@@ -14,18 +15,9 @@ use crate::codec::Encoder;
 use crate::error::caught;
 use crate::error::{Error, Result};
 use crate::geometry::Tile;
-use crate::plan::Plan;
-use crate::region::prefetch;
-use crate::ring::Ring;
 use crate::shard::Claim;
 use crate::shard::slot::{Elsewhere, HEADER_BYTES, Origin, PIECES_MAX};
 use crate::stats::Stage;
-
-/// So many rows before its turn a row is asked for: the processor itself foresees only what follows within a page, and each
-/// row of a tile lies on another one.
-const PREFETCHED_ROWS: usize = 3;
-/// Shorter rows gain nothing.
-const PREFETCHED_ROW_BYTES_MIN: usize = 1 << 10;
 
 /// One worker's own things, made once.
 pub(crate) struct Worker {
@@ -145,6 +137,7 @@ impl Worker {
             chunk: chunk as u32,
             first_frame: layer.first_frame,
             frames: (layer.last_frame - layer.first_frame).min(u64::from(u32::MAX)) as u32,
+            frames_came: u16::try_from(layer.present).unwrap_or(0),
             checksum_in_payload: engine.plan.shard.checksum,
         };
         let fail = |error| Error::io("write a chunk to shard", shard.key(), error);
@@ -273,93 +266,5 @@ impl Maker {
         let bytes = self.encoder.encode_part(raw, room)?;
         *now = times.of(Stage::Encode).since(*now);
         Ok(Some(bytes))
-    }
-}
-
-/// How much of a chunk a tile makes: all, but where chunks end with the array.
-struct TileShape {
-    /// Planes kept of each stack, and how many a stack has.
-    kept: usize,
-    stack: usize,
-    planes: usize,
-    plane_bytes: usize,
-    row_bytes: usize,
-}
-
-impl TileShape {
-    fn new(layer: &Layer, plan: &Plan, tile: &Tile) -> Self {
-        let element = plan.frame.dtype.size();
-        let [.., rows, columns] = plan.chunk_shape[..] else { unreachable!("an array has rows and columns") };
-        let cut = plan.shard.cut_at_edge;
-        let rows = if cut { tile.rows } else { rows as usize };
-        let row_bytes = element * if cut { tile.columns } else { columns as usize };
-        let (kept, stack) = (layer.planes_kept as usize, plan.planes_a_stack() as usize);
-        Self { kept, stack, planes: layer.frames.len() / stack * kept, plane_bytes: rows * row_bytes, row_bytes }
-    }
-
-    fn bytes(&self) -> usize {
-        self.planes * self.plane_bytes
-    }
-}
-
-/// Copies a tile together from its frames: first frame first, each row by row.
-///
-/// What no frame covers, because it never came or because the chunk reaches over the array's edge, is the fill value.
-fn gather(layer: &Layer, ring: &Ring, plan: &Plan, tile: &Tile, shape: &TileShape, raw: &mut [u8]) {
-    let frame = &plan.frame;
-    let element = frame.dtype.size();
-    let chunk_row_bytes = shape.row_bytes;
-    let tile_row_bytes = tile.columns * element;
-    let kept = layer.frames.iter().enumerate().filter(|(place, _)| place % shape.stack < shape.kept);
-    for ((_, source), plane) in kept.zip(raw.chunks_exact_mut(shape.plane_bytes)) {
-        let Some(source) = source else {
-            fill(plane, &frame.fill);
-            continue;
-        };
-        let pixels = ring.pixels(source);
-        let (rows, below) = plane.split_at_mut(tile.rows * chunk_row_bytes);
-        let mut at = frame.layout.offset + tile.y * frame.layout.row_stride + tile.x * element;
-        if frame.layout.row_stride == chunk_row_bytes && tile_row_bytes == chunk_row_bytes {
-            rows.copy_from_slice(&pixels[at..at + rows.len()]);
-        } else {
-            let ahead = PREFETCHED_ROWS * frame.layout.row_stride;
-            for row in rows.chunks_exact_mut(chunk_row_bytes) {
-                if tile_row_bytes >= PREFETCHED_ROW_BYTES_MIN
-                    && let Some(soon) = pixels.get(at + ahead..at + ahead + tile_row_bytes)
-                {
-                    prefetch(soon);
-                }
-                let (inside, beyond) = row.split_at_mut(tile_row_bytes);
-                inside.copy_from_slice(&pixels[at..at + tile_row_bytes]);
-                fill(beyond, &frame.fill);
-                at += frame.layout.row_stride;
-            }
-        }
-        fill(below, &frame.fill);
-    }
-}
-
-fn fill(bytes: &mut [u8], element: &[u8]) {
-    bytes.chunks_exact_mut(element.len()).for_each(|place| place.copy_from_slice(element));
-}
-
-/// Whether a tile holds nothing but the fill value.
-fn is_fill(raw: &[u8], element: &[u8]) -> bool {
-    // If it starts with the element and equals itself one element on, it is that element throughout. On real frames the
-    // comparison ends within the first bytes.
-    raw.starts_with(element) && raw[element.len()..] == raw[..raw.len() - element.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_fill_value_throughout_is_empty() {
-        assert!(is_fill(&[0; 9], &[0]));
-        assert!(is_fill(&[1, 0, 1, 0, 1, 0], &[1, 0]));
-        assert!(!is_fill(&[1, 0, 1, 0, 1, 1], &[1, 0]));
-        assert!(!is_fill(&[0, 0, 0, 0, 0, 1], &[0, 0]));
-        assert!(!is_fill(&[5, 5], &[0]));
     }
 }

@@ -10,11 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::own::Places;
 use super::ranges::{Gather, Ranges};
+use crate::shard::slot::Header;
 
 /// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames each.
 const RUNS_MAX: u64 = 1 << 28;
 /// More of them are not claimed for one shard.
 const RUNS_A_SHARD_MAX: u64 = 1 << 20;
+
+/// Of a layer of more frames it is not looked up which did not come.
+const GAPPY_FRAMES_MAX: u64 = 1 << 16;
 
 /// A file of an array and its place in the grid.
 pub(super) type FileAt = (PathBuf, Vec<u64>);
@@ -41,13 +45,29 @@ struct Layer {
     chunks: u64,
     /// All of them are in shards that the writer closed.
     closed: bool,
-    /// The lowest and the highest number that came, where slot headers tell.
-    came: Option<RangeInclusive<u64>>,
+    /// Which came, where slot headers tell.
+    came: Option<Came>,
+}
+
+/// What slot headers say of the frames of a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Came {
+    /// From the lowest to the highest number.
+    numbers: RangeInclusive<u64>,
+    /// How many; `None` if that is not said.
+    count: Option<u64>,
+}
+
+impl Came {
+    pub(super) fn of(header: &Header) -> Self {
+        let count = Some(u64::from(header.frames_came)).filter(|&count| count > 0);
+        Self { numbers: header.first_frame..=header.last_frame(), count }
+    }
 }
 
 impl Layers {
-    /// A chunk at a place in the grid of chunks. `came`: the lowest and the highest frame number that its header names.
-    pub(super) fn add(&mut self, place: &[u64], closed: bool, came: Option<RangeInclusive<u64>>) {
+    /// A chunk at a place in the grid of chunks. `came`: what its header says.
+    pub(super) fn add(&mut self, place: &[u64], closed: bool, came: Option<Came>) {
         let outer = &place[..place.len().saturating_sub(2)];
         match self.0.get_mut(outer) {
             None => drop(self.0.insert(outer.into(), Layer { chunks: 1, closed, came })),
@@ -91,6 +111,16 @@ pub(super) struct Found {
     proven: Gather,
     /// Those that shards have room for that the writer closed.
     closed: Gather,
+    gaps: Vec<Gaps>,
+}
+
+/// Frames of a whole layer of which some did not come.
+#[derive(Debug)]
+struct Gaps {
+    /// Those between the lowest and the highest that came.
+    between: Ranges,
+    /// How many of them did not.
+    count: u64,
 }
 
 impl Found {
@@ -107,24 +137,39 @@ impl Found {
                 continue;
             }
             budget.take(places.chunk_runs(&place))?;
+            let mut between = Gather::default();
             places.chunk_frames(&place, |frames| {
                 let (low, high) = match &came {
-                    Some(came) => (frames.start.max(*came.start()), frames.end.min(came.end().saturating_add(1))),
+                    Some(Came { numbers, .. }) => {
+                        (frames.start.max(*numbers.start()), frames.end.min(numbers.end().saturating_add(1)))
+                    }
                     None => (frames.start, frames.end),
                 };
                 if low < high {
                     (if is_whole { &mut self.whole } else { &mut self.dark }).add_range(low..high);
+                    between.add_range(low..high);
                 }
             });
-            // Those between the two are not told apart.
             if let Some(came) = came.filter(|_| is_whole) {
-                self.proven.add(*came.start());
-                if came.start() != came.end() {
-                    self.proven.add(*came.end());
-                }
+                self.add_proven(&came, between.ranges());
             }
         }
         Ok(())
+    }
+
+    /// The frames of a whole layer of which headers say how many came.
+    fn add_proven(&mut self, came: &Came, between: Ranges) {
+        let count = came.count.and_then(|count| between.count().checked_sub(count));
+        if count == Some(0) {
+            between.iter().for_each(|range| self.proven.add_range(range.clone()));
+            return;
+        }
+        self.proven.add(*came.numbers.start());
+        if came.numbers.start() != came.numbers.end() {
+            self.proven.add(*came.numbers.end());
+        }
+        let count = count.filter(|_| between.count() <= GAPPY_FRAMES_MAX);
+        self.gaps.extend(count.map(|count| Gaps { between, count }));
     }
 
     /// A shard that the writer closed, at a place in the grid.
@@ -143,13 +188,14 @@ impl Found {
         self.dark.extend(&other.dark);
         self.proven.extend(&other.proven);
         self.closed.extend(&other.closed);
+        self.gaps.extend(other.gaps);
         self
     }
 
     pub(super) fn ranges(self) -> FoundRanges {
-        let Self { whole, dark, proven, closed } = self;
+        let Self { whole, dark, proven, closed, gaps } = self;
         let (whole, dark, proven, closed) = (whole.ranges(), dark.ranges(), proven.ranges(), closed.ranges());
-        FoundRanges { whole, dark, proven, closed }
+        FoundRanges { whole, dark, proven, closed, gaps }
     }
 }
 
@@ -160,4 +206,20 @@ pub(super) struct FoundRanges {
     pub(super) dark: Ranges,
     pub(super) proven: Ranges,
     pub(super) closed: Ranges,
+    gaps: Vec<Gaps>,
+}
+
+impl FoundRanges {
+    /// The numbers that did not come, of layers that are whole, as far as those that are recorded tell which.
+    pub(super) fn absent(&self, recorded: &Ranges) -> Ranges {
+        let is_known = |number: &u64| recorded.contains(*number) || self.proven.contains(*number);
+        let mut absent = Gather::default();
+        for Gaps { between, count } in &self.gaps {
+            let unknown = || between.iter().flat_map(Clone::clone).filter(|number| !is_known(number));
+            if unknown().count() as u64 == *count {
+                unknown().for_each(|number| absent.add(number));
+            }
+        }
+        absent.ranges()
+    }
 }

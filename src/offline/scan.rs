@@ -1,8 +1,8 @@
 //! Finds chunks in a shard by the headers before them, whatever its index says.
 //!
-//! In fixed placement, each slot's place is known and holds a header or nothing. Packed chunks follow each other: the walk
-//! goes from header to header, and where one is missing or its chunk was never finished, it looks for the next one at every
-//! multiple of 8 bytes.
+//! In fixed placement, each slot's place is known and holds a header or nothing. Packed chunks, and those behind all slots, follow
+//! each other: the walk goes from header to header, and where one is missing or its chunk was never finished, it looks for the next
+//! one at every multiple of 8 bytes.
 
 use super::own::{FRAMES_MAX, Own, Places};
 use super::shard_file::{Range, ShardFile};
@@ -86,7 +86,7 @@ impl Expected<'_> {
         if header.nbytes > room {
             return Some(format!("it names {} bytes where {room} are possible", header.nbytes));
         }
-        if self.fixed_bytes().is_some() && self.slot_at(chunk) != Some(at) {
+        if self.fixed_bytes().is_some() && self.slot_at(chunk) != Some(at) && !self.is_behind_slots(at) {
             return Some(format!("it names chunk {chunk}, whose slot is elsewhere"));
         }
         let position = self.places.chunk_position(self.position, chunk);
@@ -110,6 +110,16 @@ impl Expected<'_> {
         chunk.checked_mul(self.fixed_bytes()?)?.checked_add(self.first_slot_at())
     }
 
+    /// Where the slots end in fixed placement. What stands there was stored while its layer waited for frames.
+    fn slots_end(&self) -> Option<u64> {
+        self.slot_at(self.chunks)
+    }
+
+    /// Whether a chunk at `at` is none in a slot.
+    pub(super) fn is_behind_slots(&self, at: u64) -> bool {
+        self.slots_end().is_some_and(|end| at >= end)
+    }
+
     /// Finds what headers outside of `skip` tell of. `skip` are ranges that don't overlap, in ascending order.
     pub(super) fn scan(&self, file: &ShardFile, skip: &[Range]) -> Result<Scan> {
         let mut scanner = Scanner {
@@ -123,14 +133,14 @@ impl Expected<'_> {
         };
         if self.fixed_bytes().is_some() {
             scanner.slots(skip)?;
-        } else {
-            let mut from = self.first_slot_at();
-            for range in skip {
-                scanner.walk(from, range.offset)?;
-                from = from.max(range.offset.saturating_add(range.nbytes));
-            }
-            scanner.walk(from, file.len())?;
         }
+        let start = self.slots_end().unwrap_or_else(|| self.first_slot_at());
+        let mut from = start;
+        for range in skip.iter().filter(|range| range.offset >= start) {
+            scanner.walk(from, range.offset)?;
+            from = from.max(range.offset.saturating_add(range.nbytes));
+        }
+        scanner.walk(from, file.len())?;
         Ok(scanner.scan)
     }
 }

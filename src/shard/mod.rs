@@ -13,6 +13,7 @@
 pub(crate) mod index;
 pub(crate) mod joined;
 mod open_index;
+pub(crate) mod provisional;
 pub(crate) mod slot;
 
 use std::io::{self, IoSlice};
@@ -231,7 +232,8 @@ impl Shard {
     pub(crate) fn close(&self, storage: &dyn Storage) -> Result<Closed> {
         let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
         let shard = &self.plan.shard;
-        let committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
+        let mut committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
+        self.open_index().provisional.put_beside(&mut committed);
         let closed = Closed {
             chunks: committed.iter().flatten().count() as u64,
             bytes: committed.iter().flatten().map(|(_, nbytes)| nbytes).sum(),
@@ -256,7 +258,9 @@ impl Shard {
             return Ok(());
         }
         let mut unused_from = shard.first_slot_at;
-        for (at, nbytes) in committed.iter().flatten() {
+        let mut committed: Vec<_> = committed.iter().flatten().collect();
+        committed.sort_unstable();
+        for (at, nbytes) in committed {
             let slot_at = at - HEADER_BYTES as u64;
             self.punch(unused_from, slot_at)?;
             unused_from = at + nbytes;

@@ -15,22 +15,27 @@
 //! [`IndexPlan::may_be_replaced_in_place`]), it is written once, at the close, and until then nothing of the shard is durable.
 //! That of a precomputed shard has a head in one place, of which each part is old or new, and two places for what it points to.
 //!
+//! Chunks of layers that wait for frames, as when a camera pauses, have no place in their slots yet: see [`provisional`](super::provisional).
+//!
 //! [`Blob::grow`]: crate::storage::Blob::grow
 //! [`IndexPlan::may_be_replaced_in_place`]: crate::plan::IndexPlan::may_be_replaced_in_place
 
+use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
 
 use super::index::{minishards, table};
+use super::provisional::Provisional;
 use super::{Place, Shard};
 use crate::config::IndexLocation;
 use crate::error::{Error, Result, logged};
-use crate::plan::IndexForm;
+use crate::plan::{IndexForm, PAGE};
 
 /// At the latest so many checkpoints after the last one, a shard gets a new index for a single layer: a camera may have paused.
 const POSTPONED_MAX: u32 = 31;
 
-/// So many indexes back, none is given back: a reader that looked for the file's end may be slow to read what stood there.
+/// So many indexes back, nothing is given back: a reader that looked for the file's end may be slow to read what stood there.
 const KEPT: u64 = 8;
 
 /// What a checkpoint did to a shard.
@@ -49,18 +54,25 @@ pub(crate) enum Checkpoint {
 pub(super) struct OpenIndex {
     chunks: u64,
     layers: u64,
+    /// How often it was told of provisional chunks by then.
+    provisional_serial: u64,
     /// Checkpoints since then that found too little to be worth a new index.
     postponed: u32,
-    file_end: u64,
+    pub(super) file_end: u64,
+    /// What no index from the one with this number on needs, by its place and length: for readers that have an older one.
+    pub(super) retired: VecDeque<(u64, Range<u64>)>,
+    /// How many indexes there were.
+    pub(super) serial: u64,
+    pub(super) provisional: Provisional,
     /// Which of two places the part behind the chunks has, where the head says it.
     tail: usize,
     /// It was written over the one before, and the write has not succeeded: neither may be whole.
-    torn: bool,
+    pub(super) torn: bool,
 }
 
 /// How an open shard gets a new index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Replacing {
+pub(super) enum Replacing {
     /// Behind the one before.
     ByGrowth,
     /// Over the one before.
@@ -69,12 +81,28 @@ enum Replacing {
     AtTheClose,
 }
 
-type Committed = [Option<(u64, u64)>];
+pub(super) type Committed = [Option<(u64, u64)>];
 
 impl OpenIndex {
     /// Of a new file of so many bytes.
     pub(super) fn new(file_end: u64) -> Self {
-        Self { chunks: 0, layers: 0, postponed: 0, file_end, tail: 1, torn: false }
+        Self {
+            chunks: 0,
+            layers: 0,
+            provisional_serial: 0,
+            postponed: 0,
+            file_end,
+            retired: VecDeque::new(),
+            serial: 0,
+            provisional: Provisional::default(),
+            tail: 1,
+            torn: false,
+        }
+    }
+
+    /// The file's bytes in `range` are not needed by any newer index.
+    pub(super) fn retire(&mut self, range: Range<u64>) {
+        self.retired.push_back((self.serial, range));
     }
 
     /// Whether an index that names so many layers is worth its place.
@@ -86,11 +114,11 @@ impl OpenIndex {
 }
 
 impl Shard {
-    fn open_index(&self) -> MutexGuard<'_, OpenIndex> {
+    pub(super) fn open_index(&self) -> MutexGuard<'_, OpenIndex> {
         self.open_index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn replacing(&self) -> Replacing {
+    pub(super) fn replacing(&self) -> Replacing {
         let index = &self.plan.shard.index;
         match index.form {
             IndexForm::Table { location: IndexLocation::End, .. } if self.blob.grows() => Replacing::ByGrowth,
@@ -106,41 +134,75 @@ impl Shard {
     /// written after it.
     pub(crate) fn checkpoint(&self, done: &[bool]) -> Result<Checkpoint> {
         let mut open = self.open_index();
-        let is_done = |chunk: usize| done[self.plan.layer_in_cell(self.place.across, chunk)];
-        let entries = self.entries.iter().enumerate();
-        let committed: Vec<_> = entries.map(|(at, entry)| entry.committed().filter(|_| is_done(at))).collect();
+        let committed = self.committed_of(done);
         let chunks = committed.iter().flatten().count() as u64;
         let layers = done.iter().filter(|done| **done).count() as u64;
-        if chunks == open.chunks {
+        let provisional_serial = open.provisional.serial();
+        if (chunks, provisional_serial) == (open.chunks, open.provisional_serial) {
             return Ok(Checkpoint::Unchanged);
         }
-        let replacing = self.replacing();
         if open.torn
-            || replacing == Replacing::AtTheClose
+            || self.replacing() == Replacing::AtTheClose
             || !open.is_due(layers, self.plan.shard.index.layers_a_growth)
         {
             return Ok(Checkpoint::Postponed);
         }
+        let renewed = self.renew_index(committed, 0, &mut open)?;
+        open.layers = if renewed { layers } else { open.layers };
+        Ok(if renewed { Checkpoint::Named } else { Checkpoint::Postponed })
+    }
+
+    /// What is committed of the layers that are `done`.
+    pub(super) fn committed_of(&self, done: &[bool]) -> Vec<Option<(u64, u64)>> {
+        let is_done = |chunk: usize| done[self.plan.layer_in_cell(self.place.across, chunk)];
+        let entries = self.entries.iter().enumerate();
+        entries.map(|(at, entry)| entry.committed().filter(|_| is_done(at))).collect()
+    }
+
+    /// Has a new index name `committed`, and provisional chunks, once all of that is on the device, and lets the file grow by so many
+    /// bytes of room before the new end; false if there is no room.
+    pub(super) fn renew_index(
+        &self,
+        mut committed: Vec<Option<(u64, u64)>>,
+        room: u64,
+        open: &mut OpenIndex,
+    ) -> Result<bool> {
         self.sync().map_err(self.failed("sync shard"))?;
-        let replaced = match replacing {
-            Replacing::ByGrowth => self.grow_index(&committed, &mut open)?,
-            _ => self.replace_index(&committed, &mut open).map(|()| true)?,
+        let chunks = committed.iter().flatten().count() as u64;
+        open.provisional.put_beside(&mut committed);
+        let renewed = match self.replacing() {
+            Replacing::ByGrowth => self.grow_index(&committed, room, open)?,
+            _ => self.replace_index(&committed, open).map(|()| self.grow_empty(room, open))?,
         };
-        if !replaced {
-            return Ok(Checkpoint::Postponed);
+        if renewed {
+            open.serial += 1;
+            (open.chunks, open.provisional_serial) = (chunks, open.provisional.serial());
+            open.settle_provisional(&committed);
         }
-        (open.chunks, open.layers) = (chunks, layers);
-        Ok(Checkpoint::Named)
+        while open.retired.front().is_some_and(|(serial, _)| serial + KEPT <= open.serial) {
+            let Some((_, range)) = open.retired.pop_front() else { break };
+            // Best effort: it goes with the close.
+            let _ = self.blob.punch(range.start, range.end - range.start);
+        }
+        Ok(renewed)
+    }
+
+    /// Makes room behind an index that does not stand at the end.
+    fn grow_empty(&self, room: u64, open: &mut OpenIndex) -> bool {
+        let grown = room == 0 || self.blob.grow(open.file_end + room, &[0; PAGE]).is_ok();
+        open.file_end += if grown && room > 0 { room + PAGE as u64 } else { 0 };
+        grown
     }
 
     /// Appends a new index to the file; false if there is no room for it.
-    fn grow_index(&self, committed: &Committed, open: &mut OpenIndex) -> Result<bool> {
+    pub(super) fn grow_index(&self, committed: &Committed, room: u64, open: &mut OpenIndex) -> Result<bool> {
         let index = &self.plan.shard.index;
         let (_, table) = self.index(committed, 0)?;
         let mut block = vec![0; index.growth_bytes as usize];
         let table_at = block.len() - table.len();
         block[table_at..].copy_from_slice(&table);
-        match self.blob.grow(open.file_end, &block) {
+        let at = open.file_end + room;
+        match self.blob.grow(at, &block) {
             Ok(()) => {}
             Err(error) if is_no_room(&error) => {
                 logged(
@@ -155,12 +217,9 @@ impl Shard {
             open.torn = self.blob.truncate(open.file_end).is_err();
             return Err(self.failed("sync the index of shard")(error));
         }
-        open.file_end += index.growth_bytes;
-        let first = self.plan.shard.reserve_bytes - index.growth_bytes;
-        if let Some(unused) = open.file_end.checked_sub(KEPT * index.growth_bytes).filter(|&unused| unused >= first) {
-            // Best effort: it goes with the close.
-            let _ = self.blob.punch(unused, index.growth_bytes);
-        }
+        let last = open.file_end - index.growth_bytes;
+        open.retire(last..open.file_end);
+        open.file_end = at + index.growth_bytes;
         Ok(true)
     }
 
@@ -195,6 +254,12 @@ impl Shard {
     /// which it counts, if it stands at the end.
     pub(super) fn end_with_index(&self, committed: &Committed, data_end: u64) -> Result<()> {
         let mut open = self.open_index();
+        // Provisional chunks stay, which stand behind indexes: the final one must not be written over the last.
+        if data_end > self.plan.shard.reserve_bytes && self.replacing() == Replacing::ByGrowth {
+            let grown = self.grow_index(committed, 0, &mut open)?;
+            let no_room = || io::Error::new(io::ErrorKind::StorageFull, "no room for its last index");
+            return if grown { Ok(()) } else { Err(self.failed("write the index of shard")(no_room())) };
+        }
         let file_end = self.write_index(committed, data_end, &mut open)?;
         self.blob.truncate(file_end).map_err(self.failed("truncate shard"))?;
         open.torn = false;

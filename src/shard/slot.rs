@@ -4,7 +4,7 @@
 //!  0  magic          4   "SWc1", written last
 //!  4  version        1   1
 //!  5  flags          1   bit 0: the payload's last 4 bytes are its checksum, which `payload crc` repeats
-//!  6  reserved       2   0
+//!  6  frames came    2   how many frames of the chunk came; 0: more than 65,535, or not known
 //!  8  payload crc    4   crc32c of the payload; with flag bit 0 of the payload without its last 4 bytes
 //! 12  chunk          4   place of the chunk in the shard's index
 //! 16  nbytes         8   bytes of the payload
@@ -47,6 +47,8 @@ pub(crate) struct Origin {
     pub(crate) first_frame: u64,
     /// The highest frame number minus the lowest.
     pub(crate) frames: u32,
+    /// How many frames came; 0 if that is not known, or too many.
+    pub(crate) frames_came: u16,
     /// Whether the payload ends with its own checksum.
     pub(crate) checksum_in_payload: bool,
 }
@@ -66,6 +68,7 @@ fn header_with(origin: &Origin, nbytes: usize, crc: u32) -> [u8; HEADER_BYTES] {
     bytes[0..4].copy_from_slice(&MAGIC);
     bytes[4] = VERSION;
     bytes[5] = if origin.checksum_in_payload { FLAG_CHECKSUM_IN_PAYLOAD } else { 0 };
+    bytes[6..8].copy_from_slice(&origin.frames_came.to_le_bytes());
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     bytes[12..16].copy_from_slice(&origin.chunk.to_le_bytes());
     bytes[16..24].copy_from_slice(&(nbytes as u64).to_le_bytes());
@@ -88,6 +91,8 @@ pub(crate) struct Header {
     pub(crate) first_frame: u64,
     /// The highest frame number minus the lowest.
     pub(crate) frames: u32,
+    /// How many frames came; 0 if that is not known, or too many.
+    pub(crate) frames_came: u16,
     payload_crc: u32,
     checksum_in_payload: bool,
 }
@@ -103,7 +108,7 @@ pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
     let u64_at = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
     let whole = has_magic(bytes) && u32_at(60)? == crc32c::crc32c(&bytes[..60]);
     // A bit that this version gives no meaning may change that of the others.
-    let known = bytes[4] == VERSION && bytes[5] & !FLAG_CHECKSUM_IN_PAYLOAD == 0 && bytes[6..8] == [0, 0];
+    let known = bytes[4] == VERSION && bytes[5] & !FLAG_CHECKSUM_IN_PAYLOAD == 0;
     (whole && known).then_some(Header {
         payload_crc: u32_at(8)?,
         chunk: u32_at(12)?,
@@ -112,6 +117,7 @@ pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         shard: u64_at(40)?,
         first_frame: u64_at(48)?,
         frames: u32_at(56)?,
+        frames_came: u16::from_le_bytes(*bytes[6..].first_chunk()?),
         checksum_in_payload: bytes[5] == FLAG_CHECKSUM_IN_PAYLOAD,
     })
 }
@@ -296,13 +302,20 @@ pub(super) unsafe fn copy_into(map: NonNull<u8>, at: u64, bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    const ORIGIN: Origin =
-        Origin { dataset: [7; 16], shard: 3, chunk: 5, first_frame: 80, frames: 15, checksum_in_payload: false };
+    const ORIGIN: Origin = Origin {
+        dataset: [7; 16],
+        shard: 3,
+        chunk: 5,
+        first_frame: 80,
+        frames: 15,
+        frames_came: 9,
+        checksum_in_payload: false,
+    };
 
     #[test]
     fn a_header_says_what_it_must_at_its_places() {
         let bytes = header(&ORIGIN, b"payload");
-        assert_eq!(&bytes[..8], b"SWc1\x01\x00\x00\x00");
+        assert_eq!(&bytes[..8], b"SWc1\x01\x00\x09\x00");
         assert_eq!(bytes[8..12], crc32c::crc32c(b"payload").to_le_bytes());
         assert_eq!(bytes[12..16], 5u32.to_le_bytes());
         assert_eq!(bytes[16..24], 7u64.to_le_bytes());
@@ -330,7 +343,7 @@ mod tests {
             let bytes = header(&Origin { checksum_in_payload, ..ORIGIN }, &payload);
             let read = parse(&bytes).expect("a header");
             assert_eq!((read.dataset, read.shard, read.chunk, read.nbytes), ([7; 16], 3, 5, 8));
-            assert_eq!((read.first_frame, read.last_frame()), (80, 95));
+            assert_eq!((read.first_frame, read.last_frame(), read.frames_came), (80, 95, 9));
             assert!(read.vouches_for(&payload));
             for at in 0..payload.len() {
                 let mut flipped = payload.clone();
@@ -353,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_header_of_the_future_is_not_understood() {
-        for (at, value) in [(4, 2), (5, 2), (6, 1)] {
+        for (at, value) in [(4, 2), (5, 2)] {
             let mut bytes = header(&ORIGIN, b"payload");
             bytes[at] = value;
             let crc = crc32c::crc32c(&bytes[..60]);

@@ -185,7 +185,7 @@ impl Blob for FileBlob {
     }
 
     fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        growth::grow(&self.file, at, bytes)?;
+        growth::grow(&self.file, self.len.load(Ordering::Relaxed), at, bytes)?;
         self.len.store(at + bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -18,11 +18,13 @@ use super::directory::{EXT4, XFS, allowed};
 use super::file::PAGE;
 use super::lease;
 
-/// Extends `file`, which is `at` bytes long, by `bytes`. After an error it is as long as before.
-pub(super) fn grow(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    allowed(at + bytes.len() as u64)?;
+/// Extends `file`, which is `len` bytes long, so that it ends with `bytes`, which begin at `at`, there or beyond. After an error it is
+/// as long as before.
+pub(super) fn grow(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let end = at + bytes.len() as u64;
+    allowed(end)?;
     // A write that runs out of room half-way would leave half a table at the end of the file.
-    match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, at, bytes.len() as u64)) {
+    match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, len, end - len)) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(error) => return Err(error.into()),
     }
@@ -34,7 +36,7 @@ pub(super) fn grow(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     match written {
         Ok(written) if written == bytes.len() => Ok(()),
         other => {
-            file.set_len(at)?;
+            file.set_len(len)?;
             other.and(Err(io::ErrorKind::WriteZero.into()))
         }
     }
@@ -76,9 +78,11 @@ mod tests {
         let mut expected = pattern(8192, 1);
         file.write_all_at(&expected, 0).unwrap();
         // Pages, and what are none.
-        for (len, seed) in [(4096, 2), (40_960, 3), (100, 4), (5000, 5)] {
+        for (len, seed, gap) in [(4096, 2, 0), (40_960, 3, 8192), (100, 4, 0), (5000, 5, 70_001)] {
             let more = pattern(len, seed);
-            grow(&file, expected.len() as u64, &more).unwrap();
+            let before = expected.len();
+            expected.resize(before + gap, 0);
+            grow(&file, before as u64, expected.len() as u64, &more).unwrap();
             expected.extend(more);
             let mut found = vec![0; expected.len() + 1];
             assert_eq!(file.read_at(&mut found, 0).unwrap(), expected.len());
@@ -93,7 +97,7 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, [7; 4096]).unwrap();
         let only_read = File::open(&path).unwrap();
-        assert!(grow(&only_read, 4096, &[1; 4096]).is_err());
+        assert!(grow(&only_read, 4096, 4096, &[1; 4096]).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), [7; 4096]);
     }
 }

@@ -123,7 +123,14 @@ impl Block {
 
     /// Does something to the bytes of a range.
     fn with(&self, offset: u64, len: usize, work: impl FnOnce(&mut [u8])) -> io::Result<()> {
-        let _state = self.state();
+        let mut state = self.state();
+        if let Some(from) = offset.checked_sub(state.len as u64) {
+            let grown = usize::try_from(from).ok().and_then(|from| state.grown.get_mut(from..from.checked_add(len)?));
+            if let Some(grown) = grown {
+                work(grown);
+                return Ok(());
+            }
+        }
         let start = usize::try_from(offset)
             .ok()
             .filter(|start| start.checked_add(len).is_some_and(|end| end <= self.layout.size()));
@@ -165,9 +172,11 @@ impl Blob for MemoryBlob {
 
     fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.block.state();
-        if at != (state.len + state.grown.len()) as u64 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "growth begins at the end"));
-        }
+        let gap = usize::try_from(at).ok().and_then(|at| at.checked_sub(state.len + state.grown.len()));
+        let gap =
+            gap.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "growth begins at the end or beyond"))?;
+        let until = state.grown.len() + gap;
+        state.grown.resize(until, 0);
         state.grown.extend_from_slice(bytes);
         Ok(())
     }

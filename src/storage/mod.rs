@@ -106,7 +106,7 @@ pub trait Blob: Send + Sync {
         false
     }
 
-    /// Writes `bytes` at `offset`, within the reserved length.
+    /// Writes `bytes` at `offset`, within the reserved length or what the file has [grown](Self::grow) by.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Writes the slices one after another, starting at `offset`, within the reserved length.
@@ -123,9 +123,10 @@ pub trait Blob: Send + Sync {
         false
     }
 
-    /// Extends the file by `bytes`, which begin at `at`, its length. It is all or nothing: whoever opens the file, and whatever
-    /// a kill or a loss of power leaves of it, has the old length, or the new one with all of `bytes`. After an error it has the
-    /// old length.
+    /// Extends the file so that it ends with `bytes`, which begin at `at`, its length or beyond. What lies between is reserved, reads
+    /// as zeros, and is written by [`write_at`](Self::write_at) later. It is all or nothing: whoever opens the file, and whatever a
+    /// kill or a loss of power leaves of it, has the old length, or the new one with all of `bytes`. After an error it has the old
+    /// length.
     ///
     /// By this an index at the end of a shard is replaced while the shard is open. Without it, only an index that fits a sector
     /// of 512 bytes, or one without a checksum, is replaced before the shard is closed.

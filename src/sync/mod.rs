@@ -19,7 +19,7 @@ pub(crate) use ::loom::sync::atomic;
 pub(crate) use crossbeam_channel::{Receiver, Sender, bounded};
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(loom)]
 pub(crate) use self::model::{Receiver, Sender, bounded};
@@ -28,7 +28,7 @@ pub(crate) use self::polled::PolledQueue;
 pub(crate) use self::relay::Relay;
 
 #[cfg(loom)]
-pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use atomic::{AtomicUsize, Ordering};
 

@@ -25,7 +25,7 @@ pub enum Op {
         at: u64,
         bytes: Vec<u8>,
     },
-    /// The file became longer by so many bytes: all of them or none, with or without a sync.
+    /// The file became longer, so that it ends with these bytes: with all of them or none, with or without a sync.
     Grow {
         key: String,
         at: u64,
@@ -187,7 +187,8 @@ pub fn crash(ops: &[Op], mut coin: impl FnMut() -> bool) -> Image {
             Op::Grow { key, at, bytes } => {
                 let file = &mut files.get_mut(key.as_str()).expect("created before").1;
                 if reaches() {
-                    assert_eq!(file.len() as u64, *at, "growth begins at the end");
+                    assert!(file.len() as u64 <= *at, "growth begins at the end or beyond");
+                    file.resize(*at as usize, 0);
                     file.extend_from_slice(bytes);
                 }
             }

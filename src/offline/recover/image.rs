@@ -16,7 +16,7 @@ use super::records::{self, Records};
 use super::shard::{self, Action, ShardPlan};
 use super::{Image, ImageRecovered, ShardAction, ShardRecovered, empty, name};
 use crate::error::{Error, Result};
-use crate::offline::layers::{Budget, FileAt, Found, Layers, groups};
+use crate::offline::layers::{Budget, Came, FileAt, Found, Layers, groups};
 use crate::offline::tree::Tree;
 use crate::storage::{Directory, Storage};
 
@@ -255,7 +255,7 @@ fn part<F: Fn(u64, u64) + Sync>(
         for seen in &plan.chunks {
             let place = image.places.chunk_position(position, seen.header.chunk.into());
             let place = place.ok_or_else(|| Error::format(path, "holds a chunk outside the array"))?;
-            layers.add(&place, plan.closed, Some(seen.header.first_frame..=seen.header.last_frame()));
+            layers.add(&place, plan.closed, Some(Came::of(&seen.header)));
         }
         drop(layers);
         let mut found = Found::default();

@@ -277,24 +277,31 @@ impl ShardPlan {
     ) -> Result<()> {
         let mut chunks: BTreeMap<u32, Seen> = BTreeMap::new();
         for seen in scan.seen.iter().filter(|seen| seen.whole) {
-            // Should a chunk be there twice, both are what was committed; the one that readers have seen stays.
-            let is_named = named.is_some_and(|named| named.names(seen));
+            // Should a chunk be there twice, the one with more frames stays; of two alike, which are both what was committed, the one
+            // that readers have seen.
+            let worth = |seen: &Seen| (seen.header.frames, named.is_some_and(|named| named.names(seen)));
             let other = chunks.entry(seen.header.chunk).or_insert(*seen);
-            if is_named {
+            if worth(seen) > worth(other) {
                 *other = *seen;
             }
         }
-        self.torn = scan.seen.iter().filter(|seen| !seen.whole).count() as u64;
+        // What stood for a chunk while it waited for frames, and is not needed, is no loss.
+        let is_kept = |seen: &Seen| chunks.get(&seen.header.chunk).is_some_and(|kept| kept.range == seen.range);
+        let is_named = |seen: &Seen| named.is_some_and(|named| named.names(seen));
+        let is_left = |seen: &&Seen| expected.is_behind_slots(seen.at()) && !is_kept(seen);
+        let replaced = scan.seen.iter().filter(is_left).filter(|seen| seen.whole && is_named(seen)).count() as u64;
+        let scanned: Vec<Seen> = scan.seen.iter().filter(|seen| !is_left(seen)).copied().collect();
+        self.torn = scanned.iter().filter(|seen| !seen.whole).count() as u64;
         self.chunks = chunks.into_values().collect();
-        let kept = self.chunks.iter().filter(|seen| named.is_some_and(|named| named.names(seen))).count() as u64;
+        let kept = self.chunks.iter().filter(|seen| is_named(seen)).count() as u64;
         self.salvaged = self.chunks.len() as u64 - kept;
-        self.dropped = named.map_or(0, |named| named.count() - kept);
+        self.dropped = named.map_or(0, |named| named.count() - kept - replaced);
 
         let accounted: HashSet<u64> = scan.seen.iter().map(|seen| seen.range.offset).collect();
         let mut in_index = named.iter().flat_map(|named| named.chunks.values());
         self.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
         // Torn chunks are cut off no more than whole ones, or else each recovery would find another end.
-        let behind_header = scan.seen.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
+        let behind_header = scanned.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
         let mut used: Vec<_> =
             behind_header.filter(|range| range.offset.saturating_add(range.nbytes) <= file.len()).collect();
         let chunks_end = used.iter().map(|range| range.offset + range.nbytes).max().unwrap_or(0);

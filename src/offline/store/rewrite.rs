@@ -256,6 +256,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
                 chunk: chunk as u32,
                 first_frame: low,
                 frames: (high - low).try_into().unwrap_or(u32::MAX),
+                frames_came: 0,
                 checksum_in_payload: false,
             })
         };
@@ -359,6 +360,7 @@ fn origin_of(header: &Header) -> Origin {
         chunk: header.chunk,
         first_frame: header.first_frame,
         frames: header.frames,
+        frames_came: header.frames_came,
         checksum_in_payload: false,
     }
 }

@@ -1,7 +1,6 @@
 //! One file of an array under check: its index, its chunks, and the headers before these.
 
 use std::collections::HashSet;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
@@ -11,6 +10,7 @@ use super::{Check, Image, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::offline::index::Index;
+use crate::offline::layers::Came;
 use crate::offline::reader::{Array, Worker};
 use crate::offline::scan::{self, Expected, Seen};
 use crate::offline::shard_file::{Range, ShardFile};
@@ -42,8 +42,8 @@ pub(super) struct Shard<'a> {
 /// What stands before a chunk.
 #[derive(Clone, PartialEq, Eq)]
 enum Before {
-    /// With the lowest and the highest frame number that it names.
-    Header(RangeInclusive<u64>),
+    /// With what it says of frames.
+    Header(Came),
     Nothing,
     Broken,
 }
@@ -225,7 +225,7 @@ impl Shard<'_> {
         } else if readable && !header.vouches_for(&worker.encoded) {
             self.damage(Some(chunk), "its bytes are not those that its slot header was written for");
         }
-        Ok(Before::Header(header.first_frame..=header.last_frame()))
+        Ok(Before::Header(Came::of(&header)))
     }
 
     /// Notes which frames the chunks hold.

@@ -1,0 +1,276 @@
+//! Makes what came of a layer durable while it waits for more frames: its camera may pause for hours.
+//!
+//! The thread that closes looks at each checkpoint which layers got nothing since the one before, and stores [provisional
+//! chunks](crate::shard::provisional) of them. Their frames stay in the ring, and the layer goes on as if nothing had been.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, PoisonError};
+
+use super::gather::{TileShape, gather_plane, is_fill};
+use super::layer::Layer;
+use super::{Engine, ShardCell};
+use crate::codec::Encoder;
+use crate::error::{Result, caught, logged};
+use crate::geometry::Tile;
+use crate::shard::provisional::Room;
+use crate::shard::slot::{HEADER_BYTES, Origin, header};
+use crate::sync::RwLockReadGuard;
+
+/// Which frames of a cell's layers are in provisional chunks, by the layer's place in the cell.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(BTreeMap<usize, LayerKept>);
+
+#[derive(Debug, Default)]
+struct LayerKept {
+    numbers: Vec<u64>,
+    /// Those that an index on the device names.
+    named: Vec<u64>,
+}
+
+impl Kept {
+    fn add(&mut self, layer: usize, numbers: Vec<u64>) {
+        self.0.entry(layer).or_default().numbers = numbers;
+    }
+
+    /// The indexes name what they could, with the final chunks of the layers that are in place.
+    fn name(&mut self, is_in_place: impl Fn(usize) -> bool) {
+        self.0.retain(|&layer, _| !is_in_place(layer));
+        self.0.values_mut().for_each(|kept| kept.named.clone_from(&kept.numbers));
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.values().flat_map(|kept| &kept.numbers).copied()
+    }
+
+    fn named(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.values().flat_map(|kept| &kept.named).copied()
+    }
+}
+
+impl ShardCell {
+    /// Whether all chunks of a layer are in their slots, of which those that are `done` are known to be.
+    fn is_in_place(&self, layer: usize, done: bool) -> bool {
+        done && !self.layers_failed.lock().unwrap_or_else(PoisonError::into_inner).contains(&layer)
+    }
+
+    /// A checkpoint named the layers that are `done`, and provisional chunks. Returns how many frames are in these.
+    pub(super) fn name_provisional(&self, done: &[bool]) -> u64 {
+        let mut kept = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.name(|layer| self.is_in_place(layer, done[layer]));
+        kept.numbers().count() as u64
+    }
+
+    /// The last index is written, or can't be: frames in provisional chunks, where nothing came in their place, are not lost. Returns
+    /// how many.
+    pub(super) fn keep_provisional(&self, engine: &Engine, is_closed: bool) -> u64 {
+        let mut kept = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_closed {
+            // The last index names them still, whatever is in the slots.
+            engine.losses.keep(kept.named());
+            return 0;
+        }
+        kept.0.retain(|&layer, _| !self.is_in_place(layer, self.layers_done[layer].load(Acquire)));
+        engine.losses.keep(kept.numbers());
+        let count = kept.numbers().count() as u64;
+        engine.counters.frames_written.fetch_add(count, Relaxed);
+        count
+    }
+}
+
+/// What a layer held when it was looked at.
+struct Look {
+    block: u64,
+    cell_of_block: u64,
+    present: u32,
+    first_frame: u64,
+    last_frame: u64,
+    first_chunk: usize,
+    cell: Arc<ShardCell>,
+}
+
+impl Look {
+    /// `None` if no more frames are expected, or if none came.
+    fn at(layer: &Layer) -> Option<Self> {
+        let cell = layer.cell.clone().filter(|_| layer.unsettled > 0 && layer.present > 0)?;
+        Some(Self {
+            block: layer.block,
+            cell_of_block: layer.cell_of_block,
+            present: layer.present,
+            first_frame: layer.first_frame,
+            last_frame: layer.last_frame,
+            first_chunk: layer.first_chunk,
+            cell,
+        })
+    }
+
+    fn is_of(&self, layer: &Layer) -> bool {
+        let same_place = (self.block, self.cell_of_block) == (layer.block, layer.cell_of_block);
+        same_place && self.present == layer.present && layer.cell.is_some()
+    }
+}
+
+/// The layers that got nothing for a while.
+pub(super) struct Paused {
+    /// What each layer was at the last checkpoint: where it stands and how many frames it had, and whether these are kept.
+    before: Vec<Option<(u64, u64, u32, bool)>>,
+    maker: Option<Maker>,
+}
+
+/// Memory for one chunk, got when a camera first pauses.
+struct Maker {
+    encoder: Encoder,
+    raw: Box<[u8]>,
+    sealed: Box<[u8]>,
+}
+
+impl Paused {
+    pub(super) fn new(engine: &Engine) -> Self {
+        Self { before: vec![None; engine.layers.count()], maker: None }
+    }
+
+    /// Stores provisional chunks of the layers that got nothing since the last call. That it can't be done is no error: the frames
+    /// are where they were.
+    pub(super) fn keep(&mut self, engine: &Engine) {
+        let plan = &engine.plan;
+        // The document of a volume that grows tells of whole chunks only.
+        let is_shown = plan.volume.is_none() || plan.frames_total.is_some();
+        if plan.layers.frames_a_cell() == 1 || !is_shown {
+            return;
+        }
+        for slot in 0..self.before.len() {
+            let look = Look::at(&read(engine, slot));
+            let now = look.as_ref().map(|look| (look.block, look.cell_of_block, look.present, false));
+            let before = std::mem::replace(&mut self.before[slot], now);
+            let Some((look, (block, cell, present, is_kept))) = look.zip(before) else { continue };
+            if (block, cell, present) != (look.block, look.cell_of_block, look.present) {
+                continue;
+            }
+            let kept = is_kept
+                || caught(|| self.keep_layer(engine, slot, &look)).unwrap_or_else(|error| {
+                    logged(|| tracing::warn!(%error, "frames that wait for others can't be stored before these come"));
+                    // Once is enough.
+                    true
+                });
+            self.before[slot] = Some((block, cell, present, kept));
+        }
+    }
+
+    /// True if it need not be tried again.
+    fn keep_layer(&mut self, engine: &Engine, slot: usize, look: &Look) -> Result<bool> {
+        let plan = &engine.plan;
+        let numbers: Vec<u64> = {
+            let layer = read(engine, slot);
+            if !look.is_of(&layer) {
+                return Ok(false);
+            }
+            layer.numbers(&plan.layers).collect()
+        };
+        let maker = match &mut self.maker {
+            Some(maker) => maker,
+            none => none.insert(Maker::new(engine)?),
+        };
+        let mut rooms = Vec::new();
+        let stored = maker.store_layer(engine, slot, look, &mut rooms);
+        let is_whole = matches!(stored, Ok(true));
+        for (across, room) in rooms {
+            let shard = &look.cell.shards[across];
+            if is_whole { shard.keep_provisional(room) } else { shard.leave_provisional(room) }
+        }
+        if is_whole {
+            let place = look.first_chunk / plan.shard.layer_chunks;
+            look.cell.provisional.lock().unwrap_or_else(PoisonError::into_inner).add(place, numbers);
+        }
+        stored
+    }
+}
+
+impl Maker {
+    fn new(engine: &Engine) -> Result<Self> {
+        let plan = &engine.plan;
+        let encoder = Encoder::new(&engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
+        let bytes = (HEADER_BYTES + encoder.bound()).next_multiple_of(8);
+        Ok(Self { encoder, raw: vec![0; plan.shard.chunk_bytes].into(), sealed: vec![0; bytes].into() })
+    }
+
+    /// Stores what the chunks of a layer are so far, each shard's in room of its own; false if that can't be, or the layer has changed.
+    fn store_layer(
+        &mut self,
+        engine: &Engine,
+        slot: usize,
+        look: &Look,
+        rooms: &mut Vec<(usize, Room)>,
+    ) -> Result<bool> {
+        let (plan, cell) = (&engine.plan, &look.cell);
+        let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
+        for (across, shard) in cell.shards.iter().enumerate() {
+            let tiles = || plan.tiles.iter().filter(|tile| plan.slot_of(look.first_chunk, tile).0 == across);
+            let bytes = tiles().count() * self.sealed.len();
+            if bytes == 0 {
+                continue;
+            }
+            let Some(room) = shard.provisional_room(&done, bytes as u64)? else { return Ok(false) };
+            rooms.push((across, room));
+            let Some((_, room)) = rooms.last_mut() else { continue };
+            for tile in tiles() {
+                if !self.store(engine, slot, look, tile, room)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stores what a tile's chunk is so far; false if the layer has changed meanwhile.
+    fn store(&mut self, engine: &Engine, slot: usize, look: &Look, tile: &Tile, room: &mut Room) -> Result<bool> {
+        let plan = &engine.plan;
+        let Some(raw_bytes) = self.gather(engine, slot, look, tile) else { return Ok(false) };
+        let raw = &self.raw[..raw_bytes];
+        if engine.skip_empty_chunks && is_fill(raw, &plan.frame.fill) {
+            return Ok(true);
+        }
+        let payload = &mut self.sealed[HEADER_BYTES..];
+        let nbytes = if self.encoder.copies() {
+            payload[..raw_bytes].copy_from_slice(raw);
+            self.encoder.seal(raw_bytes, payload)
+        } else {
+            self.encoder.encode_part(raw, payload)?
+        };
+        let (across, chunk) = plan.slot_of(look.first_chunk, tile);
+        let origin = Origin {
+            dataset: engine.dataset_uuid,
+            shard: look.cell.first_number + across as u64,
+            chunk: chunk as u32,
+            first_frame: look.first_frame,
+            frames: (look.last_frame - look.first_frame).min(u64::from(u32::MAX)) as u32,
+            frames_came: u16::try_from(look.present).unwrap_or(0),
+            checksum_in_payload: plan.shard.checksum,
+        };
+        let header = header(&origin, &self.sealed[HEADER_BYTES..HEADER_BYTES + nbytes]);
+        self.sealed[..HEADER_BYTES].copy_from_slice(&header);
+        let shard = &look.cell.shards[across];
+        let written = shard.write_provisional(room, chunk, &self.sealed[..HEADER_BYTES + nbytes]);
+        written.map_err(|error| crate::Error::io("write a chunk to shard", shard.key(), error))?;
+        Ok(true)
+    }
+
+    /// Copies a tile together; returns its bytes, or `None` if the layer has changed meanwhile.
+    ///
+    /// The layer is locked for one frame at a time: a camera that goes on must not wait for more.
+    fn gather(&mut self, engine: &Engine, slot: usize, look: &Look, tile: &Tile) -> Option<usize> {
+        let shape = TileShape::new(&*read(engine, slot), &engine.plan, tile);
+        let raw = self.raw.get_mut(..shape.bytes())?;
+        for (number, plane) in raw.chunks_exact_mut(shape.plane_bytes).enumerate() {
+            let layer = read(engine, slot);
+            if !look.is_of(&layer) {
+                return None;
+            }
+            gather_plane(layer.frames[shape.place(number)].as_ref(), &engine.ring, &engine.plan, tile, &shape, plane);
+        }
+        Some(shape.bytes())
+    }
+}
+
+fn read(engine: &Engine, slot: usize) -> RwLockReadGuard<'_, Layer> {
+    engine.layers.slot(slot as u32).layer.read().unwrap_or_else(PoisonError::into_inner)
+}
