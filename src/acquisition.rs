@@ -2,6 +2,8 @@
 
 mod append;
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, RingFull};
 use crate::dataset::{Ending, Image, Root};
 use crate::engine::threads::Threads;
-use crate::engine::{Engine, Ticket};
+use crate::engine::{Engine, Ticket, losses, records};
 use crate::error::{Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
@@ -340,6 +342,9 @@ impl Acquisition {
         if !aborted_empty {
             self.image.root().keep();
             let frames = self.engine.counters.newest_end.load(Relaxed);
+            if let Err(error) = caught(|| self.write_lost(frames)) {
+                self.engine.first_error.set(error);
+            }
             match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
                 Ok(shape) => {
                     summary.shape = shape;
@@ -370,6 +375,20 @@ impl Acquisition {
         }
     }
 
+    /// What was recorded and is lost must not stay recorded as there.
+    fn write_lost(&self, frames: u64) -> Result<()> {
+        let (missing, lost) = self.missing_and_lost(frames);
+        records::write_lost(&self.image, &self.engine.plan, &missing, &lost, frames)
+    }
+
+    /// The numbers below `end` that never came, and those that came and could not be stored.
+    fn missing_and_lost(&self, end: u64) -> (Vec<Range<u64>>, BTreeSet<u64>) {
+        let engine = &self.engine;
+        let missing = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
+        let lost = engine.losses.numbers(&engine.plan, &missing, end);
+        (missing, lost)
+    }
+
     /// Returns when every frame is with the workers, and every layer that will not be complete as well.
     fn drain(&self) {
         let engine = &self.engine;
@@ -397,14 +416,14 @@ impl Acquisition {
         let engine = &self.engine;
         let stats = engine.stats();
         let end = engine.counters.newest_end.load(Relaxed);
-        let settled = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
-        let (missing, frames_missing) = engine.losses.merge(&engine.plan, &settled, stats.frames_missing, end);
+        let (settled, lost) = self.missing_and_lost(end);
+        let frames_missing = stats.frames_missing + lost.len() as u64;
         Summary {
             frames_accepted: stats.frames_accepted,
             frames_written: end.saturating_sub(frames_missing),
             frames_durable: stats.frames_durable,
             frames_missing,
-            missing,
+            missing: losses::merge(&settled, &lost),
             bytes_in: stats.bytes_in,
             bytes_out: stats.bytes_out,
             chunks_written: engine.counters.chunks_written.load(Relaxed),

@@ -234,6 +234,7 @@ struct Attributes {
 #[derive(Default)]
 struct ImageState {
     shape: Vec<u64>,
+    /// How long the records are declared to be.
     frames: u64,
     /// The shards that there are, where each must be a file even if it is empty.
     created: HashSet<String>,
@@ -270,7 +271,11 @@ impl Image {
             name: name.map(str::to_owned),
             uuid,
             config,
-            state: Mutex::new(ImageState { shape: plan.first_shape(), ..ImageState::default() }),
+            state: Mutex::new(ImageState {
+                shape: plan.first_shape(),
+                frames: plan.frames_total.unwrap_or(0),
+                ..ImageState::default()
+            }),
             attributes: Mutex::default(),
         };
         // A storage of the caller's own may panic: what was begun is taken back all the same.
@@ -402,6 +407,12 @@ impl Image {
         let keys: Vec<_> = plan.record.fields.iter().map(|field| key(&field.name)).collect();
         let files: Vec<_> = keys.iter().map(String::as_str).zip(block.columns.iter().map(Vec::as_slice)).collect();
         self.storage.put_all(&files).map_err(|e| Error::io("write", key("*"), e))
+    }
+
+    /// Replaces the frame numbers of a block of records.
+    pub(crate) fn write_frame_numbers(&self, block: u64, bytes: &[u8]) -> Result<()> {
+        let key = format!("{}records/frame_number/c/{block}", self.prefix);
+        self.storage.put(&key, bytes).map_err(|error| Error::io("write", key, error))
     }
 
     /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.

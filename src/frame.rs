@@ -106,7 +106,6 @@ impl FrameMut {
             keep.store(true, Relaxed);
             let _ = started.set(start);
         }
-        engine.numbers.wait_for_older(number);
         let arrival = Arrival { number, frame: self.loan.commit(), dropped_before: self.dropped_before };
         engine.counters.frames_accepted.fetch_add(1, Relaxed);
         let sent = engine.arrivals.0.try_send(arrival);

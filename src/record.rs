@@ -70,6 +70,8 @@ impl Record {
 pub(crate) const NO_FRAME: i64 = -1;
 /// The number in the record of a frame of which it was not known yet, when its record was last written, whether it would come.
 pub(crate) const NOT_KNOWN: i64 = -2;
+/// The number in the record of a frame that came, and whose pixels could not be stored.
+pub(crate) const LOST: i64 = -3;
 
 /// Where a record holds its frame's number.
 pub(crate) const NUMBER_IN_RECORD: std::ops::Range<usize> = 0..8;

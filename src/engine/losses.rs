@@ -44,15 +44,8 @@ impl Losses {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The ranges of `missing` and of what was lost below `end`, and how many frames they hold in all. `frames_missing` is
-    /// the exact count of those missing; of their ranges some may not be known any more.
-    pub(crate) fn merge(
-        &self,
-        plan: &Plan,
-        missing: &[Range<u64>],
-        frames_missing: u64,
-        end: u64,
-    ) -> (Vec<Range<u64>>, u64) {
+    /// The numbers below `end` that were lost, of which none is in `missing`.
+    pub(crate) fn numbers(&self, plan: &Plan, missing: &[Range<u64>], end: u64) -> BTreeSet<u64> {
         let lost = self.lock();
         let in_cells = lost.cells.iter().flat_map(|(&(block, cell), named)| {
             let frames = plan.shards.block_frames(block);
@@ -60,18 +53,23 @@ impl Losses {
             let of_cell = move |number: &u64| plan.shards.locate(*number).cell == cell;
             (frames.start..frames.end.min(end)).filter(of_cell).filter(move |&number| is_lost(number))
         });
-        let is_missing = |number: u64| {
-            let at = missing.partition_point(|range| range.end <= number);
-            missing.get(at).is_some_and(|range| range.contains(&number))
-        };
-        let is_lost = |number: &u64| !is_missing(*number) && !lost.kept.contains(number);
-        let numbers: BTreeSet<u64> = lost.numbers.iter().copied().chain(in_cells).filter(is_lost).collect();
-        let count = frames_missing + numbers.len() as u64;
-        let mut all = missing.to_vec();
-        all.extend(numbers.into_iter().map(|number| number..number + 1));
-        all.sort_by_key(|range| range.start);
-        let mut ranges = Vec::new();
-        all.into_iter().for_each(|range| note_range(&mut ranges, range));
-        (ranges, count)
+        let is_lost = |number: &u64| !holds(missing, *number) && !lost.kept.contains(number);
+        lost.numbers.iter().copied().chain(in_cells).filter(is_lost).collect()
     }
+}
+
+/// Whether one of some sorted ranges holds a number.
+pub(crate) fn holds(ranges: &[Range<u64>], number: u64) -> bool {
+    let at = ranges.partition_point(|range| range.end <= number);
+    ranges.get(at).is_some_and(|range| range.contains(&number))
+}
+
+/// The ranges of what is missing and of what was lost.
+pub(crate) fn merge(missing: &[Range<u64>], lost: &BTreeSet<u64>) -> Vec<Range<u64>> {
+    let mut all = missing.to_vec();
+    all.extend(lost.iter().map(|&number| number..number + 1));
+    all.sort_by_key(|range| range.start);
+    let mut ranges = Vec::new();
+    all.into_iter().for_each(|range| note_range(&mut ranges, range));
+    ranges
 }

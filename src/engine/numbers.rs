@@ -1,7 +1,10 @@
 //! Which frame numbers were taken.
 //!
 //! Every number may come once, on any thread, in any order within the window. Callers claim a number here before the
-//! frame is queued, so that a wrong one is refused to the one who gave it.
+//! frame is queued, so that a wrong one is refused to the one who gave it. The sequencer gives up here the numbers for which it waits no
+//! longer: each number is claimed or given up, and never both, so no frame that was taken comes too late.
+
+use std::ops::Range;
 
 use crate::error::{Error, RefusedNumber, Result};
 use crate::sync::Turns;
@@ -14,33 +17,48 @@ pub(crate) struct Numbers {
     settled_end: AtomicU64,
     /// One past the largest claimed number.
     claimed_end: AtomicU64,
-    /// All numbers below were waited for. Far ahead of `settled_end` while frames pile up in a long queue: to look at all of
-    /// them again with each commit would take longer than the commit.
-    waited_end: AtomicU64,
     frames_total: Option<u64>,
     /// How far behind the newest number one may come. It only shrinks.
     window: AtomicU64,
     leap_max: u64,
 }
 
-/// A claimed number and whether its frame is still on its way into the queue, in one word. 0: none was claimed.
+/// A number and what became of it, in one word. 0: no number.
 struct Mark;
 
 impl Mark {
-    fn on_its_way(number: u64) -> u64 {
-        2 * (number + 1) + 1
+    /// Nobody will bring it any more.
+    fn given_up(number: u64) -> u64 {
+        4 * (number + 1)
     }
 
-    /// Its frame is in the queue, or was let go and never will be.
+    /// Its frame is about to be queued.
+    fn on_its_way(number: u64) -> u64 {
+        4 * (number + 1) + 1
+    }
+
+    /// Its frame is in the queue, or further.
     fn sent(number: u64) -> u64 {
-        2 * (number + 1)
+        4 * (number + 1) + 2
     }
 
     /// The number plus one.
     fn end(mark: u64) -> u64 {
-        mark / 2
+        mark / 4
+    }
+
+    fn is_on_its_way(mark: u64) -> bool {
+        mark % 4 == 1
+    }
+
+    /// The number, if somebody brings or has brought it.
+    fn claimed(mark: u64) -> Option<u64> {
+        (!mark.is_multiple_of(4)).then(|| mark / 4 - 1)
     }
 }
+
+/// Larger numbers have no mark.
+const NUMBERS_END: u64 = 1 << 61;
 
 impl Numbers {
     /// `window`: how many numbers a frame may be behind the newest; `frames`: how many may be on their way at once.
@@ -52,7 +70,6 @@ impl Numbers {
             taken: (0..len).map(|_| AtomicU64::new(0)).collect(),
             settled_end: AtomicU64::new(0),
             claimed_end: AtomicU64::new(0),
-            waited_end: AtomicU64::new(0),
             frames_total,
         }
     }
@@ -63,19 +80,27 @@ impl Numbers {
         if let Some(frames) = self.frames_total.filter(|&frames| number >= frames) {
             return refuse(RefusedNumber::PastEnd { frames });
         }
-        let limit = self.claimed_end.load(Ordering::Relaxed).saturating_add(self.leap_max);
+        let limit = self.claimed_end.load(Ordering::Relaxed).saturating_add(self.leap_max).min(NUMBERS_END - 1);
         if number > limit {
             return refuse(RefusedNumber::TooFar { limit });
         }
         let place = self.place(number);
         let oldest = self.settled_end.load(Ordering::Relaxed);
         let mut last = place.load(Ordering::Relaxed);
+        let mut turns = Turns::default();
         loop {
-            if Mark::end(last) == number + 1 {
+            if Mark::claimed(last) == Some(number) {
                 return refuse(RefusedNumber::Duplicate);
             }
             if number < oldest || Mark::end(last) > number {
                 return refuse(RefusedNumber::TooLate { oldest: oldest.max(number + 1) });
+            }
+            // Without its mark that frame could be given up. Its thread is about to queue it, and waits for nobody.
+            if Mark::is_on_its_way(last) {
+                turns.wait();
+                // Acquire: meets the Release in `sent`.
+                last = place.load(Ordering::Acquire);
+                continue;
             }
             // Relaxed: the number alone is claimed; the frame travels through the queue.
             match place.compare_exchange_weak(last, Mark::on_its_way(number), Ordering::Relaxed, Ordering::Relaxed) {
@@ -83,49 +108,60 @@ impl Numbers {
                 Err(now) => last = now,
             }
         }
-        // Release: whoever takes a later number in `claim_next` sees the mark of this one in `wait_for_older`.
-        self.claimed_end.fetch_max(number + 1, Ordering::Release);
+        self.claimed_end.fetch_max(number + 1, Ordering::Relaxed);
         Ok(())
     }
 
     /// The next number for a caller who does not count.
     pub(crate) fn next(&self) -> u64 {
-        // Acquire: meets the Release in `claim`.
-        self.claimed_end.load(Ordering::Acquire)
+        self.claimed_end.load(Ordering::Relaxed)
     }
 
     /// Takes the next number for a frame that was let go.
     pub(crate) fn let_go_next(&self) -> Result<()> {
-        self.claim_next().map(|number| self.sent(number))
+        self.claim_next().map(|number| self.let_go(number))
     }
 
-    /// Returns when no claimed frame is on its way that would come too late if `number` arrived before it: a thread can
-    /// be put to sleep between the claim and the queue, while others go on for longer than the window. Each waits only
-    /// for lower numbers, so they never wait in a circle.
-    pub(crate) fn wait_for_older(&self, number: u64) {
-        let end = (number + 1).saturating_sub(self.window());
-        // Acquire: meets the Release below, so that what another thread has waited for is in the queue for this one, too.
-        let waited_end = self.waited_end.load(Ordering::Acquire);
-        let settled_end = self.settled_end.load(Ordering::Relaxed);
-        let mut oldest = waited_end.max(settled_end).max(end.saturating_sub(self.taken.len() as u64));
-        if oldest >= end {
-            return;
-        }
-        let mut turns = Turns::default();
-        while oldest < end {
-            // Acquire: meets the Release in `sent`, so that the older frame is in the queue before this one.
-            if self.is_on_its_way(oldest) {
-                turns.wait();
-            } else {
-                oldest += 1;
+    /// Waits for a number no longer; false if somebody brings it.
+    pub(crate) fn give_up(&self, number: u64) -> bool {
+        let place = self.place(number);
+        let mut last = place.load(Ordering::Relaxed);
+        while Mark::end(last) <= number {
+            // Relaxed: as in `claim`, the word alone decides.
+            match place.compare_exchange_weak(last, Mark::given_up(number), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => last = now,
             }
         }
-        self.waited_end.fetch_max(end, Ordering::Release);
+        // A larger one of its residue was taken, so this one is refused.
+        Mark::claimed(last) != Some(number)
     }
 
-    /// Whether a thread has claimed the number and its frame is not in the queue yet.
-    pub(crate) fn is_on_its_way(&self, number: u64) -> bool {
-        self.place(number).load(Ordering::Acquire) == Mark::on_its_way(number)
+    /// As [`give_up`](Self::give_up) for a range of any length; false if somebody brings one of them. Others may be given up by then.
+    pub(crate) fn give_up_range(&self, numbers: Range<u64>) -> bool {
+        let is_claimed = |place: &AtomicU64| {
+            Mark::claimed(place.load(Ordering::Relaxed)).is_some_and(|number| numbers.contains(&number))
+        };
+        if self.taken.iter().any(is_claimed) {
+            return false;
+        }
+        // The largest of a residue stands for all of it.
+        let from = numbers.start.max(numbers.end.saturating_sub(self.taken.len() as u64));
+        (from..numbers.end).all(|number| {
+            let replace = |mark: u64| {
+                let is_claimed = Mark::claimed(mark).is_some_and(|claimed| numbers.contains(&claimed));
+                (!is_claimed).then(|| mark.max(Mark::given_up(number)))
+            };
+            self.place(number).fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace).is_ok()
+        })
+    }
+
+    /// A claimed number whose frame never reaches a layer.
+    pub(crate) fn let_go(&self, number: u64) {
+        let place = self.place(number);
+        for from in [Mark::on_its_way(number), Mark::sent(number)] {
+            let _ = place.compare_exchange(from, Mark::given_up(number), Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn window(&self) -> u64 {
@@ -137,10 +173,11 @@ impl Numbers {
         self.window.fetch_min(to, Ordering::Relaxed);
     }
 
-    /// The frame `number` is in the queue, or will never be.
+    /// The frame `number` is in the queue.
     pub(crate) fn sent(&self, number: u64) {
-        // A later number of the same residue leaves nobody to wait for this one.
+        // It may have been let go by now.
         let (from, to) = (Mark::on_its_way(number), Mark::sent(number));
+        // Release: whoever takes a later number of the same residue queues its frame behind this one.
         let _ = self.place(number).compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
     }
 
@@ -207,47 +244,44 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_waits_for_those_that_it_would_make_too_late() {
+    fn a_number_is_taken_or_given_up() {
         let numbers = Numbers::new(3, 4, None, LEAP);
-        let done = AtomicU64::new(0);
-        let wait = |number| {
-            numbers.wait_for_older(number);
-            done.store(number, Ordering::Relaxed);
-        };
-        for number in 0..3 {
-            assert_eq!(numbers.claim_next().unwrap(), number);
-            // None of them can push another out of the window, wherever that is.
-            wait(number);
-        }
-        numbers.sent(1);
-        numbers.let_go_next().unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| wait(4));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert_eq!(done.load(Ordering::Relaxed), 2, "0 is on its way");
-            numbers.sent(0);
-        });
+        numbers.claim(2).unwrap();
+        assert!(numbers.give_up(0) && numbers.give_up(1));
+        assert!(!numbers.give_up(2), "it is on its way");
+        assert_eq!(why(numbers.claim(1)), RefusedNumber::TooLate { oldest: 2 });
         numbers.sent(2);
-        // 3 was let go, and nobody waits for it.
-        wait(100);
+        assert!(!numbers.give_up(2), "it is in the queue");
+        numbers.let_go(2);
+        assert!(numbers.give_up(2));
+        numbers.let_go_next().unwrap();
+        assert!(numbers.give_up(3));
     }
 
     #[test]
-    fn nobody_waits_twice_for_the_same_numbers() {
+    fn a_long_range_is_given_up_but_for_what_is_taken() {
         let numbers = Numbers::new(3, 4, None, LEAP);
-        numbers.claim(5).unwrap();
-        numbers.wait_for_older(5);
-        // Further behind than the window: it may be recorded as missing, and must not hold up anyone.
+        numbers.claim(100).unwrap();
+        assert!(!numbers.give_up_range(0..500));
+        assert!(numbers.give_up_range(0..100));
+        for number in [0, 1, 50, 84, 99] {
+            assert!(numbers.claim(number).is_err(), "{number}");
+        }
+        assert!(numbers.give_up_range(101..1000));
+        assert!(numbers.claim(999).is_err());
+        numbers.claim(1000).unwrap();
+    }
+
+    #[test]
+    fn a_later_number_of_the_same_residue_waits_for_an_older_frame() {
+        let numbers = Numbers::new(3, 4, None, LEAP);
         numbers.claim(0).unwrap();
-        numbers.claim(6).unwrap();
-        numbers.wait_for_older(6);
-        // 4 comes in time.
-        numbers.claim(4).unwrap();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| numbers.wait_for_older(7));
+            let later = scope.spawn(|| numbers.claim(16));
             std::thread::sleep(std::time::Duration::from_millis(20));
-            assert!(!waits.is_finished(), "4 is on its way");
-            numbers.sent(4);
+            assert!(!later.is_finished(), "0 is on its way");
+            numbers.sent(0);
+            later.join().unwrap().unwrap();
         });
     }
 }

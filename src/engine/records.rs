@@ -1,13 +1,16 @@
 //! What is known about each frame beside its pixels, gathered in columns and handed on by the block.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::Engine;
 use super::finalizer::Closing;
-use crate::dataset::RecordBlock;
-use crate::plan::RecordPlan;
-use crate::record::{NO_FRAME, NOT_KNOWN};
+use super::losses::holds;
+use super::sequencer::MISSING_RANGES_MAX;
+use crate::dataset::{Image, RecordBlock};
+use crate::error::Result;
+use crate::plan::{Plan, RecordPlan};
+use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 use crate::sync::{Receiver, Sender, bounded};
 
 /// Gathers records. Blocks are reused; the closer writes them and gives them back.
@@ -106,6 +109,35 @@ impl Records {
         (copy.block.number, copy.settled) = (open.block.number, open.settled);
         true
     }
+}
+
+/// Writes the numbers in the blocks of frames that were lost with their chunks after they had been recorded: no record shall name
+/// what is not there. `missing`: those that never came, as far as they are remembered.
+pub(crate) fn write_lost(
+    image: &Image,
+    plan: &Plan,
+    missing: &[Range<u64>],
+    lost: &BTreeSet<u64>,
+    end: u64,
+) -> Result<()> {
+    let block_frames = plan.record.block_frames;
+    let remembered_end = if missing.len() < MISSING_RANGES_MAX { end } else { missing[missing.len() - 1].end };
+    let mut from = 0;
+    while let Some(number) = lost.range(from..).next().filter(|&&number| number < remembered_end) {
+        let block = number / block_frames;
+        let (start, block_end) = (block * block_frames, (block + 1) * block_frames);
+        let numbers = (start..block_end).map(|number| match number {
+            _ if number >= end || holds(missing, number) => NO_FRAME,
+            _ if lost.contains(&number) => LOST,
+            _ => number.cast_signed(),
+        });
+        let bytes: Vec<u8> = numbers.flat_map(i64::to_ne_bytes).collect();
+        if block_end.min(end) <= remembered_end {
+            image.write_frame_numbers(block, &bytes)?;
+        }
+        from = block_end;
+    }
+    Ok(())
 }
 
 /// A copy of a block that is still open, as checkpoints write it.

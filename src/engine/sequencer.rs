@@ -3,7 +3,9 @@
 //! One thread at a time runs it, so it is plain sequential code. Whatever it lacks (a free layer, the next shard, a record
 //! block) makes it stop where it is; whoever provides the thing runs it again.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +22,7 @@ use crate::plan::Plan;
 use crate::sync::{PolledQueue, Receiver, RwLockWriteGuard};
 
 /// How many ranges of missing frames are remembered; the count goes on beyond.
-const MISSING_RANGES_MAX: usize = 10_000;
+pub(super) const MISSING_RANGES_MAX: usize = 10_000;
 
 /// Whoever commits a frame works for others for so many at most: some ten microseconds.
 const ARRIVALS_A_RUN: usize = 64;
@@ -29,6 +31,7 @@ pub(crate) struct Sequencer {
     plan: Arc<Plan>,
     /// A frame that could not go on yet.
     waiting: Option<Arrival>,
+    early: Early,
     /// All numbers below are settled: their frame came, or counts as missing.
     settled_end: u64,
     /// One past the newest number that came, or for which nobody waits any more.
@@ -43,13 +46,38 @@ pub(crate) struct Sequencer {
     latest: Option<((u64, u64), u32)>,
     blocks: Blocks,
     pub(crate) records: Records,
-    pub(crate) missing: Vec<std::ops::Range<u64>>,
+    pub(crate) missing: Vec<Range<u64>>,
+}
+
+/// Frames that would push others out of the window that were taken before and are about to arrive: their threads were put to sleep
+/// in between.
+struct Early {
+    frames: BinaryHeap<Reverse<Arrival>>,
+    /// All numbers below were settled when the first of them was last tried; none if something else has changed since.
+    tried_at: Option<u64>,
+}
+
+impl Early {
+    fn holds(&self, numbers: &Range<u64>) -> bool {
+        self.frames.iter().any(|Reverse(arrival)| numbers.contains(&arrival.number))
+    }
+
+    fn may_go(&self, settled_end: u64) -> bool {
+        !self.frames.is_empty() && self.tried_at != Some(settled_end)
+    }
+
+    /// The one with the lowest number, if it is worth another try.
+    fn next(&mut self, settled_end: u64) -> Option<Arrival> {
+        if self.may_go(settled_end) { self.frames.pop().map(|Reverse(arrival)| arrival) } else { None }
+    }
 }
 
 /// Why a frame can't go on.
 pub(super) enum Hold {
     /// Something is on its way; try again later.
     Wait,
+    /// A frame is that was taken before and has not arrived.
+    Older,
     /// What it needs will never come.
     Never,
 }
@@ -64,6 +92,7 @@ impl Sequencer {
         let window = plan.ring.window;
         Self {
             waiting: None,
+            early: Early { frames: BinaryHeap::with_capacity(plan.ring.frames), tried_at: None },
             settled_end: 0,
             newest_end: 0,
             newest: (0, 0),
@@ -80,8 +109,10 @@ impl Sequencer {
     /// Handles arrivals until there is none, or one has to wait, or it is enough for one call. True: there are more.
     pub(crate) fn run(&mut self, engine: &Engine) -> bool {
         self.blocks.take_prepared(self.settled_end, engine);
+        self.early.tried_at = None;
         for _ in 0..ARRIVALS_A_RUN {
-            let Some(arrival) = self.waiting.take().or_else(|| engine.arrivals.1.try_recv().ok()) else { break };
+            let early = self.waiting.take().or_else(|| self.early.next(self.settled_end));
+            let Some(arrival) = early.or_else(|| engine.arrivals.1.try_recv().ok()) else { break };
             if engine.aborting.load(Relaxed) {
                 self.lose(arrival, engine);
                 continue;
@@ -95,9 +126,13 @@ impl Sequencer {
                     self.waiting = Some(arrival);
                     return false;
                 }
+                Err(Hold::Older) => {
+                    self.early.frames.push(Reverse(arrival));
+                    self.early.tried_at = Some(self.settled_end);
+                }
             }
         }
-        let has_more = !engine.arrivals.1.is_empty();
+        let has_more = !engine.arrivals.1.is_empty() || self.early.may_go(self.settled_end);
         if !has_more && engine.relief.load(Relaxed) != relief::NONE {
             self.relieve(engine, engine.relief.swap(relief::NONE, Relaxed) == relief::FOR_LONG);
         }
@@ -110,12 +145,12 @@ impl Sequencer {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_none()
+        self.waiting.is_none() && self.early.frames.is_empty()
     }
 
     /// Makes room for a frame: settles what falls out of the window, opens its layer. `None` if it was settled before.
     fn admit(&mut self, arrival: &Arrival, engine: &Engine) -> Result<Option<(CellOf, u32)>, Hold> {
-        self.settle_missing(self.newest_end.saturating_sub(engine.numbers.window()), engine)?;
+        self.settle_missing((arrival.number + 1).saturating_sub(engine.numbers.window()), engine)?;
         if arrival.number < self.settled_end {
             return Ok(None);
         }
@@ -158,6 +193,15 @@ impl Sequencer {
         self.blocks.forget_before(self.settled_end);
     }
 
+    /// Gives up numbers that nobody has brought; false if somebody has one of them.
+    fn give_up(&self, numbers: Range<u64>, engine: &Engine) -> bool {
+        !self.early.holds(&numbers)
+            && match numbers.end - numbers.start {
+                1 => engine.numbers.give_up(numbers.start),
+                _ => engine.numbers.give_up_range(numbers),
+            }
+    }
+
     /// Counts every unsettled number below `end` as missing.
     fn settle_missing(&mut self, end: u64, engine: &Engine) -> Result<(), Hold> {
         while self.settled_end < end {
@@ -168,10 +212,15 @@ impl Sequencer {
                 // Nothing of these shards came, and nothing will; so with those that follow. One by one, the shards of a plan
                 // that nobody meant would take for ever.
                 let to = self.blocks.untouched_end(block, end);
-                self.blocks.skip(block, to, engine);
-                self.note_missing(number, to, engine);
-                self.move_window(to, engine);
-                continue;
+                if self.give_up(number..to, engine) {
+                    self.blocks.skip(block, to, engine);
+                    self.note_missing(number, to, engine);
+                    self.move_window(to, engine);
+                    continue;
+                }
+            }
+            if !self.give_up(number..number + 1, engine) {
+                return Err(Hold::Older);
             }
             let at = self.plan.layers.locate(number);
             match self.open_layer(number, &at, engine) {
@@ -184,7 +233,7 @@ impl Sequencer {
                 }
                 // Its shard can't be had; then nobody waits for it either.
                 Err(Hold::Never) => {}
-                Err(Hold::Wait) => return Err(Hold::Wait),
+                Err(hold) => return Err(hold),
             }
             self.note_missing(number, number + 1, engine);
             self.settle(number, engine);
@@ -238,16 +287,18 @@ impl Sequencer {
         engine.offer_layer(slot);
     }
 
-    /// Its number was recorded as missing in the moment in which it was committed.
+    /// Its number was given up, which is refused for numbers that were taken.
     fn too_late(&mut self, arrival: Arrival, engine: &Engine) {
+        debug_assert!(false, "frame {} came after its number was given up", arrival.number);
+        logged(|| tracing::error!(number = arrival.number, "a frame came after its number was given up"));
         engine.ring.release(arrival.frame);
-        let number = arrival.number;
-        logged(|| tracing::warn!(number, "a frame came after its number was recorded as missing"));
     }
 
     /// Its number, unsettled, will count as missing in the end.
     fn lose(&mut self, arrival: Arrival, engine: &Engine) {
         self.note_newest(&arrival, engine);
+        engine.numbers.let_go(arrival.number);
+        self.early.tried_at = None;
         engine.ring.release(arrival.frame);
     }
 
@@ -293,9 +344,7 @@ impl Sequencer {
     fn relieve(&mut self, engine: &Engine, for_long: bool) {
         let mut gaps = 0;
         while self.is_starving(engine) && self.settled_end < self.newest_end {
-            if engine.numbers.is_on_its_way(self.settled_end)
-                || self.settle_missing(self.settled_end + 1, engine).is_err()
-            {
+            if self.settle_missing(self.settled_end + 1, engine).is_err() {
                 return;
             }
             gaps += 1;
@@ -341,7 +390,7 @@ impl Sequencer {
 }
 
 /// Adds `range` to sorted ranges, which it follows or touches.
-pub(crate) fn note_range(ranges: &mut Vec<std::ops::Range<u64>>, range: std::ops::Range<u64>) {
+pub(crate) fn note_range(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     if let Some(last) = ranges.last_mut().filter(|last| last.end == range.start) {
         last.end = range.end;
     } else if ranges.len() < MISSING_RANGES_MAX {

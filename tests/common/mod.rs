@@ -1,6 +1,7 @@
 //! What several test files need: frames with known pixels, and a dull model of what must come out.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod books;
 pub mod cases;
 pub mod child;
 pub mod disk;

@@ -9,7 +9,7 @@ use crate::offline::ranges::{Gather, Ranges};
 use crate::offline::reader::{Array, Worker};
 use crate::offline::shard_file::ShardFile;
 use crate::offline::tree::{Node, Tree, below};
-use crate::record::{NO_FRAME, NOT_KNOWN};
+use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 
 /// No writer gathers more frames in a block.
 const BLOCK_FRAMES_MAX: u64 = 1 << 20;
@@ -137,6 +137,7 @@ impl<'a> Records<'a> {
     fn right(&self, block: u64, before: Option<&[i64]>, frames: &Frames) -> Vec<i64> {
         let start = block.saturating_mul(self.block_frames());
         let number = |(place, frame): (usize, u64)| match before {
+            Some(before) if frames.missing.contains(frame) && before[place] == LOST => LOST,
             _ if frames.missing.contains(frame) => NO_FRAME,
             _ if frames.named.contains(frame) => frame.cast_signed(),
             // It is there, and only a record could tell whether it came or is a gap in its chunk.

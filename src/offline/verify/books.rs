@@ -9,7 +9,7 @@ use crate::offline::layers::{FoundRanges, Layers};
 use crate::offline::own::Own;
 use crate::offline::ranges::{Gather, Ranges};
 use crate::offline::tree::{Node, Tree, below};
-use crate::record::NO_FRAME;
+use crate::record::{LOST, NO_FRAME};
 
 /// The chunks of the shards that hold the same frames, as they are found by several threads.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl Books {
         for (number, place) in numbers.take_while(|(_, place)| *place < self.end) {
             match self.missing.contains(place) {
                 true if number >= 0 => named.add(place),
-                false if number == NO_FRAME => unnamed.add(place),
+                false if [NO_FRAME, LOST].contains(&number) => unnamed.add(place),
                 _ => {}
             }
         }

@@ -14,7 +14,7 @@ use crate::offline::layers::Came;
 use crate::offline::reader::{Array, Worker};
 use crate::offline::scan::{self, Expected, Seen};
 use crate::offline::shard_file::{Range, ShardFile};
-use crate::record::{NO_FRAME, NOT_KNOWN};
+use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 use crate::shard::slot::{self, HEADER_BYTES};
 
 /// What the files of an array add up to.
@@ -89,7 +89,7 @@ impl Shard<'_> {
         let start = self.position[0].saturating_mul(self.array.chunk_shape()[0]);
         let (numbers, _) = raw.as_chunks::<8>();
         let numbers = numbers.iter().map(|bytes| i64::from_le_bytes(*bytes));
-        let none = [NO_FRAME, NOT_KNOWN];
+        let none = [NO_FRAME, NOT_KNOWN, LOST];
         if let Some(books) = self.check.books_of(self.array.path()) {
             books.records(self.check, self.file.path(), numbers.clone().zip(start..));
         }

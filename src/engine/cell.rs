@@ -1,0 +1,97 @@
+//! The shards that are open at the same time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex as StdMutex};
+
+use super::provisional;
+use crate::shard::Shard;
+
+/// The shards that cover the same frames: one, or several side by side.
+#[derive(Debug)]
+pub(crate) struct ShardCell {
+    pub(crate) shards: Vec<Shard>,
+    /// Where it stands among the cells of its unit.
+    pub(crate) block: u64,
+    pub(crate) cell: u64,
+    /// The first one's place among all shards.
+    pub(crate) first_number: u64,
+    /// Layers that are yet to be encoded or given up.
+    pub(crate) layers_left: crate::sync::atomic::AtomicU64,
+    /// Which layers are done, by their place in a shard: a checkpoint names no half frames.
+    pub(crate) layers_done: Box<[AtomicBool]>,
+    /// Which layers the last checkpoint named. Only the thread that closes uses it.
+    pub(crate) named: StdMutex<Box<[bool]>>,
+    /// Which layers are, though a chunk of theirs could not be stored.
+    pub(crate) layers_failed: StdMutex<Vec<usize>>,
+    /// Only the thread that closes uses it.
+    pub(crate) provisional: StdMutex<provisional::Kept>,
+    /// Frames of which every chunk is in its slot.
+    pub(crate) frames_written: AtomicU64,
+    /// Those of them that indexes on the device name. Only the thread that closes changes it.
+    pub(crate) frames_synced: AtomicU64,
+}
+
+impl ShardCell {
+    /// `at`: block and cell; `layers`: how many a shard has room for, and how many of them will come.
+    pub(crate) fn new(shards: Vec<Shard>, at: [u64; 2], first_number: u64, layers: [u64; 2]) -> Self {
+        let layers_left = crate::sync::atomic::AtomicU64::new(layers[1]);
+        let layers_done = (0..layers[0]).map(|_| AtomicBool::new(false)).collect();
+        let (frames_written, frames_synced) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self {
+            shards,
+            block: at[0],
+            cell: at[1],
+            first_number,
+            layers_left,
+            layers_done,
+            named: StdMutex::default(),
+            layers_failed: StdMutex::default(),
+            provisional: StdMutex::default(),
+            frames_written,
+            frames_synced,
+        }
+    }
+
+    /// Counts one layer as done; true for the last.
+    ///
+    /// AcqRel: each layer's entries are released here and acquired by the one that hands the cell to the closer.
+    pub(crate) fn layer_done(&self) -> bool {
+        self.layers_left.fetch_sub(1, std::sync::atomic::Ordering::AcqRel) == 1
+    }
+}
+
+/// Cells that are open at the same time.
+#[derive(Debug)]
+pub(crate) struct ShardBlock {
+    pub(crate) number: u64,
+    pub(crate) cells: Vec<Arc<ShardCell>>,
+}
+
+#[cfg(all(test, loom))]
+mod loom {
+    use super::*;
+    use crate::shard::slot::Entry;
+    use ::loom::thread;
+
+    #[test]
+    fn whoever_does_the_last_layer_sees_all_entries() {
+        ::loom::model(|| {
+            let cell = ShardCell::new(vec![], [0, 0], 0, [2, 2]);
+            let shared = Arc::new((cell, [Entry::new(), Entry::new()]));
+            let layer = |which: usize| {
+                let shared = shared.clone();
+                move || {
+                    assert!(shared.1[which].claim());
+                    shared.1[which].commit(64 * which as u64, 9);
+                    let last = shared.0.layer_done();
+                    if last {
+                        assert_eq!([shared.1[0].committed(), shared.1[1].committed()], [Some((0, 9)), Some((64, 9))]);
+                    }
+                    last
+                }
+            };
+            let (one, two) = (thread::spawn(layer(0)), thread::spawn(layer(1)));
+            assert!(one.join().unwrap() != two.join().unwrap());
+        });
+    }
+}
