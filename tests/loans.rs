@@ -179,17 +179,22 @@ struct Camera {
     /// So many numbers may wait.
     swaps: u64,
     gap_one_in: u64,
+    /// It keeps so many buffers, and hands one on only when it has got another.
+    queue: Option<usize>,
 }
 
 impl Camera {
-    fn new(seed: u64, ring: usize) -> Self {
+    fn new(seed: u64, ring: usize, queue: Option<usize>) -> Self {
         let mut random = Random::new(seed);
         let loans_max = random.of(&[1, 1, 3, ring / 2, ring]).max(1);
         let (swaps, gap_one_in) = (random.of(&[0, 0, 3, 20]), random.of(&[5, 16, 200, u64::MAX]));
-        Self { random, loans: Vec::new(), loans_max, numbers: Vec::new(), swaps, gap_one_in }
+        Self { random, loans: Vec::new(), loans_max, numbers: Vec::new(), swaps, gap_one_in, queue }
     }
 
     fn step(&mut self, run: &Run) -> Result<(), Error> {
+        if let Some(queue) = self.queue {
+            return self.queue_step(run, queue);
+        }
         match self.random.below(40) {
             0 => drop(run.watch.call("newest", || run.acquisition.newest())),
             1 => drop(run.watch.call("stats", || run.acquisition.stats())),
@@ -205,6 +210,16 @@ impl Camera {
             _ => return self.commit(run),
         }
         Ok(())
+    }
+
+    /// However long its queue is, such a driver gets through.
+    fn queue_step(&mut self, run: &Run, queue: usize) -> Result<(), Error> {
+        if self.random.one_in(300) {
+            std::thread::sleep(Duration::from_millis(self.random.of(&[1, 30, 250])));
+        }
+        let wait = Some(LIMIT / 2);
+        self.loans.insert(0, run.watch.call("acquire for a queue", || run.acquisition.acquire_within(wait))?);
+        if self.loans.len() > queue { self.commit(run) } else { Ok(()) }
     }
 
     fn acquire(&mut self, run: &Run) -> Result<(), Error> {
@@ -293,23 +308,28 @@ fn run(seed: u64, steps: u64) -> u64 {
     let shared =
         Run { seed, config, acquisition, watch: watch.clone(), accepted: Mutex::default(), next, storage_fails };
     let cameras = 1 + random.below(3);
+    let all_queues = random.one_in(3).then(|| random.of(&[ring / 2, ring.saturating_sub(8), ring - 4]).max(1) as u64);
+    // With hardly a buffer beside its queues a run waits a second for each layer.
+    let steps = if all_queues.is_some_and(|all| all > ring as u64 / 2) { steps.min(90) } else { steps };
     let end = random.of(&[End::Finish, End::Finish, End::Finish, End::Drop, End::Abort]);
     let give_back = random.one_in(2);
-    let kept = drive(&shared, cameras, steps / cameras, ring, give_back);
+    let queue = all_queues.map(|all| (all / cameras) as usize);
+    let kept = drive(&shared, cameras, steps / cameras, queue, give_back);
     finish(shared, end, &storage, kept, failing == Some(Call::Put), &told);
     done.store(true, SeqCst);
     watch.count.load(SeqCst)
 }
 
 /// Lets the cameras run; returns the loans that they still have.
-fn drive(run: &Run, cameras: u64, steps: u64, ring: usize, give_back: bool) -> Vec<FrameMut> {
+fn drive(run: &Run, cameras: u64, steps: u64, queue: Option<usize>, give_back: bool) -> Vec<FrameMut> {
+    let ring = run.acquisition.stats().ring_frames;
     let together = Barrier::new(cameras as usize);
     let mut kept = Vec::new();
     std::thread::scope(|scope| {
         let threads = (0..cameras).map(|index| {
             let together = &together;
             let drive = move || {
-                let mut camera = Camera::new(run.seed * 8 + index, ring);
+                let mut camera = Camera::new(run.seed * 8 + index, ring, queue);
                 for _ in 0..steps {
                     if let Err(error) = camera.step(run) {
                         assert!(run.storage_fails, "SHARDWRIGHT_LOAN_SEED={}: {error}", run.seed);
