@@ -346,12 +346,10 @@ impl Acquisition {
                 self.engine.first_error.set(error);
             }
             match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
-                Ok(shape) => {
-                    summary.shape = shape;
-                    summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
-                }
+                Ok(()) => summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed),
                 Err(error) => self.engine.first_error.set(error),
             }
+            summary.shape = self.image.shape();
             self.write_manifest(&mut summary);
         }
         summary.elapsed = self.lender.started.get().map(Instant::elapsed).unwrap_or_default();

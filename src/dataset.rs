@@ -439,10 +439,12 @@ impl Image {
         Ok(())
     }
 
-    /// Writes the documents for the last time and returns the array's shape.
-    pub(crate) fn finish(&self, plan: &Arc<Plan>, frames: u64, ending: &Ending) -> Result<Vec<u64>> {
+    /// Writes the documents for the last time.
+    pub(crate) fn finish(&self, plan: &Arc<Plan>, frames: u64, ending: &Ending) -> Result<()> {
         self.advance(plan, frames, true)?;
-        self.complete_shards(plan)?;
+        // What is missing is told all the same.
+        let completed = self.complete_shards(plan);
+        let ending = &Ending { error: ending.error.or(completed.as_ref().err()), ..*ending };
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let own = self.own(plan, Some((frames, ending)));
         let (user, _) = self.take_attributes();
@@ -450,7 +452,12 @@ impl Image {
         if let Some(name) = &self.name {
             self.root.list_image(&*self.storage, name, &self.config, &state.shape)?;
         }
-        Ok(state.shape.clone())
+        completed
+    }
+
+    /// The array's shape, as the documents say it.
+    pub(crate) fn shape(&self) -> Vec<u64> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).shape.clone()
     }
 
     /// What the writer says about its work.

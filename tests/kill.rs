@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use common::books::Books;
 use common::stopped::{Frame, files, frames_of, layouts, sound};
 use shardwright::offline::{Array, recover};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, Record};
@@ -128,6 +130,10 @@ fn a_killed_writer_loses_nothing_and_leaves_nothing_wrong() {
                 "{told}: frame {number}"
             );
         }
+        let accepted = (0..image.frames).filter(|number| number % 50 != 17).collect();
+        let pixels = |number| common::frame(number, 2 * 96 * 96);
+        let books = Books { config: &config, accepted: &accepted, pixels: &pixels, documents_failed: true };
+        books.check_recovered(&path, &BTreeSet::new());
         let after = files(&path);
         assert!(!after.keys().any(|path| path.to_string_lossy().ends_with(".partial")), "{told}");
         let again = recover(&path, true, |_, _| ()).unwrap();

@@ -4,7 +4,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::storage::{Barrier, Call, Probed, held_up_by, is_worker, read_back, wait_until, within};
+use common::books::Books;
+use common::storage::{Barrier, Call, Probed, held_up_by, is_worker, read_back, save, wait_until, within};
 use common::{frame, tiny};
 use shardwright::{Acquisition, Appended, Config, Error, Record, RingFull, Summary};
 
@@ -43,6 +44,13 @@ fn check(storage: &Probed, summary: &Summary, end: u64) {
     let ranges: Vec<_> = summary.missing.iter().map(|range| serde_json::json!([range.start, range.end])).collect();
     assert_eq!(document["attributes"]["shardwright"]["missing"], serde_json::json!(ranges));
     assert_eq!(summary.frames_written + summary.frames_missing, end);
+    let missing = flat(&summary.missing);
+    let accepted = (0..end).filter(|number| !missing.contains(number)).collect();
+    let (config, pixels) = (tiny(None, RING), |number| frame(number, FRAME_BYTES));
+    let folder = tempfile::tempdir().unwrap();
+    save(&storage.memory, folder.path());
+    let books = Books { config: &config, accepted: &accepted, pixels: &pixels, documents_failed: false };
+    books.check(folder.path(), summary);
 }
 
 fn ring_full(result: Result<impl std::fmt::Debug, Error>) -> Duration {
