@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use common::books::Books;
 use common::stopped::{Frame, check, frame_bytes, frames_of};
-use common::storage::{Call, Probed, save, within};
+use common::storage::{Call, Probed, save, scratch, within};
 use common::{frame, tiny};
 use shardwright::offline::{Array, recover};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, IndexLocation, Placement, Record, Summary};
-use tempfile::TempDir;
 
 const FRAMES: u64 = 20;
 /// They never come.
@@ -83,11 +82,6 @@ fn run(storage: &Probed, config: &Config) -> Option<(Summary, BTreeSet<u64>)> {
 fn numbers(path: &Path) -> Vec<i64> {
     let bytes = Array::open(path.join("records/frame_number")).unwrap().read_all().unwrap();
     bytes.chunks_exact(8).map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
-}
-
-/// A folder in memory, where there is one: hundreds of recoveries wait for the device otherwise.
-fn scratch() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// Recovers what the run left, and compares all that says something of its frames.

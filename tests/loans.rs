@@ -13,7 +13,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use common::books::Books;
-use common::storage::{Call, Probed, save};
+use common::storage::{Call, Probed, save, scratch};
 use common::{frame, tiny};
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dim, Error, FrameMut, IndexLocation, Memory, Placement, Record, RingFull,
@@ -383,7 +383,7 @@ fn finish(run: Run, end: End, storage: &Probed, kept: Vec<FrameMut>, puts_fail: 
         assert!(late.is_err(), "{told}: a frame was taken after the end");
     }
     let Some(summary) = summary else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     save(&storage.memory, folder.path());
     let pixels = |number| frame(number, FRAME);
     let documents_failed = puts_fail && summary.error.is_some();

@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::books::Books;
-use common::storage::{Barrier, Call, Probed, held_up_by, is_worker, read_back, save, wait_until, within};
+use common::storage::{Barrier, Call, Probed, held_up_by, is_worker, read_back, save, scratch, wait_until, within};
 use common::{frame, tiny};
 use shardwright::{Acquisition, Appended, Config, Error, Record, RingFull, Summary};
 
@@ -47,7 +47,7 @@ fn check(storage: &Probed, summary: &Summary, end: u64) {
     let missing = flat(&summary.missing);
     let accepted = (0..end).filter(|number| !missing.contains(number)).collect();
     let (config, pixels) = (tiny(None, RING), |number| frame(number, FRAME_BYTES));
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     save(&storage.memory, folder.path());
     let books = Books { config: &config, accepted: &accepted, pixels: &pixels, documents_failed: false };
     books.check(folder.path(), summary);

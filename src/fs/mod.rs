@@ -2,6 +2,8 @@
 //! that last, and removals that take nothing else along.
 
 mod identity;
+#[cfg(feature = "offline")]
+pub(crate) mod links;
 mod lock;
 mod publish;
 

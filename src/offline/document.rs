@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::fs::links;
 
 /// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
@@ -19,6 +20,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Value>> {
 
 /// The file at `path`, or `None` when there is none. One of more than `bytes_max` bytes is an error.
 pub(super) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+    links::check(path).map_err(|reason| Error::format(path, reason))?;
     let len = match fs::metadata(path) {
         // Opening a pipe would wait for ever.
         Ok(metadata) if !metadata.is_file() => return Err(Error::format(path, "is not a regular file")),

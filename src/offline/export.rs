@@ -7,6 +7,7 @@ use std::thread;
 use serde_json::Value;
 
 use super::document;
+use super::memory;
 use super::reader::Array;
 use crate::error::{Error, Result};
 
@@ -64,8 +65,9 @@ impl Array {
                     // Whoever takes the pieces may have given up.
                     let Ok(mut room) = empty.recv() else { return };
                     let bytes = shape.iter().product::<u64>() * element_bytes;
-                    room.resize(bytes as usize, 0);
-                    let read = self.read_region(&start, &shape, &mut room).map(|()| room);
+                    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                    let fits = memory::resize(&mut room, bytes).map_err(|reason| Error::format(self.path(), reason));
+                    let read = fits.and_then(|()| self.read_region(&start, &shape, &mut room)).map(|()| room);
                     let failed = read.is_err();
                     if full.send(read).is_err() || failed {
                         return;

@@ -151,10 +151,8 @@ impl Manifest {
         let root = folder.ancestors().take_while(|above| is_dataset(above)).last().unwrap_or(&folder);
         let beside =
             root.parent().and_then(|around| Some(around.join(file.strip_prefix(around).ok()?.components().next()?)));
-        if ANYWHERE.load(Relaxed)
-            || file.starts_with(root)
-            || beside.is_some_and(|beside| beside.is_dir() && is_dataset(&beside))
-        {
+        let beside = beside.filter(|beside| beside.is_dir() && is_dataset(beside));
+        if ANYWHERE.load(Relaxed) || file.starts_with(root) || beside.is_some() {
             return Ok(());
         }
         let reason = format!(

@@ -35,6 +35,7 @@ use super::shard_file::Range;
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Result};
 use crate::fs as os;
+use crate::fs::links;
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -130,6 +131,7 @@ pub fn write_manifest(
 ) -> Result<ManifestSummary> {
     let root = dataset.as_ref();
     let root = root.canonicalize().map_err(|error| Error::io("open", root, error))?;
+    links::enter(&root);
     let out = os::absolute(out.as_ref())?;
     check(&root, &out, options)?;
     let nodes = nodes::nodes(&root)?;

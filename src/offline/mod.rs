@@ -18,6 +18,7 @@ mod layers;
 mod leftovers;
 mod manifest;
 mod manifest_writer;
+mod memory;
 mod metadata;
 mod nodes;
 mod own;
@@ -37,6 +38,7 @@ mod volume;
 mod zarr2;
 mod zarr3;
 
+pub use crate::fs::links::follow_links_anywhere;
 pub use describe::{ArrayDescription, Description, describe};
 pub use export::Axis;
 pub use manifest::follow_manifests_anywhere;

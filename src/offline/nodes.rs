@@ -14,6 +14,7 @@ use super::transformer;
 use super::tree::below;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::fs::links;
 
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
@@ -62,6 +63,7 @@ impl Node {
 
 /// All nodes from `root` down, parents before their children, siblings by name.
 pub(super) fn nodes(root: &Path) -> Result<Vec<Node>> {
+    links::enter(root);
     let mut walk = Walk { visited: HashSet::new(), nodes: Vec::new() };
     // Documents that all stand in one place leave arrays without folders of their own.
     if !root.exists()
@@ -144,6 +146,7 @@ fn too_many(path: &Path) -> Error {
 /// What a directory holds.
 pub(super) fn directory(path: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io("list", path, error);
+    links::check(path).map_err(|reason| Error::format(path, reason))?;
     let entries = fs::read_dir(path).map_err(failed)?;
     entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+
 use super::nodes::directory;
 use super::reader::Array;
 use super::shard_file::{Range, ShardFile};
@@ -49,6 +51,22 @@ impl Array {
             }
         };
         Ok(Some(FileChunks { path: file.path().to_path_buf(), ranges }))
+    }
+
+    /// How many chunks are stored: the others hold the fill value.
+    ///
+    /// # Errors
+    ///
+    /// When an index can't be read.
+    pub fn stored_chunks(&self) -> Result<u64> {
+        let count = |position: &Vec<u64>| match self.open_file(position)? {
+            None => Ok(0),
+            Some((file, _)) if self.has_index() => {
+                Ok(self.read_index(&file, position, None)?.entries().filter(|(_, range)| range.is_ok()).count() as u64)
+            }
+            Some(_) => Ok(1),
+        };
+        self.file_positions()?.par_iter().map(count).try_reduce(|| 0, |one, other| Ok(one.saturating_add(other)))
     }
 
     /// The file at a position and the part of it that is the array's.

@@ -12,6 +12,7 @@ use super::fill;
 use super::hosted::Host;
 use super::index::Index;
 use super::manifest::Manifest;
+use super::memory::{self, on_fitting_threads};
 use super::metadata::{self, Metadata};
 use super::region::{Area, Rows, linear};
 use super::shard_file::{IndexLayout, Range, ShardFile};
@@ -21,6 +22,7 @@ use crate::codec::Decoder;
 use crate::config::{Codec, Dialect};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::fs::links;
 
 /// Children that an error message names.
 const CHILDREN_MAX: usize = 20;
@@ -83,6 +85,7 @@ impl Array {
     /// [`Error::Format`] says what is at `path` instead, or what in its document can't be read here.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        links::enter(path);
         if let Some(array) = Self::open_exactly(path)? {
             return Ok(array);
         }
@@ -430,9 +433,8 @@ impl Array {
         let raw_bytes = self.metadata.chunk_bytes();
         self.check_encoded(range, file.path())?;
         if worker.raw.is_empty() {
-            let reserved = worker.raw.try_reserve_exact(raw_bytes);
-            reserved.map_err(|_| Error::format(file.path(), format!("no memory for a chunk of {raw_bytes} bytes")))?;
-            worker.raw.resize(raw_bytes, 0);
+            let room = memory::resize(&mut worker.raw, raw_bytes);
+            room.map_err(|reason| Error::format(file.path(), format!("a chunk that does not fit: {reason}")))?;
         }
         file.read(range, &mut worker.encoded)?;
         match self.expansion(chunk) {
@@ -503,11 +505,12 @@ impl Geometry<'_> {
             bands.push((at, next - at, band));
             (at, rest) = (next, tail);
         }
-        bands.into_par_iter().try_for_each(|(at, length, band)| {
+        let read = |(at, length, band): (u64, u64, &mut [u8])| {
             let (mut start, mut shape) = (start.to_vec(), shape.to_vec());
             (start[0], shape[0]) = (at, length);
             self.read_band(&start, &shape, band)
-        })
+        };
+        on_fitting_threads(self.array.metadata.chunk_bytes(), || bands.into_par_iter().try_for_each(read))
     }
 
     fn read_band(self, start: &[u64], shape: &[u64], out: &mut [u8]) -> Result<()> {
@@ -612,7 +615,8 @@ fn join(folder: &Path, below: &Path) -> PathBuf {
 
 /// The nodes below a group, for an error message.
 fn children(path: &Path) -> String {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let readable = links::check(path).is_ok().then(|| std::fs::read_dir(path).ok()).flatten();
+    let entries = readable.into_iter().flatten().flatten();
     let mut names: Vec<_> = entries
         .filter(|entry| super::has_node(&entry.path()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())

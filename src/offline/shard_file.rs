@@ -16,8 +16,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::memory;
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
+use crate::fs::links;
 
 const ENTRY_BYTES: u64 = 16;
 const CRC_BYTES: u64 = 4;
@@ -85,6 +87,7 @@ pub(super) struct Table {
 impl ShardFile {
     /// Opens a file for reading; `None` when there is none.
     pub(super) fn open(path: PathBuf) -> Result<Option<Self>> {
+        links::check(&path).map_err(|reason| Error::format(&path, reason))?;
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -170,10 +173,8 @@ impl ShardFile {
     /// Reads a range into `room`, which becomes exactly as long.
     pub(super) fn read(&self, range: Range, room: &mut Vec<u8>) -> Result<()> {
         let length = usize::try_from(range.nbytes).map_err(|_| Error::format(&self.path, "too large for memory"))?;
-        let additional = length.saturating_sub(room.len());
-        room.try_reserve(additional)
-            .map_err(|_| Error::format(&self.path, format!("no memory for {length} encoded bytes")))?;
-        room.resize(length, 0);
+        let fits = memory::resize(room, length);
+        fits.map_err(|reason| Error::format(&self.path, format!("an encoded chunk that does not fit: {reason}")))?;
         self.read_exactly(range.offset, room)
     }
 

@@ -25,6 +25,7 @@ use super::zarr2;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::fs::links;
 
 /// What an entry point document calls the format.
 const FORMAT: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
@@ -143,6 +144,7 @@ impl Documents {
 
     fn folder(&mut self, folder: &Path, key: &str, depth: usize) -> Result<()> {
         let failed = |error| Error::io("list", folder, error);
+        links::check(folder).map_err(|reason| Error::format(folder, reason))?;
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(failed)?,

@@ -16,6 +16,7 @@ use super::own::ATTRIBUTE;
 use super::reader::Array;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::fs::links;
 
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
@@ -67,6 +68,7 @@ impl Tree {
     ///
     /// When there is none, or a folder can't be listed.
     pub(super) fn walk(root: &Path) -> Result<Self> {
+        links::enter(root);
         let mut walk = Walk { visited: HashSet::new(), nodes: 0, tree: Self::default() };
         // The reader's own words for what is there instead of a document.
         let elsewhere = if has_document(root) { None } else { Array::open_exactly(root)? };
@@ -306,6 +308,7 @@ fn attributes(path: &Path) -> Result<Value> {
 
 fn list(path: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io("list", path, error);
+    links::check(path).map_err(|reason| Error::format(path, reason))?;
     let entries = fs::read_dir(path).map_err(failed)?;
     entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use shardwright::offline::Array;
 use shardwright::{Blob, Memory, Storage};
+use tempfile::TempDir;
 
 /// The calls through which the engine touches the outside world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -189,6 +190,11 @@ pub fn held_up_by(barrier: &Barrier) -> Probed {
     })
 }
 
+/// A folder in memory, where there is one: thousands of small files wait for the device otherwise.
+pub fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// Copies a dataset out of memory, so that the reader, which reads files, can open it.
 pub fn save(memory: &Memory, to: &Path) {
     for key in memory.keys() {
@@ -200,7 +206,7 @@ pub fn save(memory: &Memory, to: &Path) {
 
 /// The pixels and the shape of the image `0` in memory.
 pub fn read_back(memory: &Memory) -> (Vec<u64>, Vec<u8>) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = scratch();
     save(memory, folder.path());
     let array = Array::open(folder.path().join("0")).unwrap();
     (array.shape().to_vec(), array.read_all().unwrap())

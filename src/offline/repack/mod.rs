@@ -39,6 +39,7 @@ use super::nodes::{self, Node};
 use super::reader::Array;
 use crate::config::{Codec, Dialect, IndexLocation, Volume};
 use crate::error::{Error, Result};
+use crate::fs::links;
 use crate::fs::{self as os, Lock};
 use change::Change;
 use groups::Group;
@@ -208,6 +209,7 @@ impl Repack {
         let path = path.as_ref();
         os::finish_exchange(path)?;
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
+        links::enter(&root);
         let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let published = out.as_ref().is_some_and(|out| out.exists()) && Staging::is_spent(&staging)?;

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::fs::links;
 use crate::fs::{self as os, LOCK_FILE, Lock};
 use crate::offline::nodes::directory;
 use crate::offline::reader::Array;
@@ -45,6 +46,8 @@ impl Staging {
     /// durable as it shall be: shards that are whole here may be torn after a loss of power, unless that call waited for them.
     pub(super) fn open(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<Self> {
         check_own(path)?;
+        // Links are copied as they are, and what they lead to must not be read behind the copies either.
+        links::enter(path);
         let (known, tree) = (known(path)?, path.join("tree"));
         let create = || fs::create_dir_all(&tree).map_err(|error| Error::io("create", &tree, error));
         create()?;
@@ -226,6 +229,7 @@ fn is_made_anew(array: &Array, file: &Path) -> bool {
 
 fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
+    links::check(from).map_err(|reason| Error::format(from, reason))?;
     let (mut source, mut copy) = (File::open(from).map_err(failed)?, os::create_new(to).map_err(failed)?);
     std::io::copy(&mut source, &mut copy).map_err(failed)?;
     let permissions = source.metadata().map_err(failed)?.permissions();

@@ -61,6 +61,7 @@ use super::own::Slots;
 use super::shard_file::{Range, ShardFile};
 use crate::error::{Error, Result};
 use crate::fs::Lock;
+use crate::fs::links;
 use disk::{Disk, Local};
 use grid::Place;
 use list::Lister;
@@ -168,6 +169,7 @@ impl Store {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
+        links::enter(&root);
         let views = Views::find(&root)?;
         Ok(Self { root, disk: Box::new(Local { sync: true }), views: RwLock::new(Arc::new(views)), editing: None })
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::documents::{self, Form};
 use super::grid::{Grid, Kind};
 use crate::error::{Error, Result};
+use crate::fs::links;
 use crate::offline::document;
 use crate::offline::own::{ATTRIBUTE, Own, Places};
 use crate::offline::volume;
@@ -248,6 +249,7 @@ impl Search<'_> {
 }
 
 fn list(path: &Path, is_folder: bool) -> Result<Vec<String>> {
+    links::check(path).map_err(|reason| Error::format(path, reason))?;
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io("list", path, error)),

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::layers::{Budget, FileAt, Found, groups};
 use super::leftovers;
+use super::memory::on_fitting_threads;
 use super::own::{Own, Places};
 use super::reader::Array;
 use super::shard_file::ShardFile;
@@ -237,13 +238,13 @@ impl<'a> Check<'a> {
     fn array(&self, node: &Node, image: Option<&Image>) -> Result<ArrayVerified> {
         let before = self.findings.damage();
         let sums = Sums::default();
-        match image.and_then(|image| Some((image, image.places.as_ref()?))) {
-            Some((image, places)) => self.frames(node, image, places, &sums)?,
-            None => node.files.par_iter().try_for_each(|file| self.file(node, image, file, &sums, None))?,
-        }
-        if node.array.manifest().is_some() {
-            self.manifest(&node.array, &sums)?;
-        }
+        on_fitting_threads(node.array.metadata().chunk_bytes(), || {
+            match image.and_then(|image| Some((image, image.places.as_ref()?))) {
+                Some((image, places)) => self.frames(node, image, places, &sums)?,
+                None => node.files.par_iter().try_for_each(|file| self.file(node, image, file, &sums, None))?,
+            }
+            if node.array.manifest().is_some() { self.manifest(&node.array, &sums) } else { Ok(()) }
+        })?;
         if let Some(caution) = node.array.caution() {
             self.note(node.array.path(), caution);
         }

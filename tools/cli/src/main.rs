@@ -28,6 +28,9 @@ use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if cli.follow_links {
+        shardwright::offline::follow_links_anywhere();
+    }
     if cli.follow_manifests {
         shardwright::offline::follow_manifests_anywhere();
     }

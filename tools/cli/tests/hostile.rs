@@ -1,15 +1,20 @@
-//! Folders that somebody sent to do harm, through every command: nothing outside of them is changed, created, removed or shown, and
-//! none costs much time or memory.
+//! Folders that somebody sent to do harm, through every command: nothing outside of them is changed, created, removed, read or shown,
+//! and none costs much time or memory.
 //!
-//! `SHARDWRIGHT_HOSTILE_TREES` says how many; `SHARDWRIGHT_HOSTILE_SEED` runs one of them alone.
+//! `SHARDWRIGHT_HOSTILE_TREES` says how many, `SHARDWRIGHT_HOSTILE_FIRST` from which on; `SHARDWRIGHT_HOSTILE_SEEDS`, as in `7,1299`,
+//! runs some of them alone.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 const SECRET: &str = "FIVE-YEARS-OF-WORK";
 const SECONDS_MAX: u64 = 10;
@@ -334,6 +339,30 @@ fn contains_secret(bytes: &[u8]) -> bool {
     bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
 }
 
+/// Hears of each file that is opened, read or listed in some folders.
+struct Watch(OwnedFd);
+
+impl Watch {
+    fn new(folders: &[PathBuf]) -> Self {
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+        for folder in folders {
+            inotify::add_watch(&watch, folder, WatchFlags::OPEN | WatchFlags::ACCESS).unwrap();
+        }
+        Self(watch)
+    }
+
+    /// What was opened since the last call.
+    fn opened(&self) -> Vec<String> {
+        let mut room = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.0, &mut room);
+        let mut names = Vec::new();
+        while let Ok(event) = reader.next() {
+            names.push(event.file_name().map_or("the folder".into(), |name| name.to_string_lossy().into_owned()));
+        }
+        names
+    }
+}
+
 /// Makes one tree and runs commands on it. What went wrong, if anything.
 fn attack(seed: u64, datasets: &[PathBuf], folder: &Path) -> Result<(), String> {
     let mut random = Random::new(seed);
@@ -351,15 +380,21 @@ fn attack(seed: u64, datasets: &[PathBuf], folder: &Path) -> Result<(), String> 
     let harms: Vec<_> = (0..1 + random.below(5)).map(|_| harm(&mut random, &tree, &outside)).collect();
     let around = [sent.clone(), folder.join("said")];
     let before = state(folder, &around);
+    let watch = Watch::new(&[outside.clone(), outside.join("private")]);
     for words in commands(&mut random) {
         let told = |what: String| Err(format!("seed {seed}, {words:?}: {what}\n  after {harms:#?}"));
         let said = match run(&words, folder) {
             Ok(said) => said,
             Err(what) => return told(what),
         };
+        let opened = watch.opened();
+        if !opened.is_empty() {
+            return told(format!("{opened:?} outside was opened"));
+        }
         if state(folder, &around) != before {
             return told("something outside changed".into());
         }
+        watch.opened();
         if contains_secret(&said) {
             return told(format!("shows what is outside: {}", String::from_utf8_lossy(&said)));
         }
@@ -378,9 +413,10 @@ fn a_hostile_folder_harms_nobody() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("valid")).unwrap();
     let datasets = datasets(&folder.path().join("valid"));
-    let seeds: Vec<u64> = match number("SHARDWRIGHT_HOSTILE_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("SHARDWRIGHT_HOSTILE_TREES").unwrap_or(200)).collect(),
+    let first = number("SHARDWRIGHT_HOSTILE_FIRST").unwrap_or(0);
+    let seeds: Vec<u64> = match std::env::var("SHARDWRIGHT_HOSTILE_SEEDS") {
+        Ok(seeds) => seeds.split(',').map(|seed| seed.parse().expect("numbers")).collect(),
+        Err(_) => (first..first + number("SHARDWRIGHT_HOSTILE_TREES").unwrap_or(200)).collect(),
     };
     let failures = std::thread::scope(|scope| {
         let lanes = [0, 1].map(|lane| {

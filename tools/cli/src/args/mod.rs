@@ -51,6 +51,9 @@ pub(crate) struct Cli {
     /// Let manifests name any file of this machine, not only those of datasets in the same folder
     #[arg(long, global = true)]
     pub(crate) follow_manifests: bool,
+    /// Let links in datasets lead anywhere, not only to what is below the dataset itself
+    #[arg(long, global = true)]
+    pub(crate) follow_links: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -100,8 +103,11 @@ pub(crate) struct Export {
     #[arg(long)]
     pub(crate) bigtiff: bool,
     /// Memory for pixels on their way
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "128MiB", value_parser = bytes)]
     pub(crate) memory: u64,
+    /// Write the fill value also where it is a hundred times as much as what is stored
+    #[arg(long)]
+    pub(crate) fill: bool,
     /// Replace a file that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,

@@ -67,6 +67,28 @@ trait Sink {
     fn finish(self: Box<Self>) -> Result<(), Failure>;
 }
 
+/// Refuses to write far more of the fill value than there are pixels: a document's few bytes may promise an array of any size.
+fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure> {
+    const FILL_BYTES_MAX: u64 = 1 << 30;
+    const FILL_SHARE_MAX: u64 = 100;
+    if args.fill || image.bytes() <= FILL_BYTES_MAX {
+        return Ok(());
+    }
+    let chunks = array.stored_chunks().map_err(|error| Failure::Input(error.to_string()))?;
+    let chunk_bytes = array.chunk_shape().iter().fold(array.dtype().size() as u64, |bytes, &n| bytes.saturating_mul(n));
+    let there = chunks.saturating_mul(chunk_bytes);
+    if image.bytes() <= there.saturating_mul(FILL_SHARE_MAX).saturating_add(FILL_BYTES_MAX) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{}: {} would be written, and there are chunks for {} at most; the rest is the fill value. Choose a --region, or \
+         allow it with --fill",
+        args.path.display(),
+        decimal(image.bytes()),
+        decimal(there)
+    )))
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
@@ -76,6 +98,7 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     if args.output.exists() && !args.overwrite {
         return Err(Failure::Usage(format!("{} already exists; --overwrite replaces it", args.output.display())));
     }
+    check_fill(args, &array, &image)?;
     // Refused before a file is there.
     let tiff = match format {
         Format::Tiff | Format::OmeTiff => Some(tiff::Layout::new(&image, format == Format::OmeTiff, args.bigtiff)?),

@@ -1,0 +1,100 @@
+//! Links in what is read: those that lead out of what the caller named are not followed, unless the caller allows it.
+//!
+//! A dataset that somebody sent may hold links to any file of this machine, whose bytes would then land in a copy or an export. Links
+//! that stay below what was named are fine, and so is a name that is a link itself.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf, absolute};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+
+/// Whether links may lead anywhere.
+static ANYWHERE: AtomicBool = AtomicBool::new(false);
+/// What callers named, none of them below another.
+static ROOTS: RwLock<BTreeSet<PathBuf>> = RwLock::new(BTreeSet::new());
+
+/// From now on, in this process, links in datasets may lead anywhere. Only for datasets of people whom you would let choose what you
+/// read and pass on, or whose links you know.
+pub fn follow_links_anywhere() {
+    ANYWHERE.store(true, Relaxed);
+}
+
+/// A caller named `root`: what is read below it stays below it.
+pub(crate) fn enter(root: &Path) {
+    let Ok(root) = absolute(root) else { return };
+    if root_of(&root).is_none() {
+        let mut roots = ROOTS.write().unwrap_or_else(PoisonError::into_inner);
+        roots.retain(|known| !known.starts_with(&root));
+        roots.insert(root);
+    }
+}
+
+fn root_of(path: &Path) -> Option<PathBuf> {
+    let roots = ROOTS.read().unwrap_or_else(PoisonError::into_inner);
+    path.ancestors().find(|above| roots.contains(*above)).map(Path::to_path_buf)
+}
+
+/// Refuses a file or folder to which a link leads out of what a caller named.
+///
+/// # Errors
+///
+/// A reason, with where it leads.
+pub(crate) fn check(path: &Path) -> Result<(), String> {
+    if ANYWHERE.load(Relaxed) {
+        return Ok(());
+    }
+    // As a rule there is no link, above or below; a look at the path alone opens no file.
+    match openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        Err(_) => {}
+    }
+    let root = absolute(path).ok().and_then(|path| root_of(&path));
+    // What is not there is told by whoever looks for it.
+    let (Some(Ok(root)), Ok(file)) = (root.map(|root| root.canonicalize()), path.canonicalize()) else { return Ok(()) };
+    if file.starts_with(&root) {
+        return Ok(());
+    }
+    Err(format!(
+        "is, or lies behind, a link out of {} to {}; if you trust it, allow it (--follow-links, follow_links_anywhere)",
+        root.display(),
+        file.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no openat2")]
+    fn links_may_not_lead_out_of_what_was_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
+        fs::create_dir_all(inside.join("deep")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("file"), "secret").unwrap();
+        fs::write(inside.join("deep/file"), "own").unwrap();
+        symlink(outside.join("file"), inside.join("out")).unwrap();
+        symlink(&outside, inside.join("folder")).unwrap();
+        symlink("deep/file", inside.join("in")).unwrap();
+        symlink("nowhere", inside.join("dangling")).unwrap();
+        let named = folder.path().join("named");
+        symlink(&inside, &named).unwrap();
+        for root in [&inside, &named] {
+            enter(root);
+            for good in ["deep/file", "in", "dangling", "absent", ""] {
+                assert_eq!(check(&root.join(good)), Ok(()), "{good}");
+            }
+            for bad in ["out", "folder/file", "folder"] {
+                let reason = check(&root.join(bad)).unwrap_err();
+                assert!(reason.contains("outside") && reason.contains("--follow-links"), "{reason}");
+            }
+        }
+    }
+}
