@@ -202,13 +202,15 @@ pub(crate) struct Tile {
     pub(crate) chunk: usize,
 }
 
-/// How a frame of `size` falls into tiles of `chunk` and shards of `shard` (each rows, columns).
+/// How a frame of `size` falls into tiles of `chunk` and shards of `shard` (each rows, columns). The plan has seen that they are
+/// not too many to be listed.
 pub(crate) fn tiles(size: [u64; 2], chunk: [u64; 2], shard: [u64; 2]) -> Vec<Tile> {
     let shard_columns = size[1].div_ceil(shard[1]);
     let chunks_a_shard = [shard[0] / chunk[0], shard[1] / chunk[1]];
-    let mut tiles = Vec::new();
-    for row in 0..size[0].div_ceil(chunk[0]) {
-        for column in 0..size[1].div_ceil(chunk[1]) {
+    let [rows, columns] = [0, 1].map(|dim| size[dim].div_ceil(chunk[dim]));
+    let mut tiles = Vec::with_capacity((rows * columns) as usize);
+    for row in 0..rows {
+        for column in 0..columns {
             let (y, x) = (row * chunk[0], column * chunk[1]);
             let in_shard = (row % chunks_a_shard[0]) * chunks_a_shard[1] + column % chunks_a_shard[1];
             tiles.push(Tile {

@@ -14,13 +14,15 @@ const CACHE_LINE: usize = 64;
 pub(crate) struct Region {
     start: std::ptr::NonNull<u8>,
     piece_bytes: usize,
+    pieces: usize,
     stride: usize,
     /// Keeps the memory; `None` where it came from the allocator.
     map: Option<memmap2::MmapMut>,
     layout: std::alloc::Layout,
 }
 
-// SAFETY: the region is plain memory; who may touch which piece is the business of those who have its index.
+// SAFETY: the region owns its memory, which any thread may touch. All ways to a piece but its address are unsafe functions, whose
+// callers promise that nobody writes it at the same time.
 #[cfg(not(loom))]
 unsafe impl Send for Region {}
 // SAFETY: as above.
@@ -41,7 +43,7 @@ impl Region {
             // SAFETY: the layout's size is not zero.
             let start = unsafe { std::alloc::alloc_zeroed(layout) };
             let start = std::ptr::NonNull::new(start).ok_or_else(|| refuse("out of memory"))?;
-            return Ok(Self { start, piece_bytes, stride, map: None, layout });
+            return Ok(Self { start, piece_bytes, pieces, stride, map: None, layout });
         }
         // Only maps of whole huge pages start on one. What is added is never touched.
         let len = if bytes < HUGE_PAGE { bytes } else { bytes.next_multiple_of(HUGE_PAGE) };
@@ -54,7 +56,7 @@ impl Region {
             let _ = map.advise(memmap2::Advice::DontFork);
         }
         let start = std::ptr::NonNull::new(map.as_mut_ptr()).expect("a map has an address");
-        Ok(Self { start, piece_bytes, stride, map: Some(map), layout })
+        Ok(Self { start, piece_bytes, pieces, stride, map: Some(map), layout })
     }
 
     /// Touches every page, so that no page fault comes later.
@@ -71,15 +73,23 @@ impl Region {
 
     #[cfg(feature = "capi")]
     pub(crate) fn address(&self, index: u32) -> *mut u8 {
-        self.start.as_ptr().wrapping_add(index as usize * self.stride)
+        self.place(index, 1, 0)
+    }
+
+    /// The address of a byte of the first of some pieces, all of which there are.
+    fn place(&self, index: u32, pieces: usize, byte: usize) -> *mut u8 {
+        let first = index as usize;
+        assert!(first < self.pieces && pieces <= self.pieces - first && byte <= self.piece_bytes);
+        // Within the allocation: `new` saw that `pieces` times `stride` fits it.
+        self.start.as_ptr().wrapping_add(first * self.stride + byte)
     }
 
     /// # Safety
     ///
     /// Nobody may write the piece while the slice lives.
     pub(crate) unsafe fn read(&self, index: u32) -> &[u8] {
-        // SAFETY: indices are below `pieces`; the memory is initialised.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes) }
+        // SAFETY: the whole piece lies in the allocation, all of which is initialised; the caller keeps writers away.
+        unsafe { std::slice::from_raw_parts(self.place(index, 1, 0), self.piece_bytes) }
     }
 
     /// Part of a piece.
@@ -90,9 +100,7 @@ impl Region {
     pub(crate) unsafe fn read_part(&self, index: u32, part: Range<usize>) -> &[u8] {
         assert!(part.start <= part.end && part.end <= self.piece_bytes);
         // SAFETY: the part lies in the piece; else as in `read`.
-        unsafe {
-            std::slice::from_raw_parts(self.start.as_ptr().add(index as usize * self.stride + part.start), part.len())
-        }
+        unsafe { std::slice::from_raw_parts(self.place(index, 1, part.start), part.len()) }
     }
 
     /// Part of a piece.
@@ -103,9 +111,8 @@ impl Region {
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn write_part(&self, index: u32, part: Range<usize>) -> &mut [u8] {
         assert!(part.start <= part.end && part.end <= self.piece_bytes);
-        let start = index as usize * self.stride + part.start;
-        // SAFETY: as in `read_part`.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(start), part.len()) }
+        // SAFETY: as in `read_part`; the caller keeps everybody else away.
+        unsafe { std::slice::from_raw_parts_mut(self.place(index, 1, part.start), part.len()) }
     }
 
     /// Several pieces, if there are no gaps between them.
@@ -114,10 +121,9 @@ impl Region {
     ///
     /// Nobody may write one of the pieces while the slice lives.
     pub(crate) unsafe fn read_run(&self, first: u32, pieces: usize) -> Option<&[u8]> {
-        let start = first as usize * self.stride;
-        // SAFETY: as in `read`; the pieces lie in one allocation.
+        // SAFETY: as in `read`, for each of the pieces, which follow each other in one allocation.
         (self.stride == self.piece_bytes)
-            .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(start), pieces * self.stride) })
+            .then(|| unsafe { std::slice::from_raw_parts(self.place(first, pieces, 0), pieces * self.stride) })
     }
 
     /// # Safety
@@ -125,10 +131,9 @@ impl Region {
     /// Nobody else may touch the piece while the slice lives.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn write(&self, index: u32) -> &mut [u8] {
-        // SAFETY: as in `read`; pieces don't overlap, because the stride is at least a piece long.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.start.as_ptr().add(index as usize * self.stride), self.piece_bytes)
-        }
+        // SAFETY: as in `read`; the caller keeps everybody else away from this piece, and others don't overlap it, because the stride is
+        // at least a piece long.
+        unsafe { std::slice::from_raw_parts_mut(self.place(index, 1, 0), self.piece_bytes) }
     }
 }
 

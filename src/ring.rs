@@ -101,13 +101,15 @@ impl Ring {
         }
     }
 
-    pub(crate) fn pixels(&self, frame: &Frame) -> &[u8] {
-        // SAFETY: the buffer is committed: no `Loan` of it exists, and none will before `release` takes this `Frame`.
+    /// The pixels of a frame, for as long as the frame is not released.
+    pub(crate) fn pixels<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
+        // SAFETY: the buffer is committed: no `Loan` of it exists, and none will before `release` takes the `Frame`, which is borrowed as
+        // long as the slice. A frame of another ring would be one of the crate's own mistakes; its index is checked.
         unsafe { self.pixels.read(frame.index) }
     }
 
     /// The pixels of several frames as one slice, if their buffers follow each other without gaps.
-    pub(crate) fn pixels_in_one(&self, frames: &[Option<Frame>]) -> Option<&[u8]> {
+    pub(crate) fn pixels_in_one<'a>(&'a self, frames: &'a [Option<Frame>]) -> Option<&'a [u8]> {
         let first = frames.first()?.as_ref()?.index;
         let follow =
             frames.iter().zip(first..).all(|(frame, index)| matches!(frame, Some(frame) if frame.index == index));
@@ -115,7 +117,7 @@ impl Ring {
         if follow { unsafe { self.pixels.read_run(first, frames.len()) } } else { None }
     }
 
-    pub(crate) fn record(&self, frame: &Frame) -> &[u8] {
+    pub(crate) fn record<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         // SAFETY: as in `pixels`.
         unsafe { self.records.read(frame.index) }
     }

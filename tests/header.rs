@@ -68,6 +68,25 @@ fn names_have_a_prefix() {
         let name = line.split_whitespace().nth(1).unwrap();
         assert!(name.starts_with("SW_") || name == "SHARDWRIGHT_H", "{line}");
     }
+    let text = generated();
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let names = code.flat_map(|line| {
+        let words: Vec<&str> = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect();
+        let tagged = words.windows(2).filter(|pair| ["struct", "enum", "union"].contains(&pair[0]));
+        let mut names: Vec<String> = tagged.map(|pair| pair[1].to_owned()).collect();
+        // `typedef … name;`, or the end of one.
+        let is_type =
+            line.starts_with('}') && line.ends_with(';') || line.starts_with("typedef") && !line.contains("(*");
+        names.extend(
+            is_type.then(|| words.iter().rev().find(|word| !word.is_empty()).map(|word| (*word).to_owned())).flatten(),
+        );
+        names
+    });
+    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(name.starts_with("sw_") || name.starts_with("SW_") || name == "extern", "{name}");
+    }
 }
 
 /// Nor does it declare anything of the libraries that this one is built from.

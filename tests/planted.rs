@@ -7,10 +7,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use common::{movie, movie_config};
+use common::{frame, movie, movie_config, tiny};
 use serde_json::json;
-use shardwright::offline::{Array, Repack, RepackOptions, verify};
-use shardwright::{Config, Placement};
+use shardwright::offline::{Array, Repack, RepackOptions, follow_links_anywhere, verify};
+use shardwright::{Acquisition, Config, Placement};
 
 /// A folder with a movie of fixed slots in it, whose gaps a repack closes, and a file and a folder that are nobody's business.
 struct Sent {
@@ -141,4 +141,46 @@ fn a_manifest_names_files_of_datasets_near_it_alone() {
             None => assert!(read.unwrap_err().to_string().contains("--follow-manifests"), "{path}"),
         }
     }
+}
+
+/// The folder of a shard, and that of all records, become links while the run goes on.
+#[test]
+fn a_link_that_is_planted_during_a_run_is_not_written_through() {
+    for (planted, frames) in [("0/c/20", 100), ("records/host_timestamp/c", 20_000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, outside) = (folder.path().join("run.zarr"), folder.path().join("outside"));
+        fs::create_dir(&outside).unwrap();
+        let config = Config { checkpoint_every: std::time::Duration::ZERO, ..tiny(None, 32) };
+        let acquisition = Acquisition::create(&path, config).unwrap();
+        symlink(&outside, path.join(planted)).unwrap();
+        let mut number = 0;
+        while number < frames && acquisition.append(&frame(number, 256)).is_ok() {
+            number += 1;
+        }
+        let error = acquisition.finish().unwrap_err().error.to_string();
+        assert!(error.contains("is a link or a file, where a folder should be"), "{error}");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{planted}");
+    }
+}
+
+/// Shards on another disk are read when their owner says so, and not before.
+#[test]
+fn links_out_of_a_dataset_are_followed_when_that_is_allowed() {
+    let sent = Sent::new();
+    let (chunks, elsewhere) = (sent.movie.join("0/c"), sent.thesis().join("chunks"));
+    let before = Array::open(sent.movie.join("0")).unwrap().read_all().unwrap();
+    fs::rename(&chunks, &elsewhere).unwrap();
+    symlink(&elsewhere, &chunks).unwrap();
+    let refused = Array::open(&sent.movie).unwrap().read_all().unwrap_err().to_string();
+    assert!(refused.contains("--follow-links") && refused.contains("thesis/chunks"), "{refused}");
+    assert!(verify(&sent.movie, |_, _| ()).is_err());
+    // It is for the whole process, so this is the last thing that this one does.
+    if std::env::args().any(|word| word == "--exact") {
+        follow_links_anywhere();
+        assert!(Array::open(&sent.movie).unwrap().read_all().unwrap() == before);
+        return;
+    }
+    let this = "links_out_of_a_dataset_are_followed_when_that_is_allowed";
+    let alone = std::process::Command::new(std::env::current_exe().unwrap()).args(["--exact", this]).output().unwrap();
+    assert!(alone.status.success(), "{alone:?}");
 }

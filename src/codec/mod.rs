@@ -47,16 +47,24 @@ impl Encoder {
     /// # Errors
     /// [`Error::Config`] when a level or a size is out of the compressor's range.
     pub fn new(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
+        let bound = Self::bound_for(codec, element_bytes, raw_bytes)?;
+        let means = EncoderMeans::new(codec.compressor, element_bytes, raw_bytes)?;
+        Ok(Self { means, checksum: codec.checksum, raw_bytes, bound })
+    }
+
+    /// [`bound`](Self::bound) of an encoder that need not be made for it: some take memory and time for a whole tile.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn bound_for(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<usize> {
         if !matches!(element_bytes, 1 | 2 | 4 | 8) {
             return Err(Error::codec(
                 "bytes",
                 format!("elements of {element_bytes} bytes; possible are 1, 2, 4 and 8"),
             ));
         }
-        let means = EncoderMeans::new(codec.compressor, element_bytes, raw_bytes)?;
-        let mut encoder = Self { means, checksum: codec.checksum, raw_bytes, bound: 0 };
-        encoder.bound = encoder.means.bound(raw_bytes) + if codec.checksum { CHECKSUM_BYTES } else { 0 };
-        Ok(encoder)
+        let bound = EncoderMeans::checked_bound(codec.compressor, element_bytes, raw_bytes)?;
+        Ok(if codec.checksum { bound.saturating_add(CHECKSUM_BYTES) } else { bound })
     }
 
     /// The most bytes that a tile can become, checksum included.
@@ -142,37 +150,41 @@ impl EncoderMeans {
                 let settings = blosc::Settings { cname, level, shuffle, block_bytes };
                 Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
             }
+            Compressor::Zstd { level } => Self::Zstd(zstd::Compressor::new(level, raw_bytes)?),
+            Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
+            Compressor::Zlib { level } => Self::Zlib(gzip::compressor(level)?),
+            Compressor::Lz4 => Self::Lz4(lz4::NumcodecsEncoder::new(raw_bytes)),
+        })
+    }
+
+    /// The most bytes that a tile can become; refuses levels and sizes that the compressor does not have.
+    fn checked_bound(compressor: Compressor, element_bytes: usize, raw_bytes: usize) -> Result<usize> {
+        let level_is = |level: i32, reason: String| Err(Error::config("codec.compressor.level", level, reason));
+        Ok(match compressor {
+            Compressor::None => raw_bytes,
+            Compressor::BloscNoise { block_bytes } => {
+                blosc::NoiseEncoder::check(block_bytes, element_bytes, raw_bytes)?;
+                blosc::Encoder::bound(raw_bytes)
+            }
+            Compressor::Blosc { cname, level, shuffle, block_bytes } => {
+                blosc::check(&blosc::Settings { cname, level, shuffle, block_bytes }, element_bytes, raw_bytes)?;
+                blosc::Encoder::bound(raw_bytes)
+            }
             Compressor::Zstd { level } => {
                 let levels = zstd::Compressor::levels();
                 if !levels.contains(&level) {
                     let (least, most) = levels.into_inner();
-                    let reason = format!("Zstandard has levels {least} (fastest) to {most} (smallest)");
-                    return Err(Error::config("codec.compressor.level", level, reason));
+                    return level_is(level, format!("Zstandard has levels {least} (fastest) to {most} (smallest)"));
                 }
-                Self::Zstd(zstd::Compressor::new(level, raw_bytes)?)
+                zstd::Compressor::bound(raw_bytes)
             }
             Compressor::Gzip { level } | Compressor::Zlib { level } if level > 9 => {
-                return Err(Error::config(
-                    "codec.compressor.level",
-                    level,
-                    "gzip and zlib have levels 0 (store) to 9 (smallest)",
-                ));
+                return level_is(level.into(), "gzip and zlib have levels 0 (store) to 9 (smallest)".to_owned());
             }
-            Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
-            Compressor::Zlib { level } => Self::Zlib(gzip::compressor(level)?),
-            Compressor::Lz4 => Self::Lz4(lz4::NumcodecsEncoder::new(raw_bytes)?),
+            Compressor::Gzip { level } => gzip::bound(&mut gzip::compressor(level)?, raw_bytes),
+            Compressor::Zlib { level } => gzip::zlib_bound(&mut gzip::compressor(level)?, raw_bytes),
+            Compressor::Lz4 => lz4::NumcodecsEncoder::checked_bound(raw_bytes)?,
         })
-    }
-
-    fn bound(&mut self, raw_bytes: usize) -> usize {
-        match self {
-            Self::Copy => raw_bytes,
-            Self::Blosc(_) | Self::BloscNoise(_) => blosc::Encoder::bound(raw_bytes),
-            Self::Zstd(_) => zstd::Compressor::bound(raw_bytes),
-            Self::Gzip(compressor) => gzip::bound(compressor, raw_bytes),
-            Self::Zlib(compressor) => gzip::zlib_bound(compressor, raw_bytes),
-            Self::Lz4(_) => lz4::NumcodecsEncoder::bound(raw_bytes),
-        }
     }
 
     fn encode(&mut self, pixels: &(impl Pixels + ?Sized), spare: &mut [u8], room: &mut [u8]) -> Result<usize> {

@@ -11,7 +11,7 @@ use crate::shard::slot::PIECES_MAX;
 
 /// The pieces of the ring's buffers that make up a tile, where it is whole and its rows follow each other without gaps.
 pub(super) fn in_pieces<'a, 'b>(
-    layer: &Layer,
+    layer: &'a Layer,
     ring: &'a Ring,
     plan: &Plan,
     tile: &Tile,
@@ -30,7 +30,7 @@ pub(super) fn in_pieces<'a, 'b>(
 }
 
 /// The tile, where it lies in the ring as the chunk shall be.
-pub(super) fn in_one_piece<'a>(layer: &Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<&'a [u8]> {
+pub(super) fn in_one_piece<'a>(layer: &'a Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<&'a [u8]> {
     let place = rows_in_buffer(layer, plan, tile)?;
     match &layer.frames[..] {
         [frame] => Some(&ring.pixels(frame.as_ref()?)[place]),

@@ -258,7 +258,7 @@ impl Maker {
     ///
     /// The layer is locked for one frame at a time: a camera that goes on must not wait for more.
     fn gather(&mut self, engine: &Engine, slot: usize, look: &Look, tile: &Tile) -> Option<usize> {
-        let shape = TileShape::new(&*read(engine, slot), &engine.plan, tile);
+        let shape = TileShape::new(&read(engine, slot), &engine.plan, tile);
         let raw = self.raw.get_mut(..shape.bytes())?;
         for (number, plane) in raw.chunks_exact_mut(shape.plane_bytes).enumerate() {
             let layer = read(engine, slot);

@@ -17,6 +17,11 @@ use crate::frame::FrameMut;
 // How often a thread that waits for any buffer looks for one that another thread put aside.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(5);
 
+// Turns of different runs begin far apart, so that a frame of a run that was freed is none of the next one's, even if its buffer
+// was the same memory. Odd, so that 2^30 runs begin at 2^30 different turns.
+static RUNS_BEGUN: AtomicU32 = AtomicU32::new(0);
+const TURNS_APART: u32 = 0x9e37_79b9;
+
 // The two lowest bits of a place's state; the rest is its turn.
 const EMPTY: u32 = 0;
 const ON_LOAN: u32 = 1;
@@ -43,7 +48,8 @@ unsafe impl Sync for Loans {}
 
 impl Loans {
     pub(super) fn new(frames: usize) -> Self {
-        let place = |_| Place { state: AtomicU32::new(EMPTY), frame: UnsafeCell::new(None) };
+        let turns = RUNS_BEGUN.fetch_add(1, Ordering::Relaxed).wrapping_mul(TURNS_APART).wrapping_mul(TURN);
+        let place = |_| Place { state: AtomicU32::new(turns + EMPTY), frame: UnsafeCell::new(None) };
         Self { places: (0..frames).map(place).collect(), picky: AtomicBool::new(false) }
     }
 
@@ -245,6 +251,24 @@ mod tests {
 
     use super::*;
     use crate::{Config, Dim, Dtype, Memory, Record, Stage};
+
+    /// Its buffer may have been this very memory: what was mapped for one run is mapped for the next.
+    #[test]
+    fn a_frame_of_another_run_is_none_of_this_one() {
+        let dims = vec![Dim::time(None).chunk(1).shard(4), Dim::y(8), Dim::x(8)];
+        let config = Config { dtype: Dtype::U8, dims, ring_bytes: 8 * 4096, workers: 1, ..Config::default() };
+        let [one, other] = [config.clone(), config]
+            .map(|config| Acquisition::create_in(Arc::new(Memory::new(false)), config).unwrap());
+        let [of_one, of_other] = [&one, &other].map(|run| Loans::new(run.stats().ring_frames));
+        let (index, turn) = of_one.any(&one, None).unwrap();
+        let (same_index, its_turn) = of_other.any(&other, None).unwrap();
+        assert_eq!(index, same_index);
+        assert!(of_other.take(index, Some(turn)).is_err());
+        drop(of_other.take(index, Some(its_turn)).unwrap());
+        drop(of_one.take(index, Some(turn)).unwrap());
+        one.abort();
+        other.abort();
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "it measures time")]

@@ -96,7 +96,10 @@ fn needed(config: &Config) -> Result<sw_memory> {
     // Where a device is waited for, most is to spare.
     let waits_for = if config.storage == StorageKind::Mapped { WaitsFor::Nothing } else { WaitsFor::Device };
     let bay = Bay::bytes(&plan, waits_for) as u64;
-    let worker_bytes = workers * (plan.shard.chunk_bytes as u64 + bay + encoder_bytes(config, &plan)?);
+    let tile_bytes = plan.shard.chunk_bytes as u64 + encoder_bytes(config, &plan)?;
+    // For frames of a chunk that waits for a paused camera, the thread that closes encodes, too.
+    let closer_bytes = if plan.layers.frames_a_cell() > 1 { tile_bytes + plan.shard.slot_bytes as u64 } else { 0 };
+    let worker_bytes = workers * (bay + tile_bytes) + closer_bytes;
 
     let cells = plan.ring.shard_blocks_live * plan.shards.cells_a_block;
     let shards = cells * plan.shard.across_frame as u64;
@@ -132,14 +135,14 @@ fn needed(config: &Config) -> Result<sw_memory> {
         total_bytes: ring_bytes + record_bytes + worker_bytes + shard_bytes + other_bytes,
         threads,
         stack_bytes: threads * STACK_BYTES,
-        storage_bytes: shards * plan.shard.reserve_bytes,
+        storage_bytes: shards.saturating_mul(plan.shard.reserve_bytes),
     })
 }
 
 /// What an encoder keeps beside its tile. A bound: each allocates its scratch by the size of a tile.
 fn encoder_bytes(config: &Config, plan: &Plan) -> Result<u64> {
     // It also refuses levels that there are not.
-    let bound = Encoder::new(&config.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?.bound() as u64;
+    let bound = Encoder::bound_for(&config.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)? as u64;
     let tile = plan.shard.chunk_bytes as u64;
     // SAFETY: the function only computes.
     let zstd = |level: i32| unsafe { ZSTD_estimateCCtxSize(level) } as u64;
@@ -159,4 +162,26 @@ fn encoder_bytes(config: &Config, plan: &Plan) -> Result<u64> {
         Compressor::Gzip { .. } | Compressor::Zlib { .. } => 4 << 20,
         Compressor::Lz4 => bound + (1 << 20),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Codec, Dim, Dtype};
+
+    #[test]
+    fn what_no_disk_could_reserve_is_told_all_the_same() {
+        let side = 1 << 15;
+        let dims = vec![
+            Dim::time(None).chunk(1).shard(1 << 24),
+            Dim::channel(300).chunk(1).shard(1),
+            Dim::y(side).chunk(side).shard(side),
+            Dim::x(side).chunk(side).shard(side),
+        ];
+        let codec = Codec { compressor: Compressor::Zstd { level: 22 }, checksum: true };
+        let config = Config { dims, codec, dtype: Dtype::U8, ring_bytes: 8 << 30, workers: 1, ..Config::default() };
+        let needed = needed(&config).unwrap();
+        assert_eq!(needed.storage_bytes, u64::MAX);
+        assert!(needed.worker_bytes > 2 << 30 && needed.total_bytes > needed.worker_bytes, "{needed:?}");
+    }
 }

@@ -1,6 +1,8 @@
 //! Every size, count, bound and offset of an acquisition, computed once from the wishes in [`Config`], checked, then only
 //! read.
 
+#[cfg(all(test, not(loom)))]
+mod absurd;
 mod dialects;
 mod dims;
 mod record;
@@ -30,7 +32,7 @@ const LED_CHUNK_BYTES_MIN: usize = 1 << 20;
 const CHUNKS_A_SHARD_MAX: u64 = 1 << 24;
 const WORKERS_MAX: usize = 1024;
 // Of one frame.
-const TILES_MAX: u128 = 1 << 22;
+const TILES_MAX: u128 = 1 << 20;
 
 /// The facts of one acquisition.
 #[derive(Debug)]
@@ -297,9 +299,14 @@ fn check_tiles(size: [u64; 2], chunk: &[u64]) -> Result<()> {
 impl FramePlan {
     fn new(config: &Config) -> Result<Self> {
         let [.., y, x] = &config.dims[..] else { unreachable!("dims::check saw at least two dimensions") };
-        let (rows, columns) = (y.size.unwrap_or(0) as usize, x.size.unwrap_or(0) as usize);
-        let bytes = columns.checked_mul(config.dtype.size()).and_then(|row| Some((row, row.checked_mul(rows)?)));
-        let (row_bytes, bytes) = bytes.filter(|&(_, bytes)| bytes < isize::MAX as usize).ok_or_else(|| {
+        let (rows, columns) = (y.size.unwrap_or(0), x.size.unwrap_or(0));
+        let in_memory = || {
+            let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
+            let row_bytes = columns.checked_mul(config.dtype.size())?;
+            let bytes = row_bytes.checked_mul(rows).filter(|&bytes| bytes < isize::MAX as usize)?;
+            Some((rows, row_bytes, bytes))
+        };
+        let (rows, row_bytes, bytes) = in_memory().ok_or_else(|| {
             let reason = format!("a frame of {rows} rows and {columns} columns is more than the address space holds");
             Error::config("dims", format_args!("[{rows}, {columns}]"), reason)
         })?;
@@ -350,17 +357,18 @@ impl ShardPlan {
                 Error::config("dims.shard", format_args!("{shard_shape:?}"), reason)
             })? as usize;
         let chunks = volume.and_then(VolumePlan::chunks_max).unwrap_or(chunks);
-        let encoded_bytes_max = Encoder::new(&config.codec, element, chunk_bytes)?.bound();
+        let encoded_bytes_max = Encoder::bound_for(&config.codec, element, chunk_bytes)?;
         let outer = chunk_shape.len() - 2;
         let rows_touch =
             chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
         let fixed_slots = config.placement_in_use() == Placement::Fixed;
         let in_ring_whole = fixed_slots && rows_touch && config.codec.compressor == Compressor::None;
-        let piece_bytes = chunk_shape[outer] as usize * frame.layout.row_stride;
+        let piece_bytes = (chunk_shape[outer] as usize).checked_mul(frame.layout.row_stride);
         let led = in_ring_whole
             && matches!(config.storage, StorageKind::Auto | StorageKind::Direct)
             && chunk_bytes >= LED_CHUNK_BYTES_MIN
-            && [frame.layout.offset, piece_bytes].iter().all(|bytes| bytes.is_multiple_of(PAGE));
+            && frame.layout.offset.is_multiple_of(PAGE)
+            && piece_bytes.is_some_and(|bytes| bytes.is_multiple_of(PAGE));
         let lead_bytes = if led { PAGE - HEADER_BYTES } else { 0 };
         let filled = lead_bytes + HEADER_BYTES + encoded_bytes_max;
         // Holes are punched, and direct writes done, in whole blocks, so a slot that spans some starts on one.

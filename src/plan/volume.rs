@@ -14,6 +14,8 @@ const AUTO_PRESHIFT_BITS: u32 = 9;
 const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;
 // The head of a shard, 16 bytes a minishard, is read as a whole: 16 MiB.
 const MINISHARD_BITS_MAX: u32 = 20;
+// Of shards that are listed: all of them are open at once, so no process could have more.
+const SHARD_BITS_LISTED_MAX: u32 = 20;
 // An unbounded volume gets names of eight digits for its shards.
 const SHARD_BITS_UNBOUNDED: u32 = 32;
 const SHARD_BITS_UNBOUNDED_MIN: u32 = 24;
@@ -102,7 +104,11 @@ impl VolumePlan {
             volume.in_box = grid;
         }
         for (dim, chunks) in [x, y].into_iter().chain(z).zip(volume.in_box) {
-            shard[dim] = chunks * chunk[dim];
+            shard[dim] = chunks.checked_mul(chunk[dim]).ok_or_else(|| {
+                let reason =
+                    format!("a shard of {chunks} such chunks is longer than 64 bits can count; choose smaller ones");
+                Error::config("dims.chunk", chunk[dim], reason)
+            })?;
         }
         if let Some(channel) = channel {
             shard[channel] = chunk[channel];
@@ -180,6 +186,13 @@ impl Table {
             );
             return Err(Error::config("volume", format_args!("a grid of {grid:?} chunks"), reason));
         };
+        if spec.shard_bits > SHARD_BITS_LISTED_MAX {
+            let reason = format!(
+                "with this hash, or with fewer bits in all than the ids need, all shards are open at once, and at most \
+                 2^{SHARD_BITS_LISTED_MAX} are possible; choose fewer shard_bits"
+            );
+            return Err(Error::config("volume.shard_bits", spec.shard_bits, reason));
+        }
         let [x, y, _] = grid;
         let mut of_shard = vec![Vec::new(); 1 << spec.shard_bits];
         for linear in 0..chunks {

@@ -36,6 +36,7 @@ pub(crate) struct Shard {
     plan: Arc<Plan>,
     place: Place,
     blob: Box<dyn Blob>,
+    map: Option<Mapped>,
     entries: Box<[Entry]>,
     /// Packed placement: the end of what was claimed.
     tail: AtomicU64,
@@ -88,7 +89,8 @@ impl Shard {
         let fail = |action, error: io::Error| Error::io(action, &key, error);
         let shard = &plan.shard;
         let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
-        if let Some(map) = blob.map().filter(|map| (map.len() as u64) < shard.reserve_bytes) {
+        let map = blob.map();
+        if let Some(map) = map.as_ref().filter(|map| (map.len() as u64) < shard.reserve_bytes) {
             let reason = format!("its memory has {} bytes instead of {}", map.len(), shard.reserve_bytes);
             return Err(fail("map shard", io::Error::new(io::ErrorKind::InvalidInput, reason)));
         }
@@ -104,12 +106,12 @@ impl Shard {
         let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
         let grain = if alignment > 8 { PAGE as u64 } else { 8 };
         let open_index = Mutex::new(OpenIndex::new(shard.reserve_bytes));
-        Ok(Self { key, plan, place, blob, entries, tail, grain, open_index, poisoned: AtomicBool::new(false) })
+        Ok(Self { key, plan, place, blob, map, entries, tail, grain, open_index, poisoned: AtomicBool::new(false) })
     }
 
     /// What keeps a thread that writes into it.
     pub(crate) fn waits_for(&self) -> WaitsFor {
-        match self.blob.map() {
+        match self.map {
             Some(_) => WaitsFor::Nothing,
             None if self.grain >= PAGE as u64 => WaitsFor::Device,
             None if self.blob.one_write_at_a_time() => WaitsFor::OtherWrites,
@@ -122,7 +124,7 @@ impl Shard {
     }
 
     fn map(&self) -> Option<NonNull<u8>> {
-        self.blob.map().map(Mapped::start)
+        self.map.as_ref().map(Mapped::start)
     }
 
     /// Makes the caller the one writer of `chunk`; `None` if it has one.
@@ -134,7 +136,7 @@ impl Shard {
             Some(map) if shard.fixed_slots => {
                 let at = self.place(chunk, shard.slot_bytes) + shard.lead_bytes as u64;
                 // SAFETY: fixed slots are disjoint and lie within the reserved length, all of which `create` saw to be mapped; the map
-                // lives as long as the blob, which `self` holds; and the entry was claimed just above, so no other slot of this
+                // lives as long as `self`, and is this shard's alone; and the entry was claimed just above, so no other slot of this
                 // chunk exists.
                 Some(Claim::InPlace(unsafe { Slot::new(map, at, shard.slot_bytes - shard.lead_bytes, entry) }))
             }
@@ -183,8 +185,9 @@ impl Shard {
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(at + bytes.len() as u64 <= self.plan.shard.reserve_bytes);
         match self.map() {
-            // SAFETY: callers write where `place` put a chunk, which gave the range to them alone; all ranges together fit the reserved
-            // length, because each is at most a slot long and each chunk is claimed once; `create` saw that much to be mapped.
+            // SAFETY: callers write where `place` put a chunk, which gave the range to them alone: a slot in fixed placement, of which each
+            // has one claim; else what the tail was moved on by. All ranges together fit the reserved length, because each is at most a
+            // slot long and each chunk is claimed once; `create` saw that much to be mapped, and the map is this shard's alone.
             Some(map) => unsafe { slot::copy_into(map, at, bytes) },
             None => self.blob.write_at(at, bytes)?,
         }

@@ -156,8 +156,9 @@ impl Directory {
         Self { guard_maps, ..self }
     }
 
-    fn put_once(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.create_parents(path)?;
+    fn put_once(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = &self.root.join(key);
+        self.create_parents(key)?;
         let partial = unpublished(path);
         let write = || {
             let file = create_new(&partial)?;
@@ -210,15 +211,29 @@ impl Directory {
         }
     }
 
-    /// Creates the folders above `path`; each new one is synced into its parent.
-    fn create_parents(&self, path: &Path) -> io::Result<()> {
-        let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) else { return Ok(()) };
-        self.create_parents(parent)?;
-        match fs::create_dir(parent) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+    /// Creates the folders above `key`; each new one is synced into its parent. What somebody put there during the run, such as a link
+    /// to elsewhere, is not followed.
+    fn create_parents(&self, key: &str) -> io::Result<()> {
+        let mut folder = self.root.clone();
+        for part in Path::new(key).parent().into_iter().flat_map(Path::components) {
+            folder.push(part);
+            match fs::symlink_metadata(&folder) {
+                Ok(found) if found.is_dir() => continue,
+                Ok(_) => {
+                    let reason = format!("{} is a link or a file, where a folder should be", folder.display());
+                    return Err(io::Error::new(io::ErrorKind::NotADirectory, reason));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            match fs::create_dir(&folder) {
+                // Another thread was faster.
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            self.sync_folder_of(&folder)?;
         }
-        self.sync_folder_of(parent)
+        Ok(())
     }
 
     fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
@@ -276,7 +291,7 @@ impl Storage for Directory {
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
         let path = self.root.join(key);
-        self.create_parents(&path)?;
+        self.create_parents(key)?;
         let partial = unpublished(&path);
         let file = create_new(&partial)?;
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the disk.
@@ -291,7 +306,7 @@ impl Storage for Directory {
                     blob.guard = Guard::over(map.as_ptr(), map.len());
                 }
                 // What can't be guarded is written instead.
-                blob.map = Some(map).filter(|_| blob.guard.is_some() || !self.guard_maps);
+                blob.map = Some(Arc::new(map)).filter(|_| blob.guard.is_some() || !self.guard_maps);
             }
             Way::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
             // Without addresses to spare, writes wait for each other; and so they do for those who want no risk of a lost page.
@@ -304,8 +319,7 @@ impl Storage for Directory {
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = self.root.join(key);
-        let mut written = self.put_once(&path, bytes);
+        let mut written = self.put_once(key, bytes);
         for _ in 0..BALLAST_TRIES {
             match (&written, self.room.ballast.get()) {
                 (Err(error), Some(Some(ballast))) if is_no_room(error) => {
@@ -313,7 +327,7 @@ impl Storage for Directory {
                     let _ = fs::remove_file(&ballast.path);
                     // Some file systems free in the background.
                     thread::sleep(BALLAST_PAUSE);
-                    written = self.put_once(&path, bytes);
+                    written = self.put_once(key, bytes);
                 }
                 _ => break,
             }

@@ -25,7 +25,9 @@ pub(super) struct FileBlob {
     pub(super) file: File,
     /// Before the map, because it is dropped first.
     pub(super) guard: Option<Guard>,
-    pub(super) map: Option<MmapRaw>,
+    pub(super) map: Option<Arc<MmapRaw>>,
+    /// Somebody has the map.
+    mapped: AtomicBool,
     pub(super) direct: Option<File>,
     /// For writes beside the one that holds the file's lock, where files are memory.
     pub(super) beside: Option<MmapRaw>,
@@ -48,6 +50,7 @@ impl FileBlob {
             file,
             guard: None,
             map: None,
+            mapped: AtomicBool::new(false),
             direct: None,
             beside: None,
             writing: AtomicBool::new(false),
@@ -67,7 +70,8 @@ impl FileBlob {
             let reason = format!("another program cut the file off at {} of {expected} bytes", file.len());
             return Err(io::Error::other(reason));
         }
-        let is_there = fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == file.ino());
+        let is_there =
+            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == (file.dev(), file.ino()));
         if self.published.load(Ordering::Relaxed) && !is_there {
             return Err(io::Error::other("another program removed, moved or replaced the file"));
         }
@@ -104,13 +108,19 @@ fn write_slices(file: &File, offset: &mut u64, slices: &mut &mut [IoSlice]) -> i
 /// The pages are asked for first: if there is no room for them, that is an error here, where a mere store would be a signal.
 #[allow(unsafe_code)]
 fn copy_beside(map: &MmapRaw, offset: u64, len: usize, slices: &[IoSlice]) -> io::Result<()> {
-    let start = offset as usize / PAGE as usize * PAGE as usize;
-    let pages = (offset as usize + len).next_multiple_of(PAGE as usize).min(map.len()) - start;
+    let beyond = || io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the map");
+    let offset = usize::try_from(offset).map_err(|_| beyond())?;
+    let end = offset.checked_add(len).filter(|&end| end <= map.len()).ok_or_else(beyond)?;
+    let start = offset / PAGE as usize * PAGE as usize;
+    let pages = end.next_multiple_of(PAGE as usize).min(map.len()) - start;
     map.advise_range(memmap2::Advice::PopulateWrite, start, pages)?;
-    let mut at = offset as usize;
+    let mut at = offset;
     for slice in slices {
-        // SAFETY: the range lies within the map, because it lies within the blob's length; nobody else touches it, because
-        // ranges written by different threads never overlap.
+        if slice.len() > end - at {
+            return Err(beyond());
+        }
+        // SAFETY: the range from `at` on was just seen to end at `end` or before, which lies within the map; nobody else touches it,
+        // because callers of a blob never write overlapping ranges at the same time, and readers of the file are other mappings.
         unsafe { slice.as_ptr().copy_to_nonoverlapping(map.as_mut_ptr().add(at), slice.len()) };
         at += slice.len();
     }
@@ -130,10 +140,11 @@ fn forget_pages(map: &MmapRaw, start: usize, len: usize) {
 impl Blob for FileBlob {
     #[allow(unsafe_code)]
     fn map(&self) -> Option<Mapped> {
-        let map = self.map.as_ref()?;
-        // SAFETY: the map is shared and writable, lives as long as the blob, and starts on a page. What other programs do to the
-        // file is beyond any writer; this process writes into it by the blob's own calls alone.
-        NonNull::new(map.as_mut_ptr()).map(|start| unsafe { Mapped::new(start, map.len()) })
+        let map = self.map.as_ref().filter(|_| !self.mapped.swap(true, Ordering::Relaxed))?;
+        // SAFETY: the map is shared and writable, starts on a page, and lives as long as it is kept; this is the only `Mapped` of it,
+        // because `mapped` was false. What other programs do to the file is beyond any writer; this process writes into it by the
+        // blob's own calls alone.
+        NonNull::new(map.as_mut_ptr()).map(|start| unsafe { Mapped::new(start, map.len(), map.clone()) })
     }
 
     fn check_map(&self) -> io::Result<()> {

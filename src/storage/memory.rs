@@ -5,6 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
 use super::{Blob, Mapped, Storage};
@@ -50,7 +51,8 @@ impl Storage for Memory {
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
         let block = Arc::new(Block::new(len, self.mapped)?);
-        Ok(Box::new(MemoryBlob { key: key.to_owned(), block, files: self.files.clone() }))
+        let (files, mapped) = (self.files.clone(), AtomicBool::new(false));
+        Ok(Box::new(MemoryBlob { key: key.to_owned(), block, files, mapped }))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
@@ -154,12 +156,17 @@ struct MemoryBlob {
     key: String,
     block: Arc<Block>,
     files: Arc<Mutex<BTreeMap<String, File>>>,
+    /// Somebody has the map.
+    mapped: AtomicBool,
 }
 
 impl Blob for MemoryBlob {
     fn map(&self) -> Option<Mapped> {
-        // SAFETY: the block lives as long as this blob, is aligned to 64 bytes, and is not read before it is finished.
-        self.block.mapped.then(|| unsafe { Mapped::new(self.block.start, self.block.layout.size()) })
+        let first = self.block.mapped && !self.mapped.swap(true, Relaxed);
+        let block = self.block.clone();
+        // SAFETY: the block lives as long as it is kept, is aligned to 64 bytes, and is not read before it is finished; this is the only
+        // `Mapped` of it, because `mapped` was false.
+        first.then(|| unsafe { Mapped::new(block.start, block.layout.size(), block) })
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

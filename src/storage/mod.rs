@@ -8,9 +8,11 @@ mod lease;
 mod memory;
 pub(crate) mod trial;
 
+use std::any::Any;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 pub(crate) use directory::{Directory, Room, Way};
 pub use memory::Memory;
@@ -46,31 +48,45 @@ pub trait Storage: fmt::Debug + Send + Sync {
     fn remove(&self, key: &str) -> io::Result<()>;
 }
 
-/// Memory that workers write through, each a range of its own.
-#[derive(Debug, Clone, Copy)]
+/// Memory that workers write through, each a range of its own. Whoever has it is the only one who writes there.
 pub struct Mapped {
     start: NonNull<u8>,
     len: usize,
+    _keep: Arc<dyn Any + Send + Sync>,
 }
 
+// SAFETY: the memory is good for any thread, as whoever made this has promised.
+#[allow(unsafe_code)]
+unsafe impl Send for Mapped {}
+// SAFETY: as above; what is written through a shared one, and where, is the business of those unsafe calls.
+#[allow(unsafe_code)]
+unsafe impl Sync for Mapped {}
+
 impl Mapped {
-    /// The memory of a blob, `len` bytes from `start` on, which begin on a multiple of 8.
+    /// `len` bytes from `start` on, which must begin on a multiple of 8.
     ///
     /// # Safety
     ///
-    /// As long as the blob lives, the memory must be good for reads and writes by any thread, and nothing but the engine may touch
-    /// it before [`Blob::forget`] is called or the blob is dropped, except by calls of the blob for ranges that no worker has.
+    /// As long as `keep` lives, the memory must be good for reads and writes by any thread. There must be no other `Mapped` of it, and
+    /// until this one is dropped, or [`Blob::forget`] is called, nothing but the engine may touch it, except by calls of the blob for
+    /// ranges that no worker has.
     #[allow(unsafe_code)]
-    pub unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len }
+    pub unsafe fn new(start: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { start, len, _keep: keep }
     }
 
-    pub(crate) fn start(self) -> NonNull<u8> {
+    pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    pub(crate) fn len(self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
+    }
+}
+
+impl fmt::Debug for Mapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapped").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
@@ -79,7 +95,7 @@ impl Mapped {
 /// Ranges written by different threads never overlap; the engine sees to that.
 pub trait Blob: Send + Sync {
     /// The reserved bytes in memory, where the storage is a memory map: workers then encode in place and never call
-    /// [`write_at`](Self::write_at).
+    /// [`write_at`](Self::write_at). Asked once, before the first write; later answers are not looked at.
     fn map(&self) -> Option<Mapped> {
         None
     }

@@ -124,6 +124,7 @@ fn try_one(directory: &Directory, way: Way, piece: u64, bytes: u64, time: Durati
         return Ok(None);
     }
     let source = MmapMut::map_anon(piece as usize)?;
+    let map = blob.map().filter(|map| map.len() as u64 >= bytes);
     let next = AtomicU64::new(0);
     let write = || {
         let mut written = 0;
@@ -132,7 +133,7 @@ fn try_one(directory: &Directory, way: Way, piece: u64, bytes: u64, time: Durati
             if at + piece > bytes || start.elapsed() > time {
                 return Ok(written);
             }
-            write_piece(&*blob, at, &source)?;
+            write_piece(&*blob, map.as_ref(), at, &source)?;
             written += piece;
         }
     };
@@ -146,9 +147,10 @@ fn try_one(directory: &Directory, way: Way, piece: u64, bytes: u64, time: Durati
 }
 
 #[allow(unsafe_code)]
-fn write_piece(blob: &dyn Blob, at: u64, piece: &[u8]) -> io::Result<()> {
-    match blob.map().map(Mapped::start) {
-        // SAFETY: the range lies within the blob's length, and each is given to one thread.
+fn write_piece(blob: &dyn Blob, map: Option<&Mapped>, at: u64, piece: &[u8]) -> io::Result<()> {
+    match map.map(Mapped::start) {
+        // SAFETY: the range lies within the blob's length, all of which is mapped, and each is given to one thread; the map is the
+        // trial's alone.
         Some(map) => unsafe { piece.as_ptr().copy_to_nonoverlapping(map.as_ptr().add(at as usize), piece.len()) },
         None => blob.write_at(at, piece)?,
     }

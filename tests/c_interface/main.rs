@@ -6,8 +6,9 @@
 
 mod building;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use building::{Linking, Program, folder, is_there, not_run, prefix, run, run_for
 use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
-    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, Dtype, FrameLayout, IndexLocation,
-    ManifestForm, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dialect, Dim, DimKind, Dtype, FrameLayout,
+    IndexLocation, ManifestForm, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -28,10 +29,12 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 4] = [
+const TESTS: [(&str, &[&str]); 6] = [
     ("tests/c_interface/misuse.c", &["."]),
     ("tests/c_interface/buffers.c", &["run.zarr"]),
     ("tests/c_interface/growth.c", &["one.zarr", "two.zarr"]),
+    ("tests/c_interface/moving.c", &["day1", "day2"]),
+    ("tests/c_interface/aborting.c", &["aborted.zarr"]),
     ("tests/c_interface/wrapper.cpp", &["one.zarr", "two.zarr", "three.zarr", "four.zarr"]),
 ];
 
@@ -255,6 +258,52 @@ fn program_and_library_may_grow_at_different_times() {
     assert!(String::from_utf8_lossy(&grown.stdout).ends_with("grown: yes\n"), "{grown:?}");
     for path in paths {
         assert_eq!(Array::open(path.join("0")).unwrap().shape(), [3, 64, 64]);
+    }
+}
+
+#[test]
+fn whoever_waits_for_the_end_hears_of_an_abort() {
+    let folder = folder();
+    let path = folder.path().join("run.zarr");
+    Program::new("tests/c_interface/aborting.c").run(&[&path]);
+    let array = Array::open(path.join("0")).unwrap();
+    assert_eq!(array.shape()[1..], [512, 512]);
+}
+
+/// Every file below `folder` and its bytes.
+fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true => found.extend(contents(&path)),
+            false => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
+        }
+    }
+    found
+}
+
+/// What lies under the same names where the program goes to is as it was.
+#[test]
+fn a_program_may_change_its_working_directory() {
+    let folder = folder();
+    let [day1, day2] = ["day1", "day2"].map(|day| folder.path().join(day));
+    fs::create_dir(&day2).unwrap();
+    let dims = || vec![Dim::time(None).chunk(1).shard(8), Dim::y(16), Dim::x(16)];
+    let config = || Config { dtype: Dtype::U8, dims: dims(), ring_bytes: 1 << 20, ..Config::default() };
+    let yesterday = Acquisition::create(day2.join("run.zarr"), config()).unwrap();
+    let many = Dataset::create(day2.join("many.zarr"), false).unwrap();
+    for acquisition in [yesterday, many.acquisition("left", config()).unwrap()] {
+        assert_eq!(acquisition.append(&[7; 40 * 256]).unwrap().frames, 40);
+        acquisition.finish().unwrap();
+    }
+    drop(many);
+    let before = contents(&day2);
+    Program::new("tests/c_interface/moving.c").run(&[&day1, &day2]);
+    assert!(contents(&day2) == before, "yesterday's data are as they were");
+    for (array, count) in [("run.zarr/0", 100), ("many.zarr/left/0", 20)] {
+        let (shape, frame) = frames(&day1.join(array));
+        assert_eq!(shape, [count, 16, 16]);
+        assert!((0..count).all(|number| frame(number) == vec![number as u8 + 1; 256]), "{array}");
     }
 }
 

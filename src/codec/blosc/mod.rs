@@ -262,7 +262,7 @@ fn default_block_bytes(cname: BloscCname, level: u8, element_bytes: usize) -> us
     kib << 10
 }
 
-fn check(settings: &Settings, element_bytes: usize, raw_bytes: usize) -> Result<()> {
+pub(super) fn check(settings: &Settings, element_bytes: usize, raw_bytes: usize) -> Result<()> {
     if settings.level > 9 {
         let reason = "Blosc has levels 0 (store) to 9 (smallest)";
         return Err(Error::config("codec.compressor.level", settings.level, reason));

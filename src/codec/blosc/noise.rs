@@ -45,8 +45,17 @@ pub(in crate::codec) struct NoiseEncoder {
 }
 
 impl NoiseEncoder {
+    /// What the frames say that they are.
+    fn settings(block_bytes: usize) -> Settings {
+        Settings { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes }
+    }
+
+    pub(in crate::codec) fn check(block_bytes: usize, element_bytes: usize, raw_bytes: usize) -> Result<()> {
+        check(&Self::settings(block_bytes), element_bytes, raw_bytes)
+    }
+
     pub(in crate::codec) fn new(block_bytes: usize, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
-        let lz4 = Settings { cname: BloscCname::Lz4, level: 1, shuffle: Shuffle::Bit, block_bytes };
+        let lz4 = Self::settings(block_bytes);
         check(&lz4, element_bytes, raw_bytes)?;
         let ours = Settings { block_bytes: if block_bytes == 0 { BLOCK_BYTES } else { block_bytes }, ..lz4 };
         let block_bytes = super::block_bytes(&ours, element_bytes, raw_bytes);

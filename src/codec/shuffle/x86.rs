@@ -14,10 +14,11 @@ use std::arch::x86_64::*;
 
 use super::{Instructions, Transpose, scalar};
 
-/// A safe function pointer to one with AVX2.
+/// A safe function pointer to one with AVX2, or with AVX2 and GFNI.
 macro_rules! avx2 {
     ($function:expr) => {
-        // SAFETY: only reached where `Instructions` say what the processor was found to have.
+        // SAFETY: `Instructions::Avx2` and `Instructions::Gfni` are made by `Instructions::detect` alone, which found that the processor
+        // has them; each arm that comes here is one of these.
         Some(|block, out| unsafe { $function(block, out) })
     };
 }
@@ -178,15 +179,20 @@ unsafe fn store_bits<const S: usize>(rows: [__m256i; S], place: *mut u8, row_byt
 }
 
 /// Bit shuffle by transposing matrices of 8 × 8 bits in one instruction each, rather than extracting bits row by row.
+///
+/// # Safety
+/// The processor must have GFNI.
 #[target_feature(enable = "avx2")]
-fn bits_gfni<const S: usize>(block: &[u8], out: &mut [u8]) {
+unsafe fn bits_gfni<const S: usize>(block: &[u8], out: &mut [u8]) {
     let row_bytes = block.len() / S / 8;
     let lines = row_bytes / LINE;
     // By whole lines for the reason given in `bits_avx2`.
     let mut collected = Collected([[[0; LINE]; 8]; S]);
     for (line, elements) in block.chunks_exact(8 * LINE * S).enumerate() {
         for (half, elements) in elements.chunks_exact(256 * S).enumerate() {
-            for (j, planes) in planes_gfni::<S>(elements).into_iter().enumerate() {
+            // SAFETY: as the caller promises.
+            let planes = unsafe { planes_gfni::<S>(elements) };
+            for (j, planes) in planes.into_iter().enumerate() {
                 for (place, plane) in collected.0[j].iter_mut().zip(planes) {
                     let place = &mut place[half * 32..][..32];
                     // SAFETY: `place` has 32 bytes.
@@ -202,9 +208,12 @@ fn bits_gfni<const S: usize>(block: &[u8], out: &mut [u8]) {
 }
 
 /// Vector `b` of array `j` holds bit `b` of byte `j` of 256 elements.
+///
+/// # Safety
+/// The processor must have GFNI.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn planes_gfni<const S: usize>(elements: &[u8]) -> [[__m256i; 8]; S] {
+unsafe fn planes_gfni<const S: usize>(elements: &[u8]) -> [[__m256i; 8]; S] {
     let (low, high) = elements.split_at(128 * S);
     let mut rows = [[_mm256_setzero_si256(); 8]; S];
     for (i, (low, high)) in low.chunks_exact(16 * S).zip(high.chunks_exact(16 * S)).enumerate() {
@@ -216,7 +225,9 @@ fn planes_gfni<const S: usize>(elements: &[u8]) -> [[__m256i; 8]; S] {
     let pairs = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
     for row in &mut rows {
         for vector in row.iter_mut() {
-            *vector = _mm256_shuffle_epi8(transpose_8x8_reversed(*vector), pairs);
+            // SAFETY: as the caller promises.
+            let transposed = unsafe { transpose_8x8_reversed(*vector) };
+            *vector = _mm256_shuffle_epi8(transposed, pairs);
         }
         // Three interleavings exchange the number of the vector and that of the plane, as in `sort_sse2`.
         for _ in 0..3 {
@@ -235,12 +246,16 @@ fn planes_gfni<const S: usize>(elements: &[u8]) -> [[__m256i; 8]; S] {
 ///
 /// The instruction multiplies bit matrices; a factor with one bit in each byte makes it pick single bits. The name for
 /// it in Rust is younger than the oldest compiler that this crate supports.
+///
+/// # Safety
+/// The processor must have GFNI.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn transpose_8x8_reversed(matrices: __m256i) -> __m256i {
+unsafe fn transpose_8x8_reversed(matrices: __m256i) -> __m256i {
     let single_bits = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
     let transposed;
-    // SAFETY: callers are reached only where the processor was found to have GFNI; registers alone are touched.
+    // SAFETY: the caller promises GFNI, and with AVX2, which this function has, its form for these registers is there; registers alone
+    // are touched.
     unsafe {
         asm!(
             "vgf2p8affineqb {}, {}, {}, 0",
