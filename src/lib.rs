@@ -26,6 +26,9 @@
 //! - [`Dialect`]: the on-disk formats. [`format`](mod@format): what stands in their files, byte by byte.
 //! - [`offline`]: reading datasets back.
 //!
+//! What a program may want to know of a run while it goes on is told to its `tracing` subscriber. One that panics loses that line, and
+//! nothing else.
+//!
 //! # Words
 //!
 //! A *layer* is the frames that one row of chunks needs: as many as a chunk is deep. A *tile* is a rectangle of a layer; its

@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -39,7 +41,7 @@ impl Lock {
                     None => continue,
                 },
             };
-            if let Err(error) = hold(&file, FlockOperation::NonBlockingLockExclusive, root) {
+            if let Err(error) = hold_in_spite_of_looks(&file, root) {
                 // A file system that has no locks has no use for the file.
                 if is_new && !matches!(error, Error::Locked { .. }) {
                     let _ = fs::remove_file(&path);
@@ -87,6 +89,20 @@ impl Lock {
         let file = file.map_err(|error| Error::io("open the folder", folder, error))?;
         hold(&file, FlockOperation::NonBlockingLockExclusive, folder)?;
         Ok(Self { path: folder.to_path_buf(), file, is_shared: true })
+    }
+}
+
+/// A reader that [looks](Lock::look) holds the lock for a moment, which is none of a writer's business.
+fn hold_in_spite_of_looks(file: &File, root: &Path) -> Result<()> {
+    const LOOKS_MAX: u32 = 10;
+    const LOOK: Duration = Duration::from_millis(2);
+    let mut looks = 0;
+    loop {
+        match hold(file, FlockOperation::NonBlockingLockExclusive, root) {
+            Err(Error::Locked { .. }) if looks < LOOKS_MAX => looks += 1,
+            held => return held,
+        }
+        thread::sleep(LOOK);
     }
 }
 
@@ -164,6 +180,19 @@ mod tests {
         drop(lock);
         assert!(Lock::share(folder.path()).unwrap().is_none(), "its file has gone with it");
         drop(Lock::take(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn a_reader_that_looks_does_not_keep_a_writer_out() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(LOCK_FILE), "").unwrap();
+        let look = Lock::share(folder.path()).unwrap().unwrap();
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| Lock::take(folder.path()).map(drop));
+            thread::sleep(Duration::from_millis(5));
+            drop(look);
+            writer.join().unwrap().unwrap();
+        });
     }
 
     #[test]
