@@ -382,13 +382,19 @@ fn finish(run: Run, end: End, storage: &Probed, kept: Vec<FrameMut>, puts_fail: 
         let late = watch.call("commit after the end", || loan.commit(1 << 30, Record::default()));
         assert!(late.is_err(), "{told}: a frame was taken after the end");
     }
-    let Some(summary) = summary else { return };
+    if summary.is_none() && accepted.is_empty() {
+        // There is nothing to keep.
+        return;
+    }
     let folder = scratch();
     save(&storage.memory, folder.path());
     let pixels = |number| frame(number, FRAME);
-    let documents_failed = puts_fail && summary.error.is_some();
+    let documents_failed = puts_fail && summary.as_ref().is_none_or(|summary| summary.error.is_some());
     let books = Books { config: &config, accepted: &accepted, pixels: &pixels, documents_failed };
-    let check = || books.check(folder.path(), &summary);
+    let check = || match &summary {
+        Some(summary) => books.check(folder.path(), summary),
+        None => books.check_recovered(folder.path(), &BTreeSet::new()),
+    };
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_err() {
         panic!("the books are wrong: {told}");
     }

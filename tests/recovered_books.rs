@@ -160,7 +160,7 @@ fn nothing_is_made_behind_a_link() {
         let _ = fs::remove_dir_all(path.join(linked));
         std::os::unix::fs::symlink(&outside, path.join(linked)).unwrap();
         let refused = recover(&path, true, |_, _| ()).unwrap_err().to_string();
-        assert!(refused.contains("symbolic link"), "{refused}");
+        assert!(refused.contains("link out of") || refused.contains("symbolic link"), "{refused}");
         assert_eq!(files(&outside).len(), 0, "{linked}: {:?}", files(&outside).keys());
         fs::remove_file(path.join(linked)).unwrap();
     }
