@@ -99,6 +99,13 @@ impl Root {
         Self { place, uuid, keep: Arc::default(), room: Arc::default(), collection: several.then(Mutex::default) }
     }
 
+    /// A run ended because a shard found no room: that of other images shall not take what is left for the documents.
+    pub(crate) fn note_full(&self, error: &Error) {
+        if let Error::Io { source, .. } = error {
+            self.room.note(source);
+        }
+    }
+
     /// From now on the files stay, whatever happens.
     pub(crate) fn keep(&self) {
         self.keep.store(true, Relaxed);

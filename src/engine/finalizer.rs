@@ -122,7 +122,10 @@ fn create_when_possible(engine: &Engine, image: &Image, number: u64) -> Result<O
         let may_get_room = may_get_room(engine);
         let error = match create_block(engine, image, number) {
             Ok(block) => return Ok(Some(block)),
-            Err(error) if is_needed && !may_get_room => return Err(error),
+            Err(error) if is_needed && !may_get_room => {
+                image.root().note_full(&error);
+                return Err(error);
+            }
             Err(error) => error,
         };
         if !std::mem::replace(&mut is_told, true) {

@@ -51,14 +51,14 @@ pub(crate) struct Directory {
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     ballast: OnceLock<Option<Ballast>>,
-    /// The error with which a shard or a document found no room, else 0. No shard is begun any more: what is left, and what
-    /// the ballast gives, is for the documents.
+    /// The error with which a document, or a shard that frames waited for, found no room, else 0. No shard is begun any more: what is
+    /// left, and what the ballast gives, is for the documents.
     full: AtomicI32,
 }
 
 impl Room {
     /// Remembers that there is none left, if that is what `error` says.
-    fn note(&self, error: &io::Error) {
+    pub(crate) fn note(&self, error: &io::Error) {
         if is_no_room(error) {
             let code = error.raw_os_error().unwrap_or(Errno::NOSPC.raw_os_error());
             let _ = self.full.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
