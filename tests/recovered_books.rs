@@ -109,6 +109,32 @@ fn frames_whose_chunks_are_lost_have_no_number() {
     books_agree(&path, &found);
 }
 
+/// Of an array of a planned length, the records alone tell how far the camera had come.
+#[test]
+fn frames_that_came_and_waited_for_others_are_missing_after_a_kill() {
+    let dims = vec![Dim::time(40).chunk(4).shard(8), Dim::y(8), Dim::x(8)];
+    let config = Config { dims, checkpoint_every: std::time::Duration::from_millis(30), ..small(FIXED) };
+    let folder = tempfile::tempdir().unwrap();
+    let live = folder.path().join("live");
+    let acquisition = Acquisition::create(&live, config.clone()).unwrap();
+    (0..4).for_each(|number| common::stopped::commit(&acquisition, &config, number));
+    written(&acquisition, 4);
+    // As long as more come between checkpoints, their chunk is not stored before it is full.
+    (4..7).for_each(|number| common::stopped::commit(&acquisition, &config, number));
+    let block = live.join("records/frame_number/c/0");
+    common::storage::wait_until("they are recorded", || {
+        let bytes = fs::read(&block).unwrap_or_default();
+        bytes.len() >= 56 && bytes[48..56] == 6i64.to_le_bytes()
+    });
+    let path = folder.path().join("left");
+    restore(&path, &files(&live));
+    drop(acquisition);
+    let found = apply(&path);
+    let came = if found.images[0].missing.is_empty() { 7 } else { 4 };
+    assert_eq!((found.images[0].frames, found.images[0].frames_missing), (7, 7 - came), "{found:?}");
+    books_agree(&path, &found);
+}
+
 /// A storage that never cuts a file off: every shard fails at its close, and all that was in it is there all the same.
 fn never_truncates() -> Probed {
     Probed::new(|call, key| match call {

@@ -138,7 +138,8 @@ impl Books<'_> {
         }
         // What never came is the fill value; what came and was lost may be there all the same.
         for &number in missing.iter().filter(|number| !self.accepted.contains(number) && **number < end) {
-            let (x, y) = (self.config.dims.iter().rev().next(), self.config.dims.iter().rev().nth(1));
+            let mut innermost = self.config.dims.iter().rev();
+            let (x, y) = (innermost.next(), innermost.next());
             let elements: u64 = [x, y].into_iter().flatten().map(|dim| dim.size.unwrap()).product();
             expected.put(self.config, number, &vec![0; elements as usize * self.config.dtype.size()]);
         }

@@ -42,7 +42,9 @@ pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, found_end: u
     let said = records.as_ref().map(Records::read).transpose()?.unwrap_or_default();
     // Of an array that grows, the documents said as it went how far it had come.
     let recorded = records.as_ref().filter(|_| own.unbounded).map(Records::frames);
-    let end = [Some(found_end), own.frames, recorded].into_iter().flatten().max().unwrap_or(0);
+    // Frames whose chunks are lost came all the same, and are missing.
+    let came_end = said.came.iter().last().map(|range| range.end);
+    let end = [Some(found_end), own.frames, recorded, came_end].into_iter().flatten().max().unwrap_or(0);
     let room = if own.unbounded { None } else { places.frames().filter(|_| !places.grows()) };
     let end = places.end(end).min(room.unwrap_or(u64::MAX));
     fits(image, end)?;
