@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, RingFull};
-use crate::dataset::{Ending, Image, Root};
+use crate::dataset::{Image, Root};
 use crate::engine::threads::Threads;
 use crate::engine::{Engine, Ticket, losses, records};
 use crate::error::{Error, Result, caught, logged};
+use crate::format::provenance::Ending;
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
@@ -226,12 +227,12 @@ impl Acquisition {
 
     /// The shape of a chunk, with the automatic sizes filled in.
     pub fn chunk_shape(&self) -> &[u64] {
-        &self.engine.plan.chunk_shape
+        &self.engine.plan.array.layout.chunk_shape
     }
 
     /// The shape of a shard, with the automatic sizes filled in.
     pub fn shard_shape(&self) -> &[u64] {
-        &self.engine.plan.shard_shape
+        &self.engine.plan.array.layout.file_shape
     }
 
     /// Counters of this moment.

@@ -20,9 +20,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value, json};
 
 use crate::config::{Config, Dialect};
-use crate::dialect::{self, Document, zarr3};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
+use crate::format::provenance::{Ending, Slots, Statement, hex};
+use crate::format::{self, Document, zarr3};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::{Plan, RecordColumn, RecordPlan};
@@ -225,6 +226,8 @@ pub(crate) struct Image {
     /// In the headers of its slots, and `writer` in its attributes.
     pub(crate) uuid: [u8; 16],
     config: Config,
+    /// What OME-Zarr says of the image, if it has words for it.
+    ome: Option<Value>,
     state: Mutex<ImageState>,
     /// Apart from the state, which is locked while documents are written and synced: a caller must not wait for that.
     attributes: Mutex<Attributes>,
@@ -245,15 +248,6 @@ struct ImageState {
     frames: u64,
     /// The shards that there are, where each must be a file even if it is empty.
     created: HashSet<String>,
-}
-
-/// How a run ended, for the documents.
-pub(crate) struct Ending<'a> {
-    /// Chunks in the shards.
-    pub(crate) chunks: u64,
-    pub(crate) frames_missing: u64,
-    pub(crate) missing: &'a [std::ops::Range<u64>],
-    pub(crate) error: Option<&'a Error>,
 }
 
 impl Image {
@@ -277,6 +271,7 @@ impl Image {
             prefix,
             name: name.map(str::to_owned),
             uuid,
+            ome: ome::why_not(&config.dims).is_none().then(|| ome::image_attributes(&config, "0")),
             config,
             state: Mutex::new(ImageState {
                 shape: plan.first_shape(),
@@ -294,7 +289,7 @@ impl Image {
     pub(crate) fn undo(&self, plan: &Plan) {
         let records = plan.record.fields.iter().map(|field| format!("records/{}/zarr.json", field.name));
         let (user, own) = (Map::new(), Value::from(Map::new()));
-        let image = self.described(plan, &plan.shape, &user, &own);
+        let image = self.described(plan, &plan.array.layout.shape, &user, &own);
         let documents = [image.of_shape(), image.of_attributes()].into_iter().chain(image.entry()).map(|(key, _)| key);
         for key in records.chain(["records/zarr.json".to_owned()]).chain(documents) {
             let _ = caught(|| Ok(self.storage.remove(&format!("{}{key}", self.prefix))));
@@ -306,7 +301,7 @@ impl Image {
 
     fn write_documents(&self, plan: &Plan) -> Result<()> {
         if let Some(name) = &self.name {
-            self.root.list_image(&*self.storage, name, &self.config, &plan.shape)?;
+            self.root.list_image(&*self.storage, name, &self.config, &plan.array.layout.shape)?;
         }
         self.put("records/zarr.json", &zarr3::group(json!({})))?;
         self.put_record_documents(plan, plan.frames_total.unwrap_or(0))?;
@@ -328,14 +323,14 @@ impl Image {
         shape: &'a [u64],
         user: &'a Map<String, Value>,
         own: &'a Value,
-    ) -> dialect::Image<'a> {
-        dialect::Image { config: &self.config, plan, shape, user, own }
+    ) -> format::Image<'a> {
+        format::Image { array: &plan.array, shape, user, own, ome: self.ome.as_ref() }
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {
         for (at, field) in plan.record.fields.iter().enumerate() {
             let fill = if at == 0 { json!(NO_FRAME) } else { json!(0) };
-            let document = zarr3::record(field.dtype, frames, plan.record.block_frames, fill);
+            let document = zarr3::record(field.dtype, frames, plan.record.block_frames, &fill);
             self.put(&format!("records/{}/zarr.json", field.name), &document)?;
         }
         Ok(())
@@ -359,7 +354,11 @@ impl Image {
     }
 
     pub(crate) fn shard_key(&self, plan: &Plan, place: &ShardPlace) -> String {
-        format!("{}{}", self.prefix, dialect::shard_key(&self.config, plan, place))
+        format!(
+            "{}{}",
+            self.prefix,
+            format::shard_key(&plan.array.layout, &plan.shard_position(&place.grid, place.across))
+        )
     }
 
     /// Creates those shards that no frame came for, where a reader wants them all, and removes those that were prepared for more.
@@ -368,7 +367,8 @@ impl Image {
             return Ok(());
         }
         let shape = self.state.lock().unwrap_or_else(PoisonError::into_inner).shape.clone();
-        let grid: Vec<_> = shape.iter().zip(&plan.shard_shape).map(|(size, shard)| size.div_ceil(*shard)).collect();
+        let grid: Vec<_> =
+            shape.iter().zip(&plan.array.layout.file_shape).map(|(size, shard)| size.div_ceil(*shard)).collect();
         let (outer, frame) = grid.split_at(plan.order.outer_dims());
         for cell in 0..outer.iter().product() {
             let mut place = ShardPlace { grid: [0; MAX_OUTER], across: 0 };
@@ -469,31 +469,20 @@ impl Image {
 
     /// What the writer says about its work.
     fn own(&self, plan: &Plan, ending: Option<(u64, &Ending)>) -> Value {
-        let mut own = json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "writer": hex(&self.uuid),
-            "complete": false,
-            "acquisition_order": self.acquisition_order(),
-            "frames_planned": plan.frames_total,
-            // Where slots stand depends on how far the encoder may reach. Who rebuilds an index shall not have to ask it.
-            "slots": {
-                "placement": self.config.placement_in_use(),
-                "first_at": plan.shard.first_slot_at + plan.shard.lead_bytes as u64,
-                "bytes": plan.shard.slot_bytes,
-                "empty_chunks": !self.config.skip_empty_chunks,
-            },
-        });
-        if let Some((frames, ending)) = ending {
-            own["complete"] = json!(ending.error.is_none());
-            own["frames"] = json!(frames);
-            own["chunks"] = json!(ending.chunks);
-            own["frames_missing"] = json!(ending.frames_missing);
-            own["missing"] = ending.missing.iter().map(|range| json!([range.start, range.end])).collect();
-            if let Some(error) = ending.error {
-                own["error"] = json!(error.to_string());
-            }
+        let slots = Slots {
+            first_at: plan.shard.first_slot_at + plan.shard.lead_bytes as u64,
+            bytes: plan.shard.slot_bytes as u64,
+            fixed: plan.shard.fixed_slots,
+            empty_chunks: !self.config.skip_empty_chunks,
+        };
+        Statement {
+            writer: self.uuid,
+            acquisition_order: self.acquisition_order(),
+            frames_planned: plan.frames_total,
+            slots,
+            ending,
         }
-        own
+        .render()
     }
 
     fn acquisition_order(&self) -> Vec<&str> {
@@ -540,8 +529,4 @@ fn image_uuid(dataset: [u8; 16], name: &str) -> [u8; 16] {
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -226,6 +226,27 @@ pub(crate) fn tiles(size: [u64; 2], chunk: [u64; 2], shard: [u64; 2]) -> Vec<Til
     tiles
 }
 
+/// Visits every position of a box in C order. A box without dimensions has one position.
+pub(crate) fn for_each_position(origin: &[u64], extent: &[u64], mut visit: impl FnMut(&[u64])) {
+    if extent.contains(&0) {
+        return;
+    }
+    let mut position = origin.to_vec();
+    loop {
+        visit(&position);
+        let Some(dim) = (0..extent.len()).rev().find(|&dim| position[dim] - origin[dim] + 1 < extent[dim]) else {
+            return;
+        };
+        position[dim] += 1;
+        position[dim + 1..].copy_from_slice(&origin[dim + 1..]);
+    }
+}
+
+/// The number of a position in a box that starts at zero, in C order.
+pub(crate) fn linear(position: &[u64], shape: &[u64]) -> u64 {
+    position.iter().zip(shape).fold(0, |linear, (position, length)| linear * length + position)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@
 //! - [`Acquisition`]: one run of one image. [`Dataset`]: several images at once.
 //! - [`Config`]: dimensions, chunks, shards, codec, ring, policies; everything has a default but the dimensions.
 //! - [`Storage`]: where the files go, if not into a folder.
-//! - [`Dialect`]: the on-disk formats. [`format`](mod@format): what stands in their files, byte by byte.
+//! - [`Dialect`]: the on-disk formats. [`guide::formats`]: what stands in their files, byte by byte.
 //! - [`offline`]: reading datasets back.
 //!
 //! What a program may want to know of a run while it goes on is told to its `tracing` subscriber. One that panics loses that line, and
@@ -41,13 +41,13 @@ mod acquisition;
 pub mod codec;
 mod config;
 mod dataset;
-mod dialect;
 mod dtype;
 mod engine;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
 mod folder;
+mod format;
 mod frame;
 mod fs;
 mod geometry;
@@ -64,8 +64,7 @@ mod stats;
 mod storage;
 mod sync;
 
-#[doc = include_str!("FORMAT.md")]
-pub mod format {}
+pub mod guide;
 
 /// The examples of the README are compiled as doc tests.
 #[cfg(doctest)]

@@ -4,6 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
 
+/// The compressors of numcodecs that are read here.
+const READ: [&str; 5] = ["blosc", "zstd", "gzip", "zlib", "lz4"];
+
 /// The compressor's name and settings; `None` for none. A checksum has no place there.
 pub(crate) fn compressor(codec: &Codec) -> Option<(&'static str, Map<String, Value>)> {
     let blosc = |cname: BloscCname, level: u8, shuffle: Shuffle, block_bytes: usize| {
@@ -27,6 +30,29 @@ pub(crate) fn compressor(codec: &Codec) -> Option<(&'static str, Map<String, Val
         Compressor::Zlib { level } => ("zlib", json!({"level": level})),
     };
     settings.as_object().map(|settings| (name, settings.clone()))
+}
+
+/// The compressor that numcodecs calls so. A frame names its own compressor and shuffle; settings only matter to a writer, so
+/// unknown ones are no error.
+pub(crate) fn named(id: &str, settings: &Map<String, Value>) -> Option<Compressor> {
+    if !READ.contains(&id) {
+        return None;
+    }
+    let codec = |settings: &Map<String, Value>| {
+        let codec = json!({"name": format!("numcodecs.{id}"), "configuration": settings});
+        super::from_zarr3(&[codec]).ok().map(|codec| codec.compressor)
+    };
+    codec(settings).or_else(|| codec(&Map::new()))
+}
+
+pub(crate) fn not_read(compressor: &Value) -> String {
+    format!("compressor {compressor} is not read here; these are: {}", READ.join(", "))
+}
+
+/// `blosc(cname=lz4, clevel=1)`.
+pub(crate) fn for_people<'a>(id: &str, settings: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
+    let settings: Vec<_> = settings.map(|(key, value)| format!("{key}={value}")).collect();
+    format!("{id}({})", settings.join(", ").replace('"', ""))
 }
 
 #[cfg(test)]

@@ -25,7 +25,9 @@ pub(super) struct TileShape {
 impl TileShape {
     pub(super) fn new(layer: &Layer, plan: &Plan, tile: &Tile) -> Self {
         let element = plan.frame.dtype.size();
-        let [.., rows, columns] = plan.chunk_shape[..] else { unreachable!("an array has rows and columns") };
+        let [.., rows, columns] = plan.array.layout.chunk_shape[..] else {
+            unreachable!("an array has rows and columns")
+        };
         let cut = plan.shard.cut_at_edge;
         let rows = if cut { tile.rows } else { rows as usize };
         let row_bytes = element * if cut { tile.columns } else { columns as usize };

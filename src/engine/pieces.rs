@@ -40,7 +40,7 @@ pub(super) fn in_one_piece<'a>(layer: &'a Layer, ring: &'a Ring, plan: &Plan, ti
 
 /// Where a tile's rows are in each buffer, if it is whole and they follow each other without gaps.
 fn rows_in_buffer(layer: &Layer, plan: &Plan, tile: &Tile) -> Option<Range<usize>> {
-    let [.., rows, _] = plan.chunk_shape[..] else { return None };
+    let [.., rows, _] = plan.array.layout.chunk_shape[..] else { return None };
     if !plan.shard.rows_touch || tile.rows as u64 != rows || layer.planes_kept != plan.planes_a_stack() {
         return None;
     }
@@ -64,7 +64,7 @@ pub(super) struct Apart<'a> {
 impl<'a> Apart<'a> {
     /// `None` if a part of the tile lies nowhere, because its frame is missing or because it reaches over the frame's edge.
     pub(super) fn new(layer: &'a Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<Self> {
-        let [.., rows, columns] = plan.chunk_shape[..] else { return None };
+        let [.., rows, columns] = plan.array.layout.chunk_shape[..] else { return None };
         let is_whole = [tile.rows as u64, tile.columns as u64] == [rows, columns]
             && layer.planes_kept == plan.planes_a_stack()
             && layer.frames.iter().all(Option::is_some);

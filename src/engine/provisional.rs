@@ -12,9 +12,9 @@ use super::layer::Layer;
 use super::{Engine, ShardCell};
 use crate::codec::Encoder;
 use crate::error::{Result, caught, logged};
+use crate::format::slot_header::{HEADER_BYTES, Origin, header};
 use crate::geometry::Tile;
 use crate::shard::provisional::Room;
-use crate::shard::slot::{HEADER_BYTES, Origin, header};
 use crate::sync::RwLockReadGuard;
 
 /// Which frames of a cell's layers are in provisional chunks, by the layer's place in the cell.

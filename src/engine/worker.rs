@@ -14,9 +14,10 @@ use super::{Engine, ShardCell, StageTimes, Ticket};
 use crate::codec::Encoder;
 use crate::error::caught;
 use crate::error::{Error, Result};
+use crate::format::slot_header::{HEADER_BYTES, Origin};
 use crate::geometry::Tile;
 use crate::shard::Claim;
-use crate::shard::slot::{Elsewhere, HEADER_BYTES, Origin, PIECES_MAX};
+use crate::shard::slot::{Elsewhere, PIECES_MAX};
 use crate::stats::Stage;
 
 /// One worker's own things, made once.

@@ -7,13 +7,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::manifest::Manifest;
-use super::metadata;
 use super::nodes;
 use super::reader::Array;
-use super::shard_file::{Range, ShardFile};
+use super::shard_file::ShardFile;
 use crate::config::IndexLocation;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format;
+use crate::format::index::Range;
+use crate::format::layout::product;
 
 const DAMAGED_MAX: usize = 100;
 
@@ -142,13 +144,13 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         }
     };
     let grid: Vec<_> = array.shape().iter().zip(array.chunk_shape()).map(|(a, b)| a.div_ceil(*b)).collect();
-    let location = array.metadata().sharding.map(|sharding| match sharding.location {
+    let location = array.layout().index_location().map(|location| match location {
         IndexLocation::Start => "start".to_owned(),
         IndexLocation::End => "end".to_owned(),
     });
     Ok(ArrayDescription {
         path: name.to_owned(),
-        format: array.format().to_owned(),
+        format: format::describe(array.layout()).to_owned(),
         caution: array.caution().map(str::to_owned),
         shape: array.shape().to_vec(),
         dtype: array.dtype(),
@@ -160,8 +162,8 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         manifest: array.manifest().map(|manifest| manifest.origin().to_owned()),
         shard_files: sums.files,
         chunks_present: sums.present,
-        chunks_empty: metadata::product(&grid).unwrap_or(u64::MAX).saturating_sub(sums.present),
-        bytes_logical: metadata::bytes(array.shape(), array.dtype()).unwrap_or(u64::MAX),
+        chunks_empty: product(&grid).unwrap_or(u64::MAX).saturating_sub(sums.present),
+        bytes_logical: format::bytes(array.shape(), array.dtype()).unwrap_or(u64::MAX),
         bytes_payload: sums.payload,
         bytes_files: sums.length,
         bytes_on_disk: sums.disk,
@@ -174,7 +176,7 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
     // The file may have gone since the directory was listed.
     let Some(file) = ShardFile::open(path.to_path_buf())? else { return Ok(Sums::default()) };
     let mut sums = Sums { files: 1, length: file.len(), disk: file.disk_bytes(), ..Sums::default() };
-    if !array.has_index() {
+    if !array.layout().has_index() {
         (sums.present, sums.payload) = (1, file.len());
         return Ok(sums);
     }
@@ -193,7 +195,8 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
         match entry {
             Ok(range) => {
                 sums.payload = sums.payload.saturating_add(range.nbytes);
-                let inside = array.chunk_at(position, chunk).is_some_and(|chunk| array.has_chunk(&chunk));
+                let inside =
+                    array.layout().chunk_at(position, chunk).is_some_and(|chunk| array.layout().has_chunk(&chunk));
                 sums.present += u64::from(inside);
                 ranges.push(range);
             }

@@ -6,10 +6,10 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::document;
 use super::memory;
 use super::reader::Array;
 use crate::error::{Error, Result};
+use crate::fs::document;
 
 /// A dimension as the image's OME-Zarr metadata describes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,7 +174,7 @@ impl Iterator for Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offline::region::{for_each_position, linear};
+    use crate::geometry::{for_each_position, linear};
 
     /// The elements of a box, in C order, as numbers in the array.
     fn elements(start: &[u64], shape: &[u64], array: &[u64]) -> Vec<u64> {

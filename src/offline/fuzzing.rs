@@ -7,16 +7,17 @@ use std::path::Path;
 use serde_json::json;
 
 use super::index::Index;
-use super::shard_file::{IndexLayout, ShardFile};
-use super::volume;
+use super::shard_file::ShardFile;
 use crate::config::IndexLocation;
+use crate::format::index::table::TableLayout;
+use crate::format::precomputed;
 use crate::shard::slot;
 
 /// Reads an index: the first byte says how it looks, the rest is the file.
 pub fn index(data: &[u8]) {
     let Some((&how, bytes)) = data.split_first() else { return };
     let location = if how & 1 == 0 { IndexLocation::End } else { IndexLocation::Start };
-    let Some(layout) = IndexLayout::new(u64::from(how >> 2), location, how & 2 != 0) else { return };
+    let Some(layout) = TableLayout::new(u64::from(how >> 2), location, how & 2 != 0) else { return };
     let file = in_memory(bytes);
     let Ok(index) = file.table(layout) else { return };
     for chunk in 0..index.len() + 2 {
@@ -51,7 +52,7 @@ pub fn volume(data: &[u8]) {
             },
         }],
     });
-    let Ok(metadata) = volume::parse(Path::new("info"), &info, "0") else { return };
+    let Ok(metadata) = precomputed::parse(Path::new("info"), &info, "0") else { return };
     let Some(volume) = &metadata.volume else { return };
     let Some(shards) = volume.shards() else { return };
     let file = in_memory(bytes);

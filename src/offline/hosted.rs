@@ -2,16 +2,18 @@
 //!
 //! Their arrays have paths like all others, the dataset's and then the array's name, though nothing need stand there.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::document;
 use super::reader::Array;
-use super::transformer::{self, Documents};
 use super::tree::below;
-use super::volume;
 use crate::error::{Error, Result};
+use crate::format::{precomputed, zarr3_draft};
+use crate::fs::document;
+use crate::fs::links;
 
 /// The document of a volume.
 const INFO: &str = "info";
@@ -20,6 +22,7 @@ const INFO_BYTES_MAX: u64 = 16 << 20;
 
 /// Folders above a path that are looked at.
 const DEPTH_MAX: usize = 32;
+const NODES_MAX: usize = 1 << 16;
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
 
@@ -51,8 +54,8 @@ impl Host {
     /// The dataset at exactly this path; `None` if it is of another kind.
     pub(super) fn at(root: &Path) -> Result<Option<Self>> {
         let file = root.join("zarr.json");
-        let Some(entry) = document::read(&file)?.filter(transformer::is_entry) else { return Self::volume(root) };
-        transformer::check_entry(&file, &entry)?;
+        let Some(entry) = document::read(&file)?.filter(zarr3_draft::is_entry) else { return Self::volume(root) };
+        zarr3_draft::check_entry(&file, &entry)?;
         let Documents { mut groups, arrays, others } = Documents::list(root)?;
         if !groups.iter().any(String::is_empty) && !arrays.iter().any(String::is_empty) {
             groups.insert(0, String::new());
@@ -63,7 +66,7 @@ impl Host {
     /// The precomputed volume at exactly this path.
     fn volume(root: &Path) -> Result<Option<Self>> {
         let Some((file, info)) = info(root)? else { return Ok(None) };
-        let (groups, arrays) = (vec![String::new()], volume::keys(&file, &info)?);
+        let (groups, arrays) = (vec![String::new()], precomputed::keys(&file, &info)?);
         Ok(Some(Self { root: root.to_path_buf(), groups, arrays, others: Vec::new(), info: Some(info) }))
     }
 
@@ -71,12 +74,12 @@ impl Host {
     pub(super) fn of(path: &Path) -> Result<Option<(Self, String)>> {
         for root in path.ancestors().skip(1).take(DEPTH_MAX) {
             let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
-            if !super::is_below(&name) {
+            if !crate::fs::is_below(&name) {
                 return Ok(None);
             }
             // What stands above a path is no concern of those who read something else there.
             let is_entry = document::read(&root.join("zarr.json"))
-                .is_ok_and(|document| document.is_some_and(|document| transformer::is_entry(&document)));
+                .is_ok_and(|document| document.is_some_and(|document| zarr3_draft::is_entry(&document)));
             if is_entry || info(root).is_ok_and(|found| found.is_some()) {
                 return Ok(Self::at(root)?.map(|host| (host, name.into_owned())));
             }
@@ -120,23 +123,23 @@ impl Host {
         }
         if let Some(info) = &self.info {
             let (file, folder) = (self.root.join(INFO), self.root.join(name));
-            let metadata = volume::parse(&file, info, name)?;
-            return Array::with(&folder, &folder, file, metadata).map(Some);
+            let metadata = precomputed::parse(&file, info, name)?;
+            return Ok(Some(Array::with(&folder, &folder, file, metadata)));
         }
-        let file = transformer::array_document(&self.root, name);
+        let file = zarr3_draft::array_document(&self.root, name);
         let Some(document) = document::read(&file)? else { return Ok(None) };
-        let metadata = transformer::parse(&file, document)?;
+        let metadata = zarr3_draft::parse(&file, &document)?;
         let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
-        Array::with(&path, &transformer::data_folder(&self.root, name), file, metadata).map(Some)
+        Ok(Some(Array::with(&path, &zarr3_draft::data_folder(&self.root, name), file, metadata)))
     }
 
     /// What the group of this name says.
     pub(super) fn group(&self, name: &str) -> Result<HostedGroup> {
         if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
-            let (attributes, document) = (volume::attributes(info), self.root.join(INFO));
+            let (attributes, document) = (precomputed::attributes(info), self.root.join(INFO));
             return Ok(HostedGroup { attributes, document, pointer: "", image: first.clone() });
         }
-        let document = transformer::group_document(&self.root, name);
+        let document = zarr3_draft::group_document(&self.root, name);
         let attributes = document::read(&document)?.and_then(|document| document.get("attributes").cloned());
         let attributes = attributes.unwrap_or_else(|| json!({}));
         Ok(HostedGroup { attributes, document, pointer: "/attributes", image: below(name, "0") })
@@ -166,6 +169,62 @@ fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
         return Ok(None);
     }
     let Some(bytes) = document::bytes(&file, INFO_BYTES_MAX)? else { return Ok(None) };
-    let info = serde_json::from_slice::<Value>(&bytes).ok().filter(volume::is_info);
+    let info = serde_json::from_slice::<Value>(&bytes).ok().filter(precomputed::is_info);
     Ok(info.map(|info| (file, info)))
+}
+
+/// What the documents below `meta/` are about.
+#[derive(Debug, Default)]
+struct Documents {
+    /// The names of groups that have a document, in order.
+    groups: Vec<String>,
+    /// The names of arrays, in order.
+    arrays: Vec<String>,
+    /// Files that are neither.
+    others: Vec<PathBuf>,
+}
+
+impl Documents {
+    /// Lists the documents of the dataset at `root`.
+    fn list(root: &Path) -> Result<Self> {
+        let mut found = Self::default();
+        found.folder(&root.join("meta"), "", 0)?;
+        found.groups.sort();
+        found.arrays.sort();
+        found.others.sort();
+        Ok(found)
+    }
+
+    fn folder(&mut self, folder: &Path, key: &str, depth: usize) -> Result<()> {
+        let failed = |error| Error::io("list", folder, error);
+        links::check(folder).map_err(|reason| Error::format(folder, reason))?;
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+                self.others.push(path);
+                continue;
+            };
+            let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
+            if self.groups.len() + self.arrays.len() + self.others.len() >= NODES_MAX {
+                return Err(Error::format(folder, format!("there are more than {NODES_MAX} documents")));
+            }
+            if !path.is_symlink() && path.is_dir() {
+                if depth >= DEPTH_MAX {
+                    return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
+                }
+                self.folder(&path, &key, depth + 1)?;
+                continue;
+            }
+            match zarr3_draft::Node::of(&key) {
+                Some(zarr3_draft::Node::Array(name)) => self.arrays.push(name),
+                Some(zarr3_draft::Node::Group(name)) => self.groups.push(name),
+                None => self.others.push(path),
+            }
+        }
+        Ok(())
+    }
 }

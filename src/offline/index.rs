@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::shard_file::{IndexLayout, Range, ShardFile, Table};
-use super::volume::Shards;
+use super::shard_file::ShardFile;
 use crate::codec::Decoder;
 use crate::config::{Codec, Compressor};
 use crate::error::{Error, Result};
-use crate::shard::index::minishards::{self, ENTRY_BYTES};
+use crate::format::index::Range;
+use crate::format::index::minishards::{self, ENTRY_BYTES};
+use crate::format::index::table::Table;
+use crate::format::layout::Files;
+use crate::format::layout::Layout;
+use crate::format::precomputed::Shards;
 
 /// 16 million chunks in a shard; past that, an index is broken rather than generous.
 const ENTRIES_MAX: u64 = 1 << 24;
@@ -40,8 +44,16 @@ pub(super) struct Minishards {
 }
 
 impl Index {
-    pub(super) fn of_table(file: &ShardFile, layout: IndexLayout) -> Result<Self> {
-        file.table(layout).map(Self::Table)
+    /// The index of the shard at a position; of a volume's, only as much of it as tells of the entries in `wanted`, if there are any.
+    pub(super) fn read(file: &ShardFile, layout: &Layout, position: &[u64], wanted: Option<&[u64]>) -> Result<Self> {
+        match &layout.files {
+            Files::Grid { index: Some(table), .. } => file.table(*table).map(Self::Table),
+            Files::Grid { index: None, .. } => Err(Error::format(file.path(), "has no index: it is a chunk itself")),
+            Files::Volume(volume) => match volume.shards() {
+                Some(shards) => Self::of_volume(file, shards, volume.shard_number(position), wanted),
+                None => Err(Error::format(file.path(), "has no index: it is a chunk itself")),
+            },
+        }
     }
 
     /// Reads the head of a volume's shard, and the indexes of those minishards that the ids in `wanted` fall into; of all if

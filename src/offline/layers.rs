@@ -8,9 +8,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::own::Places;
 use super::ranges::{Gather, Ranges};
-use crate::shard::slot::Header;
+use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::slot_header::Header;
 
 /// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames each.
 const RUNS_MAX: u64 = 1 << 28;
@@ -24,7 +24,7 @@ const GAPPY_FRAMES_MAX: u64 = 1 << 16;
 pub(super) type FileAt = (PathBuf, Vec<u64>);
 
 /// The files of an array in groups, each of which holds all chunks of its frames.
-pub(super) fn groups<'a>(files: &'a [FileAt], places: &Places) -> Vec<Vec<&'a FileAt>> {
+pub(super) fn groups<'a>(files: &'a [FileAt], places: &AcquisitionMap) -> Vec<Vec<&'a FileAt>> {
     // Where a hash deals chunks out, every shard holds some of most frames.
     if !places.has_boxes() {
         return vec![files.iter().collect()];
@@ -127,7 +127,12 @@ impl Found {
     /// # Errors
     ///
     /// A reason when they are more than any writer's.
-    pub(super) fn add_layers(&mut self, layers: Layers, places: &Places, budget: &Budget) -> Result<(), String> {
+    pub(super) fn add_layers(
+        &mut self,
+        layers: Layers,
+        places: &AcquisitionMap,
+        budget: &Budget,
+    ) -> Result<(), String> {
         let tiles = places.tiles();
         let mut layers: Vec<_> = layers.0.into_iter().collect();
         layers.sort_by(|a, b| a.0.cmp(&b.0));
@@ -173,7 +178,7 @@ impl Found {
     }
 
     /// A shard that the writer closed, at a place in the grid.
-    pub(super) fn add_closed(&mut self, places: &Places, shard: &[u64]) {
+    pub(super) fn add_closed(&mut self, places: &AcquisitionMap, shard: &[u64]) {
         // What can't be counted is not claimed: then a dark frame counts as missing.
         places.shard_frames(shard, RUNS_A_SHARD_MAX, |frames| self.closed.add_range(frames));
     }

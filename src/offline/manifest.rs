@@ -18,11 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::metadata::Metadata;
-use super::region::linear;
-use super::shard_file::{Range, ShardFile};
-use super::{document, has_node};
+use super::has_node;
+use super::shard_file::ShardFile;
 use crate::error::{Error, Result};
+use crate::format::index::Range;
+use crate::format::layout::Layout;
+use crate::fs::document;
+use crate::geometry::linear;
 
 /// Whether manifests may name any file; see [`follow_manifests_anywhere`].
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
@@ -77,8 +79,8 @@ impl Part {
 
 impl Manifest {
     /// Reads the manifest that the document of the array in `folder` has or names.
-    pub(super) fn open(folder: &Path, value: &Value, metadata: &Metadata) -> Result<Self> {
-        let grid: Vec<u64> = metadata.shape.iter().zip(&metadata.chunk_shape).map(|(a, b)| a.div_ceil(*b)).collect();
+    pub(super) fn open(folder: &Path, value: &Value, layout: &Layout) -> Result<Self> {
+        let grid = layout.chunk_grid();
         let mut table = Table { grid: &grid, paths: Vec::new(), known: HashMap::new(), chunks: Vec::new() };
         let origin = match value {
             Value::Object(_) => {

@@ -25,17 +25,17 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::document::{self, named};
-use super::fill;
 use super::nodes::{self, Kind, Node, directory};
 use super::places::FileChunks;
 use super::reader::Array;
-use super::region::{for_each_position, linear};
-use super::shard_file::Range;
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Result};
+use crate::format::index::Range;
+use crate::format::{fill_value, named};
 use crate::fs as os;
+use crate::fs::document;
 use crate::fs::links;
+use crate::geometry::{for_each_position, linear};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -330,7 +330,7 @@ impl ArrayManifest {
 
 /// Visits every chunk of the array's grid that was written: its key, its file, its range.
 fn each_chunk(array: &Array, mut visit: impl FnMut(&str, &Path, Range) -> Result<()>) -> Result<()> {
-    let per_file = array.metadata().chunks_per_file();
+    let per_file = array.layout().chunks_per_file();
     let grid: Vec<u64> = array.shape().iter().zip(array.chunk_shape()).map(|(a, b)| a.div_ceil(*b)).collect();
     let positions = array.file_positions()?;
     for batch in positions.chunks(BATCH) {
@@ -367,15 +367,15 @@ fn key(position: &[u64]) -> String {
 fn array_document(node: &Node, array: &Array) -> Result<Value> {
     let metadata = array.metadata();
     let mut document = node.document()?;
-    document["shape"] = json!(metadata.shape);
+    document["shape"] = json!(metadata.layout.shape);
     document["data_type"] = json!(metadata.dtype.zarr_name());
-    document["chunk_grid"] = json!({"name": "regular", "configuration": {"chunk_shape": metadata.chunk_shape}});
+    document["chunk_grid"] = json!({"name": "regular", "configuration": {"chunk_shape": metadata.layout.chunk_shape}});
     document["chunk_key_encoding"] = json!({"name": "v2", "configuration": {"separator": "."}});
     document["codecs"] = json!(metadata.chain.document);
     if document["fill_value"].is_null() {
-        document["fill_value"] = fill::to_json(metadata.dtype, &metadata.fill);
+        document["fill_value"] = fill_value::to_json(metadata.dtype, &metadata.fill);
     }
-    if let (Some(names), true) = (&metadata.names, document["dimension_names"].is_null()) {
+    if let (Some(names), true) = (&metadata.layout.names, document["dimension_names"].is_null()) {
         document["dimension_names"] = json!(names);
     }
     if document["attributes"].is_null() {
@@ -402,10 +402,10 @@ fn zarray(array: &Array) -> Value {
     let filters: Vec<Value> = metadata.chain.document.iter().filter_map(numcodecs).collect();
     json!({
         "zarr_format": 2,
-        "shape": metadata.shape,
-        "chunks": metadata.chunk_shape,
+        "shape": metadata.layout.shape,
+        "chunks": metadata.layout.chunk_shape,
         "dtype": format!("{order}{kind}{}", metadata.dtype.size()),
-        "fill_value": fill::to_json(metadata.dtype, &metadata.fill),
+        "fill_value": fill_value::to_json(metadata.dtype, &metadata.fill),
         "order": "C",
         "filters": if filters.is_empty() { Value::Null } else { Value::Array(filters) },
         "compressor": null,

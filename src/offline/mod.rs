@@ -4,11 +4,8 @@
 //! Nothing that is read is trusted: documents have a bounded size, sums are checked, index entries must lie inside
 //! their file, and every allocation follows from a size that was checked before.
 
-mod chain;
 mod describe;
-mod document;
 mod export;
-mod fill;
 #[cfg(fuzzing)]
 #[allow(missing_docs)]
 pub mod fuzzing;
@@ -19,9 +16,7 @@ mod leftovers;
 mod manifest;
 mod manifest_writer;
 mod memory;
-mod metadata;
 mod nodes;
-mod own;
 mod places;
 mod ranges;
 mod reader;
@@ -31,12 +26,8 @@ mod repack;
 mod scan;
 mod shard_file;
 pub mod store;
-mod transformer;
 mod tree;
 mod verify;
-mod volume;
-mod zarr2;
-mod zarr3;
 
 pub use crate::fs::links::follow_links_anywhere;
 pub use describe::{ArrayDescription, Description, describe};
@@ -50,12 +41,7 @@ pub use repack::{ChunkOrder, Repack, RepackHeadway, RepackOptions, RepackSummary
 pub use store::{ByteRange, Listing, Store};
 pub use verify::{ArrayVerified, Finding, Severity, Verification, verify};
 
-use std::path::{Component, Path};
-
-/// Whether a path that a document names leads to something below, and not out of its dataset.
-fn is_below(path: &str) -> bool {
-    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
-}
+use std::path::Path;
 
 /// Whether there is a group or an array at `path`, readable or not.
 fn has_node(path: &Path) -> bool {

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::document;
 use super::hosted::Host;
 use super::reader::Array;
-use super::transformer;
 use super::tree::below;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::format::zarr3_draft;
+use crate::fs::document;
 use crate::fs::links;
 
 const DEPTH_MAX: usize = 32;
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 impl Node {
     /// Whether it is a scale of a precomputed volume.
     pub(super) fn is_volume(&self) -> bool {
-        matches!(&self.kind, Kind::Array(array) if array.metadata().dialect == Dialect::Precomputed)
+        matches!(&self.kind, Kind::Array(array) if array.layout().dialect == Dialect::Precomputed)
     }
 
     /// Whether it is a group whose document stands elsewhere, or is none of a group.
@@ -49,7 +49,7 @@ impl Node {
     /// in it.
     pub(super) fn document(&self) -> Result<Value> {
         let own = document::read(&self.path.join("zarr.json"))?;
-        if let Some(document) = own.filter(|document| !transformer::is_entry(document)) {
+        if let Some(document) = own.filter(|document| !zarr3_draft::is_entry(document)) {
             return Ok(document);
         }
         let (kind, attributes) = match (&self.kind, &self.hosted) {
@@ -93,7 +93,7 @@ impl Walk {
         }
         let array = Array::open_exactly(path)?;
         // Zarr v2 has nothing below an array, so what this crate's writer puts there is in nobody's way.
-        let is_leaf = array.as_ref().is_some_and(|array| array.metadata().dialect != Dialect::Zarr2Sharded);
+        let is_leaf = array.as_ref().is_some_and(|array| array.layout().dialect != Dialect::Zarr2Sharded);
         match (array, Host::at(path)?) {
             (Some(array), _) => self.push(name, path, Kind::Array(Box::new(array)), None)?,
             (None, Some(host)) => self.hosted(&host, path, name)?,

@@ -6,8 +6,9 @@ use rayon::prelude::*;
 
 use super::nodes::directory;
 use super::reader::Array;
-use super::shard_file::{Range, ShardFile};
+use super::shard_file::ShardFile;
 use crate::error::{Error, Result};
+use crate::format::index::Range;
 
 /// The chunks of one file, by their place in it in C order.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Array {
     /// An entry of a damaged index is an error here: who copies chunks must not leave one out silently.
     pub(super) fn file_chunks(&self, position: &[u64]) -> Result<Option<FileChunks>> {
         let Some((file, whole)) = self.open_file(position)? else { return Ok(None) };
-        let ranges = match self.index_layout() {
+        let ranges = match self.layout().table() {
             None => vec![Some(whole)],
             Some(layout) => {
                 let index = file.table(layout)?;
@@ -61,7 +62,7 @@ impl Array {
     pub fn stored_chunks(&self) -> Result<u64> {
         let count = |position: &Vec<u64>| match self.open_file(position)? {
             None => Ok(0),
-            Some((file, _)) if self.has_index() => {
+            Some((file, _)) if self.layout().has_index() => {
                 Ok(self.read_index(&file, position, None)?.entries().filter(|(_, range)| range.is_ok()).count() as u64)
             }
             Some(_) => Ok(1),

@@ -7,21 +7,24 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use serde_json::Value;
 
-use super::document;
-use super::fill;
 use super::hosted::Host;
 use super::index::Index;
 use super::manifest::Manifest;
 use super::memory::{self, on_fitting_threads};
-use super::metadata::{self, Metadata};
-use super::region::{Area, Rows, linear};
-use super::shard_file::{IndexLayout, Range, ShardFile};
-use super::volume::Expansion;
-use super::{transformer, zarr2, zarr3};
+use super::region::{Area, Rows};
+use super::shard_file::ShardFile;
 use crate::codec::Decoder;
 use crate::config::{Codec, Dialect};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format;
+use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::index::Range;
+use crate::format::layout::Layout;
+use crate::format::precomputed::Expansion;
+use crate::format::provenance::Provenance;
+use crate::format::{Metadata, fill_value, zarr2, zarr3, zarr3_draft};
+use crate::fs::document;
 use crate::fs::links;
 
 /// Children that an error message names.
@@ -54,7 +57,6 @@ pub struct Array {
     /// The file that says what the array is like.
     document: PathBuf,
     metadata: Metadata,
-    index: Option<IndexLayout>,
     manifest: Option<Manifest>,
 }
 
@@ -100,36 +102,34 @@ impl Array {
     pub(super) fn open_exactly(path: &Path) -> Result<Option<Self>> {
         let file = path.join("zarr.json");
         if let Some(document) = document::read(&file)? {
-            if transformer::is_entry(&document) {
+            if zarr3_draft::is_entry(&document) {
                 // The one array of a dataset may be its root.
                 return Host::at(path)?.map_or(Ok(None), |host| host.array(""));
             }
             return match zarr3::node(&file, &document)? {
                 zarr3::Node::Group => Ok(None),
-                zarr3::Node::Array => Self::described(path, document).map(Some),
+                zarr3::Node::Array => Self::described(path, &document).map(Some),
             };
         }
         let file = path.join(".zarray");
         let Some(document) = document::read(&file)? else { return Self::without_document(path) };
         let attributes = document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
-        let metadata = zarr2::parse(&file, document, attributes)?;
-        Self::with(path, path, file, metadata).map(Some)
+        let metadata = zarr2::parse(&file, &document, attributes)?;
+        Ok(Some(Self::with(path, path, file, metadata)))
     }
 
-    /// The array that `metadata` describes, without a manifest.
-    pub(super) fn with(path: &Path, folder: &Path, document: PathBuf, metadata: Metadata) -> Result<Self> {
-        let index = metadata.index_layout(&document)?;
-        let (path, folder) = (path.to_path_buf(), folder.to_path_buf());
-        Ok(Self { path, folder, document, metadata, index, manifest: None })
+    /// The array that `metadata` describes, without a manifest. Nothing need be there.
+    pub(super) fn with(path: &Path, folder: &Path, document: PathBuf, metadata: Metadata) -> Self {
+        Self { path: path.to_path_buf(), folder: folder.to_path_buf(), document, metadata, manifest: None }
     }
 
-    /// An array at `path` as a Zarr v3 document describes it, whether the document or any file is there or not.
-    pub(super) fn described(path: &Path, document: Value) -> Result<Self> {
+    /// An array at `path` as a Zarr v3 document describes it.
+    fn described(path: &Path, document: &Value) -> Result<Self> {
         let file = path.join("zarr.json");
         let metadata = zarr3::parse(&file, document)?;
         let manifest =
-            metadata.manifest.as_ref().map(|manifest| Manifest::open(path, manifest, &metadata)).transpose()?;
-        Ok(Self { manifest, ..Self::with(path, path, file, metadata)? })
+            metadata.manifest.as_ref().map(|manifest| Manifest::open(path, manifest, &metadata.layout)).transpose()?;
+        Ok(Self { manifest, ..Self::with(path, path, file, metadata) })
     }
 
     /// What is at `path`, where no document of an array stands.
@@ -165,7 +165,7 @@ impl Array {
             return Err(Error::format(path, format!("is a group; {}", children(path))));
         };
         // A document must not lead out of its dataset.
-        if super::is_below(dataset) {
+        if crate::fs::is_below(dataset) {
             Ok(dataset.to_owned())
         } else {
             Err(Error::format(path, format!("names a dataset {dataset:?} that is not below it")))
@@ -179,7 +179,7 @@ impl Array {
 
     /// Elements in each dimension.
     pub fn shape(&self) -> &[u64] {
-        &self.metadata.shape
+        &self.metadata.layout.shape
     }
 
     /// The type of an element.
@@ -189,18 +189,18 @@ impl Array {
 
     /// The names of the dimensions, if the document has any. A dimension without a name has an empty one.
     pub fn dimension_names(&self) -> Option<&[String]> {
-        self.metadata.names.as_deref()
+        self.metadata.layout.names.as_deref()
     }
 
     /// Elements of a chunk in each dimension: the least that can be read at once.
     pub fn chunk_shape(&self) -> &[u64] {
-        &self.metadata.chunk_shape
+        &self.metadata.layout.chunk_shape
     }
 
     /// Elements of a shard in each dimension; `None` when each chunk is a file, or a hash deals chunks out to shards.
     pub fn shard_shape(&self) -> Option<&[u64]> {
-        let boxes = self.metadata.volume.as_ref().is_none_or(|volume| volume.has_boxes());
-        self.metadata.sharding.filter(|_| boxes).map(|_| self.metadata.file_shape.as_slice())
+        let layout = self.layout();
+        (layout.has_index() && layout.has_boxes()).then_some(layout.file_shape.as_slice())
     }
 
     /// How chunks are encoded. Settings that only a writer needs, such as levels, need not be the original ones.
@@ -224,7 +224,7 @@ impl Array {
     ///
     /// As [`read_region`](Self::read_region); also when the array does not fit into memory.
     pub fn read_all(&self) -> Result<Vec<u8>> {
-        let bytes = metadata::bytes(self.shape(), self.dtype()).and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = format::bytes(self.shape(), self.dtype()).and_then(|bytes| usize::try_from(bytes).ok());
         let mut out = Vec::new();
         let reserved = bytes.filter(|&bytes| out.try_reserve_exact(bytes).is_ok());
         let Some(bytes) = reserved else {
@@ -253,7 +253,7 @@ impl Array {
             // One element is a box of one dimension, too; only its file's name knows the difference.
             return Geometry { array: self, file: &[1], chunk: &[1] }.read(&[0], &[1], out);
         }
-        let Metadata { file_shape, chunk_shape, .. } = &self.metadata;
+        let Layout { file_shape, chunk_shape, .. } = self.layout();
         Geometry { array: self, file: file_shape, chunk: chunk_shape }.read(start, shape, out)
     }
 
@@ -267,7 +267,7 @@ impl Array {
             let value = format_args!("{shape:?} from {start:?}").to_string();
             return Err(Error::config("region", value, format!("the array's shape is {array:?}")));
         }
-        let expected = metadata::bytes(shape, self.dtype());
+        let expected = format::bytes(shape, self.dtype());
         if expected != Some(out_bytes as u64) {
             let reason = match expected {
                 Some(expected) => format!("a region of {shape:?} has {expected} bytes"),
@@ -290,50 +290,17 @@ impl Array {
 
     /// The path of the file at a position of the grid of files.
     pub(super) fn file_path(&self, position: &[u64]) -> PathBuf {
-        let position = if self.shape().is_empty() { &[] } else { position };
-        if let Some(volume) = &self.metadata.volume {
-            return self.folder.join(volume.file_name(position));
-        }
-        self.folder.join(self.metadata.keys.key(position))
+        self.folder.join(self.layout().file_key(position))
     }
 
     /// The position of the file with this path below the array, if it is one of the array's.
     pub(super) fn file_position(&self, key: &str) -> Option<Vec<u64>> {
-        self.any_file_position(key).filter(|position| self.covers(position))
-    }
-
-    /// The position of the file with this path below the array, be it inside the array's shape or not.
-    pub(super) fn any_file_position(&self, key: &str) -> Option<Vec<u64>> {
-        if let Some(volume) = &self.metadata.volume {
-            return volume.file_position(key);
-        }
-        self.metadata.keys.position(key, self.shape().len())
-    }
-
-    /// Whether the file at a position of the grid has a part in the array's shape.
-    pub(super) fn covers(&self, position: &[u64]) -> bool {
-        // Shards that are no boxes may hold chunks from anywhere.
-        if position.len() != self.shape().len() {
-            return true;
-        }
-        let grid = self.shape().iter().zip(&self.metadata.file_shape);
-        position.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file))
-    }
-
-    /// What the array is, for people.
-    pub(super) fn format(&self) -> &'static str {
-        match (self.metadata.dialect, self.metadata.sharding) {
-            (Dialect::Zarr3, _) => "Zarr v3",
-            (Dialect::Zarr3Transformer, _) => "Zarr v3, draft of 2022",
-            (Dialect::Zarr2Sharded, None) => "Zarr v2",
-            (Dialect::Zarr2Sharded, Some(_)) => "Zarr v2 with shards, prototype of zarr-python's pull request 876",
-            (Dialect::Precomputed, _) => "precomputed volume",
-        }
+        self.layout().file_position(key).filter(|position| self.layout().has_file(position))
     }
 
     /// What can go wrong with other readers of this array.
     pub(super) fn caution(&self) -> Option<&'static str> {
-        let prototype = self.metadata.dialect == Dialect::Zarr2Sharded && self.metadata.sharding.is_some();
+        let prototype = self.layout().dialect == Dialect::Zarr2Sharded && self.layout().has_index();
         prototype.then_some(
             "only readers that know the key \"shards\" find its chunks: a plain reader of Zarr v2 passes over the key, takes each \
              shard for a chunk and misreads it",
@@ -344,65 +311,27 @@ impl Array {
         &self.metadata
     }
 
+    pub(super) fn layout(&self) -> &Layout {
+        &self.metadata.layout
+    }
+
+    /// Which frames and chunks are where, if the array is of this crate's writer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] when the writer's order of acquisition does not fit the array.
+    pub(super) fn acquisition_map(&self, own: &Provenance) -> Result<AcquisitionMap> {
+        AcquisitionMap::new(self.layout(), own).map_err(|reason| Error::format(&self.path, reason))
+    }
+
     /// What says where the chunks lie, if not the names of their files.
     pub(super) fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
 
-    /// How the table of a shard looks, where shards have one.
-    pub(super) fn index_layout(&self) -> Option<IndexLayout> {
-        self.index
-    }
-
-    /// Whether files have an index, rather than being a chunk each.
-    pub(super) fn has_index(&self) -> bool {
-        self.metadata.sharding.is_some()
-    }
-
-    /// The file of the chunk at a place in the grid of chunks, by the file's place, and the chunk's entry in its index.
-    pub(super) fn place(&self, chunk: &[u64]) -> (Vec<u64>, u64) {
-        if let Some(volume) = &self.metadata.volume {
-            return volume.file_of(chunk);
-        }
-        let per_file = self.metadata.chunks_per_file();
-        let file = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk / count).collect();
-        let inner: Vec<u64> = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
-        (file, linear(&inner, &per_file))
-    }
-
-    /// The place in the grid of chunks of an entry of a file's index, be it inside the array's shape or not; `None` if the
-    /// grid can't have it.
-    pub(super) fn chunk_at(&self, file: &[u64], entry: u64) -> Option<Vec<u64>> {
-        if let Some(volume) = self.metadata.volume.as_ref().filter(|volume| volume.shards().is_some()) {
-            return volume.chunk_of(entry);
-        }
-        let per_file = self.metadata.chunks_per_file();
-        let mut position = vec![0; per_file.len()];
-        let mut rest = entry;
-        for dim in (0..per_file.len()).rev() {
-            position[dim] = file[dim].checked_mul(per_file[dim])?.checked_add(rest % per_file[dim])?;
-            rest /= per_file[dim];
-        }
-        (rest == 0).then_some(position)
-    }
-
-    /// Whether a chunk has a part in the array's shape; those beyond the edge only pad a shard.
-    pub(super) fn has_chunk(&self, chunk: &[u64]) -> bool {
-        let sizes = self.shape().iter().zip(self.chunk_shape());
-        chunk.iter().zip(sizes).all(|(at, (length, size))| *at < length.div_ceil(*size))
-    }
-
     /// The index of a shard; of a volume's, only as much of it as tells of the entries in `wanted`, if there are any.
     pub(super) fn read_index(&self, file: &ShardFile, position: &[u64], wanted: Option<&[u64]>) -> Result<Index> {
-        let shards = self.metadata.volume.as_ref().and_then(|volume| Some((volume, volume.shards()?)));
-        match (self.index, shards) {
-            (Some(layout), _) => Index::of_table(file, layout),
-            (None, Some((volume, shards))) => {
-                let number = volume.shard_number(position);
-                Index::of_volume(file, shards, number, wanted)
-            }
-            (None, None) => Err(Error::format(file.path(), "has no index: it is a chunk itself")),
-        }
+        Index::read(file, self.layout(), position, wanted)
     }
 
     pub(super) fn worker(&self) -> Result<Worker> {
@@ -451,12 +380,12 @@ impl Array {
 impl Array {
     /// How the stored form of a chunk becomes the array's; `None` where it is it already.
     pub(super) fn expansion(&self, chunk: &[u64]) -> Option<Expansion> {
-        let Metadata { volume, shape, chunk_shape, .. } = &self.metadata;
-        volume.as_ref().and_then(|volume| volume.expansion(chunk, shape, chunk_shape))
+        let Layout { shape, chunk_shape, .. } = self.layout();
+        self.layout().volume().and_then(|volume| volume.expansion(chunk, shape, chunk_shape))
     }
 
     /// The same array with its files below another folder. `from`, which its folder and document lie below, becomes `to`.
-    pub(super) fn moved(&self, from: &Path, to: &Path) -> Result<Self> {
+    pub(super) fn moved(&self, from: &Path, to: &Path) -> Self {
         let place = |path: &Path| path.strip_prefix(from).map_or_else(|_| path.to_path_buf(), |below| join(to, below));
         Self::with(&place(&self.path), &place(&self.folder), place(&self.document), self.metadata.clone())
     }
@@ -524,7 +453,7 @@ impl Geometry<'_> {
                     wanted.chunks.iter_mut().for_each(|chunk| self.fill(chunk));
                     return Ok(());
                 };
-                match self.array.has_index() {
+                match self.array.layout().has_index() {
                     true => {
                         let entries: Vec<u64> = wanted.chunks.iter().map(|chunk| self.place(&chunk.chunk).1).collect();
                         let index = self.array.read_index(&file, &wanted.position, Some(&entries))?;
@@ -545,7 +474,7 @@ impl Geometry<'_> {
 
     /// As [`Array::place`], but of an array that has a dimension.
     fn place(self, chunk: &[u64]) -> (Vec<u64>, u64) {
-        if self.array.shape().is_empty() { (vec![0], 0) } else { self.array.place(chunk) }
+        if self.array.shape().is_empty() { (vec![0], 0) } else { self.array.layout().file_of(chunk) }
     }
 
     /// The chunks of each file; in C order of the files.
@@ -595,7 +524,7 @@ impl Geometry<'_> {
     }
 
     fn fill(self, chunk: &mut Rows<'_>) {
-        chunk.rows.iter_mut().for_each(|row| fill::row(row, &self.array.metadata.fill));
+        chunk.rows.iter_mut().for_each(|row| fill_value::row(row, &self.array.metadata.fill));
     }
 }
 

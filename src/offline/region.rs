@@ -2,6 +2,8 @@
 //!
 //! Rows are handed out as disjoint `&mut` slices, so that many threads fill one buffer without any unsafe code.
 
+use crate::geometry::for_each_position;
+
 /// The part of a region that lies in one row of files: a box of elements in C order.
 #[derive(Debug)]
 pub(super) struct Area<'a> {
@@ -99,25 +101,4 @@ fn strides(shape: &[u64]) -> Vec<u64> {
         strides[dim - 1] = strides[dim] * shape[dim];
     }
     strides
-}
-
-/// Visits every position of a box in C order. A box without dimensions has one position.
-pub(super) fn for_each_position(origin: &[u64], extent: &[u64], mut visit: impl FnMut(&[u64])) {
-    if extent.contains(&0) {
-        return;
-    }
-    let mut position = origin.to_vec();
-    loop {
-        visit(&position);
-        let Some(dim) = (0..extent.len()).rev().find(|&dim| position[dim] - origin[dim] + 1 < extent[dim]) else {
-            return;
-        };
-        position[dim] += 1;
-        position[dim + 1..].copy_from_slice(&origin[dim + 1..]);
-    }
-}
-
-/// The number of a position in a box that starts at zero, in C order.
-pub(super) fn linear(position: &[u64], shape: &[u64]) -> u64 {
-    position.iter().zip(shape).fold(0, |linear, (position, length)| linear * length + position)
 }

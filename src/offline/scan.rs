@@ -4,11 +4,13 @@
 //! each other: the walk goes from header to header, and where one is missing or its chunk was never finished, it looks for the next
 //! one at every multiple of 8 bytes.
 
-use super::own::{FRAMES_MAX, Own, Places};
-use super::shard_file::{Range, ShardFile};
+use super::shard_file::ShardFile;
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
-use crate::shard::slot::{self, HEADER_BYTES, Header};
+use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::index::Range;
+use crate::format::provenance::{FRAMES_MAX, Provenance};
+use crate::format::slot_header::{self, HEADER_BYTES, Header};
 
 const HEADER: u64 = HEADER_BYTES as u64;
 const GRAIN: u64 = 8;
@@ -18,8 +20,8 @@ const WINDOW_BYTES: u64 = 256 << 10;
 /// What the headers of one shard must say.
 #[derive(Debug)]
 pub(super) struct Expected<'a> {
-    pub(super) own: &'a Own,
-    pub(super) places: &'a Places,
+    pub(super) own: &'a Provenance,
+    pub(super) places: &'a AcquisitionMap,
     pub(super) position: &'a [u64],
     pub(super) shard: u64,
     pub(super) chunks: u64,
@@ -199,7 +201,7 @@ impl Scanner<'_> {
             at = data / GRAIN * GRAIN;
             let nbytes = WINDOW_BYTES.min(to - at);
             self.file.read(Range { offset: at, nbytes }, &mut self.window)?;
-            let found = self.window.chunks(GRAIN as usize).position(slot::has_magic);
+            let found = self.window.chunks(GRAIN as usize).position(slot_header::has_magic);
             if let Some(found) = found {
                 return Ok(Some(at + found as u64 * GRAIN));
             }
@@ -234,7 +236,7 @@ impl Scanner<'_> {
 
 /// The header at `at`, if there is one.
 pub(super) fn read_header(file: &ShardFile, at: u64) -> Result<Option<Header>> {
-    Ok(read_bytes(file, at)?.and_then(|bytes| slot::parse(&bytes)))
+    Ok(read_bytes(file, at)?.and_then(|bytes| slot_header::parse(&bytes)))
 }
 
 /// The bytes where a header may be; `None` where the file is too short.

@@ -1,15 +1,4 @@
-//! One file of an array: its length, the index at its start or end, and the byte ranges that the index names.
-//!
-//! ```text
-//! index at the end                         index at the start
-//! ┌────────────────────┬───────┬─────┐     ┌───────┬─────┬────────────────────┐
-//! │ chunks, gaps       │ index │ crc │     │ index │ crc │ chunks, gaps       │
-//! └────────────────────┴───────┴─────┘     └───────┴─────┴────────────────────┘
-//! index: for each chunk in C order, offset u64 LE and nbytes u64 LE; both 2^64-1 where there is no chunk
-//! crc: CRC-32C of the index, u32 LE, where the index codecs name it
-//! ```
-//!
-//! Source: Zarr sharding codec v1.0, "Binary shard format".
+//! One open file of an array: its length, its table, and ranges of its bytes.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -17,52 +6,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::memory;
-use crate::config::IndexLocation;
 use crate::error::{Error, Result};
+use crate::format::index::Range;
+use crate::format::index::table::{Table, TableLayout};
 use crate::fs::links;
-
-const ENTRY_BYTES: u64 = 16;
-const CRC_BYTES: u64 = 4;
-/// 16 million chunks in a shard; past that, a document is broken rather than generous.
-const INDEX_BYTES_MAX: u64 = 256 << 20;
 
 /// So much of a hole is read like anything else.
 const SPARSE_BYTES: u64 = 4 << 30;
-
-/// How large a shard's index is and where it stands.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct IndexLayout {
-    chunks: u64,
-    location: IndexLocation,
-    checksum: bool,
-}
-
-impl IndexLayout {
-    /// `None`: an index for so many chunks is larger than any shard's should be.
-    pub(super) fn new(chunks: u64, location: IndexLocation, checksum: bool) -> Option<Self> {
-        let bytes = chunks.checked_mul(ENTRY_BYTES)?;
-        (bytes <= INDEX_BYTES_MAX).then_some(Self { chunks, location, checksum })
-    }
-
-    pub(super) fn chunks(self) -> u64 {
-        self.chunks
-    }
-
-    pub(super) fn has_checksum(self) -> bool {
-        self.checksum
-    }
-
-    pub(super) fn bytes(self) -> u64 {
-        self.chunks * ENTRY_BYTES + if self.checksum { CRC_BYTES } else { 0 }
-    }
-}
-
-/// A byte range of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) offset: u64,
-    pub(super) nbytes: u64,
-}
 
 /// An open file and its length when it was opened.
 #[derive(Debug)]
@@ -71,17 +21,6 @@ pub(super) struct ShardFile {
     file: File,
     len: u64,
     disk_bytes: u64,
-}
-
-/// A shard's table of its chunks, its checksum already compared. Entries are checked one by one, so that a broken one spoils one chunk.
-#[derive(Debug)]
-pub(super) struct Table {
-    entries: Vec<u8>,
-    /// Where it stands itself, with its checksum.
-    part: Range,
-    /// Where chunks may lie.
-    from: u64,
-    to: u64,
 }
 
 impl ShardFile {
@@ -124,35 +63,14 @@ impl ShardFile {
         Range { offset: 0, nbytes: self.len }
     }
 
-    pub(super) fn table(&self, layout: IndexLayout) -> Result<Table> {
-        let bytes = layout.bytes();
-        let Some(chunk_bytes) = self.len.checked_sub(bytes) else {
-            let reason = format!("{} bytes are too few for a shard's index of {bytes} bytes", self.len);
+    pub(super) fn table(&self, layout: TableLayout) -> Result<Table> {
+        let Some(part) = layout.part(self.len) else {
+            let reason = format!("{} bytes are too few for a shard's index of {} bytes", self.len, layout.bytes());
             return Err(Error::format(&self.path, reason));
         };
-        let (at, from, to) = match layout.location {
-            IndexLocation::Start => (0, bytes, self.len),
-            IndexLocation::End => (chunk_bytes, 0, chunk_bytes),
-        };
-        let mut entries = Vec::new();
-        let part = Range { offset: at, nbytes: bytes };
-        self.read(part, &mut entries)?;
-        if layout.checksum {
-            self.check_crc(&mut entries)?;
-        }
-        Ok(Table { entries, part, from, to })
-    }
-
-    /// Compares and removes the checksum after the index.
-    fn check_crc(&self, entries: &mut Vec<u8>) -> Result<()> {
-        let stored = entries.split_off(entries.len().saturating_sub(CRC_BYTES as usize));
-        let stored = stored.try_into().map(u32::from_le_bytes).unwrap_or_default();
-        let computed = crc32c::crc32c(entries);
-        if stored == computed {
-            return Ok(());
-        }
-        let reason = format!("the index is damaged: its checksum is {computed:08x}, but {stored:08x} is stored");
-        Err(Error::format(&self.path, reason))
+        let mut bytes = Vec::new();
+        self.read(part, &mut bytes)?;
+        Table::decode(layout, part, self.len, bytes).map_err(|reason| Error::format(&self.path, reason))
     }
 
     /// Where data may start at or after `at`; `None` where nothing but a hole follows.
@@ -181,37 +99,5 @@ impl ShardFile {
     /// Fills `room` with the bytes from `at` on.
     pub(super) fn read_exactly(&self, at: u64, room: &mut [u8]) -> Result<()> {
         self.file.read_exact_at(room, at).map_err(|error| Error::io("read", &self.path, error))
-    }
-}
-
-impl Table {
-    /// Where it stands.
-    pub(super) fn part(&self) -> Range {
-        self.part
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.entries.len() / ENTRY_BYTES as usize
-    }
-
-    /// Where a chunk lies; `None` when the shard doesn't hold it; an error says what is wrong with the entry.
-    pub(super) fn entry(&self, chunk: usize) -> Result<Option<Range>, String> {
-        let word = |at: usize| {
-            let bytes = self.entries.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-            bytes.map(u64::from_le_bytes).ok_or_else(|| format!("the index has no entry {chunk}"))
-        };
-        let range = Range { offset: word(chunk * 16)?, nbytes: word(chunk * 16 + 8)? };
-        if range == (Range { offset: u64::MAX, nbytes: u64::MAX }) {
-            return Ok(None);
-        }
-        let end = range.offset.checked_add(range.nbytes);
-        if range.offset < self.from || end.is_none_or(|end| end > self.to) {
-            let Range { offset, nbytes } = range;
-            let (from, to) = (self.from, self.to);
-            return Err(format!(
-                "the index names {nbytes} bytes at {offset}, but the shard's chunks lie between {from} and {to}"
-            ));
-        }
-        Ok(Some(range))
     }
 }

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::document;
 use super::hosted::Host;
-use super::own::ATTRIBUTE;
 use super::reader::Array;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::format::provenance::ATTRIBUTE;
+use crate::fs::document;
 use crate::fs::links;
 
 const DEPTH_MAX: usize = 32;
@@ -150,7 +150,7 @@ impl Walk {
     }
 
     fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
-        if array.metadata().dialect == Dialect::Zarr2Sharded && array.attributes().get(ATTRIBUTE).is_some() {
+        if array.layout().dialect == Dialect::Zarr2Sharded && array.attributes().get(ATTRIBUTE).is_some() {
             self.tree.groups.push(Group {
                 name: name.to_owned(),
                 path: array.path().to_path_buf(),
@@ -269,13 +269,13 @@ impl Walk {
         for path in list(folder)? {
             let name = path.file_name().and_then(OsStr::to_str);
             let key = name.map(|name| below(key, name));
-            let position = key.as_deref().and_then(|key| array.any_file_position(key));
+            let position = key.as_deref().and_then(|key| array.layout().file_position(key));
             match (position, name, &key) {
                 (Some(position), ..) if !path.is_dir() => files.push((path, position)),
                 (_, Some(name), _) if !path.is_dir() && is_partial(name) => self.tree.partial.push(path),
                 (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
                 // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
-                (_, Some(name), _) if array.metadata().dialect == Dialect::Zarr2Sharded && has_document(&path) => {
+                (_, Some(name), _) if array.layout().dialect == Dialect::Zarr2Sharded && has_document(&path) => {
                     self.node(&path, &below(node, name), depth + 1)?;
                 }
                 (_, _, Some(key)) if path.is_dir() && key.split('/').count() <= array.shape().len() + 1 => {

@@ -13,10 +13,15 @@ use crate::codec::Encoder;
 use crate::config::{Compressor, Config, Dialect, FrameLayout, IndexLocation, Placement, StorageKind};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::codecs::Chain;
+use crate::format::index::minishards;
+use crate::format::index::table::TableLayout;
+use crate::format::keys::KeyEncoding;
+use crate::format::layout::{Files, Layout};
+use crate::format::slot_header::HEADER_BYTES;
+use crate::format::{self, Metadata};
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
-use crate::shard::index::minishards;
-use crate::shard::slot::HEADER_BYTES;
 pub(crate) use record::{FIXED_FIELDS, RECORD_FIELDS_MAX, RecordColumn, RecordPlan};
 pub(crate) use ring::RingPlan;
 pub(crate) use volume::VolumePlan;
@@ -45,10 +50,8 @@ pub(crate) struct Plan {
     pub(crate) shards: Cells,
     /// How many frames the array holds; `None`: as many as come.
     pub(crate) frames_total: Option<u64>,
-    /// The array's shape; an unbounded first dimension counts as 0.
-    pub(crate) shape: Vec<u64>,
-    pub(crate) chunk_shape: Vec<u64>,
-    pub(crate) shard_shape: Vec<u64>,
+    /// The array; an unbounded first dimension counts as 0.
+    pub(crate) array: Metadata,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) shard: ShardPlan,
     /// Of a precomputed volume.
@@ -168,23 +171,8 @@ impl Plan {
         let workers = workers(config)?;
         let record = RecordPlan::new(config, frames_total)?;
         let ring = RingPlan::default();
-        let shape = dims.iter().map(|dim| dim.size.unwrap_or(0)).collect();
-        Ok(Self {
-            frame,
-            order,
-            layers,
-            shards,
-            frames_total,
-            shape,
-            chunk_shape,
-            shard_shape,
-            tiles,
-            shard,
-            volume,
-            ring,
-            record,
-            workers,
-        })
+        let array = described(config, &frame, &shard, chunk_shape, shard_shape, volume.as_ref());
+        Ok(Self { frame, order, layers, shards, frames_total, array, tiles, shard, volume, ring, record, workers })
     }
 
     /// The first chunk of a layer in its shards, by the layer's place in the grid of chunks.
@@ -212,9 +200,23 @@ impl Plan {
         scattered.unwrap_or(chunk / self.shard.layer_chunks)
     }
 
+    /// The position of a shard in the grid of shards, or its number where shards are no boxes. `across`: its place beside the others
+    /// of its cell.
+    pub(crate) fn shard_position(&self, grid: &[u64; MAX_OUTER], across: usize) -> Vec<u64> {
+        let Layout { shape, file_shape, .. } = &self.array.layout;
+        if self.volume.as_ref().is_some_and(|volume| volume.table.is_some()) {
+            return vec![across as u64];
+        }
+        let outer = self.order.outer_dims();
+        let columns = shape[outer + 1].div_ceil(file_shape[outer + 1]);
+        let mut position = grid[..outer].to_vec();
+        position.extend([across as u64 / columns, across as u64 % columns]);
+        position
+    }
+
     /// The array's shape before the first frame.
     pub(crate) fn first_shape(&self) -> Vec<u64> {
-        let mut shape = self.shape.clone();
+        let mut shape = self.array.layout.shape.clone();
         if let Some(extent) = self.extent(0, false) {
             shape[0] = extent;
         }
@@ -232,8 +234,8 @@ impl Plan {
         }
         let Some(volume) = &self.volume else { return self.order.first_dim_extent(frames) };
         // A chunk that a volume cuts off is shorter, and that of a run in progress may be whole already.
-        let depth = self.chunk_shape[0];
-        Some((self.order.first_dim_extent(frames)? / depth).max(volume.depth_min) * depth)
+        let depth = self.array.layout.chunk_shape[0];
+        Some((self.order.first_dim_extent(frames)? / depth).max(volume.volume.depth_min()) * depth)
     }
 
     /// How long the array's first dimension is declared to be once `frames` frames have come and no more will; `None` if they
@@ -243,8 +245,12 @@ impl Plan {
         match &self.volume {
             // The ids of chunks mean what they say only in a volume of so many bits.
             Some(volume) if self.frames_total.is_none() => {
-                let depth = self.chunk_shape[0];
-                Some(if extent.div_ceil(depth) >= volume.depth_min { extent } else { volume.depth_min * depth })
+                let depth = self.array.layout.chunk_shape[0];
+                Some(if extent.div_ceil(depth) >= volume.volume.depth_min() {
+                    extent
+                } else {
+                    volume.volume.depth_min() * depth
+                })
             }
             // A smaller volume's chunks would have other ids.
             Some(_) => None,
@@ -263,7 +269,7 @@ impl Plan {
     /// `frames_end`: how many frames there are, when no more will come.
     pub(crate) fn planes_kept(&self, grid: &[u64; MAX_OUTER], frames_end: Option<u64>) -> u64 {
         let Some(z) = self.volume.as_ref().and_then(|volume| volume.z) else { return self.planes_a_stack() };
-        let depth = self.chunk_shape[z];
+        let depth = self.array.layout.chunk_shape[z];
         match frames_end.filter(|_| self.frames_total.is_none()).and_then(|frames| self.declared_extent(frames)) {
             Some(extent) => extent.saturating_sub(grid[z] * depth).clamp(1, depth),
             None => self.layers.extent(grid)[z],
@@ -273,7 +279,7 @@ impl Plan {
     /// Planes that follow each other in a chunk until the next channel's.
     pub(crate) fn planes_a_stack(&self) -> u64 {
         match &self.volume {
-            Some(volume) => volume.z.map_or(1, |z| self.chunk_shape[z]),
+            Some(volume) => volume.z.map_or(1, |z| self.array.layout.chunk_shape[z]),
             None => self.layers.frames_a_cell(),
         }
     }
@@ -281,8 +287,47 @@ impl Plan {
     /// How many layers a cell of shards will get when all frames come.
     pub(crate) fn layers_of_shard(&self, grid: &[u64; MAX_OUTER]) -> u64 {
         let extent = self.shards.extent(grid);
-        extent.iter().zip(&self.chunk_shape[..self.order.outer_dims()]).map(|(&e, &chunk)| e.div_ceil(chunk)).product()
+        extent
+            .iter()
+            .zip(&self.array.layout.chunk_shape[..self.order.outer_dims()])
+            .map(|(&e, &chunk)| e.div_ceil(chunk))
+            .product()
     }
+}
+
+/// The array as its documents will describe it.
+fn described(
+    config: &Config,
+    frame: &FramePlan,
+    shard: &ShardPlan,
+    chunk_shape: Vec<u64>,
+    file_shape: Vec<u64>,
+    volume: Option<&VolumePlan>,
+) -> Metadata {
+    let index = match shard.index.form {
+        IndexForm::Table { location, checksum } => TableLayout::new(shard.chunks as u64, location, checksum),
+        IndexForm::Minishards => None,
+    };
+    let files = match volume {
+        Some(volume) => Files::Volume(volume.volume.clone()),
+        None => Files::Grid { keys: KeyEncoding::of_writer(config.dialect), index },
+    };
+    let layout = Layout {
+        dialect: config.dialect,
+        shape: config.dims.iter().map(|dim| dim.size.unwrap_or(0)).collect(),
+        names: Some(config.dims.iter().map(|dim| dim.name.clone()).collect()),
+        chunk_shape,
+        file_shape,
+        files,
+    };
+    // Frames are stored in the byte order of the machine that they arrive on.
+    let big_endian = cfg!(target_endian = "big") && config.dtype.size() > 1;
+    let chain = Chain::new(config.codec.clone(), big_endian, config.dtype.size(), None);
+    let mut fill = frame.fill.clone();
+    if cfg!(target_endian = "big") {
+        fill.reverse();
+    }
+    Metadata { layout, dtype: config.dtype, chain, fill, attributes: serde_json::Value::Null, manifest: None }
 }
 
 /// A list of all tiles is kept, and walked for each layer.
@@ -391,7 +436,7 @@ impl ShardPlan {
             rows_touch,
             chunk_bytes,
             cut_at_edge: volume.is_some(),
-            keep_empty: config.dialect == Dialect::Zarr2Sharded,
+            keep_empty: format::keeps_empty(config.dialect),
             checksum: config.codec.checksum,
             chunks,
             layer_chunks: (counts[outer] * counts[outer + 1]) as usize,
@@ -412,10 +457,10 @@ impl IndexPlan {
     fn new(config: &Config, chunks: u64, volume: Option<&VolumePlan>) -> Self {
         let open_tails_at = [0; 2];
         if let Some(volume) = volume {
-            let tail_bytes_max = minishards::tail_bytes_max(&volume.spec, chunks);
+            let tail_bytes_max = minishards::tail_bytes_max(&volume.shards.spec, chunks);
             return Self {
                 form: IndexForm::Minishards,
-                head_bytes: volume.spec.head_bytes(),
+                head_bytes: volume.shards.spec.head_bytes(),
                 tail_bytes_max,
                 open_tails_at,
                 growth_bytes: 0,

@@ -1,8 +1,9 @@
 //! What a precomputed volume adds to a plan: the ids of its chunks, and which shard holds which of them.
 
 use crate::config::{Config, Dialect, Dim, DimKind, VolumeHash};
-use crate::dialect::volume::{ChunkIds, ShardSpec};
 use crate::error::{Error, Result};
+use crate::format::precomputed::ids::{ChunkIds, ShardSpec};
+use crate::format::precomputed::{self, Shards, Volume, chunk_ids};
 use crate::geometry::Outer;
 
 use super::CHUNKS_A_SHARD_MAX;
@@ -19,14 +20,12 @@ const SHARD_BITS_LISTED_MAX: u32 = 20;
 // An unbounded volume gets names of eight digits for its shards.
 const SHARD_BITS_UNBOUNDED: u32 = 32;
 const SHARD_BITS_UNBOUNDED_MIN: u32 = 24;
-// What an unbounded volume's depth in chunks is counted with.
-const DEPTH_BITS_UNBOUNDED: u32 = 40;
 
 /// A precomputed volume.
 #[derive(Debug)]
 pub(crate) struct VolumePlan {
-    pub(crate) ids: ChunkIds,
-    pub(crate) spec: ShardSpec,
+    pub(crate) volume: Volume,
+    pub(crate) shards: Shards,
     /// The outer dimension that is z, and the one whose elements are channels.
     pub(crate) z: Option<usize>,
     pub(crate) channel: Option<usize>,
@@ -36,8 +35,6 @@ pub(crate) struct VolumePlan {
     across: [u64; 2],
     /// Where each chunk goes, if shards are no boxes.
     pub(crate) table: Option<Table>,
-    /// The least depth in chunks with which all ids mean what they say.
-    pub(crate) depth_min: u64,
 }
 
 /// The shard of each chunk, and its place in there: the rank of its id among those of the shard.
@@ -73,36 +70,30 @@ impl VolumePlan {
         let [y, x] = [config.dims.len() - 2, config.dims.len() - 1];
         let chunks = |dim: usize| length_of(&config.dims, dim).div_ceil(chunk[dim]);
         let bounded = z.is_none_or(|z| config.dims[z].size.is_some());
-        let mut grid = [chunks(x), chunks(y), z.map_or(1, chunks)];
-        if !bounded {
-            let across = ChunkIds::new([grid[0], grid[1], 1]).map_or(64, |ids| ids.bits().iter().sum::<u32>());
-            grid[2] = 1 << DEPTH_BITS_UNBOUNDED.min(63 - across.min(62));
-        }
-        let ids = ChunkIds::new(grid).ok_or_else(|| {
+        let grid = [chunks(x), chunks(y), z.filter(|_| bounded).map_or(u64::from(bounded), chunks)];
+        let ids = chunk_ids(grid, !bounded).ok_or_else(|| {
             let reason = "has more chunks than 64 bits can number; choose larger chunks";
             Error::config("dims", format_args!("a grid of {grid:?} chunks"), reason)
         })?;
         let bytes = chunk.iter().fold(config.dtype.size() as u64, |bytes, &n| bytes.saturating_mul(n));
         let wished = [x, y].into_iter().chain(z).map(|dim| shard[dim] / chunk[dim].max(1)).collect::<Vec<_>>();
         let spec = Wishes { config, ids, bytes, bounded }.spec(&wished)?;
-        let [bx, by, _] = ids.bits();
-        let depth_bits = bx.max(by).saturating_sub(1);
-        let mut volume = Self {
-            ids,
-            spec,
-            z,
-            channel,
-            in_box: ids.of_lowest(spec.preshift_bits + spec.minishard_bits).map(|bits| 1 << bits),
-            across: [grid[0], grid[1]],
-            table: None,
-            depth_min: if depth_bits == 0 { 1 } else { (1 << (depth_bits - 1)) + 1 },
+        let shards = Shards::new(spec, ids, !bounded);
+        let role = |dim: usize| if Some(dim) == channel { precomputed::CHANNEL } else { precomputed::Z };
+        let size = |dim: usize| config.dims[dim].size.unwrap_or(0);
+        let volume = Volume {
+            roles: (0..y).map(role).chain([precomputed::Y, precomputed::X]).collect(),
+            shards: Some(shards.clone()),
+            key: key(config),
+            size: [size(x), size(y), z.map_or(1, size)],
+            chunk: [chunk[x], chunk[y], z.map_or(1, |z| chunk[z])],
+            voxel_offset: config.volume.voxel_offset,
+            resolution: Some(resolution(config)),
         };
-        let covered = spec.preshift_bits + spec.minishard_bits + spec.shard_bits;
-        let boxes = spec.hash == VolumeHash::Identity && (covered >= ids.bits().iter().sum::<u32>() || !bounded);
-        if !boxes {
-            volume.table = Some(Table::new(&ids, &spec, grid)?);
-            volume.in_box = grid;
-        }
+        let table = if shards.in_box.is_none() { Some(Table::new(&ids, &spec, grid)?) } else { None };
+        let in_box = shards.in_box.unwrap_or(grid);
+        let across = [grid[0], grid[1]];
+        let volume = Self { volume, shards, z, channel, in_box, across, table };
         for (dim, chunks) in [x, y].into_iter().chain(z).zip(volume.in_box) {
             shard[dim] = chunks.checked_mul(chunk[dim]).ok_or_else(|| {
                 let reason =
@@ -141,7 +132,7 @@ impl VolumePlan {
                 let [first_x, first_y, first_z] = self.origin(grid, across);
                 let (chunk, layer) = (chunk as u64 % (x * y), chunk as u64 / (x * y));
                 debug_assert!(layer < z);
-                self.ids.id([first_x + chunk % x, first_y + chunk / x, first_z + layer])
+                self.shards.ids.id([first_x + chunk % x, first_y + chunk / x, first_z + layer])
             }
         }
     }
@@ -149,15 +140,7 @@ impl VolumePlan {
     /// Which layer of the cell a chunk of a shard belongs to, if shards are no boxes.
     pub(crate) fn layer_of_table(&self, across: usize, chunk: usize) -> Option<usize> {
         let table = self.table.as_ref()?;
-        Some(self.ids.position(table.ids[across][chunk])[2] as usize)
-    }
-
-    /// The number of a shard, after which its file is named.
-    pub(crate) fn shard_number(&self, grid: &Outer, across: usize) -> u64 {
-        match self.table {
-            Some(_) => across as u64,
-            None => self.spec.place(self.ids.id(self.origin(grid, across))).0,
-        }
+        Some(self.shards.ids.position(table.ids[across][chunk])[2] as usize)
     }
 
     /// The first chunk of a box, in x, y, z.
@@ -211,6 +194,33 @@ impl Table {
     }
 }
 
+/// The folder of the shards.
+fn key(config: &Config) -> String {
+    config.volume.key.clone().unwrap_or_else(|| resolution(config).map(|r| r.to_string()).join("_"))
+}
+
+/// Nanometers from voxel to voxel, x, y, z.
+fn resolution(config: &Config) -> [f64; 3] {
+    config.volume.resolution.unwrap_or_else(|| {
+        let (outer, frame) = config.dims.split_at(config.dims.len() - 2);
+        let nanometers = |dim: &Dim| {
+            let unit = match dim.unit.as_deref() {
+                Some("angstrom") => 0.1,
+                Some("micrometer") => 1e3,
+                Some("millimeter") => 1e6,
+                Some("meter") => 1e9,
+                Some("nanometer") | None => 1.0,
+                // Seconds, for example: the format knows no name for them.
+                Some(_) => return 1.0,
+            };
+            // A product such as 0.325 * 1000 shall not be spelled with sixteen digits.
+            (dim.scale * unit * 1e6).round() / 1e6
+        };
+        let z = outer.iter().find(|dim| dim.kind != DimKind::Channel);
+        [nanometers(&frame[1]), nanometers(&frame[0]), z.map_or(1.0, nanometers)]
+    })
+}
+
 /// What is asked of the bits of an id.
 struct Wishes<'a> {
     config: &'a Config,
@@ -231,7 +241,7 @@ impl Wishes<'_> {
         }
         let [preshift, minishard, shard_bits] =
             [volume.preshift_bits, volume.minishard_bits, volume.shard_bits].map(|bits| bits.map(u32::from));
-        let total: u32 = self.ids.bits().iter().sum();
+        let total: u32 = self.ids.total();
         let (preshift_bits, minishard_bits, shard_bits) = match volume.hash {
             VolumeHash::Identity => {
                 let lowest = self.lowest(shard, preshift, minishard)?;
@@ -278,7 +288,7 @@ impl Wishes<'_> {
 
     /// How many of an id's lowest bits vary within a shard.
     fn lowest(&self, shard: &[u64], preshift: Option<u32>, minishard: Option<u32>) -> Result<u32> {
-        let total: u32 = self.ids.bits().iter().sum();
+        let total: u32 = self.ids.total();
         let given = preshift.zip(minishard).map(|(preshift, minishard)| preshift + minishard);
         let fits = |&lowest: &u32| {
             self.ids.of_lowest(lowest).iter().zip(shard).all(|(&bits, &chunks)| chunks == 0 || chunks == 1 << bits)
@@ -335,10 +345,11 @@ mod tests {
                 let (across, chunk) = plan.slot_of(first, tile);
                 assert!(chunk < plan.shard.chunks && across < plan.shard.across_frame);
                 let id = volume.id(&cell, across, chunk);
-                assert_eq!(volume.ids.position(id), [tile.x as u64 / 10, tile.y as u64 / 10, number / 4]);
-                assert_eq!(volume.spec.place(id).0, volume.shard_number(&cell, across));
+                assert_eq!(volume.shards.ids.position(id), [tile.x as u64 / 10, tile.y as u64 / 10, number / 4]);
+                let shard = volume.volume.shard_number(&plan.shard_position(&cell, across)).unwrap();
+                assert_eq!(volume.shards.spec.place(id).0, shard);
                 assert_eq!(plan.layer_in_cell(across, chunk), first / plan.shard.layer_chunks);
-                assert!(seen.insert((volume.shard_number(&cell, across), chunk)));
+                assert!(seen.insert((shard, chunk)));
             }
         }
     }
@@ -372,8 +383,8 @@ mod tests {
             ];
             Plan::new(&config(dims, Volume::default()))
         };
-        assert_eq!(wished(8, 20, 20).unwrap().shard_shape, [8, 20, 20]);
-        assert_eq!(wished(8, 0, 0).unwrap().shard_shape[0], 8);
+        assert_eq!(wished(8, 20, 20).unwrap().array.layout.file_shape, [8, 20, 20]);
+        assert_eq!(wished(8, 0, 0).unwrap().array.layout.file_shape[0], 8);
         let error = wished(16, 20, 20).unwrap_err().to_string();
         assert!(error.contains("2x2x2"), "{error}");
     }

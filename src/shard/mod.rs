@@ -10,7 +10,6 @@
 //! With the index at the start, slots begin at the next whole page after it. Packed chunks follow each other, each with
 //! its header, at multiples of 8 bytes.
 
-pub(crate) mod index;
 pub(crate) mod joined;
 mod open_index;
 pub(crate) mod provisional;
@@ -22,13 +21,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
+use crate::format::index::table;
+use crate::format::slot_header::HEADER_BYTES;
 use crate::geometry::Outer;
 use crate::plan::{IndexForm, PAGE, Plan};
 use crate::storage::{Blob, Mapped, Storage};
-use index::table;
 pub(crate) use open_index::Checkpoint;
 use open_index::OpenIndex;
-use slot::{Claimed, Elsewhere, Entry, HEADER_BYTES, Slot};
+use slot::{Claimed, Elsewhere, Entry, Slot};
 
 /// A shard that workers fill. They share it; each chunk has one writer.
 pub(crate) struct Shard {

@@ -25,11 +25,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::index::{minishards, table};
 use super::provisional::Provisional;
 use super::{Place, Shard};
 use crate::config::IndexLocation;
 use crate::error::{Error, Result, logged};
+use crate::format::index::{minishards, table};
 use crate::plan::{IndexForm, PAGE};
 
 /// At the latest so many checkpoints after the last one, a shard gets a new index for a single layer: a camera may have paused.
@@ -281,7 +281,7 @@ impl Shard {
                     Some(minishards::Entry { id: volume.id(grid, *across, chunk), offset, nbytes })
                 };
                 let entries = committed.iter().enumerate().filter_map(entry).collect();
-                minishards::encode(&volume.spec, entries, tail_at)
+                minishards::encode(&volume.shards.spec, entries, tail_at)
             }
             (IndexForm::Minishards, None) => unreachable!("only volumes have minishards"),
             (IndexForm::Table { location, checksum }, _) => {

@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use super::Shard;
 use super::open_index::{Committed, OpenIndex, Replacing};
-use super::slot::HEADER_BYTES;
 use crate::error::{Result, logged};
+use crate::format::slot_header::HEADER_BYTES;
 use crate::plan::PAGE;
 
 /// The provisional chunks of a shard.

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{ImagePlan, name};
 use crate::error::{Error, Result};
-use crate::offline::document;
-use crate::offline::own::ATTRIBUTE;
+use crate::format::precomputed;
+use crate::format::provenance::ATTRIBUTE;
+use crate::fs::document;
 use crate::offline::tree::{Tree, below};
-use crate::offline::volume;
 
 const XML: &str = "OME/METADATA.ome.xml";
 /// As large as a document may be.
@@ -39,8 +39,8 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
 }
 
 fn shape(document: &mut Value, plan: &ImagePlan) {
-    match &plan.image.node.array.metadata().volume {
-        Some(volume) => volume::set_size(document, volume, &plan.shape()),
+    match plan.image.node.array.layout().volume() {
+        Some(volume) => precomputed::set_size(document, volume, &plan.shape()),
         None => document["shape"] = json!(plan.shape()),
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::shard::keeps_empty;
+use crate::format::layout::product;
+use crate::geometry::for_each_position;
 use crate::offline::layers::FileAt;
-use crate::offline::metadata::product;
 use crate::offline::reader::Array;
-use crate::offline::region::for_each_position;
 
 /// Of so many files more than there are, and of so many for each that is there, a document alone may ask.
 const FILES_MORE: u64 = 1 << 10;
@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 256 << 20;
 /// The places of an array of `shape` where a shard should be and is not, but for a document that asks for far more of them
 /// than a run that had begun can have left: a few bytes must not fill a disk.
 pub(super) fn places(array: &Array, shape: &[u64], files: &[FileAt]) -> Vec<Vec<u64>> {
-    let Some(layout) = array.index_layout().filter(|_| keeps_empty(array)) else { return Vec::new() };
+    let Some(layout) = array.layout().table().filter(|_| keeps_empty(array)) else { return Vec::new() };
     let grid = grid(array, shape);
     let most = FILES_EACH.saturating_mul(files.len() as u64).saturating_add(FILES_MORE);
     let few = |count: &u64| *count <= most && count.saturating_mul(layout.bytes()) <= BYTES_MAX;
@@ -40,5 +40,5 @@ pub(super) fn is_wanted(array: &Array, shape: &[u64], position: &[u64]) -> bool 
 }
 
 fn grid(array: &Array, shape: &[u64]) -> Vec<u64> {
-    shape.iter().zip(&array.metadata().file_shape).map(|(size, file)| size.div_ceil(*file)).collect()
+    shape.iter().zip(&array.layout().file_shape).map(|(size, file)| size.div_ceil(*file)).collect()
 }

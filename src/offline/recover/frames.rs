@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::Image;
 use super::records::Records;
 use crate::error::{Error, Result};
+use crate::format;
 use crate::offline::layers::FoundRanges;
-use crate::offline::metadata;
 use crate::offline::ranges::Ranges;
 use crate::offline::tree::Tree;
 
@@ -78,7 +78,7 @@ fn fits(image: &Image, end: u64) -> Result<()> {
     let Some(extent) = image.places.extent(end) else { return Ok(()) };
     let mut shape = array.shape().to_vec();
     shape[0] = shape[0].max(extent);
-    if metadata::bytes(&shape, array.dtype()).is_some() {
+    if format::bytes(&shape, array.dtype()).is_some() {
         return Ok(());
     }
     let reason = format!("{end} frames of {:?} are more than an array can hold", array.shape());

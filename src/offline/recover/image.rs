@@ -157,7 +157,7 @@ impl<'a> ImagePlan<'a> {
         let array = &self.image.node.array;
         let mut shape = array.shape().to_vec();
         let Some(extent) = self.image.places.extent(self.frames.end) else { return shape };
-        if array.metadata().volume.is_none() {
+        if array.layout().volume().is_none() {
             shape[0] = shape[0].max(extent);
             return shape;
         }

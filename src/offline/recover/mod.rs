@@ -21,9 +21,10 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::leftovers;
-use super::own::{Own, Places};
 use super::tree::{Group, Node, Tree};
 use crate::error::{Error, Result};
+use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::provenance::Provenance;
 use crate::fs::Lock;
 use crate::storage::{Directory, Storage, Way};
 use documents::Change;
@@ -145,10 +146,10 @@ pub fn recover(path: impl AsRef<Path>, apply: bool, progress: impl Fn(u64, u64) 
 
 /// An image of this crate's writer.
 struct Image<'a> {
-    own: Own,
+    own: Provenance,
     group: &'a Group,
     node: &'a Node,
-    places: Places,
+    places: AcquisitionMap,
 }
 
 fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> {
@@ -158,12 +159,12 @@ fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> {
     }
     let mut images = Vec::new();
     for group in &tree.groups {
-        let Some(own) = Own::read(&group.path, &group.attributes)? else { continue };
+        let Some(own) = Provenance::parse(&group.path, &group.attributes)? else { continue };
         let missing = || {
             Error::format(&group.path, format!("its writer made an array {} in it, which is not there", group.image))
         };
         let node = tree.array(&group.image).ok_or_else(missing)?;
-        let places = Places::new(&node.array, &own)?;
+        let places = node.array.acquisition_map(&own)?;
         images.push(Image { own, group, node, places });
     }
     if images.is_empty() {

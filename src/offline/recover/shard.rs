@@ -9,13 +9,15 @@ use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::Errno;
 
 use super::{Image, stays_below};
-use crate::config::{Compressor, Dialect, IndexLocation};
+use crate::config::{Compressor, IndexLocation};
 use crate::error::{Error, Result};
+use crate::format;
+use crate::format::index::Encoded;
+use crate::format::index::Range;
 use crate::offline::index::Index;
 use crate::offline::reader::Array;
 use crate::offline::scan::{Expected, Scan, Seen};
-use crate::offline::shard_file::{IndexLayout, Range, ShardFile};
-use crate::shard::index::{minishards, table};
+use crate::offline::shard_file::ShardFile;
 
 const BLOCK: u64 = 4096;
 /// A larger index is believed, or made, only for a file that has as much: a document's few bytes can ask for any size.
@@ -89,14 +91,14 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
     };
     let array = &image.node.array;
     let number = image.places.shard_number(position).filter(|_| image.places.has_file(position));
-    let (Some(shard), Some(sharding)) = (number, array.metadata().sharding) else {
+    let (Some(shard), Some(index_location)) = (number, array.layout().index_location()) else {
         return leave(plan, "lies outside the array");
     };
-    let head_bytes = array.metadata().volume.as_ref().and_then(|volume| Some(volume.shards()?.spec.head_bytes()));
+    let head_bytes = array.layout().volume().and_then(|volume| Some(volume.shards()?.spec.head_bytes()));
     if head_bytes.is_some_and(|head| image.own.slots.is_none_or(|slots| slots.first_at < head)) {
         return leave(plan, "its slots stand where its head should be");
     }
-    let table_bytes = array.index_layout().map(|layout| layout.bytes());
+    let table_bytes = array.layout().table().map(|layout| layout.bytes());
     let expected = Expected {
         own: &image.own,
         places: &image.places,
@@ -104,7 +106,7 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         shard,
         chunks: image.places.chunks_of(position),
         index_bytes: head_bytes.or(table_bytes).unwrap_or(0),
-        index_location: sharding.location,
+        index_location,
         payload_bytes_max: array.encoded_bytes_max(),
     };
     let is_absurd = |bytes: u64| bytes > file.disk_bytes().max(INDEX_BYTES_FREE);
@@ -141,7 +143,7 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
 /// fewer than others.
 fn deepest(file: &ShardFile, image: &Image, position: &[u64], chunks: &[Seen]) -> Result<Option<(u64, u64)>> {
     let array = &image.node.array;
-    let Some(volume) = &array.metadata().volume else { return Ok(None) };
+    let Some(volume) = array.layout().volume() else { return Ok(None) };
     let mut deepest: Option<(u64, u64)> = None;
     for seen in chunks {
         let Some(place) = image.places.chunk_position(position, seen.header.chunk.into()) else { continue };
@@ -218,7 +220,7 @@ impl Named {
         let tail_at = Some(tail_at).filter(|&at| at < file_end);
         let mut named = Self { chunks: BTreeMap::new(), broken: index.broken().next().is_some(), tail_at };
         for (entry, range) in index.entries() {
-            let place = image.node.array.chunk_at(shard, entry);
+            let place = image.node.array.layout().chunk_at(shard, entry);
             let number = place.and_then(|place| image.places.chunk_number(shard, &place));
             match (number, range) {
                 (Some(number), Ok(range)) => drop(named.chunks.insert(number, range)),
@@ -239,15 +241,14 @@ impl Named {
 
 /// Whether readers of the array want a shard to be there even if nothing is in it.
 pub(super) fn keeps_empty(array: &Array) -> bool {
-    array.metadata().dialect == Dialect::Zarr2Sharded
+    format::keeps_empty(array.layout().dialect)
 }
 
 /// A shard in which nothing is.
 pub(super) fn empty(array: &Array) -> Option<NewIndex> {
-    let layout = array.index_layout()?;
-    let missing = (0..layout.chunks()).map(|_| (table::MISSING, table::MISSING));
-    let parts = vec![(0, table::encode(missing, layout.has_checksum()))];
-    Some(NewIndex { parts, file_end: layout.bytes(), used: Vec::new() })
+    let layout = array.layout().table()?;
+    let Encoded { parts, file_end } = array.layout().encode_index(&BTreeMap::new(), 0).ok()?;
+    (layout.bytes() > 0).then_some(NewIndex { parts, file_end, used: Vec::new() })
 }
 
 impl ShardPlan {
@@ -335,31 +336,16 @@ impl ShardPlan {
 
     /// The index that names the chunks, where the writer's own close would put it.
     fn new_index(&self, array: &Array, expected: &Expected, data_end: u64, used: Vec<Range>) -> Result<NewIndex> {
-        let shards = array.metadata().volume.as_ref().and_then(|volume| Some((volume, volume.shards()?)));
-        if let Some((volume, shards)) = shards {
-            let entry = |seen: &Seen| {
-                let place = expected.places.chunk_position(expected.position, seen.header.chunk.into());
-                let place = place.ok_or_else(|| Error::format(&self.path, "holds a chunk outside the volume"))?;
-                let (offset, nbytes) = (seen.range.offset, seen.range.nbytes);
-                Ok(minishards::Entry { id: volume.file_of(&place).1, offset, nbytes })
-            };
-            let entries = self.chunks.iter().map(entry).collect::<Result<_>>()?;
-            let (head, tail) = minishards::encode(&shards.spec, entries, data_end)?;
-            let file_end = data_end.saturating_add(tail.len() as u64);
-            // What the head points at has to be there before it.
-            return Ok(NewIndex { parts: vec![(data_end, tail), (0, head)], file_end, used });
+        let layout = array.layout();
+        let mut entries = BTreeMap::new();
+        for seen in &self.chunks {
+            let place = expected.places.chunk_position(expected.position, seen.header.chunk.into());
+            let place = place.ok_or_else(|| Error::format(&self.path, "holds a chunk outside the array"))?;
+            entries.insert(layout.file_of(&place).1, (seen.range.offset, seen.range.nbytes));
         }
-        let mut chunks = self.chunks.iter().peekable();
-        let entries = (0..expected.chunks).map(|chunk| {
-            let seen = chunks.next_if(|seen| u64::from(seen.header.chunk) == chunk);
-            seen.map_or((table::MISSING, table::MISSING), |seen| (seen.range.offset, seen.range.nbytes))
-        });
-        let bytes = table::encode(entries, array.index_layout().is_some_and(IndexLayout::has_checksum));
-        let (at, file_end) = match expected.index_location {
-            IndexLocation::Start => (0, data_end),
-            IndexLocation::End => (data_end, data_end.saturating_add(bytes.len() as u64)),
-        };
-        Ok(NewIndex { parts: vec![(at, bytes)], file_end, used })
+        // What the head of a volume's shard points at has to be there before it.
+        let Encoded { parts, file_end } = layout.encode_index(&entries, data_end)?;
+        Ok(NewIndex { parts, file_end, used })
     }
 }
 

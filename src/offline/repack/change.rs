@@ -8,11 +8,14 @@ use super::RepackOptions;
 use super::design::Design;
 use super::order::ChunkOrder;
 use super::parcel::Means;
-use crate::config::{Codec, IndexLocation};
+use crate::config::Codec;
 use crate::error::{Error, Result};
-use crate::offline::metadata::{self, Metadata};
+use crate::format;
+use crate::format::Metadata;
+use crate::format::layout::Layout;
+use crate::format::layout::product;
+use crate::geometry::for_each_position;
 use crate::offline::reader::Array;
-use crate::offline::region::for_each_position;
 
 /// More shards than this are not made only to be empty.
 const EMPTY_SHARDS_MAX: u64 = 1 << 24;
@@ -126,7 +129,7 @@ impl Change {
 
     /// Whether the chunks of a new shard are a box.
     pub(super) fn has_boxes(&self) -> bool {
-        self.target.metadata().volume.as_ref().is_none_or(|volume| volume.has_boxes())
+        self.target.layout().has_boxes()
     }
 
     /// Whether shards without chunks are files all the same.
@@ -138,23 +141,23 @@ impl Change {
     pub(super) fn pixel_bytes(&self, position: &[u64]) -> u64 {
         let metadata = self.target.metadata();
         if !self.has_boxes() {
-            let all = metadata::bytes(&metadata.shape, metadata.dtype).unwrap_or(u64::MAX);
+            let all = format::bytes(&metadata.layout.shape, metadata.dtype).unwrap_or(u64::MAX);
             return all / self.dealt_shards().max(1);
         }
-        let clipped = position.iter().zip(&metadata.file_shape).zip(&metadata.shape);
+        let clipped = position.iter().zip(&metadata.layout.file_shape).zip(&metadata.layout.shape);
         let extent: Vec<u64> = clipped.map(|((at, file), shape)| (shape - at * file).min(*file)).collect();
-        metadata::bytes(&extent, metadata.dtype).unwrap_or(u64::MAX)
+        format::bytes(&extent, metadata.dtype).unwrap_or(u64::MAX)
     }
 
     /// How many shards chunks are dealt out to.
     fn dealt_shards(&self) -> u64 {
-        let shards = self.target.metadata().volume.as_ref().and_then(|volume| volume.shards());
+        let shards = self.target.layout().volume().and_then(|volume| volume.shards());
         shards.map_or(1, |shards| 1u64.checked_shl(shards.spec.shard_bits).unwrap_or(u64::MAX))
     }
 
     /// The positions of the new shards that may hold something, or must be there.
     pub(super) fn positions(&self) -> Result<Vec<Vec<u64>>> {
-        let (from, to) = (self.source.metadata(), self.target.metadata());
+        let (from, to) = (self.source.layout(), self.target.layout());
         let positions = self.source.file_positions()?;
         let as_they_are = self.work == Work::Copy && is_laid_out_as(from, to);
         if as_they_are && !self.keeps_empty() {
@@ -172,7 +175,7 @@ impl Change {
         };
         let origin = vec![0; grid.len()];
         if self.keeps_empty() {
-            if metadata::product(&grid).is_none_or(|count| count > EMPTY_SHARDS_MAX) {
+            if product(&grid).is_none_or(|count| count > EMPTY_SHARDS_MAX) {
                 let reason = "every shard of this dialect is a file, and these are too many; choose larger ones";
                 return Err(Error::config("shard", format_args!("{:?}", to.file_shape), reason));
             }
@@ -196,8 +199,8 @@ impl Change {
 }
 
 fn work(from: &Metadata, to: &Metadata, unseal: bool) -> Work {
-    let same_cut = match (&from.volume, &to.volume) {
-        (None, None) => from.chunk_shape == to.chunk_shape,
+    let same_cut = match (from.layout.volume(), to.layout.volume()) {
+        (None, None) => from.layout.chunk_shape == to.layout.chunk_shape,
         // The last chunks of a volume are cut off, and those of an array of Zarr are not.
         (Some(from), Some(to)) => from.stores_as(to),
         _ => false,
@@ -207,19 +210,16 @@ fn work(from: &Metadata, to: &Metadata, unseal: bool) -> Work {
     match () {
         () if !same_cut => Work::Reshape,
         () if chain == to.chain.document => Work::Copy,
-        () if to.volume.is_some() => Work::Reshape,
+        () if to.layout.volume().is_some() => Work::Reshape,
         () => Work::Recode,
     }
 }
 
 /// Whether a shard of one array could be one of the other, byte for byte, if its chunks were.
-pub(super) fn is_laid_out_as(from: &Metadata, to: &Metadata) -> bool {
-    let (Some(a), Some(b)) = (from.sharding, to.sharding) else { return false };
-    let shards = match (&from.volume, &to.volume) {
-        (None, None) => {
-            (a.location == IndexLocation::End) == (b.location == IndexLocation::End) && a.checksum == b.checksum
-        }
-        (Some(from), Some(to)) => from.shards() == to.shards() && from.stores_as(to),
+pub(super) fn is_laid_out_as(from: &Layout, to: &Layout) -> bool {
+    let shards = match (from.volume(), to.volume()) {
+        (None, None) => from.has_index() && from.table() == to.table(),
+        (Some(from), Some(to)) => from.shards().is_some() && from.shards() == to.shards() && from.stores_as(to),
         _ => false,
     };
     shards && from.chunk_shape == to.chunk_shape && from.file_shape == to.file_shape

@@ -7,11 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use super::change::{Change, Work, is_laid_out_as};
 use super::order::{ChunkOrder, morton};
 use crate::error::{Error, Result};
+use crate::format;
+use crate::format::index::Range;
+use crate::geometry::for_each_position;
 use crate::offline::index::Index;
-use crate::offline::metadata;
 use crate::offline::reader::Array;
-use crate::offline::region::for_each_position;
-use crate::offline::shard_file::{Range, ShardFile};
+use crate::offline::shard_file::ShardFile;
 
 /// A chunk of a new shard and where its bytes are now.
 pub(super) struct Item {
@@ -35,7 +36,7 @@ pub(super) struct SourceFile {
 impl SourceFile {
     fn open(source: &Array, position: &[u64]) -> Result<Option<Self>> {
         let Some((file, whole)) = source.open_file(position)? else { return Ok(None) };
-        let index = source.has_index().then(|| source.read_index(&file, position, None)).transpose()?;
+        let index = source.layout().has_index().then(|| source.read_index(&file, position, None)).transpose()?;
         // Who copies chunks must not leave one out silently.
         if let Some(reason) = index.iter().flat_map(Index::broken).next() {
             return Err(Error::format(file.path(), reason));
@@ -68,7 +69,7 @@ impl Change {
         let mut known: HashMap<Vec<u64>, Option<usize>> = HashMap::new();
         let mut items = Vec::new();
         for at in self.chunks(position)? {
-            let (file, entry) = self.source.place(&at);
+            let (file, entry) = self.source.layout().file_of(&at);
             let number = match known.get(&file) {
                 Some(&number) => number,
                 None => {
@@ -82,7 +83,7 @@ impl Change {
             };
             let Some(number) = number else { continue };
             if let Some(range) = files[number].range(entry)? {
-                items.push(Item { entry: self.target.place(&at).1, at, file: number, range });
+                items.push(Item { entry: self.target.layout().file_of(&at).1, at, file: number, range });
             }
         }
         match self.order {
@@ -101,7 +102,7 @@ impl Change {
             for_each_position(&first, &counts, |at| found.push(at.to_vec()));
             return Ok(found);
         }
-        let at = |id: u64| self.target.chunk_at(position, id).filter(|at| self.target.has_chunk(at));
+        let at = |id: u64| self.target.layout().chunk_at(position, id).filter(|at| self.target.layout().has_chunk(at));
         match &self.design {
             Some(design) => found.extend(design.ids(position).iter().filter_map(|&id| at(id))),
             // Where nothing is laid out anew, the new shard has what the old one has.
@@ -117,7 +118,7 @@ impl Change {
 
     /// The first chunk of a new shard that is a box, and its chunks in each dimension, those beyond the array's edge left out.
     fn chunk_box(&self, position: &[u64]) -> (Vec<u64>, Vec<u64>) {
-        let to = self.target.metadata();
+        let to = self.target.layout();
         let per = to.chunks_per_file();
         let first: Vec<u64> = position.iter().zip(&per).map(|(at, per)| at * per).collect();
         let grid = to.shape.iter().zip(&to.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk));
@@ -149,12 +150,12 @@ impl Change {
 
     /// The elements of a box of chunks, without those beyond the array's edge.
     pub(super) fn region(&self, first: &[u64], counts: &[u64]) -> Region {
-        let to = self.target.metadata();
+        let to = self.target.layout();
         let dims = 0..to.shape.len();
         let start: Vec<u64> = dims.clone().map(|dim| first[dim] * to.chunk_shape[dim]).collect();
         let shape: Vec<u64> =
             dims.map(|dim| (counts[dim] * to.chunk_shape[dim]).min(to.shape[dim] - start[dim])).collect();
-        let bytes = metadata::bytes(&shape, to.dtype).unwrap_or(u64::MAX) as usize;
+        let bytes = format::bytes(&shape, self.target.dtype()).unwrap_or(u64::MAX) as usize;
         Region { start, shape, bytes }
     }
 
@@ -163,7 +164,7 @@ impl Change {
         let [SourceFile { path, len, index: Some(index), .. }] = files else { return false };
         let as_it_is = self.work == Work::Copy
             && !self.unseal
-            && is_laid_out_as(self.source.metadata(), self.target.metadata())
+            && is_laid_out_as(self.source.layout(), self.target.layout())
             && *path == self.source.file_path(position);
         // Chunks beyond the edge would stand between the others, or behind them.
         if !as_it_is || files[0].chunks() != items.len() {

@@ -7,18 +7,20 @@ use serde_json::{Map, Value, json};
 
 use super::{RepackOptions, groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
-use crate::dialect::{self, Document};
+use crate::format;
+use crate::format::DIMENSION_NAMES;
+use crate::format::Document;
+use crate::format::Metadata;
+use crate::format::Places;
+use crate::format::layout::Layout;
+use crate::format::provenance::ATTRIBUTE;
+use crate::offline::repack::staging::below;
+use crate::ome;
+
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::offline::document;
-use crate::offline::metadata::Metadata;
-use crate::offline::own::ATTRIBUTE;
 use crate::offline::reader::Array;
-use crate::offline::{transformer, volume, zarr2};
 use crate::plan::Plan;
-
-/// xarray's names of the dimensions, which documents get from the dimensions themselves.
-const NAMES: &str = "_ARRAY_DIMENSIONS";
 
 /// An array as the writer would have written it.
 #[derive(Debug)]
@@ -47,14 +49,21 @@ impl Design {
                 .unwrap_or(Codec { compressor: metadata.chain.codec.compressor, checksum: false }),
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
-            volume: volume_wishes(array, options)?,
+            volume: volume_wishes(array, options),
             fill_value: fill_value(metadata),
             ..Config::default()
         };
         let plan = Plan::on_disk(&config)?;
         check_fill(metadata, &plan)?;
-        let (user, own) = split(attributes, metadata.dialect, options.dialect);
-        let image = dialect::Image { config: &config, plan: &plan, shape: &metadata.shape, user: &user, own: &own };
+        let (user, own) = split(attributes, metadata.layout.dialect, options.dialect);
+        let ome = ome::why_not(&config.dims).is_none().then(|| ome::image_attributes(&config, "0"));
+        let image = format::Image {
+            array: &plan.array,
+            shape: &plan.array.layout.shape,
+            user: &user,
+            own: &own,
+            ome: ome.as_ref(),
+        };
         let mut documents = image.entry();
         documents.push(image.of_shape());
         let of_attributes = image.of_attributes();
@@ -70,30 +79,10 @@ impl Design {
         Ok(Self { config, plan, documents })
     }
 
-    /// The array that the documents describe, in a dataset at `root`; nothing need be there.
-    pub(super) fn array(&self, root: &Path) -> Result<Array> {
-        let found =
-            |name: &str| self.documents.iter().find(|(key, _)| key == name).map(|(_, document)| document.clone());
-        let document = |name: &str| found(name).ok_or_else(|| Error::format(root, format!("has no {name}")));
-        match self.config.dialect {
-            Dialect::Zarr2Sharded => {
-                let file = root.join(".zarray");
-                let metadata = zarr2::parse(&file, document(".zarray")?, document(".zattrs")?)?;
-                Array::with(root, root, file, metadata)
-            }
-            Dialect::Precomputed => {
-                let (file, info) = (root.join("info"), document("info")?);
-                let key = volume::keys(&file, &info)?.swap_remove(0);
-                let folder = root.join(&key);
-                Array::with(&folder, &folder, file.clone(), volume::parse(&file, &info, &key)?)
-            }
-            Dialect::Zarr3Transformer | Dialect::Zarr3 => {
-                let file = transformer::array_document(root, "0");
-                let name = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
-                let metadata = transformer::parse(&file, document(&name)?)?;
-                Array::with(&root.join("0"), &transformer::data_folder(root, "0"), file, metadata)
-            }
-        }
+    /// The array, in a dataset at `root`; nothing need be there.
+    pub(super) fn array(&self, root: &Path) -> Array {
+        let Places { array, folder, document } = format::places(&self.plan.array.layout);
+        Array::with(&below(root, &array), &below(root, &folder), root.join(document), self.plan.array.clone())
     }
 
     /// How chunks are encoded.
@@ -141,7 +130,8 @@ fn own_attributes(document: &mut Value) -> Option<&mut Map<String, Value>> {
 /// The user's attributes and the writer's, as they are to stand in the new documents.
 fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<String, Value>, Value) {
     let mut user = attributes.clone();
-    user.remove(NAMES);
+    // Documents get them from the dimensions themselves.
+    user.remove(DIMENSION_NAMES);
     let mut own = user.remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
     if let Some(own) = own.as_object_mut() {
         if to != Dialect::Zarr3Transformer {
@@ -165,18 +155,19 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
 /// The dimensions: sizes as wished or as they are, meanings and scales from OME-Zarr's metadata where there are some.
 fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
     let metadata = array.metadata();
-    let count = metadata.shape.len();
+    let count = metadata.layout.shape.len();
     let volume = options.dialect == Dialect::Precomputed;
     // Shards of a volume are boxes of a power of two: what was elsewhere is hardly one.
-    let kept = if array.shard_shape().is_some() && !volume { target::kept_shard(metadata) } else { vec![0; count] };
-    let chunk = target::sizes("chunk", &options.chunk, &metadata.chunk_shape)?;
+    let kept =
+        if array.shard_shape().is_some() && !volume { target::kept_shard(&metadata.layout) } else { vec![0; count] };
+    let chunk = target::sizes("chunk", &options.chunk, &metadata.layout.chunk_shape)?;
     let shard = target::sizes("shard", &options.shard, &kept)?;
-    let mut dims: Vec<Dim> = names(metadata)
+    let mut dims: Vec<Dim> = names(&metadata.layout)
         .into_iter()
         .enumerate()
         .map(|(at, name)| {
             let kind = kind_of(&name);
-            Dim { chunk: chunk[at], shard: shard[at], ..Dim::new(&name, kind, metadata.shape[at]) }
+            Dim { chunk: chunk[at], shard: shard[at], ..Dim::new(&name, kind, metadata.layout.shape[at]) }
         })
         .collect();
     describe(&mut dims, attributes);
@@ -194,14 +185,14 @@ fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions)
 }
 
 /// The names of the dimensions, each another.
-fn names(metadata: &Metadata) -> Vec<String> {
-    let count = metadata.shape.len();
+fn names(layout: &Layout) -> Vec<String> {
+    let count = layout.shape.len();
     let usual = ["t", "c", "z", "y", "x"];
     let default = |at: usize| match (at + usual.len()).checked_sub(count) {
         Some(known) => usual[known].to_owned(),
         None => format!("dim_{at}"),
     };
-    let given = metadata.names.clone().unwrap_or_default();
+    let given = layout.names.clone().unwrap_or_default();
     let distinct = given.iter().collect::<std::collections::HashSet<_>>().len() == count;
     if distinct && given.iter().all(|name| !name.is_empty()) {
         return given;
@@ -245,11 +236,11 @@ fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
 }
 
 /// What is wished of a volume; where nothing is, what the old one was, if it was one.
-fn volume_wishes(array: &Array, options: &RepackOptions) -> Result<Volume> {
+fn volume_wishes(array: &Array, options: &RepackOptions) -> Volume {
     let mut wishes = options.volume.clone();
-    let Some(old) = &array.metadata().volume else { return Ok(wishes) };
+    let Some(old) = array.layout().volume() else { return wishes };
     if options.dialect != Dialect::Precomputed {
-        return Ok(wishes);
+        return wishes;
     }
     if let Some(shards) = old.shards().filter(|_| wishes == Volume::default()) {
         (wishes.hash, wishes.gzip_indexes) = (shards.spec.hash, shards.spec.gzip_indexes);
@@ -260,19 +251,11 @@ fn volume_wishes(array: &Array, options: &RepackOptions) -> Result<Volume> {
         }
     }
     if wishes.voxel_offset == [0; 3] {
-        wishes.voxel_offset = old.voxel_offset();
+        wishes.voxel_offset = old.voxel_offset;
     }
-    let folder = array.folder().file_name().map(|name| name.to_string_lossy().into_owned());
-    let info = document::read(array.document())?.unwrap_or_default();
-    let scales = info.get("scales").and_then(Value::as_array);
-    let scale =
-        scales.into_iter().flatten().find(|scale| scale.get("key").and_then(Value::as_str) == folder.as_deref());
-    if wishes.resolution.is_none() {
-        let resolution = scale.and_then(|scale| scale.get("resolution"));
-        wishes.resolution = resolution.and_then(|resolution| serde_json::from_value(resolution.clone()).ok());
-    }
-    wishes.key = wishes.key.or(folder);
-    Ok(wishes)
+    wishes.resolution = wishes.resolution.or(old.resolution);
+    wishes.key = wishes.key.or_else(|| Some(old.key().rsplit('/').next().unwrap_or_default().to_owned()));
+    wishes
 }
 
 /// The fill value as a configuration has it.

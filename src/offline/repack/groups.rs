@@ -10,10 +10,10 @@ use super::jobs::Job;
 use super::staging::below;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::format::provenance::ATTRIBUTE;
 use crate::fs as os;
-use crate::offline::document;
+use crate::fs::document;
 use crate::offline::hosted::Host;
-use crate::offline::own::ATTRIBUTE;
 
 /// The attribute of OME-Zarr.
 const OME: &str = "ome";
@@ -63,7 +63,7 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     for of_the_old in ["slots", "dimensions", "channel_dimension"] {
         own.remove(of_the_old);
     }
-    if job.change.source.metadata().dialect == Dialect::Precomputed {
+    if job.change.source.layout().dialect == Dialect::Precomputed {
         // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
         own.remove("writer");
     }

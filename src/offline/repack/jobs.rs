@@ -79,7 +79,7 @@ impl Jobs {
             let (jobs, groups) = of_zarr3(nodes, place, options, pool)?;
             return Ok(Self { jobs, form: Form::Zarr3, groups, left });
         }
-        let is_kept = |array: &Array| array.metadata().dialect == options.dialect;
+        let is_kept = |array: &Array| array.layout().dialect == options.dialect;
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
             return kept(nodes, place, options, pool);
         }
@@ -89,8 +89,8 @@ impl Jobs {
 
 /// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
 fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
-    let sharded = all_arrays(nodes).any(|(_, array)| array.has_index());
-    all_arrays(nodes).filter(move |(_, array)| array.has_index() || (!sharded && array.shape().len() > 1))
+    let sharded = all_arrays(nodes).any(|(_, array)| array.layout().has_index());
+    all_arrays(nodes).filter(move |(_, array)| array.layout().has_index() || (!sharded && array.shape().len() > 1))
 }
 
 fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
@@ -105,7 +105,7 @@ fn kept(nodes: Vec<Node>, place: &Place<'_>, options: &RepackOptions, pool: &Arc
     let mut jobs = Vec::new();
     for node in nodes {
         let Kind::Array(source) = node.kind else { continue };
-        if !source.has_index() {
+        if !source.layout().has_index() {
             continue;
         }
         let root = if place.copied { Staging::place(place.staging, "") } else { place.root.to_path_buf() };
@@ -115,7 +115,7 @@ fn kept(nodes: Vec<Node>, place: &Place<'_>, options: &RepackOptions, pool: &Arc
                 "is described by a document of the dataset around it; name that dataset",
             ));
         }
-        let target = source.moved(place.root, &root)?;
+        let target = source.moved(place.root, &root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
         let (document, chunks) = (Value::Null, AtomicU64::new(0));
         jobs.push(Job { name: node.name, document, in_place: !place.copied, change, chunks });
@@ -147,7 +147,7 @@ fn designed(
     let mut left = left_of_designed(place.root, &nodes, &name)?;
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
     let Some(Node { path, kind: Kind::Array(source), .. }) = node else { unreachable!("it was found just above") };
-    let from = source.metadata().dialect;
+    let from = source.layout().dialect;
     if !place.copied && from != options.dialect {
         let reason = format!(
             "is of {}, whose documents have other names than those of {to}; write the result to a new dataset",
@@ -158,11 +158,11 @@ fn designed(
     let design = Design::new(&source, &attributes, options)?;
     let is_same = |target: &Array| {
         let (from, to) = (source.metadata(), target.metadata());
-        is_laid_out_as(from, to) && from.chain.document == to.chain.document
+        is_laid_out_as(&from.layout, &to.layout) && from.chain.document == to.chain.document
     };
-    if !place.copied && is_same(&design.array(place.root)?) {
+    if !place.copied && is_same(&design.array(place.root)) {
         // All is as wished but perhaps the places of chunks; a call that was killed at its end leaves this.
-        let target = source.moved(place.root, place.root)?;
+        let target = source.moved(place.root, place.root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
         let job = Job { name, document: Value::Null, in_place: true, change, chunks: AtomicU64::new(0) };
         return Ok(Jobs { jobs: vec![job], form: Form::Kept, groups: Vec::new(), left: Vec::new() });
@@ -171,7 +171,7 @@ fn designed(
         return Err(Error::format(path, "is described by a document of the dataset around it; name that dataset"));
     }
     left.push(source.document().to_path_buf());
-    let target = design.array(&Staging::place(place.staging, ""))?;
+    let target = design.array(&Staging::place(place.staging, ""));
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
     let job = Job { name, document: Value::Object(document), in_place: false, change, chunks: AtomicU64::new(0) };
@@ -233,12 +233,12 @@ fn of_zarr3(
         if !target::is_meant(source, options) {
             continue;
         }
-        let dialect = source.metadata().dialect;
+        let dialect = source.layout().dialect;
         if dialect != Dialect::Zarr3 && !place.copied {
             let reason = "is no array of Zarr v3, which repack makes of it; write the result to a new dataset";
             return Err(Error::format(&node.path, reason));
         }
-        let mut document = target::document(&node, source, options)?;
+        let (metadata, mut document) = target::of(&node, source, options)?;
         let mut name = node.name.clone();
         if dialect == Dialect::Precomputed {
             // The keys of scales say how fine they are; the first is the image.
@@ -255,7 +255,7 @@ fn of_zarr3(
         }
         let in_place = !place.copied && document == node.document()?;
         let path = if in_place { node.path.clone() } else { Staging::place(place.staging, &name) };
-        let target = Array::described(&path, document.clone())?;
+        let target = Array::with(&path, &path, path.join("zarr.json"), metadata);
         let Kind::Array(source) = node.kind else { continue };
         let change = Change::new(*source, target, None, options, pool.clone())?;
         jobs.push(Job { name, document, in_place, change, chunks: AtomicU64::new(0) });
@@ -268,7 +268,7 @@ fn left_of_others(root: &Path, nodes: &[Node], options: &RepackOptions) -> Resul
     let mut left = Vec::new();
     for node in nodes {
         if let Kind::Array(array) = &node.kind
-            && array.metadata().dialect != Dialect::Zarr3
+            && array.layout().dialect != Dialect::Zarr3
             && target::is_meant(array, options)
         {
             left.push(node.path.join(".zattrs"));

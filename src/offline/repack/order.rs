@@ -34,7 +34,7 @@ pub(super) fn morton(a: &[u64], b: &[u64]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offline::region::for_each_position;
+    use crate::geometry::for_each_position;
 
     /// The bits of the coordinates, interleaved one by one.
     fn code(place: &[u64]) -> u64 {

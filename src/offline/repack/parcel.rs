@@ -4,9 +4,10 @@ use super::change::{Change, Work};
 use super::chunks::Region;
 use crate::codec::{Decoder, Encoder};
 use crate::error::{Error, Result};
-use crate::offline::fill;
-use crate::offline::region::{for_each_position, linear};
-use crate::offline::shard_file::{Range, ShardFile};
+use crate::format::fill_value;
+use crate::format::index::Range;
+use crate::geometry::{for_each_position, linear};
+use crate::offline::shard_file::ShardFile;
 
 /// Bytes of the checksum behind a chunk.
 const CHECKSUM_BYTES: usize = 4;
@@ -97,21 +98,21 @@ impl Change {
 
     /// Makes the chunk at a place of the grid out of the pixels of a region.
     pub(super) fn cut(&self, region: &Region, pixels: &[u8], at: &[u64], parcel: &mut Parcel) -> Result<()> {
-        let to = self.target.metadata();
+        let (to, layout) = (self.target.metadata(), self.target.layout());
         let element = to.dtype.size();
         let mut means = self.means()?;
         let Means { cut, encoder, stored, .. } = &mut means;
         cut.resize(to.chunk_bytes(), 0);
-        fill::row(cut, &to.fill);
-        let dims = 0..to.shape.len();
-        let first: Vec<u64> = dims.clone().map(|dim| at[dim] * to.chunk_shape[dim] - region.start[dim]).collect();
-        let extent: Vec<u64> = dims.map(|dim| to.chunk_shape[dim].min(region.shape[dim] - first[dim])).collect();
+        fill_value::row(cut, &to.fill);
+        let dims = 0..layout.shape.len();
+        let first: Vec<u64> = dims.clone().map(|dim| at[dim] * layout.chunk_shape[dim] - region.start[dim]).collect();
+        let extent: Vec<u64> = dims.map(|dim| layout.chunk_shape[dim].min(region.shape[dim] - first[dim])).collect();
         let last = extent.len() - 1;
         let row_bytes = extent[last] as usize * element;
         for_each_position(&vec![0; last], &extent[..last], |row| {
             let mut inside: Vec<u64> = row.to_vec();
             inside.push(0);
-            let here = linear(&inside, &to.chunk_shape) as usize * element;
+            let here = linear(&inside, &layout.chunk_shape) as usize * element;
             let there: Vec<u64> = inside.iter().zip(&first).map(|(row, first)| row + first).collect();
             let there = linear(&there, &region.shape) as usize * element;
             cut[here..here + row_bytes].copy_from_slice(&pixels[there..there + row_bytes]);

@@ -12,10 +12,11 @@ use super::change::{Change, Work};
 use super::chunks::{Item, SourceFile};
 use super::writer::{Writer, Written};
 use crate::error::{Error, Result};
+use crate::format::index::Range;
 use crate::fs as os;
 use crate::offline::index::Index;
 use crate::offline::reader::Array;
-use crate::offline::shard_file::{Range, ShardFile};
+use crate::offline::shard_file::ShardFile;
 
 /// What became of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +142,7 @@ impl Change {
             return Err(differs(format!("its index names {present} chunks instead of {}", written.len())));
         }
         let compare = |chunk: &Written| {
-            let at = self.target.chunk_at(position, chunk.entry);
+            let at = self.target.layout().chunk_at(position, chunk.entry);
             let Some(at) = at.filter(|_| index.entry(chunk.entry) == Ok(Some(chunk.range))) else {
                 return Err(differs(format!("the index entry of chunk {}", chunk.entry)));
             };

@@ -16,11 +16,12 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::fs::document;
+use crate::fs::is_below;
 use crate::fs::links;
 use crate::fs::{self as os, LOCK_FILE, Lock};
 use crate::offline::nodes::directory;
 use crate::offline::reader::Array;
-use crate::offline::{document, is_below};
 
 const JOURNAL: &str = "journal.json";
 
@@ -223,7 +224,7 @@ fn is_made_anew(array: &Array, file: &Path) -> bool {
     let of_manifest = array.manifest().is_some_and(|manifest| manifest.origin().trim_start_matches("./") == key);
     // A shard that lies outside of an array of another format would lie among the new one's.
     let is_shard = array.file_position(&key).is_some()
-        || (array.metadata().dialect != Dialect::Zarr3 && array.any_file_position(&key).is_some());
+        || (array.layout().dialect != Dialect::Zarr3 && array.layout().file_position(&key).is_some());
     of_manifest || is_shard
 }
 

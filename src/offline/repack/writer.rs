@@ -10,12 +10,9 @@ use super::Tally;
 use super::change::Change;
 use super::chunks::{Item, OpenFiles, SourceFile};
 use super::parcel::Parcel;
-use crate::config::IndexLocation;
 use crate::error::{Error, Result};
-use crate::offline::metadata;
-use crate::offline::region::for_each_position;
-use crate::offline::shard_file::Range;
-use crate::shard::index::{minishards, table};
+use crate::format::index::Range;
+use crate::geometry::for_each_position;
 
 /// A chunk that was written.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +76,7 @@ impl<'a> Writer<'a> {
             let mut places = Vec::new();
             for_each_position(&first, &counts, |place| places.push(place.to_vec()));
             let make = |(at, parcel): (&Vec<u64>, &mut Parcel)| {
-                parcel.entry = change.target.place(at).1;
+                parcel.entry = change.target.layout().file_of(at).1;
                 change.cut(&region, &pixels, at, parcel)
             };
             change.pool.install(|| places.par_iter().zip(rooms.par_iter_mut()).try_for_each(make))?;
@@ -105,9 +102,10 @@ impl<'a> Writer<'a> {
     /// Writes the index; everything is on the device then.
     pub(super) fn finish(self) -> Result<Vec<Written>> {
         let failed = |error: std::io::Error| Error::io("write", self.path, error);
-        let (head, tail) = self.change.index(&self.written, self.end)?;
-        for (at, part) in [(0, &head), (self.end, &tail)] {
-            self.file.write_all_at(part, at).map_err(failed)?;
+        let entries = self.written.iter().map(|chunk| (chunk.entry, (chunk.range.offset, chunk.range.nbytes)));
+        let index = self.change.target.layout().encode_index(&entries.collect(), self.end)?;
+        for (at, part) in &index.parts {
+            self.file.write_all_at(part, *at).map_err(failed)?;
         }
         if self.change.sync {
             rustix::fs::fdatasync(&self.file).map_err(|error| failed(error.into()))?;
@@ -119,34 +117,7 @@ impl<'a> Writer<'a> {
 impl Change {
     /// Where the first chunk of a new shard may start.
     pub(super) fn first_byte(&self) -> u64 {
-        let to = self.target.metadata();
-        if let Some(shards) = to.volume.as_ref().and_then(|volume| volume.shards()) {
-            return shards.spec.head_bytes();
-        }
-        match (to.sharding, self.target.index_layout()) {
-            (Some(sharding), Some(layout)) if sharding.location == IndexLocation::Start => layout.bytes(),
-            _ => 0,
-        }
-    }
-
-    /// The parts of a new shard's index before its chunks and behind them, where they end at `tail_at`.
-    fn index(&self, written: &[Written], tail_at: u64) -> Result<(Vec<u8>, Vec<u8>)> {
-        let to = self.target.metadata();
-        if let Some(shards) = to.volume.as_ref().and_then(|volume| volume.shards()) {
-            let entry = |chunk: &Written| {
-                let Range { offset, nbytes } = chunk.range;
-                minishards::Entry { id: chunk.entry, offset, nbytes }
-            };
-            return minishards::encode(&shards.spec, written.iter().map(entry).collect(), tail_at);
-        }
-        let chunks = metadata::product(&to.chunks_per_file()).unwrap_or(0);
-        let mut entries = vec![(table::MISSING, table::MISSING); chunks as usize];
-        for chunk in written {
-            entries[chunk.entry as usize] = (chunk.range.offset, chunk.range.nbytes);
-        }
-        let checksum = to.sharding.is_some_and(|sharding| sharding.checksum);
-        let table = table::encode(entries.into_iter(), checksum);
-        Ok(if self.first_byte() > 0 { (table, Vec::new()) } else { (Vec::new(), table) })
+        self.target.layout().head_bytes()
     }
 }
 

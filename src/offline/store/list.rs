@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::grid::{Place, Start};
 use super::view::{View, Views, files, folders};
 use crate::error::{Error, Result};
+use crate::offline::index::Index;
 use crate::offline::shard_file::ShardFile;
 
 const DEPTH_MAX: usize = 64;
@@ -36,7 +36,7 @@ impl Lister<'_> {
         self.walk("", prefix, 0, &mut HashSet::new(), &mut keys)?;
         for view in self.views.all() {
             let Some((start, below)) = start_of(view, prefix) else { continue };
-            for shard in self.shards(view)?.into_iter().filter(|shard| view.grid.meets(&start, shard)) {
+            for shard in self.shards(view)?.into_iter().filter(|shard| view.meets(&start, shard)) {
                 let found = self.chunks(view, &shard)?;
                 keys.extend(found.into_iter().filter(|key| key.starts_with(below)).map(|key| view.base.clone() + &key));
             }
@@ -62,8 +62,8 @@ impl Lister<'_> {
             if prefix.len() < view.base.len() {
                 continue;
             }
-            for shard in self.shards(view)?.into_iter().filter(|shard| view.grid.meets(&start, shard)) {
-                if let Some(names) = view.grid.folders(&start, below, &shard) {
+            for shard in self.shards(view)?.into_iter().filter(|shard| view.meets(&start, shard)) {
+                if let Some(names) = view.folders(&start, below, &shard) {
                     prefixes.extend(names.into_iter().map(|name| format!("{prefix}{name}")));
                     continue;
                 }
@@ -84,10 +84,10 @@ impl Lister<'_> {
 
     fn shards_below(&self, view: &View, below: &str, depth: usize, found: &mut Vec<Vec<u64>>) -> Result<()> {
         let folder = self.root.join(format!("{}{below}", view.base));
-        found.extend(files(&folder)?.iter().filter_map(|name| view.grid.shard(&format!("{below}{name}"))));
+        found.extend(files(&folder)?.iter().filter_map(|name| view.layout.file_position(&format!("{below}{name}"))));
         for name in folders(&folder)? {
             let below = format!("{below}{name}/");
-            if depth < DEPTH_MAX && view.grid.has_folder(&below) {
+            if depth < DEPTH_MAX && view.has_folder(&below) {
                 self.shards_below(view, &below, depth + 1, found)?;
             }
         }
@@ -96,20 +96,20 @@ impl Lister<'_> {
 
     /// The keys of a shard's chunks below the array.
     fn chunks(&self, view: &View, shard: &[u64]) -> Result<Vec<String>> {
-        let path = self.root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
+        let path = self.root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
         let Some(file) = ShardFile::open(path)? else { return Ok(Vec::new()) };
-        let index = view.grid.index(&file, shard, None)?;
+        let index = Index::read(&file, &view.layout, shard, None)?;
         if let Some(reason) = index.broken().next() {
             return Err(Error::format(file.path(), reason));
         }
         // An entry that points nowhere is a chunk all the same, if a damaged one.
-        let key = |(chunk, _)| view.grid.key(&Place { shard: shard.to_vec(), chunk });
+        let key = |(chunk, _)| Some(view.layout.chunk_key(&view.layout.chunk_at(shard, chunk)?));
         Ok(index.entries().filter_map(key).collect())
     }
 
     /// Whether a file is a shard, rather than something with a key of its own.
     pub(super) fn is_shard(&self, key: &str) -> bool {
-        self.views.above(key).any(|(view, below)| view.grid.shard(below).is_some())
+        self.views.above(key).any(|(view, below)| view.layout.file_position(below).is_some())
     }
 
     /// Whether a folder, named with a slash at its end, holds shards and nothing else.
@@ -117,7 +117,7 @@ impl Lister<'_> {
         let inner = folder.trim_end_matches('/');
         self.views.above(inner).any(|(view, _)| {
             let below = &folder[view.base.len()..];
-            view.grid.has_folder(below)
+            view.has_folder(below)
         })
     }
 
@@ -150,11 +150,11 @@ impl Lister<'_> {
 }
 
 /// What keys of an array's chunks that start with `prefix` have in common, and what of the prefix lies below the array.
-fn start_of<'p>(view: &View, prefix: &'p str) -> Option<(Start, &'p str)> {
+fn start_of<'p>(view: &View, prefix: &'p str) -> Option<(Vec<u64>, &'p str)> {
     let below = match prefix.strip_prefix(view.base.as_str()) {
         Some(below) => below,
         None if view.base.starts_with(prefix) => "",
         None => return None,
     };
-    view.grid.start(below).map(|start| (start, below))
+    view.layout.start_of_keys(below).map(|start| (start, below))
 }

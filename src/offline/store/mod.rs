@@ -38,7 +38,6 @@
 
 mod disk;
 mod documents;
-mod grid;
 mod keys;
 mod list;
 mod rewrite;
@@ -55,19 +54,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
-use super::document;
 use super::index::Index;
-use super::own::Slots;
-use super::shard_file::{Range, ShardFile};
+use super::shard_file::ShardFile;
 use crate::error::{Error, Result};
+use crate::format;
+use crate::format::index::Range;
+use crate::format::provenance::Slots;
 use crate::fs::Lock;
+use crate::fs::document;
 use crate::fs::links;
 use disk::{Disk, Local};
-use grid::Place;
 use list::Lister;
 pub use list::Listing;
 use rewrite::{Changes, Counts, Rewrite};
-use view::{Owner, View, Views};
+use view::{Owner, Place, View, Views};
 
 /// A dataset as keys and values, one for each document and each chunk, whether or not chunks share shards.
 ///
@@ -229,7 +229,7 @@ impl Store {
         if let Some(view) = views.of_document(key) {
             return Ok(Named::Document(view));
         }
-        let chunk = views.above(key).find_map(|(view, below)| Some((view, view.grid.place(below)?)));
+        let chunk = views.above(key).find_map(|(view, below)| Some((view, view.place(below)?)));
         Ok(chunk.map_or(Named::File, |(view, place)| Named::Chunk(view, place)))
     }
 
@@ -306,9 +306,9 @@ impl Store {
 
     /// The open shard at a place and its index as far as it tells of `chunks`; `None` if it is not there.
     fn shard(&self, view: &View, shard: &[u64], chunks: &[u64]) -> Result<Option<(ShardFile, Index)>> {
-        let path = self.root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
+        let path = self.root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
         let Some(file) = ShardFile::open(path)? else { return Ok(None) };
-        let index = view.grid.index(&file, shard, Some(chunks))?;
+        let index = Index::read(&file, &view.layout, shard, Some(chunks))?;
         Ok(Some((file, index)))
     }
 
@@ -319,7 +319,7 @@ impl Store {
         let document = if is_node || matches!(named, Named::Document(_)) { document::read(&path)? } else { None };
         let shown = match (named, document) {
             (Named::Document(_), None) => return Ok(Shown::Nothing),
-            (Named::Document(view), Some(document)) => view.form.shown(&document),
+            (Named::Document(view), Some(document)) => format::without_shards(view.layout.dialect, &document),
             // What a group has consolidated describes arrays with shards; without it, readers look at the arrays.
             (_, Some(mut document)) if document["consolidated_metadata"].is_object() => {
                 document.as_object_mut().map(|document| document.remove("consolidated_metadata"));
@@ -429,7 +429,7 @@ impl Store {
             }
             // All of its shards go, so nobody needs to know what is in them.
             for shard in lister.shards(view)? {
-                self.remove(&format!("{}{}", view.base, view.grid.shard_key(&shard)))?;
+                self.remove(&format!("{}{}", view.base, view.layout.file_key(&shard)))?;
             }
         }
         let keys = lister.list_prefix(prefix)?;
@@ -546,8 +546,8 @@ impl Store {
                     "is a chunk no longer, by a document of the same batch",
                 ));
             };
-            if value.is_some() && !view.grid.covers(&place) {
-                let shape = &view.grid.shape;
+            if value.is_some() && !view.covers(&place) {
+                let shape = &view.layout.shape;
                 return Err(Error::config("key", key, format!("lies outside of the array, whose shape is {shape:?}")));
             }
             shards.entry((&view.base, place.shard)).or_default().insert(place.chunk, value.as_deref());
@@ -617,7 +617,7 @@ impl Store {
         let shown = serde_json::from_slice(value)
             .map_err(|error| Error::format(&path, format!("the new document is not JSON: {error}")))?;
         let Some(stored) = document::read(&path)? else { return self.put(&view.document, value) };
-        let stored = view.form.stored(&path, &shown, &stored)?;
+        let stored = documents::stored(view.layout.dialect, &path, &shown, &stored)?;
         self.put(&view.document, &pretty(&path, &stored)?)
     }
 

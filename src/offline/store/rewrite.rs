@@ -5,14 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::disk::{self, Disk, Draft};
-use super::documents::Form;
-use super::grid::{Encoded, Kind, Place};
 use super::view::View;
 use crate::error::{Error, Result};
-use crate::offline::own::Slots;
+use crate::format;
+use crate::format::index::Encoded;
+use crate::format::index::Range;
+use crate::format::provenance::Slots;
+use crate::format::slot_header::{self, HEADER_BYTES, Header, Origin};
+use crate::offline::index::Index;
 use crate::offline::scan::read_header;
-use crate::offline::shard_file::{Range, ShardFile};
-use crate::shard::slot::{self, HEADER_BYTES, Header, Origin};
+use crate::offline::shard_file::ShardFile;
 
 const HEADER: u64 = HEADER_BYTES as u64;
 const PAGE: u64 = 4096;
@@ -79,10 +81,10 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         shard: &'a [u64],
         changes: &'a Changes<'v>,
     ) -> Result<Option<Self>> {
-        let path = root.join(format!("{}{}", view.base, view.grid.shard_key(shard)));
+        let path = root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
         let (old, damaged) = match Old::open(view, shard, path.clone()) {
             // Where nothing of the old shard stays, nothing is lost with it.
-            Err(Error::Format { .. }) if view.grid.is_all(shard, changes.keys().copied()) => (None, true),
+            Err(Error::Format { .. }) if view.layout.is_all(shard, changes.keys().copied()) => (None, true),
             old => (old?, false),
         };
         let is_there = |chunk: &u64| old.as_ref().is_some_and(|old| old.chunks.contains_key(chunk));
@@ -117,7 +119,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     pub(super) fn apply(&self, root: &Path, disk: &dyn Disk, slots: Option<Slots>) -> Result<()> {
         let pieces = self.pieces(slots);
         // The prototype's reader takes a shard that is not there for an error, so there it stays, with its index alone.
-        let done = if pieces.is_empty() && self.view.form != Form::Prototype {
+        let done = if pieces.is_empty() && !format::keeps_empty(self.view.layout.dialect) {
             disk::remove(disk, root, &self.path)
         } else {
             let (headers, index) = (self.headers(&pieces)?, self.index(&pieces, slots)?);
@@ -158,15 +160,12 @@ impl<'a, 'v> Rewrite<'a, 'v> {
 
     /// The number that slot headers give a chunk, and after which its slot has its place.
     fn number(&self, chunk: u64) -> Option<u64> {
-        let grid = &self.view.grid;
-        match (&grid.kind, self.view.owner.as_ref().and_then(|owner| owner.places.as_ref())) {
-            (Kind::Zarr { .. }, _) => Some(chunk),
-            (Kind::Volume { .. }, Some(places)) => {
-                let position = grid.position(&Place { shard: self.shard.to_vec(), chunk })?;
-                places.chunk_number(self.shard, &position)
-            }
-            (Kind::Volume { .. }, None) => None,
+        let layout = &self.view.layout;
+        if layout.volume().is_none() {
+            return Some(chunk);
         }
+        let places = self.view.owner.as_ref()?.places.as_ref()?;
+        places.chunk_number(self.shard, &layout.chunk_at(self.shard, chunk)?)
     }
 
     /// Where each chunk goes, in the order of their places.
@@ -205,7 +204,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
 
     /// Where the first chunk may stand.
     fn first_at(&self, slots: Option<Slots>) -> u64 {
-        let head_bytes = self.view.grid.head_bytes();
+        let head_bytes = self.view.layout.head_bytes();
         match slots {
             Some(slots) if self.headed => slots.first_at,
             _ if self.headed => head_bytes.next_multiple_of(PAGE),
@@ -231,7 +230,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
             let origin = Origin { chunk, ..origin };
             headers.insert(
                 piece.chunk,
-                slot::header(&Origin { checksum_in_payload: ends_with_crc(value), ..origin }, value),
+                slot_header::header(&Origin { checksum_in_payload: ends_with_crc(value), ..origin }, value),
             );
         }
         Ok(headers)
@@ -245,7 +244,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         }
         let follows = || {
             let places = owner.places.as_ref()?;
-            let position = self.view.grid.position(&Place { shard: self.shard.to_vec(), chunk })?;
+            let position = self.view.layout.chunk_at(self.shard, chunk)?;
             let (low, high) = places.frame_bounds(&position)?;
             // Frames beyond the last one did not come; nobody shall think so because of a chunk that reaches there.
             let counted = owner.own.frames.filter(|&frames| frames > low).unwrap_or(u64::MAX);
@@ -309,7 +308,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         let header_bytes = self.header_bytes();
         let entries = pieces.iter().map(|piece| (piece.chunk, (piece.at + header_bytes, piece.nbytes))).collect();
         let ends = pieces.iter().map(|piece| piece.at + header_bytes + piece.nbytes);
-        self.view.grid.encode(&entries, ends.max().unwrap_or(0).max(self.first_at(slots)))
+        self.view.layout.encode_index(&entries, ends.max().unwrap_or(0).max(self.first_at(slots)))
     }
 
     /// Where slots are fixed and the file system can share blocks, only what is new has to be written.
@@ -341,7 +340,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
 impl Old {
     fn open(view: &View, shard: &[u64], path: PathBuf) -> Result<Option<Self>> {
         let Some(file) = ShardFile::open(path)? else { return Ok(None) };
-        let index = view.grid.index(&file, shard, None)?;
+        let index = Index::read(&file, &view.layout, shard, None)?;
         if let Some(reason) = index.broken().next() {
             return Err(Error::format(file.path(), reason));
         }

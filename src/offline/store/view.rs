@@ -7,13 +7,19 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::documents::{self, Form};
-use super::grid::{Grid, Kind};
+use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::format;
+use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::layout::Files;
+use crate::format::layout::Layout;
+use crate::format::precomputed;
+use crate::format::provenance::{ATTRIBUTE, Provenance};
+use crate::format::zarr2;
+use crate::format::zarr3;
+use crate::format::zarr3_draft;
+use crate::fs::document;
 use crate::fs::links;
-use crate::offline::document;
-use crate::offline::own::{ATTRIBUTE, Own, Places};
-use crate::offline::volume;
 
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
@@ -26,9 +32,15 @@ pub(super) struct View {
     pub(super) base: String,
     /// The key of its document.
     pub(super) document: String,
-    pub(super) form: Form,
-    pub(super) grid: Grid,
+    pub(super) layout: Layout,
     pub(super) owner: Option<Owner>,
+}
+
+/// Where a chunk is: its shard, and its entry in the shard's index.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) shard: Vec<u64>,
+    pub(super) chunk: u64,
 }
 
 /// What this crate's writer says of an array that it made.
@@ -37,8 +49,8 @@ pub(super) struct Owner {
     /// The key of the document in which it says so, and where in it.
     pub(super) document: String,
     pub(super) pointer: &'static str,
-    pub(super) own: Own,
-    pub(super) places: Option<Places>,
+    pub(super) own: Provenance,
+    pub(super) places: Option<AcquisitionMap>,
 }
 
 /// All sharded arrays of a dataset.
@@ -82,6 +94,49 @@ impl Views {
     }
 }
 
+impl View {
+    /// The place of the chunk with this key below the array.
+    pub(super) fn place(&self, key: &str) -> Option<Place> {
+        let (shard, chunk) = self.layout.file_of(&self.layout.chunk_position(key)?);
+        Some(Place { shard, chunk })
+    }
+
+    /// Whether the array has a chunk at this place.
+    pub(super) fn covers(&self, place: &Place) -> bool {
+        self.layout.chunk_at(&place.shard, place.chunk).is_some_and(|chunk| self.layout.has_chunk(&chunk))
+    }
+
+    /// Whether there may be shards in a folder below the array: its path, with a slash at the end.
+    pub(super) fn has_folder(&self, path: &str) -> bool {
+        matches!(&self.layout.files, Files::Grid { keys, .. } if keys.start(path, self.layout.shape.len()).is_some())
+    }
+
+    /// Whether a shard can hold chunks whose keys start with these numbers.
+    pub(super) fn meets(&self, numbers: &[u64], shard: &[u64]) -> bool {
+        let per_shard = self.layout.chunks_per_file();
+        numbers.iter().zip(&per_shard).zip(shard).all(|((number, per), shard)| number / per == *shard)
+    }
+
+    /// The next parts of the keys that start with whole numbers, each with a slash at the end: of all chunks that a shard can
+    /// hold. `None` if what comes next is the end of a key.
+    pub(super) fn folders(&self, numbers: &[u64], prefix: &str, shard: &[u64]) -> Option<Vec<String>> {
+        let Files::Grid { keys, .. } = &self.layout.files else { return None };
+        let lead = keys.lead();
+        if lead.ends_with('/') && prefix.is_empty() {
+            return Some(vec![lead.to_owned()]);
+        }
+        let dim = numbers.len();
+        if keys.separator != '/' || dim + 1 >= self.layout.shape.len() {
+            return None;
+        }
+        let lead = if prefix.is_empty() { lead } else { "" };
+        let per_shard = self.layout.chunks_per_file();
+        let from = shard[dim].saturating_mul(per_shard[dim]);
+        let to = from.saturating_add(per_shard[dim]);
+        Some((from..to).map(|number| format!("{lead}{number}/")).collect())
+    }
+}
+
 /// A writer's attributes where they may stand: a document, and where in it.
 #[derive(Debug, Clone)]
 struct Attributes {
@@ -92,14 +147,9 @@ struct Attributes {
 
 impl Attributes {
     /// What the writer says there of an array of these dimensions.
-    fn owner(&self, root: &Path, grid: &Grid, names: &[String]) -> Result<Option<Owner>> {
-        let Some(own) = Own::read(&root.join(&self.document), &self.value)? else { return Ok(None) };
-        let file: Vec<u64> = grid.per.iter().zip(&grid.chunk).map(|(per, chunk)| per.saturating_mul(*chunk)).collect();
-        let volume = match &grid.kind {
-            Kind::Volume { sharded, .. } => Some(&**sharded),
-            Kind::Zarr { .. } => None,
-        };
-        let places = Places::of(&grid.shape, Some(&file), &grid.chunk, names, volume, &own).ok();
+    fn owner(&self, root: &Path, layout: &Layout) -> Result<Option<Owner>> {
+        let Some(own) = Provenance::parse(&root.join(&self.document), &self.value)? else { return Ok(None) };
+        let places = AcquisitionMap::new(layout, &own).ok();
         Ok(Some(Owner { document: self.document.clone(), pointer: self.pointer, own, places }))
     }
 }
@@ -135,15 +185,14 @@ impl Search<'_> {
         let mut here = None;
         let key = format!("{base}zarr.json");
         if let Some(document) = self.read(&key)? {
-            if document.get("metadata_key_suffix").is_some() {
+            if zarr3_draft::is_entry(&document) {
                 self.draft(base)?;
             }
             let value = document.get("attributes").cloned().unwrap_or_default();
             here = Some(Attributes { document: key.clone(), pointer: IN_ZARR_JSON, value });
             if document["node_type"] == "array" {
                 let is_image = base == "0/" || base.ends_with("/0/");
-                let names = document.get("dimension_names");
-                self.array(Form::Codec, base, key, &document, above.filter(|_| is_image), names)?;
+                self.array(base, key, above.filter(|_| is_image), Dialect::Zarr3, &document, zarr3::layout)?;
             }
         }
         let key = format!("{base}.zarray");
@@ -151,7 +200,8 @@ impl Search<'_> {
             let attributes = format!("{base}.zattrs");
             let value = self.read(&attributes)?.unwrap_or_default();
             let own = Attributes { document: attributes, pointer: IN_ZATTRS, value };
-            self.array(Form::Prototype, base, key, &document, Some(&own), own.value.get("_ARRAY_DIMENSIONS"))?;
+            let layout = |document: &Value| zarr2::layout(document, &own.value);
+            self.array(base, key, Some(&own), Dialect::Zarr2Sharded, &document, layout)?;
         }
         let key = format!("{base}info");
         if let Some(info) = self.info(&key)? {
@@ -166,21 +216,27 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// Adds an array if it has shards. `parse`: what tells its grids.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] when it has shards of which chunks can't be told: to take a shard for a chunk would be worse.
     fn array(
         &mut self,
-        form: Form,
         base: &str,
-        document_key: String,
-        document: &Value,
+        key: String,
         attributes: Option<&Attributes>,
-        names: Option<&Value>,
+        dialect: Dialect,
+        document: &Value,
+        parse: impl Fn(&Value) -> Result<Layout, String>,
     ) -> Result<()> {
-        let Some(grid) = form.grid(&self.root.join(&document_key), document)? else { return Ok(()) };
-        let names = names.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let names: Vec<String> = names.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect();
+        if !format::has_shards(dialect, document) {
+            return Ok(());
+        }
+        let layout = parse(document).map_err(|reason| Error::format(self.root.join(&key), reason))?;
         let attributes = attributes.filter(|attributes| attributes.value.get(ATTRIBUTE).is_some());
-        let owner = attributes.map(|attributes| attributes.owner(self.root, &grid, &names)).transpose()?.flatten();
-        self.views.add(View { base: base.to_owned(), document: document_key, form, grid, owner });
+        let owner = attributes.map(|attributes| attributes.owner(self.root, &layout)).transpose()?.flatten();
+        self.views.add(View { base: base.to_owned(), document: key, layout, owner });
         Ok(())
     }
 
@@ -188,24 +244,27 @@ impl Search<'_> {
     fn info(&self, key: &str) -> Result<Option<Value>> {
         match self.read(key) {
             Err(Error::Format { .. }) => Ok(None),
-            read => Ok(read?.filter(volume::is_info)),
+            read => Ok(read?.filter(precomputed::is_info)),
         }
     }
 
     /// The scales of a volume, of which the writer made the first.
     fn scales(&mut self, base: &str, key: &str, info: &Value) -> Result<()> {
         let path = self.root.join(key);
-        for (number, scale) in volume::keys(&path, info)?.into_iter().enumerate() {
-            let Some((grid, names)) = documents::scale(&path, info, &scale)? else { continue };
+        for (number, scale) in precomputed::keys(&path, info)?.into_iter().enumerate() {
+            let layout = precomputed::parse(&path, info, &scale)?.layout;
+            if !layout.has_index() {
+                continue;
+            }
             let own = info.get(ATTRIBUTE).filter(|_| number == 0);
             let attributes = own.map(|own| Attributes {
                 document: key.to_owned(),
                 pointer: IN_ZATTRS,
                 value: json!({ATTRIBUTE: own}),
             });
-            let owner = attributes.map(|own| own.owner(self.root, &grid, &names)).transpose()?.flatten();
+            let owner = attributes.map(|own| own.owner(self.root, &layout)).transpose()?.flatten();
             let (base, document) = (format!("{base}{scale}/"), key.to_owned());
-            self.views.add(View { base, document, form: Form::Volume, grid, owner });
+            self.views.add(View { base, document, layout, owner });
         }
         Ok(())
     }
@@ -241,10 +300,8 @@ impl Search<'_> {
     fn draft_array(&mut self, base: &str, name: &str, above: Option<&Attributes>) -> Result<()> {
         let key = format!("{base}meta/root{name}.array.json");
         let Some(document) = self.read(&key)? else { return Ok(()) };
-        let attributes = document.get("attributes");
-        let names = attributes.and_then(|a| a.get("dimension_names").or_else(|| a.get("_ARRAY_DIMENSIONS")));
         let chunks = format!("{base}data/root{name}/");
-        self.array(Form::Transformer, &chunks, key, &document, above, names)
+        self.array(&chunks, key, above, Dialect::Zarr3Transformer, &document, zarr3_draft::layout)
     }
 }
 

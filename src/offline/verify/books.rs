@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Check, Severity};
+use crate::format::provenance::Provenance;
 use crate::offline::layers::{FoundRanges, Layers};
-use crate::offline::own::Own;
 use crate::offline::ranges::{Gather, Ranges};
 use crate::offline::tree::{Node, Tree, below};
 use crate::record::{LOST, NO_FRAME};
@@ -37,7 +37,7 @@ pub(super) struct Books {
 /// The books of all images, by the folders of their frame numbers.
 pub(super) fn all(tree: &Tree) -> HashMap<PathBuf, Books> {
     let books = tree.groups.iter().filter_map(|group| {
-        let own = Own::read(&group.path, &group.attributes).ok()??;
+        let own = Provenance::parse(&group.path, &group.attributes).ok()??;
         let records = tree.array(&below(&group.name, "records/frame_number"))?;
         Some((records.array.path().to_path_buf(), Books::of(&own)?))
     });
@@ -46,7 +46,7 @@ pub(super) fn all(tree: &Tree) -> HashMap<PathBuf, Books> {
 
 impl Books {
     /// `None` while nobody said how many frames there are.
-    pub(super) fn of(own: &Own) -> Option<Self> {
+    pub(super) fn of(own: &Provenance) -> Option<Self> {
         let frames = own.frames?;
         let missing = Ranges::new(own.missing.clone());
         let is_whole = missing.count() >= own.frames_missing;
@@ -89,7 +89,7 @@ impl Books {
     }
 
     /// The frames whose chunks were found.
-    pub(super) fn pixels(&self, check: &Check, path: &Path, own: &Own, found: FoundRanges) {
+    pub(super) fn pixels(&self, check: &Check, path: &Path, own: &Provenance, found: FoundRanges) {
         let listed = found.proven.and(&self.missing);
         // An editor may have painted them since the run.
         let severity = if own.complete { Severity::Note } else { self.severity };

@@ -15,11 +15,12 @@ use serde_json::Value;
 use super::layers::{Budget, FileAt, Found, groups};
 use super::leftovers;
 use super::memory::on_fitting_threads;
-use super::own::{Own, Places};
 use super::reader::Array;
 use super::shard_file::ShardFile;
 use super::tree::{Node, Tree, below};
 use crate::error::{Error, Result};
+use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::provenance::Provenance;
 use crate::fs::Lock;
 use books::{Books, Gathering};
 use findings::Findings;
@@ -103,9 +104,9 @@ pub fn verify(path: impl AsRef<Path>, progress: impl Fn(u64, u64) + Sync) -> Res
 /// An image that this crate wrote.
 struct Image<'a> {
     group: &'a str,
-    own: Own,
+    own: Provenance,
     /// `None` where the array does not fit what the writer says.
-    places: Option<Places>,
+    places: Option<AcquisitionMap>,
 }
 
 struct Check<'a> {
@@ -172,7 +173,7 @@ impl<'a> Check<'a> {
             for name in promised_nodes(&group.attributes) {
                 let node = below(&group.name, &name);
                 let known = self.tree.array(&node).is_some() || self.tree.group(&node).is_some();
-                let there = known || (super::is_below(&name) && super::has_node(&group.path.join(&name)));
+                let there = known || (crate::fs::is_below(&name) && super::has_node(&group.path.join(&name)));
                 if !there {
                     self.damage(&group.path, None, format!("its attributes name {name:?}, which is not there"));
                 }
@@ -201,7 +202,7 @@ impl<'a> Check<'a> {
     fn images(&self) -> HashMap<String, Image<'a>> {
         let mut images = HashMap::new();
         for group in &self.tree.groups {
-            match Own::read(&group.path, &group.attributes) {
+            match Provenance::parse(&group.path, &group.attributes) {
                 Ok(None) => {}
                 Err(error) => self.damage(&group.path, None, reason(error)),
                 Ok(Some(own)) => {
@@ -215,7 +216,7 @@ impl<'a> Check<'a> {
                         );
                         continue;
                     };
-                    let places = Places::new(&node.array, &own);
+                    let places = node.array.acquisition_map(&own);
                     let places = places.map_err(|error| self.damage(&group.path, None, reason(error))).ok();
                     images.insert(name, Image { group: &group.name, own, places });
                 }
@@ -224,7 +225,7 @@ impl<'a> Check<'a> {
         images
     }
 
-    fn notes_of(&self, own: &Own, group: &Path) {
+    fn notes_of(&self, own: &Provenance, group: &Path) {
         if own.recovered {
             self.note(
                 group,
@@ -267,7 +268,7 @@ impl<'a> Check<'a> {
     }
 
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
-    fn frames(&self, node: &Node, image: &Image, places: &Places, sums: &Sums) -> Result<()> {
+    fn frames(&self, node: &Node, image: &Image, places: &AcquisitionMap, sums: &Sums) -> Result<()> {
         let (groups, budget) = (groups(&node.files, places), Budget::new());
         let group = |group: &Vec<&FileAt>| {
             let gathering = Gathering::default();
@@ -304,8 +305,8 @@ impl<'a> Check<'a> {
         };
         sums.files.fetch_add(1, Relaxed);
         let shard = Shard { check: self, array: &node.array, file: &file, position, image, sums, gathering };
-        let checked = if node.array.has_index() { shard.sharded() } else { shard.whole() };
-        if !node.array.covers(position) {
+        let checked = if node.array.layout().has_index() { shard.sharded() } else { shard.whole() };
+        if !node.array.layout().has_file(position) {
             self.note(path, "lies outside the array's shape");
         }
         checked.or_else(|error| self.found_in(path, error))
@@ -343,7 +344,9 @@ impl<'a> Check<'a> {
     fn records(&self, node: &Node) -> Result<()> {
         let Some(group) = node.name.strip_suffix("records/frame_number") else { return Ok(()) };
         let group = self.tree.group(group.trim_end_matches('/'));
-        let Some(own) = group.and_then(|group| Own::read(&group.path, &group.attributes).ok()?) else { return Ok(()) };
+        let Some(own) = group.and_then(|group| Provenance::parse(&group.path, &group.attributes).ok()?) else {
+            return Ok(());
+        };
         let [frames] = node.array.shape() else {
             self.damage(node.array.path(), None, "is not a list of frames");
             return Ok(());

@@ -9,13 +9,14 @@ use super::books::Gathering;
 use super::{Check, Image, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::index::Range;
+use crate::format::slot_header::{self, HEADER_BYTES};
 use crate::offline::index::Index;
 use crate::offline::layers::Came;
 use crate::offline::reader::{Array, Worker};
 use crate::offline::scan::{self, Expected, Seen};
-use crate::offline::shard_file::{Range, ShardFile};
+use crate::offline::shard_file::ShardFile;
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
-use crate::shard::slot::{self, HEADER_BYTES};
 
 /// What the files of an array add up to.
 #[derive(Default)]
@@ -174,7 +175,7 @@ impl Shard<'_> {
             shard: places.shard_number(self.position)?,
             chunks: places.chunks_of(self.position),
             index_bytes: index.parts().iter().map(|part| part.nbytes).sum(),
-            index_location: self.array.metadata().sharding?.location,
+            index_location: self.array.layout().index_location()?,
             payload_bytes_max: self.array.encoded_bytes_max(),
         })
     }
@@ -190,7 +191,7 @@ impl Shard<'_> {
             Some(worker) => worker,
             None => worker.insert(self.array.worker()?),
         };
-        let Some(place) = self.array.chunk_at(self.position, chunk) else {
+        let Some(place) = self.array.layout().chunk_at(self.position, chunk) else {
             self.damage(Some(chunk), "lies outside of what can be counted");
             return Ok(Before::Nothing);
         };
@@ -201,9 +202,9 @@ impl Shard<'_> {
         let Some(expected) = expected else { return Ok(Before::Nothing) };
         let Some(at) = range.offset.checked_sub(HEADER_BYTES as u64) else { return Ok(Before::Nothing) };
         let Some(bytes) = scan::read_bytes(self.file, at)? else { return Ok(Before::Nothing) };
-        let Some(header) = slot::parse(&bytes) else {
+        let Some(header) = slot_header::parse(&bytes) else {
             // One flipped byte can't spoil both of these.
-            let was_header = slot::has_magic(&bytes) || bytes[24..40] == expected.own.writer;
+            let was_header = slot_header::has_magic(&bytes) || bytes[24..40] == expected.own.writer;
             if was_header {
                 self.damage(
                     Some(chunk),
@@ -234,7 +235,7 @@ impl Shard<'_> {
         let mut layers = gathering.lock();
         for ((chunk, _), before) in entries.iter().zip(before) {
             let came = if let Before::Header(came) = before { Some(came.clone()) } else { None };
-            if let Some(place) = self.array.chunk_at(self.position, *chunk) {
+            if let Some(place) = self.array.layout().chunk_at(self.position, *chunk) {
                 layers.add(&place, false, came);
             }
         }
@@ -267,7 +268,7 @@ impl Shard<'_> {
         let scan = expected.scan(self.file, &skip)?;
         let (whole, torn): (Vec<&Seen>, Vec<&Seen>) = scan.seen.iter().partition(|seen| seen.whole);
         let number = |chunk: u64| {
-            let place = self.array.chunk_at(self.position, chunk)?;
+            let place = self.array.layout().chunk_at(self.position, chunk)?;
             expected.places.chunk_number(self.position, &place)
         };
         let named: HashSet<u64> = entries.iter().filter_map(|(chunk, _)| number(*chunk)).collect();

@@ -4,22 +4,22 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::links;
 use crate::error::{Error, Result};
-use crate::fs::links;
 
 /// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
 /// The document at `path`, or `None` when there is no such file.
-pub(super) fn read(path: &Path) -> Result<Option<Value>> {
+pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
     let Some(bytes) = bytes(path, DOCUMENT_BYTES_MAX)? else { return Ok(None) };
     serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {error}")))
 }
 
 /// The file at `path`, or `None` when there is none. One of more than `bytes_max` bytes is an error.
-pub(super) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
     links::check(path).map_err(|reason| Error::format(path, reason))?;
     let len = match fs::metadata(path) {
         // Opening a pipe would wait for ever.
@@ -39,16 +39,4 @@ pub(super) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
         return Err(too_long(bytes.len() as u64));
     }
     Ok(Some(bytes))
-}
-
-/// The name and configuration of an extension: `{"name": …, "configuration": {…}}`, or the bare name.
-pub(super) fn named(value: &Value) -> Option<(&str, Option<&Map<String, Value>>)> {
-    match value {
-        Value::String(name) => Some((name, None)),
-        Value::Object(object) => {
-            let name = object.get("name")?.as_str()?;
-            Some((name, object.get("configuration").and_then(Value::as_object)))
-        }
-        _ => None,
-    }
 }

@@ -13,8 +13,8 @@
 
 use crate::codec::Encoder;
 use crate::config::{Codec, Compressor};
-use crate::dialect::volume::ShardSpec;
 use crate::error::{Error, Result};
+use crate::format::precomputed::ids::ShardSpec;
 
 /// Bytes that one chunk takes in its minishard's index before compression.
 pub(crate) const ENTRY_BYTES: u64 = 24;

@@ -7,7 +7,7 @@ use crate::dtype::Dtype;
 /// The little-endian bytes of one element, or why the value is none.
 ///
 /// Zarr v3 core, "Fill value list": floats may also be `"NaN"`, `"Infinity"`, `"-Infinity"` or their bits in hexadecimal.
-pub(super) fn element(dtype: Dtype, value: &Value) -> Result<Vec<u8>, String> {
+pub(crate) fn element(dtype: Dtype, value: &Value) -> Result<Vec<u8>, String> {
     let wrong = || format!("fill_value {value} is no {}", dtype.zarr_name());
     let bytes = match dtype {
         Dtype::F32 => float(value, 4)
@@ -76,7 +76,7 @@ fn whole(number: &serde_json::Number) -> Option<i128> {
 }
 
 /// The value of an element as a document has it. Of a NaN only that it is one.
-pub(super) fn to_json(dtype: Dtype, element: &[u8]) -> Value {
+pub(crate) fn to_json(dtype: Dtype, element: &[u8]) -> Value {
     let mut wide = [0; 8];
     wide[..element.len()].copy_from_slice(element);
     let bits = u64::from_le_bytes(wide);
@@ -95,7 +95,7 @@ pub(super) fn to_json(dtype: Dtype, element: &[u8]) -> Value {
 }
 
 /// Fills `row` with an element.
-pub(super) fn row(row: &mut [u8], element: &[u8]) {
+pub(crate) fn row(row: &mut [u8], element: &[u8]) {
     if element.iter().all(|&byte| byte == element[0]) {
         row.fill(element[0]);
     } else {

@@ -1,153 +1,20 @@
-//! What this crate's writer says about an image beside what Zarr says, and what follows from it: which shard is which, where
-//! its slots stand, which frames a chunk holds.
-//!
-//! The arithmetic is the writer's, seen from the end: in the order of acquisition, the grid of shards counts like the
-//! digits of a number.
+//! Which frames, chunks and shards are which in an array that this crate's writer made, seen from the end: in the order of acquisition,
+//! the grid of shards counts like the digits of a number.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::Value;
-
-use super::reader::Array;
-use super::region::{for_each_position, linear};
-use super::volume::Volume;
-use crate::config::Placement;
-use crate::error::{Error, Result};
-
-/// The attribute under which the writer speaks.
-pub(super) const ATTRIBUTE: &str = "shardwright";
+use super::layout::Layout;
+use super::precomputed::Volume;
+use super::provenance::Provenance;
+use crate::geometry::{for_each_position, linear};
 
 /// The most frames that a writer's ring, and so a chunk of its, can hold.
 const FRAMES_A_CHUNK_MAX: u64 = 1 << 22;
 
-/// The most frames that a writer numbers.
-pub(super) const FRAMES_MAX: u64 = 1 << 56;
-
-/// The writer's attributes.
-#[derive(Debug, Clone)]
-pub(super) struct Own {
-    pub(super) writer: [u8; 16],
-    pub(super) complete: bool,
-    pub(super) recovered: bool,
-    /// One past the highest frame number; known after the end of a run or a recovery.
-    pub(super) frames: Option<u64>,
-    /// The array grows with its frames.
-    pub(super) unbounded: bool,
-    pub(super) chunks: Option<u64>,
-    pub(super) frames_missing: u64,
-    pub(super) missing: Vec<Range<u64>>,
-    pub(super) slots: Option<Slots>,
-    /// Shards, by their paths below the array, in which a recovery found bytes that it could not account for.
-    pub(super) damaged_shards: BTreeSet<String>,
-    order: Vec<String>,
-}
-
-/// Where slots stand in a shard.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Slots {
-    pub(super) first_at: u64,
-    /// The most bytes of a chunk with its header; in fixed placement, from one slot to the next.
-    pub(super) bytes: u64,
-    pub(super) fixed: bool,
-    /// Chunks that hold only the fill value are stored like all others.
-    pub(super) empty_chunks: bool,
-}
-
-#[derive(Deserialize)]
-struct Literally {
-    writer: String,
-    #[serde(default)]
-    complete: bool,
-    #[serde(default)]
-    recovered: bool,
-    acquisition_order: Vec<String>,
-    /// Absent: said nothing. Null: as many as come.
-    #[serde(default, deserialize_with = "said")]
-    frames_planned: Option<Option<u64>>,
-    frames: Option<u64>,
-    chunks: Option<u64>,
-    #[serde(default)]
-    frames_missing: u64,
-    #[serde(default)]
-    missing: Vec<[u64; 2]>,
-    #[serde(default)]
-    damaged_shards: BTreeSet<String>,
-    slots: Option<LiteralSlots>,
-}
-
-#[derive(Deserialize)]
-struct LiteralSlots {
-    placement: Placement,
-    first_at: u64,
-    bytes: u64,
-    #[serde(default)]
-    empty_chunks: bool,
-}
-
-fn said<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
-    Option::deserialize(value).map(Some)
-}
-
-impl Own {
-    /// Reads the attributes of the image group at `path`; `None` if another writer made it.
-    pub(super) fn read(path: &Path, attributes: &Value) -> Result<Option<Self>> {
-        let Some(own) = attributes.get(ATTRIBUTE).filter(|own| own.get("writer").is_some()) else { return Ok(None) };
-        let wrong = |reason: String| Error::format(path, format!("attribute {ATTRIBUTE}: {reason}"));
-        let own: Literally = Literally::deserialize(own).map_err(|error| wrong(error.to_string()))?;
-        let writer = uuid(&own.writer).ok_or_else(|| wrong(format!("writer {:?} is no UUID", own.writer)))?;
-        if let Some(range) = own.missing.iter().find(|range| range[0] >= range[1]) {
-            return Err(wrong(format!("missing names {range:?}; expected ranges that go up")));
-        }
-        let numbers = own.frames.into_iter().chain(own.missing.iter().map(|range| range[1]));
-        if let Some(frames) = numbers.max().filter(|&frames| frames > FRAMES_MAX) {
-            return Err(wrong(format!("{frames} frames are more than a writer can number, {FRAMES_MAX}")));
-        }
-        let slots = own.slots.map(|slots| slots.check().map_err(&wrong)).transpose()?;
-        Ok(Some(Self {
-            writer,
-            complete: own.complete,
-            recovered: own.recovered,
-            frames: own.frames,
-            unbounded: own.frames_planned == Some(None),
-            chunks: own.chunks,
-            frames_missing: own.frames_missing,
-            missing: own.missing.iter().map(|range| range[0]..range[1]).collect(),
-            slots,
-            damaged_shards: own.damaged_shards,
-            order: own.acquisition_order,
-        }))
-    }
-}
-
-impl LiteralSlots {
-    fn check(self) -> Result<Slots, String> {
-        let Self { placement, first_at, bytes, empty_chunks } = self;
-        let header = crate::shard::slot::HEADER_BYTES as u64;
-        if bytes <= header || bytes % 8 != 0 || first_at % 8 != 0 || first_at >= 1 << 40 || bytes >= 1 << 40 {
-            return Err(format!("slots of {bytes} bytes from {first_at} on can't be: both are multiples of 8"));
-        }
-        let fixed = match placement {
-            Placement::Fixed => true,
-            Placement::Packed => false,
-            Placement::Auto => return Err("slots are fixed or packed, not auto".into()),
-        };
-        Ok(Slots { first_at, bytes, fixed, empty_chunks })
-    }
-}
-
-fn uuid(text: &str) -> Option<[u8; 16]> {
-    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    Some(u128::from_str_radix(text, 16).ok()?.to_be_bytes())
-}
-
 /// Which frames and shards are where.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(crate) struct AcquisitionMap {
     /// The outer dimensions, the slowest to arrive first.
     acquired: Vec<usize>,
     shape: Vec<u64>,
@@ -196,59 +63,36 @@ impl Ranks {
     }
 }
 
-/// The least depth in chunks at which all ids of a volume that grows mean what they say: z has a bit wherever x or y has one
-/// above it.
-fn depth_min(volume: &Volume) -> u64 {
-    let [x, y, _] = volume.grid().map(|chunks| u64::BITS - chunks.saturating_sub(1).leading_zeros());
-    match x.max(y).saturating_sub(1) {
-        0 => 1,
-        bits => (1 << (bits - 1)) + 1,
-    }
-}
-
-impl Places {
-    /// # Errors
-    ///
-    /// [`Error::Format`] when the writer's order of acquisition does not fit the array.
-    pub(super) fn new(array: &Array, own: &Own) -> Result<Self> {
-        let names = array.dimension_names().unwrap_or_default();
-        let metadata = array.metadata();
-        let file = Some(metadata.file_shape.as_slice()).filter(|_| array.has_index());
-        let places = Self::of(array.shape(), file, array.chunk_shape(), names, metadata.volume.as_ref(), own);
-        places.map_err(|reason| Error::format(array.path(), reason))
-    }
-
-    /// The places of an array of shards of `file` elements and chunks of `chunk`; an error says why there are none.
-    pub(super) fn of(
-        shape: &[u64],
-        file: Option<&[u64]>,
-        chunk: &[u64],
-        names: &[String],
-        volume: Option<&Volume>,
-        own: &Own,
-    ) -> Result<Self, String> {
-        let (Some(outer), Some(file)) = (shape.len().checked_sub(2), file) else {
+impl AcquisitionMap {
+    /// The map of an array; an error says why it has none.
+    pub(crate) fn new(layout: &Layout, own: &Provenance) -> Result<Self, String> {
+        let (Some(outer), true) = (layout.shape.len().checked_sub(2), layout.has_index()) else {
             return Err("is not an array of shards with rows and columns, as its writer makes them".into());
         };
+        let names = layout.names.as_deref().unwrap_or_default();
         let place = |name: &String| names.iter().take(outer).position(|other| other == name);
-        let acquired: Vec<usize> = own.order.iter().filter_map(place).collect();
+        let acquired: Vec<usize> = own.acquisition_order.iter().filter_map(place).collect();
         let all = (0..outer).all(|dim| acquired.contains(&dim));
-        if own.order.len() != outer || acquired.len() != outer || !all {
-            return Err(format!("frames were acquired in the order {:?}, but its dimensions are {names:?}", own.order));
+        if own.acquisition_order.len() != outer || acquired.len() != outer || !all {
+            return Err(format!(
+                "frames were acquired in the order {:?}, but its dimensions are {names:?}",
+                own.acquisition_order
+            ));
         }
+        let (shape, file, chunk) = (layout.shape.clone(), layout.file_shape.clone(), layout.chunk_shape.clone());
         let frames = chunk[..outer].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size));
         if frames.is_none_or(|frames| frames > FRAMES_A_CHUNK_MAX) {
             return Err(format!("chunks of {chunk:?} hold more frames than a writer can"));
         }
-        let (shape, file, chunk) = (shape.to_vec(), file.to_vec(), chunk.to_vec());
+        let volume = layout.volume();
         let ranks = volume.map(Ranks::new).transpose()?.flatten();
-        let depth_min = volume.filter(|_| own.unbounded).map(depth_min);
+        let depth_min = volume.filter(|_| own.unbounded).map(Volume::depth_min);
         let bounded_volume = volume.is_some() && !own.unbounded;
         Ok(Self { acquired, shape, file, chunk, ranks, depth_min, bounded_volume })
     }
 
     /// Chunks of the shard at a place, be they in the array or not.
-    pub(super) fn chunks_of(&self, shard: &[u64]) -> u64 {
+    pub(crate) fn chunks_of(&self, shard: &[u64]) -> u64 {
         match &self.ranks {
             Some(ranks) => ranks.of(shard).map_or(0, |ids| ids.len() as u64),
             None => {
@@ -258,7 +102,7 @@ impl Places {
     }
 
     /// The number that slot headers give the chunk at a place in the grid of chunks.
-    pub(super) fn chunk_number(&self, shard: &[u64], chunk: &[u64]) -> Option<u64> {
+    pub(crate) fn chunk_number(&self, shard: &[u64], chunk: &[u64]) -> Option<u64> {
         if let Some(ranks) = &self.ranks {
             let id = ranks.volume.file_of(chunk).1;
             return ranks.of(shard)?.binary_search(&id).ok().map(|rank| rank as u64);
@@ -269,7 +113,7 @@ impl Places {
     }
 
     /// Whether the chunks of a shard are a box.
-    pub(super) fn has_boxes(&self) -> bool {
+    pub(crate) fn has_boxes(&self) -> bool {
         self.ranks.is_none()
     }
 
@@ -278,12 +122,12 @@ impl Places {
     }
 
     /// Whether the first dimension has no end of its own, because it is the slowest to arrive.
-    pub(super) fn grows(&self) -> bool {
+    pub(crate) fn grows(&self) -> bool {
         self.acquired.first() == Some(&0)
     }
 
     /// Whether the array has, or could grow to have, a file at a place of its grid.
-    pub(super) fn has_file(&self, position: &[u64]) -> bool {
+    pub(crate) fn has_file(&self, position: &[u64]) -> bool {
         if let Some(ranks) = &self.ranks {
             return ranks.of(position).is_some();
         }
@@ -292,7 +136,7 @@ impl Places {
     }
 
     /// The number of the shard at a place of the grid, as its slots' headers have it.
-    pub(super) fn shard_number(&self, position: &[u64]) -> Option<u64> {
+    pub(crate) fn shard_number(&self, position: &[u64]) -> Option<u64> {
         if self.ranks.is_some() {
             return position.first().copied();
         }
@@ -306,7 +150,7 @@ impl Places {
     }
 
     /// The place of a shard's chunk in the array's grid of chunks.
-    pub(super) fn chunk_position(&self, shard: &[u64], chunk: u64) -> Option<Vec<u64>> {
+    pub(crate) fn chunk_position(&self, shard: &[u64], chunk: u64) -> Option<Vec<u64>> {
         if let Some(ranks) = &self.ranks {
             return ranks.volume.chunk_of(*ranks.of(shard)?.get(usize::try_from(chunk).ok()?)?);
         }
@@ -321,13 +165,13 @@ impl Places {
     }
 
     /// Whether a chunk lies within the rows and columns, rather than only filling up a shard.
-    pub(super) fn in_frame(&self, chunk: &[u64]) -> bool {
+    pub(crate) fn in_frame(&self, chunk: &[u64]) -> bool {
         (self.outer()..chunk.len())
             .all(|dim| chunk[dim].checked_mul(self.chunk[dim]).is_some_and(|start| start < self.shape[dim]))
     }
 
     /// How many chunks cover a frame.
-    pub(super) fn tiles(&self) -> u64 {
+    pub(crate) fn tiles(&self) -> u64 {
         let counts = (self.outer()..self.shape.len()).map(|dim| self.shape[dim].div_ceil(self.chunk[dim]));
         counts.fold(1, u64::saturating_mul)
     }
@@ -351,7 +195,7 @@ impl Places {
     }
 
     /// The lowest and the highest frame number that a chunk can hold; `None` if it lies outside the array.
-    pub(super) fn frame_bounds(&self, chunk: &[u64]) -> Option<(u64, u64)> {
+    pub(crate) fn frame_bounds(&self, chunk: &[u64]) -> Option<(u64, u64)> {
         let (start, counts) = self.frames_box(chunk, &self.chunk)?;
         let end: Vec<u64> =
             start.iter().zip(&counts).map(|(start, count)| start.checked_add(count - 1)).collect::<Option<_>>()?;
@@ -359,18 +203,18 @@ impl Places {
     }
 
     /// Calls `visit` with the frame numbers that a chunk can hold, as ranges.
-    pub(super) fn chunk_frames(&self, chunk: &[u64], visit: impl FnMut(Range<u64>)) {
+    pub(crate) fn chunk_frames(&self, chunk: &[u64], visit: impl FnMut(Range<u64>)) {
         self.runs(self.frames_box(chunk, &self.chunk), visit);
     }
 
     /// How many ranges these are at most.
-    pub(super) fn chunk_runs(&self, chunk: &[u64]) -> u64 {
+    pub(crate) fn chunk_runs(&self, chunk: &[u64]) -> u64 {
         self.frames_box(chunk, &self.chunk).map_or(0, |(_, counts)| self.run_count(&counts))
     }
 
     /// Calls `visit` with the frame numbers that the chunks of a shard that is a box can hold, as ranges. False: they are
     /// more than `most`, and none was visited.
-    pub(super) fn shard_frames(&self, shard: &[u64], most: u64, visit: impl FnMut(Range<u64>)) -> bool {
+    pub(crate) fn shard_frames(&self, shard: &[u64], most: u64, visit: impl FnMut(Range<u64>)) -> bool {
         let frames = self.frames_box(shard, &self.file);
         let few = frames.as_ref().is_none_or(|(_, counts)| self.run_count(counts) <= most);
         if few {
@@ -406,7 +250,7 @@ impl Places {
 
     /// One past the last number that has a place in the array when it has one for `frames` frames: a stack that was begun has
     /// places for all of its planes.
-    pub(super) fn end(&self, frames: u64) -> u64 {
+    pub(crate) fn end(&self, frames: u64) -> u64 {
         let mut faster = self.acquired.get(1..).unwrap_or_default().iter();
         let faster = faster.try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]));
         let stack = faster.filter(|&faster| faster > 0 && self.grows() && !self.bounded_volume);
@@ -414,7 +258,7 @@ impl Places {
     }
 
     /// How long the first dimension is when `frames` frames have come; `None` if it does not depend on them.
-    pub(super) fn extent(&self, frames: u64) -> Option<u64> {
+    pub(crate) fn extent(&self, frames: u64) -> Option<u64> {
         let faster =
             self.acquired.get(1..)?.iter().try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]))?;
         let extent = (self.grows() && faster > 0 && !self.bounded_volume).then(|| frames.div_ceil(faster))?;
@@ -422,7 +266,7 @@ impl Places {
     }
 
     /// How long the first dimension is declared to be when it is so long.
-    pub(super) fn declared(&self, extent: u64) -> u64 {
+    pub(crate) fn declared(&self, extent: u64) -> u64 {
         match self.depth_min {
             Some(least) if extent.div_ceil(self.chunk[0]) < least => least.saturating_mul(self.chunk[0]),
             _ => extent,
@@ -430,7 +274,7 @@ impl Places {
     }
 
     /// How many frames the array has room for, if it does not grow.
-    pub(super) fn frames(&self) -> Option<u64> {
+    pub(crate) fn frames(&self) -> Option<u64> {
         self.shape[..self.outer()].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size))
     }
 }
@@ -448,7 +292,7 @@ mod tests {
             for unit in [[1u64, 1, 1], [2, 1, 1], [1, 1, 4], [3, 2, 2], [1, 2, 1]] {
                 let order = Order::new(sizes.to_vec(), acquired.to_vec());
                 let cells = Cells::new(&order, unit.to_vec());
-                let places = Places {
+                let places = AcquisitionMap {
                     acquired: acquired.to_vec(),
                     shape: [&sizes[..], &[4, 6]].concat(),
                     file: [&unit[..], &[2, 2]].concat(),

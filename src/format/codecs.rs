@@ -2,31 +2,31 @@
 
 use serde_json::{Value, json};
 
-use super::document::named;
+use super::named;
 use crate::config::Codec;
 use crate::error::{Error, Result};
 
 /// An array-to-bytes codec and what follows it.
 #[derive(Debug, Clone)]
-pub(super) struct Chain {
-    pub(super) codec: Codec,
+pub(crate) struct Chain {
+    pub(crate) codec: Codec,
     /// Elements are stored with their highest byte first.
-    pub(super) big_endian: bool,
+    pub(crate) big_endian: bool,
     /// The codecs with their configurations, for people.
-    pub(super) names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// The chain as a Zarr v3 document has it.
-    pub(super) document: Vec<Value>,
+    pub(crate) document: Vec<Value>,
 }
 
 impl Chain {
-    /// The chain of a Zarr v2 document, whose compressor people know as `name`.
-    pub(super) fn from_zarr2(codec: Codec, big_endian: bool, element_bytes: usize, name: Option<String>) -> Self {
+    /// A chain whose compressor people know as `name`.
+    pub(crate) fn new(codec: Codec, big_endian: bool, element_bytes: usize, name: Option<String>) -> Self {
         let document = documented(&codec, big_endian, element_bytes);
         Self { codec, big_endian, names: name.into_iter().collect(), document }
     }
 
     /// Reads the chain of a Zarr v3 document for elements of `element_bytes` bytes.
-    pub(super) fn from_zarr3(codecs: &[Value], element_bytes: usize) -> Result<Self> {
+    pub(crate) fn from_zarr3(codecs: &[Value], element_bytes: usize) -> Result<Self> {
         let refused = |name: &str, why: &str| Err(Error::codec("codecs", format!("{name}: {why}")));
         let Some((first, rest)) = codecs.split_first() else {
             return refused("[]", "a chain starts with the codec `bytes`");
@@ -51,17 +51,22 @@ impl Chain {
 }
 
 /// A chain as a Zarr v3 document has it: the byte order first.
-pub(super) fn documented(codec: &Codec, big_endian: bool, element_bytes: usize) -> Vec<Value> {
-    let bytes = match (element_bytes, big_endian) {
+fn documented(codec: &Codec, big_endian: bool, element_bytes: usize) -> Vec<Value> {
+    let compressed = crate::codec::zarr3_codecs(codec, element_bytes);
+    std::iter::once(bytes(big_endian, element_bytes)).chain(compressed).collect()
+}
+
+/// The codec that says in which order bytes stand. Of one byte, there is no order.
+pub(crate) fn bytes(big_endian: bool, element_bytes: usize) -> Value {
+    match (element_bytes, big_endian) {
         (1, _) => json!({"name": "bytes"}),
         (_, true) => json!({"name": "bytes", "configuration": {"endian": "big"}}),
         (_, false) => json!({"name": "bytes", "configuration": {"endian": "little"}}),
-    };
-    std::iter::once(bytes).chain(crate::codec::zarr3_codecs(codec, element_bytes)).collect()
+    }
 }
 
 /// `blosc(cname=lz4, clevel=1, shuffle=bitshuffle)`.
-pub(super) fn describe(codec: &Value) -> String {
+pub(crate) fn describe(codec: &Value) -> String {
     let Some((name, configuration)) = named(codec) else { return codec.to_string() };
     let settings: Vec<_> = configuration
         .into_iter()

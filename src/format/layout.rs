@@ -1,0 +1,309 @@
+//! Where everything of an array stands: the grids of chunks and of files, the keys of both, and the entry that a chunk has in its
+//! shard's index.
+
+use std::collections::BTreeMap;
+
+use super::index::table::{self, TableLayout};
+use super::index::{Encoded, minishards};
+use super::keys::KeyEncoding;
+use super::precomputed::Volume;
+use crate::config::{Dialect, IndexLocation};
+use crate::error::Result;
+use crate::geometry::linear;
+
+pub(crate) const DIMENSIONS_MAX: usize = 32;
+
+/// An array's grids.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub(crate) dialect: Dialect,
+    /// Elements of the array in each dimension.
+    pub(crate) shape: Vec<u64>,
+    pub(crate) names: Option<Vec<String>>,
+    /// Elements of one chunk.
+    pub(crate) chunk_shape: Vec<u64>,
+    /// Elements of one file: of a shard, or of a chunk where there are no shards.
+    pub(crate) file_shape: Vec<u64>,
+    pub(crate) files: Files,
+}
+
+/// How chunks are dealt out to files, and what these are called.
+#[derive(Debug, Clone)]
+pub(crate) enum Files {
+    /// By their places in a grid. With an index, files are shards.
+    Grid { keys: KeyEncoding, index: Option<TableLayout> },
+    /// As a scale of a precomputed volume.
+    Volume(Volume),
+}
+
+impl Layout {
+    /// Checks what a parser took over as it stood: every product fits, every chunk divides its file.
+    ///
+    /// # Errors
+    ///
+    /// A reason.
+    pub(crate) fn check(self) -> Result<Self, String> {
+        let dimensions = self.shape.len();
+        if dimensions > DIMENSIONS_MAX {
+            return Err(format!("{dimensions} dimensions; at most {DIMENSIONS_MAX} are read"));
+        }
+        for (what, shape) in [("chunk_shape", &self.chunk_shape), ("the shape of a file", &self.file_shape)] {
+            if shape.len() != dimensions || shape.contains(&0) {
+                return Err(format!("{what} is {shape:?}; expected {dimensions} numbers above 0"));
+            }
+        }
+        if self.file_shape.iter().zip(&self.chunk_shape).any(|(file, chunk)| file % chunk != 0) {
+            return Err(format!("chunks of {:?} don't divide shards of {:?}", self.chunk_shape, self.file_shape));
+        }
+        if self.names.as_ref().is_some_and(|names| names.len() != dimensions) {
+            return Err(format!("dimension_names has not {dimensions} entries"));
+        }
+        Ok(self)
+    }
+
+    /// The precomputed volume that the array is a scale of.
+    pub(crate) fn volume(&self) -> Option<&Volume> {
+        match &self.files {
+            Files::Grid { .. } => None,
+            Files::Volume(volume) => Some(volume),
+        }
+    }
+
+    /// Whether files have an index, rather than being a chunk each.
+    pub(crate) fn has_index(&self) -> bool {
+        match &self.files {
+            Files::Grid { index, .. } => index.is_some(),
+            Files::Volume(volume) => volume.shards().is_some(),
+        }
+    }
+
+    /// How the table of a shard looks, where shards have one.
+    pub(crate) fn table(&self) -> Option<TableLayout> {
+        match &self.files {
+            Files::Grid { index, .. } => *index,
+            Files::Volume(_) => None,
+        }
+    }
+
+    /// Where a shard's index starts; `None` without shards.
+    pub(crate) fn index_location(&self) -> Option<IndexLocation> {
+        match &self.files {
+            Files::Grid { index, .. } => index.map(TableLayout::location),
+            Files::Volume(volume) => volume.shards().map(|_| IndexLocation::Start),
+        }
+    }
+
+    /// Bytes that a shard's index takes before the first chunk.
+    pub(crate) fn head_bytes(&self) -> u64 {
+        match &self.files {
+            Files::Grid { index, .. } => {
+                index.filter(|index| index.location() == IndexLocation::Start).map_or(0, TableLayout::bytes)
+            }
+            Files::Volume(volume) => volume.shards().map_or(0, |shards| shards.spec.head_bytes()),
+        }
+    }
+
+    /// Whether the chunks of each file are a box of the grid.
+    pub(crate) fn has_boxes(&self) -> bool {
+        self.volume().is_none_or(Volume::has_boxes)
+    }
+
+    /// Chunks of a file in each dimension.
+    pub(crate) fn chunks_per_file(&self) -> Vec<u64> {
+        self.file_shape.iter().zip(&self.chunk_shape).map(|(file, chunk)| file / chunk).collect()
+    }
+
+    /// Chunks of the array in each dimension.
+    pub(crate) fn chunk_grid(&self) -> Vec<u64> {
+        self.shape.iter().zip(&self.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk)).collect()
+    }
+
+    /// The file of a chunk, by its position in the grid of files or, of a volume without boxes, its number; and the chunk's entry in
+    /// there: its place in C order or, in a volume, its id.
+    pub(crate) fn file_of(&self, chunk: &[u64]) -> (Vec<u64>, u64) {
+        if let Files::Volume(volume) = &self.files {
+            return volume.file_of(chunk);
+        }
+        let per_file = self.chunks_per_file();
+        let file = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk / count).collect();
+        let inner: Vec<u64> = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
+        (file, linear(&inner, &per_file))
+    }
+
+    /// The position in the grid of chunks of an entry of a file's index, be it inside the array's shape or not; `None` if the grid
+    /// can't have it.
+    pub(crate) fn chunk_at(&self, file: &[u64], entry: u64) -> Option<Vec<u64>> {
+        if let Some(volume) = self.volume().filter(|volume| volume.shards().is_some()) {
+            return volume.chunk_of(entry);
+        }
+        let per_file = self.chunks_per_file();
+        let mut position = vec![0; per_file.len()];
+        let mut rest = entry;
+        for dim in (0..per_file.len()).rev() {
+            position[dim] = file[dim].checked_mul(per_file[dim])?.checked_add(rest % per_file[dim])?;
+            rest /= per_file[dim];
+        }
+        (rest == 0).then_some(position)
+    }
+
+    /// Whether a chunk has a part in the array's shape; those beyond the edge only pad a shard.
+    pub(crate) fn has_chunk(&self, chunk: &[u64]) -> bool {
+        chunk.iter().zip(self.chunk_grid()).all(|(at, count)| *at < count)
+    }
+
+    /// Whether the file at a position of the grid has a part in the array's shape.
+    pub(crate) fn has_file(&self, file: &[u64]) -> bool {
+        // Shards that are no boxes may hold chunks from anywhere.
+        if file.len() != self.shape.len() {
+            return true;
+        }
+        let grid = self.shape.iter().zip(&self.file_shape);
+        file.iter().zip(grid).all(|(at, (length, file))| *at < length.div_ceil(*file))
+    }
+
+    /// Whether these entries are all chunks of a shard that the array has.
+    pub(crate) fn is_all(&self, file: &[u64], entries: impl Iterator<Item = u64>) -> bool {
+        if !self.has_boxes() {
+            return false;
+        }
+        let per_file = self.chunks_per_file();
+        let present = |dim: usize| {
+            let grid = self.shape[dim].div_ceil(self.chunk_shape[dim]);
+            grid.saturating_sub(file[dim].saturating_mul(per_file[dim])).min(per_file[dim])
+        };
+        let all = (0..self.shape.len()).map(present).fold(1, u64::saturating_mul);
+        let there = |entry: &u64| self.chunk_at(file, *entry).is_some_and(|chunk| self.has_chunk(&chunk));
+        entries.filter(there).count() as u64 == all
+    }
+
+    /// The path of a file below the array's folder.
+    pub(crate) fn file_key(&self, file: &[u64]) -> String {
+        match &self.files {
+            Files::Grid { keys, .. } => keys.key(if self.shape.is_empty() { &[] } else { file }),
+            Files::Volume(volume) => volume.file_name(file),
+        }
+    }
+
+    /// The file with this path below the array's folder, be it inside the array's shape or not.
+    pub(crate) fn file_position(&self, key: &str) -> Option<Vec<u64>> {
+        match &self.files {
+            Files::Grid { keys, .. } => keys.position(key, self.shape.len()),
+            Files::Volume(volume) => volume.file_position(key),
+        }
+    }
+
+    /// The key that a chunk would have if each were a file.
+    pub(crate) fn chunk_key(&self, chunk: &[u64]) -> String {
+        match &self.files {
+            Files::Grid { keys, .. } => keys.key(chunk),
+            Files::Volume(volume) => volume.chunk_name(chunk),
+        }
+    }
+
+    /// The chunk with this key, if each were a file.
+    pub(crate) fn chunk_position(&self, key: &str) -> Option<Vec<u64>> {
+        match &self.files {
+            Files::Grid { keys, .. } => keys.position(key, self.shape.len()),
+            Files::Volume(volume) => volume.chunk_named(key).filter(|chunk| self.has_chunk(chunk)),
+        }
+    }
+
+    /// The numbers that all keys of files, and of chunks, with this start share; `None` if no key starts so.
+    pub(crate) fn start_of_keys(&self, prefix: &str) -> Option<Vec<u64>> {
+        match &self.files {
+            Files::Grid { keys, .. } => keys.start(prefix, self.shape.len()),
+            Files::Volume(_) => prefix.is_empty().then(Vec::new),
+        }
+    }
+
+    /// The index that names chunks, by their entries, as offset and length, of which the last one ends at `end`.
+    ///
+    /// # Errors
+    ///
+    /// When a minishard's index can't be compressed.
+    pub(crate) fn encode_index(&self, chunks: &BTreeMap<u64, (u64, u64)>, end: u64) -> Result<Encoded> {
+        match &self.files {
+            Files::Grid { index: Some(index), .. } => {
+                let missing = (table::MISSING, table::MISSING);
+                let entries = (0..index.chunks()).map(|chunk| chunks.get(&chunk).copied().unwrap_or(missing));
+                let bytes = table::encode(entries, index.has_checksum());
+                let at = if index.location() == IndexLocation::Start { 0 } else { end };
+                Ok(Encoded::new(vec![(at, bytes)], end))
+            }
+            Files::Volume(volume) => {
+                let entry = |(&id, &(offset, nbytes)): (&u64, &(u64, u64))| minishards::Entry { id, offset, nbytes };
+                let entries = chunks.iter().map(entry).collect();
+                let encoded = volume.shards().map(|shards| minishards::encode(&shards.spec, entries, end));
+                let (head, tail) = encoded.transpose()?.unwrap_or_default();
+                Ok(Encoded::new(vec![(end, tail), (0, head)], end))
+            }
+            Files::Grid { index: None, .. } => Ok(Encoded::new(Vec::new(), end)),
+        }
+    }
+}
+
+/// The number of elements, if a `u64` holds it.
+pub(crate) fn product(shape: &[u64]) -> Option<u64> {
+    // A zero anywhere makes the array empty, whatever the other lengths would give.
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::keys::Prefix;
+
+    fn grid(per: [u64; 2], keys: KeyEncoding) -> Layout {
+        let index = TableLayout::new(per[0] * per[1], IndexLocation::End, false);
+        Layout {
+            dialect: Dialect::Zarr3Transformer,
+            shape: vec![1280, 200],
+            names: None,
+            chunk_shape: vec![10, 10],
+            file_shape: vec![10 * per[0], 10 * per[1]],
+            files: Files::Grid { keys, index },
+        }
+    }
+
+    fn place(layout: &Layout, key: &str) -> (Vec<u64>, u64) {
+        layout.file_of(&layout.chunk_position(key).unwrap())
+    }
+
+    /// Sharding storage transformer 1.0, "Key & value transformation".
+    #[test]
+    fn chunk_c96_18_of_shards_of_32_by_2_is_in_shard_c3_9() {
+        let grid = grid([32, 2], KeyEncoding { prefix: Prefix::Letter, separator: '/' });
+        assert_eq!(place(&grid, "c96/18"), (vec![3, 9], 0));
+        assert_eq!(grid.file_key(&[3, 9]), "c3/9");
+        for (key, entry) in [("c96/19", 1), ("c97/18", 2), ("c127/19", 63)] {
+            assert_eq!(place(&grid, key), (vec![3, 9], entry), "{key}");
+            assert_eq!(grid.chunk_key(&grid.chunk_at(&[3, 9], entry).unwrap()), key);
+        }
+        for start in [[0, 0], [32, 2], [32, 4], [64, 2], [96, 18]] {
+            assert_eq!(place(&grid, &format!("c{}/{}", start[0], start[1])).1, 0, "{start:?}");
+        }
+        // "honoring the original chunk separator"
+        let dots = self::grid([32, 2], KeyEncoding { prefix: Prefix::Letter, separator: '.' });
+        assert_eq!(dots.file_key(&place(&dots, "c96.18").0), "c3.9");
+    }
+
+    /// "c" in C order: the last dimension counts fastest.
+    #[test]
+    fn an_index_of_2_by_2_lists_its_chunks_in_c_order() {
+        let grid = grid([2, 2], KeyEncoding { prefix: Prefix::Part, separator: '/' });
+        let order = ["c/0/0", "c/0/1", "c/1/0", "c/1/1"].map(|key| place(&grid, key).1);
+        assert_eq!(order, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_shard_at_the_edge_is_all_there_without_what_lies_beyond() {
+        let mut grid = grid([32, 2], KeyEncoding { prefix: Prefix::Nothing, separator: '/' });
+        grid.shape = vec![1280, 190];
+        assert!(grid.is_all(&[0, 9], (0..64).filter(|chunk| chunk % 2 == 0)));
+        assert!(!grid.is_all(&[0, 9], (0..62).filter(|chunk| chunk % 2 == 0)));
+        assert!(!grid.has_chunk(&[0, 19]) && grid.has_chunk(&[0, 18]));
+    }
+}

@@ -1,0 +1,296 @@
+//! Neuroglancer's precomputed volumes: the `info` document, and where its chunks go.
+//!
+//! ```text
+//! info                      the volume: type, channels, scales
+//! 8_8_40/00.shard           a shard of the scale `8_8_40`, or
+//! 8_8_40/0-64_0-64_0-16     a chunk of it, where there are no shards
+//! ```
+//!
+//! Sources: Neuroglancer, "Precomputed volume format" (`info`, raw chunks, unsharded chunk storage) and "Precomputed sharded
+//! format".
+//!
+//! A scale is an array of [c, z, y, x], or of [z, y, x] where there is one channel: that is the order in which the bytes of a
+//! raw chunk lie. Where this crate's writer says which dimensions it had, the array has these, in the writer's order.
+
+pub(crate) mod ids;
+mod volume;
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::codecs::Chain;
+use super::layout::{Files, Layout};
+use super::provenance::ATTRIBUTE;
+use super::{Image, Metadata};
+use crate::config::{Codec, Compressor, Dialect, VolumeHash};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+use ids::ShardSpec;
+pub(crate) use volume::{CHANNEL, X, Y, Z};
+pub(crate) use volume::{Expansion, Shards, Volume, chunk_ids};
+
+const TYPE: &str = "neuroglancer_multiscale_volume";
+const SHARDED: &str = "neuroglancer_uint64_sharded_v1";
+
+/// The head of a shard, 16 bytes a minishard, is read as a whole.
+const MINISHARD_BITS_MAX: u32 = 24;
+
+#[derive(Deserialize)]
+struct Info {
+    data_type: String,
+    num_channels: u64,
+    scales: Vec<Scale>,
+    #[serde(default)]
+    shardwright: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Scale {
+    key: String,
+    size: [u64; 3],
+    chunk_sizes: Vec<[u64; 3]>,
+    encoding: String,
+    #[serde(default)]
+    voxel_offset: [i64; 3],
+    #[serde(default)]
+    resolution: Value,
+    #[serde(default)]
+    sharding: Option<LiteralSharding>,
+}
+
+#[derive(Deserialize)]
+struct LiteralSharding {
+    #[serde(rename = "@type")]
+    kind: String,
+    hash: VolumeHash,
+    preshift_bits: u32,
+    minishard_bits: u32,
+    shard_bits: u32,
+    #[serde(default)]
+    minishard_index_encoding: Encoding,
+    #[serde(default)]
+    data_encoding: Encoding,
+}
+
+#[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Encoding {
+    #[default]
+    Raw,
+    Gzip,
+}
+
+/// Whether a document is that of a volume.
+pub(crate) fn is_info(document: &Value) -> bool {
+    match document.get("@type") {
+        Some(kind) => kind.as_str() == Some(TYPE),
+        // Older documents, and those of cloud-volume, have no type.
+        None => ["scales", "data_type", "num_channels"].iter().all(|key| document.get(*key).is_some()),
+    }
+}
+
+/// The keys of the scales in the `info` at `path`, the finest first.
+pub(crate) fn keys(path: &Path, info: &Value) -> Result<Vec<String>> {
+    let wrong = || Error::format(path, "has no scales with keys");
+    let scales = info.get("scales").and_then(Value::as_array).ok_or_else(wrong)?;
+    let keys: Option<Vec<String>> = scales.iter().map(|scale| scale.get("key")?.as_str().map(str::to_owned)).collect();
+    let keys = keys.filter(|keys| !keys.is_empty()).ok_or_else(wrong)?;
+    match keys.iter().find(|key| !crate::fs::is_below(key)) {
+        Some(key) => Err(Error::format(path, format!("names a scale {key:?} that is not below it"))),
+        None => Ok(keys),
+    }
+}
+
+/// The attributes of a volume: the user's, and those of this crate's writer.
+pub(crate) fn attributes(info: &Value) -> Value {
+    let mut attributes = info.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
+    if let Some(own) = info.get(ATTRIBUTE) {
+        attributes.insert(ATTRIBUTE.to_owned(), own.clone());
+    }
+    Value::Object(attributes)
+}
+
+/// The `size` in the document of the first scale, as the array's shape says it.
+pub(crate) fn set_size(info: &mut Value, volume: &Volume, shape: &[u64]) {
+    let size = volume.xyz(shape, 1);
+    if let Some(scale) = info.pointer_mut("/scales/0") {
+        scale["size"] = json!(size);
+    }
+}
+
+/// The metadata of the scale with this key, from the `info` at `path`.
+pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
+    let attributes = attributes(info);
+    let info = Info::deserialize(info).map_err(|error| Error::format(path, error.to_string()))?;
+    metadata(info, attributes, key).map_err(|reason| Error::format(path, reason))?.check(path)
+}
+
+fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, String> {
+    let own = info.shardwright.unwrap_or_default();
+    let dtype = Dtype::ALL.into_iter().find(|dtype| dtype.zarr_name() == info.data_type);
+    let dtype = dtype.ok_or_else(|| format!("data_type {:?} is not read here", info.data_type))?;
+    let scale = info.scales.into_iter().find(|scale| scale.key == key);
+    let scale = scale.ok_or_else(|| format!("has no scale {key:?}"))?;
+    if scale.encoding != "raw" {
+        return Err(format!("encoding {:?} is not read here; raw is, alone or compressed with gzip", scale.encoding));
+    }
+    // Several chunk sizes are the same pixels cut in several ways, any of which will do.
+    let chunk = *scale.chunk_sizes.first().ok_or("has no chunk_sizes")?;
+    if chunk.contains(&0) || info.num_channels == 0 {
+        return Err(format!("chunks of {chunk:?} with {} channels can't be", info.num_channels));
+    }
+    let dims = Dims::new(&own, info.num_channels)?;
+    if scale.size[2] > 1 && !dims.roles.contains(&Z) {
+        return Err(format!("its writer's dimensions are {:?}, of which none is {} deep", dims.names, scale.size[2]));
+    }
+    let grid = [0, 1, 2].map(|dim| scale.size[dim].div_ceil(chunk[dim]));
+    let gzip = scale.sharding.as_ref().is_some_and(|sharding| sharding.data_encoding == Encoding::Gzip);
+    let unbounded = own.get("frames_planned").is_some_and(Value::is_null);
+    let shards = scale.sharding.map(|sharding| sharding.shards(grid, unbounded)).transpose()?;
+    let resolution = serde_json::from_value(scale.resolution).ok();
+    let volume = Volume {
+        roles: dims.roles,
+        shards,
+        key: scale.key,
+        size: scale.size,
+        chunk,
+        voxel_offset: scale.voxel_offset,
+        resolution,
+    };
+    let [x, y, z] = match volume.shards.as_ref().map(|shards| shards.in_box.unwrap_or(grid.map(|count| count.max(1)))) {
+        Some(in_file) => {
+            let lengths = [0, 1, 2].map(|dim| in_file[dim].checked_mul(chunk[dim]));
+            let [Some(x), Some(y), Some(z)] = lengths else {
+                return Err(format!("shards of {in_file:?} chunks are too large"));
+            };
+            [x, y, z]
+        }
+        None => chunk,
+    };
+    let of = |xyz: [u64; 3]| volume.in_order([info.num_channels, xyz[2], xyz[1], xyz[0]]);
+    let layout = Layout {
+        dialect: Dialect::Precomputed,
+        shape: of(scale.size),
+        names: Some(dims.names),
+        chunk_shape: of(chunk),
+        file_shape: of([x, y, z]),
+        files: Files::Volume(volume),
+    };
+    let layout = layout.check()?;
+    let (chain, fill) = (chain(gzip, dtype), vec![0; dtype.size()]);
+    Ok(Metadata { layout, dtype, chain, fill, attributes, manifest: None })
+}
+
+/// How chunks are encoded: raw, alone or compressed.
+pub(crate) fn chain(gzip: bool, dtype: Dtype) -> Chain {
+    let compressor = if gzip { Compressor::Gzip { level: 6 } } else { Compressor::None };
+    let name = if gzip { "raw, gzip" } else { "raw" };
+    Chain::new(Codec { compressor, checksum: false }, false, dtype.size(), Some(name.to_owned()))
+}
+
+/// The array's dimensions.
+struct Dims {
+    names: Vec<String>,
+    roles: Vec<usize>,
+}
+
+impl Dims {
+    /// Those that the writer had, if it says so.
+    fn new(own: &Value, channels: u64) -> Result<Self, String> {
+        let usual = || {
+            let dims = [("c", CHANNEL), ("z", Z), ("y", Y), ("x", X)];
+            let (names, roles) =
+                dims.into_iter().skip(usize::from(channels == 1)).map(|(name, role)| (name.to_owned(), role)).unzip();
+            Self { names, roles }
+        };
+        let Some(names) = own.get("dimensions") else { return Ok(usual()) };
+        let wrong = || format!("the writer's dimensions are {names}, which a volume can't have");
+        let names: Option<Vec<String>> =
+            names.as_array().and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
+        let names = names.ok_or_else(wrong)?;
+        let channel = own.get("channel_dimension").and_then(Value::as_str);
+        let channel = channel.and_then(|channel| names.iter().position(|name| name == channel));
+        let outer = names.len().checked_sub(2).filter(|&outer| outer <= 2).ok_or_else(wrong)?;
+        let mut roles: Vec<usize> =
+            (0..outer).map(|dim| if Some(dim) == channel { CHANNEL } else { Z }).chain([Y, X]).collect();
+        roles.dedup();
+        // Channels that no dimension has would be lost.
+        if roles.len() != names.len() || (channels > 1 && !roles.contains(&CHANNEL)) {
+            return Err(wrong());
+        }
+        Ok(Self { names, roles })
+    }
+}
+
+impl LiteralSharding {
+    fn shards(self, grid: [u64; 3], unbounded: bool) -> Result<Shards, String> {
+        let Self { kind, hash, preshift_bits, minishard_bits, shard_bits, minishard_index_encoding, .. } = self;
+        if kind != SHARDED {
+            return Err(format!("sharding {kind:?} is not read here; {SHARDED} is"));
+        }
+        let sum = u64::from(preshift_bits) + u64::from(minishard_bits) + u64::from(shard_bits);
+        if minishard_bits > MINISHARD_BITS_MAX || sum > 64 {
+            return Err(format!(
+                "{preshift_bits} preshift_bits, {minishard_bits} minishard_bits and {shard_bits} shard_bits can't be: they are \
+                 at most 64 together, and here at most {MINISHARD_BITS_MAX} for minishards"
+            ));
+        }
+        let gzip_indexes = minishard_index_encoding == Encoding::Gzip;
+        let spec = ShardSpec { hash, preshift_bits, minishard_bits, shard_bits, gzip_indexes };
+        let ids = chunk_ids(grid, unbounded);
+        let ids = ids.ok_or_else(|| format!("a grid of {grid:?} chunks has more than 64 bits can number"))?;
+        Ok(Shards::new(spec, ids, unbounded))
+    }
+}
+
+/// Lets the chunks of all scales be files.
+pub(super) fn remove_shards(info: &mut Value) {
+    for scale in info["scales"].as_array_mut().into_iter().flatten() {
+        scale.as_object_mut().map(|scale| scale.remove("sharding"));
+    }
+}
+
+/// The one document of a volume. Readers pass over what they don't know, so the attributes are in there, too.
+pub(super) fn info(image: &Image) -> Value {
+    let Metadata { layout, dtype, chain, .. } = image.array;
+    let Some(volume) = layout.volume() else { return Value::Null };
+    let encoding = |gzip| if gzip { "gzip" } else { "raw" };
+    let channel = volume.roles.iter().position(|&role| role == CHANNEL);
+    let names = layout.names.as_deref().unwrap_or_default();
+    let mut document = json!({
+        "@type": TYPE,
+        "type": "image",
+        "data_type": dtype.zarr_name(),
+        "num_channels": channel.map_or(1, |channel| image.shape[channel]),
+        "scales": [{
+            "key": volume.key,
+            "size": volume.xyz(image.shape, 1),
+            "chunk_sizes": [volume.xyz(&layout.chunk_shape, 1)],
+            "voxel_offset": volume.voxel_offset,
+            "resolution": volume.resolution,
+            "encoding": "raw",
+        }],
+        "attributes": image.user,
+    });
+    if let Some(Shards { spec, .. }) = volume.shards() {
+        document["scales"][0]["sharding"] = json!({
+            "@type": SHARDED,
+            "hash": match spec.hash {
+                VolumeHash::Identity => "identity",
+                VolumeHash::Murmurhash3X86_128 => "murmurhash3_x86_128",
+            },
+            "preshift_bits": spec.preshift_bits,
+            "minishard_bits": spec.minishard_bits,
+            "shard_bits": spec.shard_bits,
+            "minishard_index_encoding": encoding(spec.gzip_indexes),
+            "data_encoding": encoding(matches!(chain.codec.compressor, Compressor::Gzip { .. })),
+        });
+    }
+    document[ATTRIBUTE] = image.own.clone();
+    // The volume's x, y, z and channels need not be in the order in which frames lie in it.
+    document[ATTRIBUTE]["dimensions"] = json!(names);
+    document[ATTRIBUTE]["channel_dimension"] = json!(channel.map(|channel| &names[channel]));
+    document
+}

@@ -1,0 +1,182 @@
+//! Zarr v2, also with the key `shards` of the prototype in zarr-python's pull request 876.
+//!
+//! The prototype's reader finds shards only in an array that stands at the root of its store, and takes a shard that is not there for
+//! an error.
+//!
+//! Source: Zarr v2 specification, "Arrays"; of shards, the pull request itself.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::codecs::Chain;
+use super::index::table::TableLayout;
+use super::keys::{KeyEncoding, Prefix};
+use super::layout::{Files, Layout, product};
+use super::{DIMENSION_NAMES, Document, Metadata, dimension_names, fill_value, shard_shape};
+use crate::codec::numcodecs;
+use crate::config::{Codec, Compressor, Dialect, IndexLocation};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// What a document says of the grids.
+#[derive(Deserialize)]
+struct Grids {
+    shape: Vec<u64>,
+    chunks: Vec<u64>,
+    #[serde(default)]
+    dimension_separator: Option<char>,
+    #[serde(default)]
+    shards: Option<Vec<u64>>,
+    #[serde(default)]
+    shard_format: Option<String>,
+}
+
+/// What a document says beside.
+#[derive(Deserialize)]
+struct Said {
+    zarr_format: u64,
+    dtype: Value,
+    compressor: Option<Value>,
+    fill_value: Value,
+    order: String,
+    filters: Option<Vec<Value>>,
+}
+
+/// An array's metadata from its `.zarray` at `path` and its `.zattrs`.
+pub(crate) fn parse(path: &Path, document: &Value, attributes: Value) -> Result<Metadata> {
+    metadata(document, attributes).map_err(|reason| Error::format(path, reason))?.check(path)
+}
+
+fn metadata(document: &Value, attributes: Value) -> Result<Metadata, String> {
+    let said = Said::deserialize(document).map_err(|error| error.to_string())?;
+    let layout = layout(document, &attributes)?;
+    if said.zarr_format != 2 {
+        return Err(format!("zarr_format is {}; expected 2", said.zarr_format));
+    }
+    if said.order != "C" && layout.shape.len() > 1 {
+        return Err(format!("order {:?} is not read here; expected \"C\"", said.order));
+    }
+    if let Some(filter) = said.filters.iter().flatten().next() {
+        return Err(format!("filter {filter} is not read here"));
+    }
+    let (dtype, big_endian) = dtype(&said.dtype)?;
+    let fill = match &said.fill_value {
+        Value::Null => vec![0; dtype.size()],
+        value => fill_value::element(dtype, value)?,
+    };
+    let (compressor, name) = compressor(said.compressor.as_ref())?;
+    let chain = Chain::new(Codec { compressor, checksum: false }, big_endian, dtype.size(), name);
+    Ok(Metadata { layout, dtype, chain, fill, attributes, manifest: None })
+}
+
+/// The grids of an array, whatever its elements and compressor.
+///
+/// # Errors
+///
+/// A reason when files, or the chunks in them, can't be told.
+pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, String> {
+    let Grids { shape, chunks, dimension_separator, shards, shard_format } =
+        Grids::deserialize(document).map_err(|error| error.to_string())?;
+    let separator = match dimension_separator {
+        None | Some('.') => '.',
+        Some('/') => '/',
+        Some(other) => return Err(format!("dimension_separator is {other:?}; expected \".\" or \"/\"")),
+    };
+    let (file_shape, index) = match &shards {
+        None => (chunks.clone(), None),
+        Some(shards) => {
+            if shard_format.as_deref() != Some("indexed") {
+                return Err(format!("shards {shards:?} of format {shard_format:?} are not read here"));
+            }
+            (shard_shape(shards, &chunks, "shards")?, Some(plain_table(shards)?))
+        }
+    };
+    let names = dimension_names(attributes, shape.len());
+    let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Nothing, separator }, index };
+    Layout { dialect: Dialect::Zarr2Sharded, shape, names, chunk_shape: chunks, file_shape, files }.check()
+}
+
+/// A table behind the chunks, without a checksum.
+pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, String> {
+    let table = product(per_shard).and_then(|chunks| TableLayout::new(chunks, IndexLocation::End, false));
+    table.ok_or_else(|| format!("a shard of {per_shard:?} chunks holds too many"))
+}
+
+/// A type and whether its elements are stored with their highest byte first.
+pub(super) fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
+    let refused = || format!("type {value} is not read here; expected a number such as \"<u2\" or \"|u1\"");
+    let text = value.as_str().filter(|text| text.is_char_boundary(1)).ok_or_else(refused)?;
+    let dtype = Dtype::ALL.into_iter().find(|dtype| dtype_name(*dtype, false).get(1..) == text.get(1..));
+    let dtype = dtype.ok_or_else(refused)?;
+    match text.as_bytes()[0] {
+        b'<' => Ok((dtype, false)),
+        b'>' => Ok((dtype, dtype.size() > 1)),
+        b'|' if dtype.size() == 1 => Ok((dtype, false)),
+        _ => Err(refused()),
+    }
+}
+
+/// An element's type as NumPy spells it.
+pub(super) fn dtype_name(dtype: Dtype, big_endian: bool) -> String {
+    let kind = match dtype {
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => 'u',
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
+        Dtype::F32 | Dtype::F64 => 'f',
+    };
+    let order = match dtype.size() {
+        1 => '|',
+        _ if big_endian => '>',
+        _ => '<',
+    };
+    format!("{order}{kind}{}", dtype.size())
+}
+
+fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), String> {
+    let Some(value) = value else { return Ok((Compressor::None, None)) };
+    let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
+    let mut settings = value.as_object().cloned().unwrap_or_default();
+    settings.remove("id");
+    let compressor = numcodecs::named(id, &settings).ok_or_else(|| numcodecs::not_read(value))?;
+    Ok((compressor, Some(numcodecs::for_people(id, settings.iter()))))
+}
+
+pub(super) fn has_shards(document: &Value) -> bool {
+    document.get("shards").is_some_and(|shards| !shards.is_null())
+}
+
+/// Lets the chunks of a document be files.
+pub(super) fn remove_shards(document: &mut Value) {
+    for key in ["shards", "shard_format"] {
+        document.as_object_mut().map(|document| document.remove(key));
+    }
+}
+
+/// An array's `.zarray`.
+pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
+    let Metadata { layout, dtype, chain, fill, .. } = array;
+    let compressor = numcodecs::compressor(&chain.codec).map(|(name, mut settings)| {
+        settings.insert("id".into(), json!(name));
+        settings
+    });
+    json!({
+        "zarr_format": 2,
+        "shape": shape,
+        "chunks": layout.chunk_shape,
+        "dtype": dtype_name(*dtype, chain.big_endian),
+        "compressor": compressor,
+        "fill_value": fill_value::to_json(*dtype, fill),
+        "order": "C",
+        "filters": null,
+        "dimension_separator": "/",
+        "shards": layout.chunks_per_file(),
+        "shard_format": "indexed",
+    })
+}
+
+/// An array's `.zattrs`.
+pub(super) fn attributes(array: &Metadata, mut attributes: Map<String, Value>) -> Document {
+    attributes.insert(DIMENSION_NAMES.into(), json!(array.layout.names));
+    (".zattrs".into(), Value::Object(attributes))
+}

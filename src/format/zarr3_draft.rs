@@ -1,0 +1,279 @@
+//! The draft of Zarr v3 of 2022 with the sharding storage transformer 1.0: documents stand below `meta/`, shards below `data/`.
+//!
+//! ```text
+//! zarr.json                     the entry point
+//! meta/root.group.json          the root group; a group without a document is one all the same
+//! meta/root/0.array.json        the array `0`
+//! data/root/0/c0/0/0            one of its shards
+//! ```
+//!
+//! Sources: Zarr v3 core protocol, editor's draft of 2022, "Entry point metadata", "Array metadata" and "Storage keys"; sharding
+//! storage transformer 1.0, draft of 18 February 2022, "Configuration" and "Binary shard format". What the drafts leave open is as
+//! zarr-python 2.18 has it; what zarr-python 2.14 to 2.18 write and leave out is read, too.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::codecs::Chain;
+use super::keys::{KeyEncoding, Prefix};
+use super::layout::{Files, Layout};
+use super::{DIMENSION_NAMES, Document, Metadata, dimension_names, fill_value, shard_shape, zarr2};
+use crate::codec::numcodecs;
+use crate::config::{Codec, Compressor, Dialect};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// What an entry point document calls the format.
+const PROTOCOL: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
+const CODECS: &str = "https://purl.org/zarr/spec/codec/";
+const SHARDING: &str = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0";
+
+const ARRAY: &str = ".array.json";
+const GROUP: &str = ".group.json";
+
+/// What a document says of the grids.
+#[derive(Deserialize)]
+struct Grids {
+    shape: Vec<u64>,
+    chunk_grid: ChunkGrid,
+    #[serde(default)]
+    storage_transformers: Vec<Value>,
+    #[serde(default)]
+    attributes: Map<String, Value>,
+}
+
+/// What a document says beside.
+#[derive(Deserialize)]
+struct Said {
+    data_type: Value,
+    chunk_memory_layout: String,
+    fill_value: Value,
+    #[serde(default)]
+    compressor: Option<NamedCodec>,
+    #[serde(default)]
+    extensions: Vec<Value>,
+    #[serde(default)]
+    attributes: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct ChunkGrid {
+    #[serde(rename = "type")]
+    kind: String,
+    chunk_shape: Vec<u64>,
+    #[serde(default = "slash")]
+    separator: char,
+}
+
+fn slash() -> char {
+    '/'
+}
+
+#[derive(Deserialize)]
+struct NamedCodec {
+    codec: String,
+    #[serde(default)]
+    configuration: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Transformer {
+    extension: String,
+    #[serde(rename = "type")]
+    kind: String,
+    configuration: ChunksPerShard,
+}
+
+#[derive(Deserialize)]
+struct ChunksPerShard {
+    chunks_per_shard: Vec<u64>,
+}
+
+/// Whether a `zarr.json` is an entry point of the draft rather than a node of the final Zarr v3.
+pub(crate) fn is_entry(document: &Value) -> bool {
+    document.get("zarr_format").and_then(Value::as_str) == Some(PROTOCOL)
+}
+
+/// Checks what an entry point at `path` says of the other documents.
+pub(crate) fn check_entry(path: &Path, document: &Value) -> Result<()> {
+    let says = |key: &str, expected: &str| match document.get(key).and_then(Value::as_str) {
+        Some(found) if found == expected => Ok(()),
+        found => Err(Error::format(path, format!("{key} is {found:?}; expected {expected:?}"))),
+    };
+    says("metadata_encoding", PROTOCOL)?;
+    says("metadata_key_suffix", ".json")
+}
+
+/// The document by which a store is known.
+pub(super) fn entry() -> Document {
+    let document = json!({
+        "zarr_format": PROTOCOL,
+        "metadata_encoding": PROTOCOL,
+        "metadata_key_suffix": ".json",
+        "extensions": [],
+    });
+    ("zarr.json".into(), document)
+}
+
+/// The array document of the node of this name; the root's name is empty.
+pub(crate) fn array_document(root: &Path, name: &str) -> PathBuf {
+    document(root, name, ARRAY)
+}
+
+/// The group document of the node of this name.
+pub(crate) fn group_document(root: &Path, name: &str) -> PathBuf {
+    document(root, name, GROUP)
+}
+
+fn document(root: &Path, name: &str, suffix: &str) -> PathBuf {
+    let name = if name.is_empty() { "root".to_owned() } else { format!("root/{name}") };
+    root.join("meta").join(format!("{name}{suffix}"))
+}
+
+/// The folder of the shards of the array of this name.
+pub(crate) fn data_folder(root: &Path, name: &str) -> PathBuf {
+    let folder = root.join("data/root");
+    if name.is_empty() { folder } else { folder.join(name) }
+}
+
+/// What a document below `meta/` is about, by its path there.
+pub(crate) enum Node {
+    Array(String),
+    Group(String),
+}
+
+impl Node {
+    /// `None`: no document.
+    pub(crate) fn of(key: &str) -> Option<Self> {
+        let array = key.strip_suffix(ARRAY).and_then(node_name).map(Self::Array);
+        array.or_else(|| key.strip_suffix(GROUP).and_then(node_name).map(Self::Group))
+    }
+}
+
+/// The name of the node that stands at `root/name` or, for the root itself, at `root`.
+fn node_name(key: &str) -> Option<String> {
+    let name = key.strip_prefix("root")?;
+    if name.is_empty() { Some(String::new()) } else { name.strip_prefix('/').map(str::to_owned) }
+}
+
+/// An array's metadata from its document at `path`.
+pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
+    metadata(document).map_err(|reason| Error::format(path, reason))?.check(path)
+}
+
+fn metadata(document: &Value) -> Result<Metadata, String> {
+    let said = Said::deserialize(document).map_err(|error| error.to_string())?;
+    let layout = layout(document)?;
+    let order = said.chunk_memory_layout;
+    if order != "C" && layout.shape.len() > 1 {
+        return Err(format!("chunk_memory_layout {order:?} is not read here; expected \"C\""));
+    }
+    let required = |extension: &&Value| extension.get("must_understand") != Some(&Value::Bool(false));
+    if let Some(extension) = said.extensions.iter().find(required) {
+        return Err(format!("extension {extension} is not read here"));
+    }
+    let (dtype, big_endian) = dtype(&said.data_type)?;
+    let (compressor, name) = compressor(said.compressor)?;
+    let fill = match &said.fill_value {
+        Value::Null => vec![0; dtype.size()],
+        value => fill_value::element(dtype, value)?,
+    };
+    let chain = Chain::new(Codec { compressor, checksum: false }, big_endian, dtype.size(), name);
+    Ok(Metadata { layout, dtype, chain, fill, attributes: Value::Object(said.attributes), manifest: None })
+}
+
+/// The grids of an array, whatever its elements and compressor.
+///
+/// # Errors
+///
+/// A reason when files, or the chunks in them, can't be told.
+pub(crate) fn layout(document: &Value) -> Result<Layout, String> {
+    let Grids { shape, chunk_grid, storage_transformers, attributes } =
+        Grids::deserialize(document).map_err(|error| error.to_string())?;
+    let ChunkGrid { kind, chunk_shape, separator } = chunk_grid;
+    if kind != "regular" || !matches!(separator, '/' | '.') {
+        return Err(format!(
+            "a chunk_grid of type {kind:?} with separator {separator:?} is not read here; expected a regular one with / or ."
+        ));
+    }
+    let (file_shape, index) = match shards(&storage_transformers)? {
+        None => (chunk_shape.clone(), None),
+        Some(per_shard) => {
+            (shard_shape(&per_shard, &chunk_shape, "chunks_per_shard")?, Some(zarr2::plain_table(&per_shard)?))
+        }
+    };
+    // The draft has no names; those of xarray and of this crate's own writer are attributes.
+    let names = dimension_names(&Value::Object(attributes), shape.len());
+    let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Letter, separator }, index };
+    Layout { dialect: Dialect::Zarr3Transformer, shape, names, chunk_shape, file_shape, files }.check()
+}
+
+fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
+    match value.as_str() {
+        // Of one byte there is no order to say.
+        Some(text @ ("u1" | "i1")) => zarr2::dtype(&Value::from(format!("|{text}"))),
+        _ => zarr2::dtype(value),
+    }
+}
+
+/// Chunks of a shard in each dimension; `None` without shards.
+fn shards(transformers: &[Value]) -> Result<Option<Vec<u64>>, String> {
+    let transformer = match transformers {
+        [] => return Ok(None),
+        [transformer] => transformer,
+        several => return Err(format!("{} storage transformers on one array are not read here", several.len())),
+    };
+    let refused = || format!("storage transformer {transformer} is not read here; {SHARDING} of type indexed is");
+    let parsed = Transformer::deserialize(transformer).map_err(|error| format!("{}: {error}", refused()))?;
+    if parsed.extension != SHARDING || parsed.kind != "indexed" {
+        return Err(refused());
+    }
+    Ok(Some(parsed.configuration.chunks_per_shard))
+}
+
+fn compressor(codec: Option<NamedCodec>) -> Result<(Compressor, Option<String>), String> {
+    let Some(NamedCodec { codec, configuration }) = codec else { return Ok((Compressor::None, None)) };
+    let id = codec.strip_prefix(CODECS).and_then(|rest| rest.strip_suffix("/1.0"));
+    let known = id.and_then(|id| Some((id, numcodecs::named(id, &configuration)?)));
+    let (id, compressor) = known.ok_or_else(|| numcodecs::not_read(&Value::from(codec.as_str())))?;
+    Ok((compressor, Some(numcodecs::for_people(id, configuration.iter()))))
+}
+
+pub(super) fn has_shards(document: &Value) -> bool {
+    document.get("storage_transformers").and_then(Value::as_array).is_some_and(|transformers| !transformers.is_empty())
+}
+
+/// Lets the chunks of a document be files.
+pub(super) fn remove_shards(document: &mut Value) {
+    document.as_object_mut().map(|document| document.remove("storage_transformers"));
+}
+
+pub(super) fn group(attributes: Map<String, Value>) -> Document {
+    ("meta/root.group.json".into(), json!({"extensions": [], "attributes": attributes}))
+}
+
+pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
+    let Metadata { layout, dtype, chain, fill, .. } = array;
+    // Of one byte, there is no order.
+    let data_type = zarr2::dtype_name(*dtype, chain.big_endian).trim_start_matches('|').to_owned();
+    let mut document = json!({
+        "shape": shape,
+        "data_type": data_type,
+        "chunk_grid": {"type": "regular", "chunk_shape": layout.chunk_shape, "separator": "/"},
+        "chunk_memory_layout": "C",
+        "fill_value": fill_value::to_json(*dtype, fill),
+        "extensions": [],
+        "attributes": {DIMENSION_NAMES: layout.names},
+        "storage_transformers": [{
+            "extension": SHARDING,
+            "type": "indexed",
+            "configuration": {"chunks_per_shard": layout.chunks_per_file()},
+        }],
+    });
+    if let Some((name, settings)) = numcodecs::compressor(&chain.codec) {
+        document["compressor"] = json!({"codec": format!("{CODECS}{name}/1.0"), "configuration": settings});
+    }
+    document
+}

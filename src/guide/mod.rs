@@ -1,0 +1,4 @@
+//! Pages for users.
+
+#[doc = include_str!("formats.md")]
+pub mod formats {}
