@@ -1,6 +1,7 @@
 //! What the crate asks of the operating system's files beside reading and writing them: locks, names that appear at once, names
 //! that last, and removals that take nothing else along.
 
+#[cfg(feature = "offline")]
 pub(crate) mod document;
 mod identity;
 #[cfg(feature = "offline")]
@@ -8,7 +9,12 @@ pub(crate) mod links;
 mod lock;
 mod publish;
 
+#[cfg(feature = "offline")]
+use std::path::PathBuf;
 use std::path::{Component, Path};
+
+#[cfg(feature = "offline")]
+use crate::error::{Error, Result};
 
 pub(crate) use identity::Identity;
 pub(crate) use lock::{LOCK_FILE, Lock};
@@ -19,4 +25,13 @@ pub(crate) use publish::{exchange, finish_exchange, hidden, make_folders, swap, 
 /// Whether a path that a document names leads to something below, and not out of its dataset.
 pub(crate) fn is_below(path: &str) -> bool {
     !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// What stands in a folder.
+#[cfg(feature = "offline")]
+pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| Error::io("list", folder, error);
+    links::check(folder).map_err(|reason| Error::format(folder, reason))?;
+    let entries = std::fs::read_dir(folder).map_err(failed)?;
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
 }

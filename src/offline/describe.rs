@@ -6,16 +6,16 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::manifest::Manifest;
-use super::nodes;
-use super::reader::Array;
-use super::shard_file::ShardFile;
 use crate::config::IndexLocation;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
 use crate::format::layout::product;
+use crate::offline::array::Array;
+use crate::offline::array::manifest::Manifest;
+use crate::offline::array::shard_file::ShardFile;
+use crate::offline::hierarchy::walk;
 
 const DAMAGED_MAX: usize = 100;
 
@@ -88,15 +88,15 @@ pub struct ArrayDescription {
 /// [`ArrayDescription::damaged`].
 pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let root = path.as_ref();
-    let nodes = nodes::nodes(root)?;
+    let nodes = walk::nodes(root)?;
     let attributes = match nodes.first() {
         Some(node) => node.document()?.get("attributes").cloned().unwrap_or_default(),
         None => Value::Null,
     };
     let attributes = if attributes.is_null() { Value::Object(Default::default()) } else { attributes };
     let arrays = nodes.par_iter().filter_map(|node| match &node.kind {
-        nodes::Kind::Array(array) => Some(describe_array(&node.name, array)),
-        nodes::Kind::Group => None,
+        walk::Kind::Array(array) => Some(describe_array(&node.name, array)),
+        walk::Kind::Group(_) => None,
     });
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     arrays.sort_by(|a, b| a.path.cmp(&b.path));

@@ -6,10 +6,10 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::memory;
-use super::reader::Array;
 use crate::error::{Error, Result};
 use crate::fs::document;
+use crate::offline::array::Array;
+use crate::offline::array::memory;
 
 /// A dimension as the image's OME-Zarr metadata describes it.
 #[derive(Debug, Clone, PartialEq)]

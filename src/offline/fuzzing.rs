@@ -6,11 +6,11 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::index::Index;
-use super::shard_file::ShardFile;
 use crate::config::IndexLocation;
 use crate::format::index::table::TableLayout;
 use crate::format::precomputed;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 use crate::shard::slot;
 
 /// Reads an index: the first byte says how it looks, the rest is the file.

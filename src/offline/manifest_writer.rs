@@ -25,9 +25,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::nodes::{self, Kind, Node, directory};
-use super::places::FileChunks;
-use super::reader::Array;
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
@@ -36,6 +33,9 @@ use crate::fs as os;
 use crate::fs::document;
 use crate::fs::links;
 use crate::geometry::{for_each_position, linear};
+use crate::offline::array::Array;
+use crate::offline::array::files::FileChunks;
+use crate::offline::hierarchy::walk::{self, Kind, Node};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -134,8 +134,10 @@ pub fn write_manifest(
     links::enter(&root);
     let out = os::absolute(out.as_ref())?;
     check(&root, &out, options)?;
-    let nodes = nodes::nodes(&root)?;
-    if let Some(volume) = nodes.iter().find(|node| node.is_volume()) {
+    let nodes = walk::nodes(&root)?;
+    if let Some(volume) =
+        nodes.iter().find(|node| matches!(&node.kind, Kind::Array(array) if array.layout().volume().is_some()))
+    {
         let reason =
             "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
         return Err(Error::format(&volume.path, reason));
@@ -185,7 +187,7 @@ pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
 fn holds_manifests(folder: &Path) -> Result<bool> {
     let (mut folders, mut seen, mut manifests) = (vec![folder.to_path_buf()], 0, false);
     while let Some(next) = folders.pop() {
-        let entries = if next.is_dir() { directory(&next)? } else { return Ok(false) };
+        let entries = if next.is_dir() { os::list(&next)? } else { return Ok(false) };
         for path in entries {
             seen += 1;
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -215,7 +217,7 @@ fn write_folder(nodes: &[Node], folder: &Path, urls: &Urls<'_>, options: &Manife
     for node in nodes {
         let place = folder.join(&node.name);
         match &node.kind {
-            Kind::Group => {
+            Kind::Group(_) => {
                 let mut document = node.document()?;
                 // What is consolidated there describes other arrays than these.
                 document.as_object_mut().map(|document| document.remove("consolidated_metadata"));

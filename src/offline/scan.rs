@@ -4,13 +4,13 @@
 //! each other: the walk goes from header to header, and where one is missing or its chunk was never finished, it looks for the next
 //! one at every multiple of 8 bytes.
 
-use super::shard_file::ShardFile;
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::index::Range;
 use crate::format::provenance::{FRAMES_MAX, Provenance};
 use crate::format::slot_header::{self, HEADER_BYTES, Header};
+use crate::offline::array::shard_file::ShardFile;
 
 const HEADER: u64 = HEADER_BYTES as u64;
 const GRAIN: u64 = 8;

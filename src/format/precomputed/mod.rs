@@ -13,7 +13,7 @@
 //! raw chunk lie. Where this crate's writer says which dimensions it had, the array has these, in the writer's order.
 
 pub(crate) mod ids;
-mod volume;
+pub(crate) mod volume;
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use ids::ShardSpec;
 pub(crate) use volume::{CHANNEL, X, Y, Z};
-pub(crate) use volume::{Expansion, Shards, Volume, chunk_ids};
+pub(crate) use volume::{Shards, Volume, chunk_ids};
 
 const TYPE: &str = "neuroglancer_multiscale_volume";
 const SHARDED: &str = "neuroglancer_uint64_sharded_v1";

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::format::precomputed;
 use crate::format::provenance::ATTRIBUTE;
 use crate::fs::document;
-use crate::offline::tree::{Tree, below};
+use crate::offline::hierarchy::below;
+use crate::offline::hierarchy::walk::Tree;
 
 const XML: &str = "OME/METADATA.ome.xml";
 /// As large as a document may be.

@@ -6,9 +6,9 @@ use super::Image;
 use super::records::Records;
 use crate::error::{Error, Result};
 use crate::format;
+use crate::offline::hierarchy::walk::Tree;
 use crate::offline::layers::FoundRanges;
 use crate::offline::ranges::Ranges;
-use crate::offline::tree::Tree;
 
 /// How many ranges of missing frames the documents name, as the writer does; the count goes on beyond.
 const MISSING_RANGES_MAX: usize = 10_000;

@@ -16,8 +16,8 @@ use super::records::{self, Records};
 use super::shard::{self, Action, ShardPlan};
 use super::{Image, ImageRecovered, ShardAction, ShardRecovered, empty, name};
 use crate::error::{Error, Result};
+use crate::offline::hierarchy::walk::Tree;
 use crate::offline::layers::{Budget, Came, FileAt, Found, Layers, groups};
-use crate::offline::tree::Tree;
 use crate::storage::{Directory, Storage};
 
 /// Who is told how much was looked through.

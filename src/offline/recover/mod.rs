@@ -20,12 +20,12 @@ use std::sync::atomic::AtomicU64;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::leftovers;
-use super::tree::{Group, Node, Tree};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
 use crate::fs::Lock;
+use crate::offline::hierarchy::leftovers;
+use crate::offline::hierarchy::walk::{ArrayNode, Group, Tree};
 use crate::storage::{Directory, Storage, Way};
 use documents::Change;
 use image::{Headway, ImagePlan};
@@ -148,7 +148,7 @@ pub fn recover(path: impl AsRef<Path>, apply: bool, progress: impl Fn(u64, u64) 
 struct Image<'a> {
     own: Provenance,
     group: &'a Group,
-    node: &'a Node,
+    node: &'a ArrayNode,
     places: AcquisitionMap,
 }
 

@@ -5,10 +5,12 @@ use super::frames::Frames;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::offline::array::Array;
+use crate::offline::array::decode::Worker;
+use crate::offline::array::shard_file::ShardFile;
+use crate::offline::hierarchy::below;
+use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use crate::offline::ranges::{Gather, Ranges};
-use crate::offline::reader::{Array, Worker};
-use crate::offline::shard_file::ShardFile;
-use crate::offline::tree::{Node, Tree, below};
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 
 /// No writer gathers more frames in a block.
@@ -18,7 +20,7 @@ const NEW_BLOCKS_MAX: usize = 1 << 12;
 
 /// The array that holds the numbers of the frames that came: one block a file.
 pub(super) struct Records<'a> {
-    node: &'a Node,
+    node: &'a ArrayNode,
     array: &'a Array,
 }
 

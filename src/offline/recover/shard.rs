@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Encoded;
 use crate::format::index::Range;
-use crate::offline::index::Index;
-use crate::offline::reader::Array;
+use crate::offline::array::Array;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 use crate::offline::scan::{Expected, Scan, Seen};
-use crate::offline::shard_file::ShardFile;
 
 const BLOCK: u64 = 4096;
 /// A larger index is believed, or made, only for a file that has as much: a document's few bytes can ask for any size.

@@ -15,7 +15,7 @@ use crate::format::Metadata;
 use crate::format::layout::Layout;
 use crate::format::layout::product;
 use crate::geometry::for_each_position;
-use crate::offline::reader::Array;
+use crate::offline::array::Array;
 
 /// More shards than this are not made only to be empty.
 const EMPTY_SHARDS_MAX: u64 = 1 << 24;

@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
 use crate::geometry::for_each_position;
-use crate::offline::index::Index;
-use crate::offline::reader::Array;
-use crate::offline::shard_file::ShardFile;
+use crate::offline::array::Array;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 
 /// A chunk of a new shard and where its bytes are now.
 pub(super) struct Item {

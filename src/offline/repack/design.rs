@@ -19,7 +19,7 @@ use crate::ome;
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::offline::reader::Array;
+use crate::offline::array::Array;
 use crate::plan::Plan;
 
 /// An array as the writer would have written it.

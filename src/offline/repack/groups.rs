@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::fs as os;
 use crate::fs::document;
-use crate::offline::hosted::Host;
+use crate::offline::hierarchy::hosted::Host;
 
 /// The attribute of OME-Zarr.
 const OME: &str = "ome";

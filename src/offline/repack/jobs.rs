@@ -13,9 +13,9 @@ use super::staging::Staging;
 use super::{RepackOptions, target};
 use crate::config::{Dialect, Volume};
 use crate::error::{Error, Result};
-use crate::offline::hosted::Host;
-use crate::offline::nodes::{Kind, Node};
-use crate::offline::reader::Array;
+use crate::offline::array::Array;
+use crate::offline::hierarchy::hosted::Host;
+use crate::offline::hierarchy::walk::{Kind, Node};
 
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
@@ -96,7 +96,7 @@ fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
 fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
     nodes.iter().filter_map(|node| match &node.kind {
         Kind::Array(array) => Some((node, &**array)),
-        Kind::Group => None,
+        Kind::Group(_) => None,
     })
 }
 
@@ -182,7 +182,7 @@ fn designed(
 fn groups_above<'a>(nodes: &'a [Node], name: &'a str) -> impl Iterator<Item = &'a Node> {
     let is_above =
         move |group: &str| group.is_empty() || name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
-    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group) && is_above(&node.name))
+    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group(_)) && is_above(&node.name))
 }
 
 /// What is said of an image: by its array, and by the group around it.

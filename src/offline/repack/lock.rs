@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::fs::Lock;
-use crate::offline::hosted::Host;
+use crate::offline::hierarchy::hosted::Host;
 
 /// Takes the lock of the dataset that `path` is or belongs to, as its one writer.
 pub(super) fn to_write(path: &Path) -> Result<Lock> {

@@ -35,12 +35,12 @@ use std::thread;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::nodes::{self, Node};
-use super::reader::Array;
 use crate::config::{Codec, Dialect, IndexLocation, Volume};
 use crate::error::{Error, Result};
 use crate::fs::links;
 use crate::fs::{self as os, Lock};
+use crate::offline::array::Array;
+use crate::offline::hierarchy::walk::{self, Node};
 use change::Change;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
@@ -223,7 +223,7 @@ impl Repack {
             None => Some(lock::to_write(&root)?),
             Some(_) => lock::to_read(&root)?,
         };
-        let nodes = nodes::nodes(&root)?;
+        let nodes = walk::nodes(&root)?;
         if out.is_none() && !options.incomplete {
             refuse_incomplete(&root, &nodes)?;
         }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::fill_value;
 use crate::format::index::Range;
 use crate::geometry::{for_each_position, linear};
-use crate::offline::shard_file::ShardFile;
+use crate::offline::array::shard_file::ShardFile;
 
 /// Bytes of the checksum behind a chunk.
 const CHECKSUM_BYTES: usize = 4;

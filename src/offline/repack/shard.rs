@@ -14,9 +14,9 @@ use super::writer::{Writer, Written};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs as os;
-use crate::offline::index::Index;
-use crate::offline::reader::Array;
-use crate::offline::shard_file::ShardFile;
+use crate::offline::array::Array;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 
 /// What became of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,8 +20,7 @@ use crate::fs::document;
 use crate::fs::is_below;
 use crate::fs::links;
 use crate::fs::{self as os, LOCK_FILE, Lock};
-use crate::offline::nodes::directory;
-use crate::offline::reader::Array;
+use crate::offline::array::Array;
 
 const JOURNAL: &str = "journal.json";
 
@@ -136,7 +135,7 @@ fn known(path: &Path) -> Result<Journal> {
             }
         }
         // A call that was killed at its very start leaves no more than an empty tree.
-        None if path.exists() && directory(path)?.iter().any(|entry| is_not_empty(entry)) => Err(foreign()),
+        None if path.exists() && os::list(path)?.iter().any(|entry| is_not_empty(entry)) => Err(foreign()),
         None => Ok(Journal::default()),
     }
 }
@@ -177,7 +176,7 @@ pub(super) fn fingerprint(array: &Array) -> Result<u64> {
 pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathBuf], sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
     fs::create_dir_all(to).map_err(failed)?;
-    for entry in directory(from)? {
+    for entry in os::list(from)? {
         let Some(name) = entry.file_name() else { continue };
         let text = name.to_string_lossy();
         let copied = to.join(name);

@@ -10,8 +10,8 @@ use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout, product};
 use crate::format::{DIMENSION_NAMES, Metadata, zarr3};
-use crate::offline::nodes::Node;
-use crate::offline::reader::Array;
+use crate::offline::array::Array;
+use crate::offline::hierarchy::walk::Node;
 
 /// Whether the options concern this array.
 pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {

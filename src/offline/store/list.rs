@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::view::{View, Views, files, folders};
 use crate::error::{Error, Result};
-use crate::offline::index::Index;
-use crate::offline::shard_file::ShardFile;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 
 const DEPTH_MAX: usize = 64;
 

@@ -54,8 +54,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde_json::{Value, json};
 
-use super::index::Index;
-use super::shard_file::ShardFile;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
@@ -63,6 +61,8 @@ use crate::format::provenance::Slots;
 use crate::fs::Lock;
 use crate::fs::document;
 use crate::fs::links;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 use disk::{Disk, Local};
 use list::Lister;
 pub use list::Listing;
@@ -184,7 +184,7 @@ impl Store {
     pub fn edit(path: impl AsRef<Path>) -> Result<Self> {
         let mut store = Self::open(path)?;
         let root = &store.root;
-        if let Some(above) = root.parent().filter(|above| super::has_node(above)) {
+        if let Some(above) = root.parent().filter(|above| crate::offline::hierarchy::has_node(above)) {
             let reason = format!("is a part of {}; open that, because it has the lock", above.display());
             return Err(Error::format(root, reason));
         }

@@ -12,9 +12,9 @@ use crate::format::index::Encoded;
 use crate::format::index::Range;
 use crate::format::provenance::Slots;
 use crate::format::slot_header::{self, HEADER_BYTES, Header, Origin};
-use crate::offline::index::Index;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 use crate::offline::scan::read_header;
-use crate::offline::shard_file::ShardFile;
 
 const HEADER: u64 = HEADER_BYTES as u64;
 const PAGE: u64 = 4096;

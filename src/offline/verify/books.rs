@@ -6,9 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Check, Severity};
 use crate::format::provenance::Provenance;
+use crate::offline::hierarchy::below;
+use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use crate::offline::layers::{FoundRanges, Layers};
 use crate::offline::ranges::{Gather, Ranges};
-use crate::offline::tree::{Node, Tree, below};
 use crate::record::{LOST, NO_FRAME};
 
 /// The chunks of the shards that hold the same frames, as they are found by several threads.
@@ -77,7 +78,7 @@ impl Books {
     }
 
     /// Blocks of the records that are not there read as of frames that never came.
-    pub(super) fn absent_records(&self, check: &Check, node: &Node) {
+    pub(super) fn absent_records(&self, check: &Check, node: &ArrayNode) {
         let frames = node.array.chunk_shape().first().copied().unwrap_or(1);
         let mut there = Gather::default();
         for (_, position) in &node.files {

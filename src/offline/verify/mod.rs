@@ -13,15 +13,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::layers::{Budget, FileAt, Found, groups};
-use super::leftovers;
-use super::memory::on_fitting_threads;
-use super::reader::Array;
-use super::shard_file::ShardFile;
-use super::tree::{Node, Tree, below};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
 use crate::fs::Lock;
+use crate::offline::array::Array;
+use crate::offline::array::memory::on_fitting_threads;
+use crate::offline::array::shard_file::ShardFile;
+use crate::offline::hierarchy::below;
+use crate::offline::hierarchy::leftovers;
+use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use books::{Books, Gathering};
 use findings::Findings;
 pub use findings::{Finding, Severity};
@@ -173,7 +174,8 @@ impl<'a> Check<'a> {
             for name in promised_nodes(&group.attributes) {
                 let node = below(&group.name, &name);
                 let known = self.tree.array(&node).is_some() || self.tree.group(&node).is_some();
-                let there = known || (crate::fs::is_below(&name) && super::has_node(&group.path.join(&name)));
+                let there = known
+                    || (crate::fs::is_below(&name) && crate::offline::hierarchy::has_node(&group.path.join(&name)));
                 if !there {
                     self.damage(&group.path, None, format!("its attributes name {name:?}, which is not there"));
                 }
@@ -236,7 +238,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn array(&self, node: &Node, image: Option<&Image>) -> Result<ArrayVerified> {
+    fn array(&self, node: &ArrayNode, image: Option<&Image>) -> Result<ArrayVerified> {
         let before = self.findings.damage();
         let sums = Sums::default();
         on_fitting_threads(node.array.metadata().chunk_bytes(), || {
@@ -268,7 +270,7 @@ impl<'a> Check<'a> {
     }
 
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
-    fn frames(&self, node: &Node, image: &Image, places: &AcquisitionMap, sums: &Sums) -> Result<()> {
+    fn frames(&self, node: &ArrayNode, image: &Image, places: &AcquisitionMap, sums: &Sums) -> Result<()> {
         let (groups, budget) = (groups(&node.files, places), Budget::new());
         let group = |group: &Vec<&FileAt>| {
             let gathering = Gathering::default();
@@ -292,7 +294,7 @@ impl<'a> Check<'a> {
 
     fn file(
         &self,
-        node: &Node,
+        node: &ArrayNode,
         image: Option<&Image>,
         (path, position): &FileAt,
         sums: &Sums,
@@ -341,7 +343,7 @@ impl<'a> Check<'a> {
     }
 
     /// What is known of the frames of an image: each number at its place, and as many as the writer says.
-    fn records(&self, node: &Node) -> Result<()> {
+    fn records(&self, node: &ArrayNode) -> Result<()> {
         let Some(group) = node.name.strip_suffix("records/frame_number") else { return Ok(()) };
         let group = self.tree.group(group.trim_end_matches('/'));
         let Some(own) = group.and_then(|group| Provenance::parse(&group.path, &group.attributes).ok()?) else {

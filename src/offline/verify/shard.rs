@@ -11,11 +11,12 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::slot_header::{self, HEADER_BYTES};
-use crate::offline::index::Index;
+use crate::offline::array::Array;
+use crate::offline::array::decode::Worker;
+use crate::offline::array::index::Index;
+use crate::offline::array::shard_file::ShardFile;
 use crate::offline::layers::Came;
-use crate::offline::reader::{Array, Worker};
 use crate::offline::scan::{self, Expected, Seen};
-use crate::offline::shard_file::ShardFile;
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 
 /// What the files of an array add up to.

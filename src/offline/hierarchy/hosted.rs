@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::reader::Array;
-use super::tree::below;
+use super::below;
 use crate::error::{Error, Result};
 use crate::format::{precomputed, zarr3_draft};
 use crate::fs::document;
 use crate::fs::links;
+use crate::offline::array::Array;
 
 /// The document of a volume.
 const INFO: &str = "info";
@@ -28,7 +28,7 @@ const NAMES_MAX: usize = 20;
 
 /// A dataset whose arrays have no documents of their own beside their files.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(crate) struct Host {
     root: PathBuf,
     /// Its groups, parents before their children. The root is one, named with nothing.
     groups: Vec<String>,
@@ -41,18 +41,18 @@ pub(super) struct Host {
 
 /// A group and where its attributes stand.
 #[derive(Debug)]
-pub(super) struct HostedGroup {
-    pub(super) attributes: Value,
-    pub(super) document: PathBuf,
+pub(crate) struct HostedGroup {
+    pub(crate) attributes: Value,
+    pub(crate) document: PathBuf,
     /// Where the attributes stand in the document, as a JSON pointer.
-    pub(super) pointer: &'static str,
+    pub(crate) pointer: &'static str,
     /// The name of the array that its writer's attributes are about.
-    pub(super) image: String,
+    pub(crate) image: String,
 }
 
 impl Host {
     /// The dataset at exactly this path; `None` if it is of another kind.
-    pub(super) fn at(root: &Path) -> Result<Option<Self>> {
+    pub(crate) fn at(root: &Path) -> Result<Option<Self>> {
         let file = root.join("zarr.json");
         let Some(entry) = document::read(&file)?.filter(zarr3_draft::is_entry) else { return Self::volume(root) };
         zarr3_draft::check_entry(&file, &entry)?;
@@ -71,7 +71,7 @@ impl Host {
     }
 
     /// The dataset that `path` lies in, and the name that `path` has there.
-    pub(super) fn of(path: &Path) -> Result<Option<(Self, String)>> {
+    pub(crate) fn of(path: &Path) -> Result<Option<(Self, String)>> {
         for root in path.ancestors().skip(1).take(DEPTH_MAX) {
             let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
             if !crate::fs::is_below(&name) {
@@ -88,27 +88,27 @@ impl Host {
     }
 
     /// Where it is.
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
     /// The names of its groups, parents before their children.
-    pub(super) fn groups(&self) -> &[String] {
+    pub(crate) fn groups(&self) -> &[String] {
         &self.groups
     }
 
     /// The names of its arrays.
-    pub(super) fn arrays(&self) -> &[String] {
+    pub(crate) fn arrays(&self) -> &[String] {
         &self.arrays
     }
 
     /// What stands among the documents and is none.
-    pub(super) fn others(&self) -> &[PathBuf] {
+    pub(crate) fn others(&self) -> &[PathBuf] {
         &self.others
     }
 
     /// The folders below the root that the host's own files stand in.
-    pub(super) fn folders(&self) -> Vec<PathBuf> {
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
         if self.info.is_none() {
             return vec![self.root.join("meta"), self.root.join("data")];
         }
@@ -117,7 +117,7 @@ impl Host {
     }
 
     /// The array of this name, if there is one.
-    pub(super) fn array(&self, name: &str) -> Result<Option<Array>> {
+    pub(crate) fn array(&self, name: &str) -> Result<Option<Array>> {
         if !self.arrays.iter().any(|array| array == name) {
             return Ok(None);
         }
@@ -134,7 +134,7 @@ impl Host {
     }
 
     /// What the group of this name says.
-    pub(super) fn group(&self, name: &str) -> Result<HostedGroup> {
+    pub(crate) fn group(&self, name: &str) -> Result<HostedGroup> {
         if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
             let (attributes, document) = (precomputed::attributes(info), self.root.join(INFO));
             return Ok(HostedGroup { attributes, document, pointer: "", image: first.clone() });
@@ -146,7 +146,7 @@ impl Host {
     }
 
     /// The name of the array that is meant where only the dataset is named.
-    pub(super) fn first(&self) -> Result<String> {
+    pub(crate) fn first(&self) -> Result<String> {
         match &self.arrays[..] {
             // The first scale is the finest.
             [first, ..] if self.info.is_some() => Ok(first.clone()),

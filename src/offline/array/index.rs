@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::shard_file::ShardFile;
 use crate::codec::Decoder;
 use crate::config::{Codec, Compressor};
 use crate::error::{Error, Result};
@@ -12,6 +11,7 @@ use crate::format::index::table::Table;
 use crate::format::layout::Files;
 use crate::format::layout::Layout;
 use crate::format::precomputed::Shards;
+use crate::offline::array::shard_file::ShardFile;
 
 /// 16 million chunks in a shard; past that, an index is broken rather than generous.
 const ENTRIES_MAX: u64 = 1 << 24;
@@ -24,14 +24,14 @@ const DEFLATE_MAX: u64 = 1032;
 
 /// A shard's index. An entry is a chunk's place in the shard in C order or, in a volume, the chunk's id.
 #[derive(Debug)]
-pub(super) enum Index {
+pub(crate) enum Index {
     Table(Table),
     Minishards(Minishards),
 }
 
 /// What was read of the index of a volume's shard. A broken minishard spoils its own chunks only.
 #[derive(Debug)]
-pub(super) struct Minishards {
+pub(crate) struct Minishards {
     shards: Shards,
     /// In the order of ids.
     entries: Vec<(u64, Range)>,
@@ -45,7 +45,7 @@ pub(super) struct Minishards {
 
 impl Index {
     /// The index of the shard at a position; of a volume's, only as much of it as tells of the entries in `wanted`, if there are any.
-    pub(super) fn read(file: &ShardFile, layout: &Layout, position: &[u64], wanted: Option<&[u64]>) -> Result<Self> {
+    pub(crate) fn read(file: &ShardFile, layout: &Layout, position: &[u64], wanted: Option<&[u64]>) -> Result<Self> {
         match &layout.files {
             Files::Grid { index: Some(table), .. } => file.table(*table).map(Self::Table),
             Files::Grid { index: None, .. } => Err(Error::format(file.path(), "has no index: it is a chunk itself")),
@@ -58,7 +58,7 @@ impl Index {
 
     /// Reads the head of a volume's shard, and the indexes of those minishards that the ids in `wanted` fall into; of all if
     /// there is nothing wanted. `shard`: the number of the shard.
-    pub(super) fn of_volume(
+    pub(crate) fn of_volume(
         file: &ShardFile,
         shards: &Shards,
         shard: Option<u64>,
@@ -98,7 +98,7 @@ impl Index {
     }
 
     /// Where the chunk of an entry lies; `None` when the shard doesn't hold it; an error says what is wrong with the entry.
-    pub(super) fn entry(&self, entry: u64) -> Result<Option<Range>, String> {
+    pub(crate) fn entry(&self, entry: u64) -> Result<Option<Range>, String> {
         match self {
             Self::Table(table) => table.entry(usize::try_from(entry).unwrap_or(usize::MAX)),
             Self::Minishards(found) => {
@@ -113,7 +113,7 @@ impl Index {
     }
 
     /// All entries that are there, with what is wrong with them.
-    pub(super) fn entries(&self) -> Box<dyn Iterator<Item = (u64, Result<Range, String>)> + '_> {
+    pub(crate) fn entries(&self) -> Box<dyn Iterator<Item = (u64, Result<Range, String>)> + '_> {
         match self {
             Self::Table(table) => {
                 let entry = |chunk| Some((chunk as u64, table.entry(chunk).transpose()?));
@@ -128,7 +128,7 @@ impl Index {
     }
 
     /// What is wrong with more than single entries.
-    pub(super) fn broken(&self) -> impl Iterator<Item = &String> {
+    pub(crate) fn broken(&self) -> impl Iterator<Item = &String> {
         match self {
             Self::Table(_) => None,
             Self::Minishards(found) => Some(found.broken.values()),
@@ -138,7 +138,7 @@ impl Index {
     }
 
     /// The bytes of the file that are the index.
-    pub(super) fn parts(&self) -> Vec<Range> {
+    pub(crate) fn parts(&self) -> Vec<Range> {
         match self {
             Self::Table(table) => vec![table.part()],
             Self::Minishards(found) => found.parts.clone(),

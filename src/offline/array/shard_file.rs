@@ -5,18 +5,18 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::memory;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::index::table::{Table, TableLayout};
 use crate::fs::links;
+use crate::offline::array::memory;
 
 /// So much of a hole is read like anything else.
 const SPARSE_BYTES: u64 = 4 << 30;
 
 /// An open file and its length when it was opened.
 #[derive(Debug)]
-pub(super) struct ShardFile {
+pub(crate) struct ShardFile {
     path: PathBuf,
     file: File,
     len: u64,
@@ -25,7 +25,7 @@ pub(super) struct ShardFile {
 
 impl ShardFile {
     /// Opens a file for reading; `None` when there is none.
-    pub(super) fn open(path: PathBuf) -> Result<Option<Self>> {
+    pub(crate) fn open(path: PathBuf) -> Result<Option<Self>> {
         links::check(&path).map_err(|reason| Error::format(&path, reason))?;
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
@@ -41,29 +41,29 @@ impl ShardFile {
         Ok(Some(Self { path, file, len: metadata.len(), disk_bytes: metadata.blocks().saturating_mul(512) }))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
     /// Bytes that the file system has given to the file.
-    pub(super) fn disk_bytes(&self) -> u64 {
+    pub(crate) fn disk_bytes(&self) -> u64 {
         self.disk_bytes
     }
 
     /// The whole file as one range.
-    pub(super) fn whole(&self) -> Range {
+    pub(crate) fn whole(&self) -> Range {
         Range { offset: 0, nbytes: self.len }
     }
 
-    pub(super) fn table(&self, layout: TableLayout) -> Result<Table> {
+    pub(crate) fn table(&self, layout: TableLayout) -> Result<Table> {
         let Some(part) = layout.part(self.len) else {
             let reason = format!("{} bytes are too few for a shard's index of {} bytes", self.len, layout.bytes());
             return Err(Error::format(&self.path, reason));
@@ -74,7 +74,7 @@ impl ShardFile {
     }
 
     /// Where data may start at or after `at`; `None` where nothing but a hole follows.
-    pub(super) fn data_from(&self, at: u64) -> Option<u64> {
+    pub(crate) fn data_from(&self, at: u64) -> Option<u64> {
         // Some file systems have called data a hole that had not reached the device yet, so zeros are rather read than
         // passed over. Only a file of a size that would take for ever, and that no writer makes, is believed.
         let mostly_holes = self.len / 4 > self.disk_bytes.saturating_add(SPARSE_BYTES);
@@ -89,7 +89,7 @@ impl ShardFile {
     }
 
     /// Reads a range into `room`, which becomes exactly as long.
-    pub(super) fn read(&self, range: Range, room: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn read(&self, range: Range, room: &mut Vec<u8>) -> Result<()> {
         let length = usize::try_from(range.nbytes).map_err(|_| Error::format(&self.path, "too large for memory"))?;
         let fits = memory::resize(room, length);
         fits.map_err(|reason| Error::format(&self.path, format!("an encoded chunk that does not fit: {reason}")))?;
@@ -97,7 +97,7 @@ impl ShardFile {
     }
 
     /// Fills `room` with the bytes from `at` on.
-    pub(super) fn read_exactly(&self, at: u64, room: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_exactly(&self, at: u64, room: &mut [u8]) -> Result<()> {
         self.file.read_exact_at(room, at).map_err(|error| Error::io("read", &self.path, error))
     }
 }

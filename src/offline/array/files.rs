@@ -4,24 +4,24 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::nodes::directory;
-use super::reader::Array;
-use super::shard_file::ShardFile;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
+use crate::fs;
+use crate::offline::array::Array;
+use crate::offline::array::shard_file::ShardFile;
 
 /// The chunks of one file, by their place in it in C order.
 #[derive(Debug)]
-pub(super) struct FileChunks {
-    pub(super) path: PathBuf,
-    pub(super) ranges: Vec<Option<Range>>,
+pub(crate) struct FileChunks {
+    pub(crate) path: PathBuf,
+    pub(crate) ranges: Vec<Option<Range>>,
 }
 
 impl Array {
     /// The positions of the files that are there, in C order; of an array with a manifest, of the chunks that it names.
     ///
     /// Files are listed rather than computed from the shape: a shape may promise more files than there are atoms.
-    pub(super) fn file_positions(&self) -> Result<Vec<Vec<u64>>> {
+    pub(crate) fn file_positions(&self) -> Result<Vec<Vec<u64>>> {
         if let Some(manifest) = self.manifest() {
             return Ok(manifest.positions(self.shape(), self.chunk_shape()));
         }
@@ -32,7 +32,7 @@ impl Array {
     }
 
     /// The files that are there, with their positions.
-    pub(super) fn files(&self) -> Result<Vec<(PathBuf, Vec<u64>)>> {
+    pub(crate) fn files(&self) -> Result<Vec<(PathBuf, Vec<u64>)>> {
         let mut found = Vec::new();
         list(self, self.folder(), "", 0, &mut |path, position| found.push((path, position)))?;
         Ok(found)
@@ -41,7 +41,7 @@ impl Array {
     /// The chunks of the file at a position; `None` when there is no such file. Not for volumes, whose shards have no places.
     ///
     /// An entry of a damaged index is an error here: who copies chunks must not leave one out silently.
-    pub(super) fn file_chunks(&self, position: &[u64]) -> Result<Option<FileChunks>> {
+    pub(crate) fn file_chunks(&self, position: &[u64]) -> Result<Option<FileChunks>> {
         let Some((file, whole)) = self.open_file(position)? else { return Ok(None) };
         let ranges = match self.layout().table() {
             None => vec![Some(whole)],
@@ -71,7 +71,7 @@ impl Array {
     }
 
     /// The file at a position and the part of it that is the array's.
-    pub(super) fn open_file(&self, position: &[u64]) -> Result<Option<(ShardFile, Range)>> {
+    pub(crate) fn open_file(&self, position: &[u64]) -> Result<Option<(ShardFile, Range)>> {
         let Some(manifest) = self.manifest() else {
             let file = ShardFile::open(self.file_path(position))?;
             return Ok(file.map(|file| {
@@ -92,7 +92,7 @@ fn list(
     visit: &mut impl FnMut(PathBuf, Vec<u64>),
 ) -> Result<()> {
     // No chunk has come yet where even the folder is missing.
-    let found = if folder.exists() { directory(folder)? } else { Vec::new() };
+    let found = if folder.exists() { fs::list(folder)? } else { Vec::new() };
     for path in found {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };

@@ -6,18 +6,18 @@ use crate::geometry::for_each_position;
 
 /// The part of a region that lies in one row of files: a box of elements in C order.
 #[derive(Debug)]
-pub(super) struct Area<'a> {
-    pub(super) origin: &'a [u64],
-    pub(super) extent: &'a [u64],
-    pub(super) chunk: &'a [u64],
-    pub(super) element_bytes: usize,
+pub(crate) struct Area<'a> {
+    pub(crate) origin: &'a [u64],
+    pub(crate) extent: &'a [u64],
+    pub(crate) chunk: &'a [u64],
+    pub(crate) element_bytes: usize,
 }
 
 /// One chunk of an area and the memory that its pixels belong to, row after row.
-pub(super) struct Rows<'out> {
+pub(crate) struct Rows<'out> {
     /// The chunk's position in the array's grid of chunks.
-    pub(super) chunk: Vec<u64>,
-    pub(super) rows: Vec<&'out mut [u8]>,
+    pub(crate) chunk: Vec<u64>,
+    pub(crate) rows: Vec<&'out mut [u8]>,
 }
 
 impl Area<'_> {
@@ -44,7 +44,7 @@ impl Area<'_> {
     }
 
     /// Deals the memory of the area out to its chunks, in C order of the chunks.
-    pub(super) fn deal<'out>(&self, mut out: &'out mut [u8]) -> Vec<Rows<'out>> {
+    pub(crate) fn deal<'out>(&self, mut out: &'out mut [u8]) -> Vec<Rows<'out>> {
         let split = self.split();
         let unit = self.unit_bytes(split);
         let (first, last) = self.chunk_span();
@@ -71,7 +71,7 @@ impl Area<'_> {
     }
 
     /// Copies the pixels of one decoded chunk to its rows.
-    pub(super) fn copy(&self, chunk: &mut Rows<'_>, raw: &[u8]) {
+    pub(crate) fn copy(&self, chunk: &mut Rows<'_>, raw: &[u8]) {
         let split = self.split();
         let strides = strides(self.chunk);
         let position = &chunk.chunk;

@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::has_node;
-use super::shard_file::ShardFile;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::fs::document;
 use crate::geometry::linear;
+use crate::offline::array::shard_file::ShardFile;
+use crate::offline::hierarchy::has_node;
 
 /// Whether manifests may name any file; see [`follow_manifests_anywhere`].
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
@@ -39,7 +39,7 @@ pub fn follow_manifests_anywhere() {
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 /// A manifest that was read. A path that many chunks share is kept once.
-pub(super) struct Manifest {
+pub(crate) struct Manifest {
     /// The folder of the array, where relative paths start.
     folder: PathBuf,
     origin: String,
@@ -62,15 +62,15 @@ struct Reference {
 
 /// A byte range of a file whose length is not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(crate) struct Part {
     offset: u64,
     /// `None`: to the end of the file.
-    pub(super) nbytes: Option<u64>,
+    pub(crate) nbytes: Option<u64>,
 }
 
 impl Part {
     /// The range in a file of `len` bytes, if it has one.
-    pub(super) fn within(self, len: u64) -> Option<Range> {
+    pub(crate) fn within(self, len: u64) -> Option<Range> {
         let rest = len.checked_sub(self.offset)?;
         let nbytes = self.nbytes.unwrap_or(rest);
         (nbytes <= rest).then_some(Range { offset: self.offset, nbytes })
@@ -79,7 +79,7 @@ impl Part {
 
 impl Manifest {
     /// Reads the manifest that the document of the array in `folder` has or names.
-    pub(super) fn open(folder: &Path, value: &Value, layout: &Layout) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, value: &Value, layout: &Layout) -> Result<Self> {
         let grid = layout.chunk_grid();
         let mut table = Table { grid: &grid, paths: Vec::new(), known: HashMap::new(), chunks: Vec::new() };
         let origin = match value {
@@ -113,18 +113,18 @@ impl Manifest {
     }
 
     /// The manifest's path as the array's document has it, or `inlined`.
-    pub(super) fn origin(&self) -> &str {
+    pub(crate) fn origin(&self) -> &str {
         &self.origin
     }
 
     /// The positions of the chunks that are there, in C order.
-    pub(super) fn positions(&self, shape: &[u64], chunk: &[u64]) -> Vec<Vec<u64>> {
+    pub(crate) fn positions(&self, shape: &[u64], chunk: &[u64]) -> Vec<Vec<u64>> {
         let grid: Vec<u64> = shape.iter().zip(chunk).map(|(a, b)| a.div_ceil(*b)).collect();
         self.chunks.iter().map(|(chunk, _)| position(*chunk, &grid)).collect()
     }
 
     /// The parts of every file that chunks take.
-    pub(super) fn ranges_by_path(&self) -> BTreeMap<&str, Vec<Part>> {
+    pub(crate) fn ranges_by_path(&self) -> BTreeMap<&str, Vec<Part>> {
         let mut parts: BTreeMap<&str, Vec<Part>> = BTreeMap::new();
         for (_, reference) in &self.chunks {
             parts.entry(&self.paths[reference.path as usize]).or_default().push(reference.part);
@@ -133,7 +133,7 @@ impl Manifest {
     }
 
     /// Where a path of the manifest leads on this machine; `None` for another one's.
-    pub(super) fn local(&self, path: &str) -> Option<PathBuf> {
+    pub(crate) fn local(&self, path: &str) -> Option<PathBuf> {
         match path.split_once("://") {
             None => Some(self.folder.join(path)),
             Some(("file", rest)) => {
@@ -147,7 +147,7 @@ impl Manifest {
     }
 
     /// Refuses a file that stands neither in the manifest's own dataset nor in one beside it.
-    pub(super) fn check_near(&self, path: &str, local: &Path) -> Result<()> {
+    pub(crate) fn check_near(&self, path: &str, local: &Path) -> Result<()> {
         // What is not there is told by whoever looks for it.
         let (Ok(folder), Ok(file)) = (self.folder.canonicalize(), local.canonicalize()) else { return Ok(()) };
         let root = folder.ancestors().take_while(|above| is_dataset(above)).last().unwrap_or(&folder);
@@ -166,7 +166,7 @@ impl Manifest {
     }
 
     /// The file that holds the chunk at a position, and the chunk's range in it; `None` for a chunk that was never written.
-    pub(super) fn open_chunk(
+    pub(crate) fn open_chunk(
         &self,
         position: &[u64],
         shape: &[u64],

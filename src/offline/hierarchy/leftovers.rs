@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Datasets that one at `root` was to replace: they stand beside it until it is complete.
-pub(super) fn replaced(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn replaced(root: &Path) -> Vec<PathBuf> {
     let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
     let (Some(folder), Some(name)) = (root.parent(), root.file_name()) else { return Vec::new() };
     let start = format!(".{}.replaced", name.to_string_lossy());

@@ -8,7 +8,7 @@ const DECODED_BYTES_MAX: usize = 256 << 20;
 const LARGE_BYTES: usize = 64 << 20;
 
 /// Runs `work` on so many threads that their chunks, of `chunk_bytes` each, don't take more memory together than they may.
-pub(super) fn on_fitting_threads<T: Send>(chunk_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn on_fitting_threads<T: Send>(chunk_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
     let fitting = (DECODED_BYTES_MAX / chunk_bytes.max(1)).max(1);
     if fitting >= rayon::current_num_threads() {
         return work();
@@ -24,7 +24,7 @@ pub(super) fn on_fitting_threads<T: Send>(chunk_bytes: usize, work: impl FnOnce(
 /// # Errors
 ///
 /// A reason when this machine does not have as much.
-pub(super) fn resize(room: &mut Vec<u8>, bytes: usize) -> Result<(), String> {
+pub(crate) fn resize(room: &mut Vec<u8>, bytes: usize) -> Result<(), String> {
     let more = bytes.saturating_sub(room.len());
     if more >= LARGE_BYTES
         && let Some(available) = available_bytes().filter(|&available| more as u64 > available / 2)

@@ -1,0 +1,88 @@
+//! Decodes the chunks of an array.
+
+use std::path::Path;
+
+use super::Array;
+use super::memory;
+use super::shard_file::ShardFile;
+use crate::codec::Decoder;
+use crate::error::{Error, Result};
+use crate::format::index::Range;
+use crate::format::layout::Layout;
+use crate::format::precomputed::volume::Expansion;
+
+/// What decodes chunks on one thread: never shared, so never locked.
+pub(crate) struct Worker {
+    decoder: Decoder,
+    /// For chunks that end with their volume, the bytes of the last one that was seen and what decodes it.
+    partial: Option<(usize, Decoder)>,
+    cut: Vec<u8>,
+    pub(crate) encoded: Vec<u8>,
+    pub(crate) raw: Vec<u8>,
+}
+
+impl Array {
+    pub(crate) fn worker(&self) -> Result<Worker> {
+        let raw_bytes = self.metadata.chunk_bytes();
+        let decoder = Decoder::new(self.codec(), self.dtype().size(), raw_bytes)?;
+        Ok(Worker { decoder, partial: None, cut: Vec::new(), encoded: Vec::new(), raw: Vec::new() })
+    }
+
+    /// More bytes than any chunk's encoded form has.
+    pub(crate) fn encoded_bytes_max(&self) -> u64 {
+        // No encoder doubles a chunk; without this bound, a sparse file could ask for all of the memory.
+        (self.metadata.chunk_bytes() as u64).saturating_mul(2).saturating_add(1 << 20)
+    }
+
+    /// Refuses an encoded length that no chunk has.
+    pub(crate) fn check_encoded(&self, range: Range, path: &Path) -> Result<()> {
+        let raw_bytes = self.metadata.chunk_bytes();
+        if range.nbytes > self.encoded_bytes_max() {
+            let reason = format!("{} encoded bytes for a chunk of {raw_bytes} bytes", range.nbytes);
+            return Err(Error::format(path, reason));
+        }
+        Ok(())
+    }
+
+    /// Reads the chunk at a place in the grid of chunks and decodes it into the worker's `raw`, elements in little-endian byte
+    /// order.
+    pub(crate) fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range, chunk: &[u64]) -> Result<()> {
+        let raw_bytes = self.metadata.chunk_bytes();
+        self.check_encoded(range, file.path())?;
+        if worker.raw.is_empty() {
+            let room = memory::resize(&mut worker.raw, raw_bytes);
+            room.map_err(|reason| Error::format(file.path(), format!("a chunk that does not fit: {reason}")))?;
+        }
+        file.read(range, &mut worker.encoded)?;
+        match self.expansion(chunk) {
+            Some(expansion) => self.decode_cut(worker, &expansion)?,
+            None => worker.decoder.decode(&worker.encoded, &mut worker.raw)?,
+        }
+        if self.metadata.chain.big_endian {
+            worker.raw.chunks_exact_mut(self.dtype().size()).for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+
+    /// How the stored form of a chunk becomes the array's; `None` where it is it already.
+    pub(crate) fn expansion(&self, chunk: &[u64]) -> Option<Expansion> {
+        let Layout { shape, chunk_shape, .. } = self.layout();
+        self.layout().volume().and_then(|volume| volume.expansion(chunk, shape, chunk_shape))
+    }
+
+    /// Decodes a chunk that is stored otherwise than as a whole one of the array.
+    fn decode_cut(&self, worker: &mut Worker, expansion: &Expansion) -> Result<()> {
+        let Worker { partial, cut, encoded, raw, .. } = worker;
+        let element = self.dtype().size();
+        let bytes = expansion.bytes(element);
+        let decoder = match partial {
+            Some((known, decoder)) if *known == bytes => decoder,
+            other => &mut other.insert((bytes, Decoder::new(self.codec(), element, bytes)?)).1,
+        };
+        // Never more than a whole chunk, for which there was memory.
+        cut.resize(bytes, 0);
+        decoder.decode(encoded, cut)?;
+        expansion.expand(cut, raw, element);
+        Ok(())
+    }
+}

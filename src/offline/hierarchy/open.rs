@@ -1,0 +1,117 @@
+//! Which array a path names.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::has_node;
+use super::hosted::Host;
+use crate::error::{Error, Result};
+use crate::format::{zarr2, zarr3, zarr3_draft};
+use crate::fs::{document, links};
+use crate::offline::array::Array;
+
+/// Children that an error message names.
+const CHILDREN_MAX: usize = 20;
+
+impl Array {
+    /// Opens the array at `path`, or the first and finest array of the image at `path`.
+    ///
+    /// Some formats keep the documents of all arrays in one place. There the path of an array is that of the dataset and the
+    /// array's name, whether there is such a folder or not: `run.zarr/0`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] says what is at `path` instead, or what in its document can't be read here.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        links::enter(path);
+        if let Some(array) = Self::open_exactly(path)? {
+            return Ok(array);
+        }
+        let dataset = Self::first_dataset(path)?;
+        let inner = path.join(&dataset);
+        Self::open_exactly(&inner)?.ok_or_else(|| {
+            Error::format(path, format!("is an image whose first dataset {dataset:?} is a group, not an array"))
+        })
+    }
+
+    /// The array at exactly this path; `None` when there is a group.
+    pub(crate) fn open_exactly(path: &Path) -> Result<Option<Self>> {
+        let file = path.join("zarr.json");
+        if let Some(document) = document::read(&file)? {
+            if zarr3_draft::is_entry(&document) {
+                // The one array of a dataset may be its root.
+                return Host::at(path)?.map_or(Ok(None), |host| host.array(""));
+            }
+            return match zarr3::node(&file, &document)? {
+                zarr3::Node::Group => Ok(None),
+                zarr3::Node::Array => Self::described(path, &document).map(Some),
+            };
+        }
+        let file = path.join(".zarray");
+        let Some(document) = document::read(&file)? else { return Self::without_document(path) };
+        let attributes = document::read(&path.join(".zattrs"))?.unwrap_or_else(|| Value::Object(Default::default()));
+        let metadata = zarr2::parse(&file, &document, attributes)?;
+        Ok(Some(Self::with(path, path, file, metadata)))
+    }
+
+    /// What is at `path`, where no document of an array stands.
+    fn without_document(path: &Path) -> Result<Option<Self>> {
+        if document::read(&path.join(".zgroup"))?.is_some() {
+            return Ok(None);
+        }
+        if Host::at(path)?.is_some() {
+            return Ok(None);
+        }
+        if let Some(array) = Host::of(path)?.map(|(host, name)| host.array(&name)).transpose()?.flatten() {
+            return Ok(Some(array));
+        }
+        let what = match std::fs::metadata(path) {
+            Err(error) => return Err(Error::io("open", path, error)),
+            Ok(metadata) if !metadata.is_dir() => "is a file; expected the directory of an array or an image",
+            Ok(_) => "holds neither zarr.json nor .zarray nor info; expected the directory of an array or an image",
+        };
+        Err(Error::format(path, what))
+    }
+
+    /// The path of the first dataset of the image group at `path`.
+    fn first_dataset(path: &Path) -> Result<String> {
+        if let Some(host) = Host::at(path)? {
+            return host.first();
+        }
+        let attributes = match document::read(&path.join("zarr.json"))? {
+            Some(document) => document.pointer("/attributes/ome").cloned().unwrap_or_default(),
+            None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
+        };
+        let dataset = &attributes["multiscales"][0]["datasets"][0]["path"];
+        let Some(dataset) = dataset.as_str() else {
+            return Err(Error::format(path, format!("is a group; {}", children(path))));
+        };
+        // A document must not lead out of its dataset.
+        if crate::fs::is_below(dataset) {
+            Ok(dataset.to_owned())
+        } else {
+            Err(Error::format(path, format!("names a dataset {dataset:?} that is not below it")))
+        }
+    }
+}
+
+/// The nodes below a group, for an error message.
+fn children(path: &Path) -> String {
+    let readable = links::check(path).is_ok().then(|| std::fs::read_dir(path).ok()).flatten();
+    let entries = readable.into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .filter(|entry| has_node(&entry.path()))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .take(CHILDREN_MAX)
+        .collect();
+    names.sort();
+    let (arrays, groups): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| matches!(Array::open_exactly(&path.join(name)), Ok(Some(_))));
+    match (arrays.is_empty(), groups.is_empty()) {
+        (false, _) => format!("arrays in it: {}", arrays.join(", ")),
+        (true, false) => format!("it holds no array, but these: {}", groups.join(", ")),
+        (true, true) => "there is nothing in it".to_owned(),
+    }
+}

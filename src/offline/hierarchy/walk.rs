@@ -1,0 +1,418 @@
+//! The one walk through a dataset's folders.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::hosted::Host;
+use super::{DOCUMENTS, below, has_node};
+use crate::config::Dialect;
+use crate::error::{Error, Result};
+use crate::format::provenance::ATTRIBUTE;
+use crate::format::zarr3_draft;
+use crate::fs::{self as os, document, links};
+use crate::offline::array::Array;
+
+const DEPTH_MAX: usize = 32;
+const NODES_MAX: usize = 1 << 16;
+
+const BESIDE_DOCUMENTS: [&str; 6] =
+    [".zattrs", ".zmetadata", os::LOCK_FILE, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
+
+/// A file and its position in an array's grid.
+pub(crate) type FileAt = (PathBuf, Vec<u64>);
+
+/// What a group says, or an array that speaks for the dataset like one, because its format has no groups.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// The path below the root; empty for the root itself.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) attributes: Value,
+    /// The file with the attributes.
+    pub(crate) document: PathBuf,
+    /// Where the attributes stand in that document, as a JSON pointer.
+    pub(crate) pointer: &'static str,
+    /// The name of the array that its writer's attributes are about.
+    pub(crate) image: String,
+    speaker: Speaker,
+}
+
+/// Whose document a group's attributes stand in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaker {
+    Group,
+    /// One place for all documents of a dataset.
+    Host,
+    Array,
+}
+
+/// An array and the files whose names are places in a grid like its own, inside its shape or not.
+#[derive(Debug)]
+pub(crate) struct ArrayNode {
+    pub(crate) name: String,
+    pub(crate) array: Array,
+    pub(crate) files: Vec<FileAt>,
+}
+
+/// All that a walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) arrays: Vec<ArrayNode>,
+    /// Documents that can't be understood.
+    pub(crate) broken: Vec<Error>,
+    /// Files that a writer had begun and not yet given their name.
+    pub(crate) partial: Vec<PathBuf>,
+    /// What no document speaks of.
+    pub(crate) unexpected: Vec<PathBuf>,
+}
+
+/// A group or an array of a dataset, for those who read.
+pub(crate) struct Node {
+    /// The path below the root; empty for the root itself.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+}
+
+pub(crate) enum Kind {
+    /// With what it says if its document stands elsewhere.
+    Group(Option<Value>),
+    Array(Box<Array>),
+}
+
+impl Node {
+    /// Whether it is a group whose document stands elsewhere, or is none of a group.
+    pub(crate) fn is_hosted(&self) -> bool {
+        matches!(self.kind, Kind::Group(Some(_)))
+    }
+
+    /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only attributes
+    /// in it.
+    pub(crate) fn document(&self) -> Result<Value> {
+        let own = document::read(&self.path.join("zarr.json"))?;
+        if let Some(document) = own.filter(|document| !zarr3_draft::is_entry(document)) {
+            return Ok(document);
+        }
+        let (kind, attributes) = match &self.kind {
+            Kind::Array(array) => ("array", array.attributes().clone()),
+            Kind::Group(Some(attributes)) => ("group", attributes.clone()),
+            Kind::Group(None) => ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({}))),
+        };
+        Ok(json!({"zarr_format": 3, "node_type": kind, "attributes": attributes}))
+    }
+}
+
+/// All nodes from `root` down, parents before their children, siblings by name, scales from the finest.
+///
+/// # Errors
+///
+/// When there is no dataset, or the first document can't be understood.
+pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
+    let node = |entry| match entry {
+        Entry::Group(Group { speaker: Speaker::Array, .. }) => None,
+        Entry::Group(Group { name, path, attributes, speaker, .. }) => {
+            let hosted = (speaker == Speaker::Host).then_some(attributes);
+            Some(Node { name, path, kind: Kind::Group(hosted) })
+        }
+        Entry::Array(ArrayNode { name, array, .. }) => {
+            Some(Node { name, path: array.path().to_path_buf(), kind: Kind::Array(Box::new(array)) })
+        }
+    };
+    Ok(Walk::from(root, Purpose::Nodes)?.entries.into_iter().filter_map(node).collect())
+}
+
+impl Tree {
+    /// Walks the dataset at `root`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or a folder can't be listed.
+    pub(crate) fn walk(root: &Path) -> Result<Self> {
+        let Walk { entries, mut tree, .. } = Walk::from(root, Purpose::Tree)?;
+        for entry in entries {
+            match entry {
+                Entry::Group(group) => tree.groups.push(group),
+                Entry::Array(node) => tree.arrays.push(node),
+            }
+        }
+        tree.groups.sort_by(|a, b| a.name.cmp(&b.name));
+        tree.arrays.sort_by(|a, b| a.name.cmp(&b.name));
+        tree.arrays.iter_mut().for_each(|node| node.files.sort());
+        tree.partial.sort();
+        tree.unexpected.sort();
+        Ok(tree)
+    }
+
+    pub(crate) fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    pub(crate) fn array(&self, name: &str) -> Option<&ArrayNode> {
+        self.arrays.iter().find(|node| node.name == name)
+    }
+}
+
+/// Whether something stands where a document would.
+fn has_document(path: &Path) -> bool {
+    DOCUMENTS.iter().any(|name| fs::symlink_metadata(path.join(name)).is_ok())
+}
+
+fn is_partial(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(".partial")
+}
+
+/// What a walk is to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Nodes alone, all of them sound.
+    Nodes,
+    /// Everything, also behind what is broken.
+    Tree,
+}
+
+enum Entry {
+    Group(Group),
+    Array(ArrayNode),
+}
+
+struct Walk {
+    purpose: Purpose,
+    /// Device and inode of folders seen, since a symbolic link may lead back up.
+    visited: HashSet<(u64, u64)>,
+    /// Nodes, parents before their children.
+    entries: Vec<Entry>,
+    tree: Tree,
+}
+
+impl Walk {
+    fn from(root: &Path, purpose: Purpose) -> Result<Self> {
+        links::enter(root);
+        let mut walk = Self { purpose, visited: HashSet::new(), entries: Vec::new(), tree: Tree::default() };
+        // The reader's own words for what is there instead of a document.
+        let elsewhere = if has_document(root) { None } else { Array::open_exactly(root)? };
+        match elsewhere {
+            Some(array) => walk.array(array, "", 0)?,
+            None => walk.node(root, "", 0)?,
+        }
+        Ok(walk)
+    }
+
+    /// Whether this folder was not seen before.
+    fn enter(&mut self, path: &Path, depth: usize) -> Result<bool> {
+        let metadata = fs::metadata(path).map_err(|error| Error::io("look at", path, error))?;
+        if depth > DEPTH_MAX {
+            return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
+        }
+        Ok(self.visited.insert((metadata.dev(), metadata.ino())))
+    }
+
+    fn add(&mut self, entry: Entry) -> Result<()> {
+        if self.entries.len() >= NODES_MAX {
+            let path = match &entry {
+                Entry::Group(group) => &group.path,
+                Entry::Array(node) => node.array.path(),
+            };
+            return Err(Error::format(path, format!("the tree has more than {NODES_MAX} nodes")));
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn node(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
+        if !self.enter(path, depth)? {
+            return Ok(());
+        }
+        match Array::open_exactly(path) {
+            Ok(Some(array)) => self.array(array, name, depth),
+            Ok(None) => match Host::at(path) {
+                Ok(Some(host)) => self.hosted(&host, path, name, depth),
+                Ok(None) => self.group(path, name, depth),
+                Err(error) => self.broken(error),
+            },
+            Err(error) => self.broken(error),
+        }
+    }
+
+    /// What is below a broken document can't be told from what is not its own.
+    fn broken(&mut self, error: Error) -> Result<()> {
+        if self.purpose == Purpose::Nodes || self.tree.broken.len() >= NODES_MAX {
+            return Err(error);
+        }
+        self.tree.broken.push(error);
+        Ok(())
+    }
+
+    fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
+        // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
+        let has_nodes = array.layout().dialect == Dialect::Zarr2Sharded;
+        if has_nodes && array.attributes().get(ATTRIBUTE).is_some() {
+            self.add(Entry::Group(Group {
+                name: name.to_owned(),
+                path: array.path().to_path_buf(),
+                attributes: array.attributes().clone(),
+                document: array.path().join(".zattrs"),
+                pointer: "",
+                image: name.to_owned(),
+                speaker: Speaker::Array,
+            }))?;
+        }
+        let at = self.entries.len();
+        let (path, folder) = (array.path().to_path_buf(), array.folder().to_path_buf());
+        self.add(Entry::Array(ArrayNode { name: name.to_owned(), array, files: Vec::new() }))?;
+        if self.purpose == Purpose::Nodes {
+            return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
+        }
+        if folder.is_dir() {
+            self.files(at, &folder, "", depth)?;
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
+        match attributes(path) {
+            Ok(attributes) => self.add(Entry::Group(Group {
+                name: name.to_owned(),
+                path: path.to_path_buf(),
+                attributes,
+                document: path.join("zarr.json"),
+                pointer: "/attributes",
+                image: below(name, "0"),
+                speaker: Speaker::Group,
+            }))?,
+            Err(error) => self.broken(error)?,
+        }
+        self.children(path, name, depth, &[])
+    }
+
+    /// What stands in a group's folder, but for `known`, which was looked at.
+    fn children(&mut self, path: &Path, name: &str, depth: usize, known: &[PathBuf]) -> Result<()> {
+        let mut children = os::list(path)?;
+        children.sort();
+        for child in children {
+            let last = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if known.contains(&child) {
+                continue;
+            }
+            if self.purpose == Purpose::Nodes {
+                // What is hidden is work in progress, or what it has replaced.
+                if has_node(&child) && !last.starts_with('.') {
+                    self.node(&child, &below(name, &last), depth + 1)?;
+                }
+            } else if child.is_dir() && has_document(&child) {
+                self.node(&child, &below(name, &last), depth + 1)?;
+            } else if !child.is_dir() && is_partial(&last) {
+                self.tree.partial.push(child);
+            } else if !is_beside_array(&last) {
+                self.tree.unexpected.push(child);
+            }
+        }
+        Ok(())
+    }
+
+    /// A dataset whose documents stand in one place.
+    fn hosted(&mut self, host: &Host, path: &Path, name: &str, depth: usize) -> Result<()> {
+        for group in host.groups() {
+            match host.group(group) {
+                Ok(said) => self.add(Entry::Group(Group {
+                    name: below(name, group),
+                    path: if group.is_empty() { path.to_path_buf() } else { path.join(group) },
+                    attributes: said.attributes,
+                    document: said.document,
+                    pointer: said.pointer,
+                    image: below(name, &said.image),
+                    speaker: Speaker::Host,
+                }))?,
+                Err(error) => self.broken(error)?,
+            }
+        }
+        let mut folders = Vec::new();
+        for node in host.arrays() {
+            match host.array(node) {
+                Ok(Some(array)) => {
+                    folders.push(array.folder().to_path_buf());
+                    self.array(array, &below(name, node), depth)?;
+                }
+                Ok(None) => {}
+                Err(error) => self.broken(error)?,
+            }
+        }
+        if self.purpose == Purpose::Tree {
+            for other in host.others() {
+                let last = other.file_name().unwrap_or_default().to_string_lossy();
+                let found = if is_partial(&last) { &mut self.tree.partial } else { &mut self.tree.unexpected };
+                found.push(other.clone());
+            }
+            // What is no document among these was told by the host.
+            let meta = path.join("meta");
+            for folder in host.folders().iter().filter(|folder| **folder != meta) {
+                self.strays(folder, &folders, depth)?;
+            }
+        }
+        self.children(path, name, depth, &host.folders())
+    }
+
+    /// Files below a folder that are in no array's folder.
+    fn strays(&mut self, folder: &Path, known: &[PathBuf], depth: usize) -> Result<()> {
+        if known.iter().any(|known| known == folder) || !folder.is_dir() || !self.enter(folder, depth)? {
+            return Ok(());
+        }
+        for path in os::list(folder)? {
+            if path.is_dir() {
+                self.strays(&path, known, depth + 1)?;
+            } else if path.file_name().is_some_and(|name| is_partial(&name.to_string_lossy())) {
+                self.tree.partial.push(path);
+            } else {
+                self.tree.unexpected.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// All files below a folder of the array that is entry `at`.
+    fn files(&mut self, at: usize, folder: &Path, key: &str, depth: usize) -> Result<()> {
+        for path in os::list(folder)? {
+            let Entry::Array(ArrayNode { name: node, array, files }) = &mut self.entries[at] else { return Ok(()) };
+            let name = path.file_name().and_then(OsStr::to_str);
+            let key = name.map(|name| below(key, name));
+            let position = key.as_deref().and_then(|key| array.layout().file_position(key));
+            match (position, name, &key) {
+                (Some(position), ..) if !path.is_dir() => files.push((path, position)),
+                (_, Some(name), _) if !path.is_dir() && is_partial(name) => self.tree.partial.push(path),
+                (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
+                (_, Some(name), _) if array.layout().dialect == Dialect::Zarr2Sharded && has_document(&path) => {
+                    let name = below(node, name);
+                    self.node(&path, &name, depth + 1)?;
+                }
+                (_, _, Some(key)) if path.is_dir() && key.split('/').count() <= array.shape().len() + 1 => {
+                    if self.enter(&path, depth)? {
+                        self.files(at, &path, key, depth + 1)?;
+                    }
+                }
+                _ => self.tree.unexpected.push(path),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_beside_array(name: &str) -> bool {
+    DOCUMENTS.contains(&name) || BESIDE_DOCUMENTS.contains(&name)
+}
+
+/// The attributes of the group at `path`: an object, if they are there.
+fn attributes(path: &Path) -> Result<Value> {
+    let attributes = match document::read(&path.join("zarr.json"))? {
+        Some(document) => document.get("attributes").cloned().unwrap_or_default(),
+        None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
+    };
+    if attributes.is_null() || attributes.is_object() {
+        return Ok(attributes);
+    }
+    Err(Error::format(path, format!("its attributes are {attributes}; expected an object")))
+}
