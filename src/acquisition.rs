@@ -1,6 +1,6 @@
 //! The lifecycle of one acquisition: create, acquire, commit, finish, abort.
 
-mod append;
+pub(crate) mod append;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,8 +22,6 @@ use crate::plan::Plan;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
-
-pub use append::Appended;
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);

@@ -71,7 +71,8 @@ pub mod guide;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use acquisition::{Acquisition, Appended, Unfinished};
+pub use acquisition::append::Appended;
+pub use acquisition::{Acquisition, Unfinished};
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
     Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,

@@ -1,5 +1,6 @@
 //! Gzip members (RFC 1952) and zlib streams (RFC 1950), by libdeflate with kept state.
 
+use super::length::expect_length;
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
 use crate::error::{Error, Result};
@@ -24,7 +25,7 @@ pub(super) fn encode(compressor: &mut Compressor, raw: &[u8], room: &mut [u8]) -
 
 pub(super) fn decode(decompressor: &mut Decompressor, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
     let written = decompressor.gzip_decompress(encoded, raw).map_err(|error| Error::codec(NAME, error))?;
-    super::expect_length(NAME, written, raw.len())
+    expect_length(NAME, written, raw.len())
 }
 
 pub(super) fn zlib_bound(compressor: &mut Compressor, raw_bytes: usize) -> usize {
@@ -37,5 +38,5 @@ pub(super) fn encode_zlib(compressor: &mut Compressor, raw: &[u8], room: &mut [u
 
 pub(super) fn decode_zlib(decompressor: &mut Decompressor, encoded: &[u8], raw: &mut [u8]) -> Result<()> {
     let written = decompressor.zlib_decompress(encoded, raw).map_err(|error| Error::codec(ZLIB, error))?;
-    super::expect_length(ZLIB, written, raw.len())
+    expect_length(ZLIB, written, raw.len())
 }

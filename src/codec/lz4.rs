@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::length::expect_length;
 use std::ffi::{c_char, c_int, c_void};
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
@@ -150,5 +151,5 @@ pub(super) fn decode_numcodecs(encoded: &[u8], raw: &mut [u8]) -> Result<()> {
         return Err(Error::codec(NAME, format!("holds {size} bytes, expected {}", raw.len())));
     }
     let written = decompress_into(block, raw).map_err(|error| Error::codec(NAME, error))?;
-    super::expect_length(NAME, written, raw.len())
+    expect_length(NAME, written, raw.len())
 }

@@ -6,6 +6,7 @@
 
 mod blosc;
 mod gzip;
+mod length;
 mod lz4;
 pub(crate) mod numcodecs;
 mod pixels;
@@ -19,6 +20,7 @@ pub use zarr3::{from_zarr3, zarr3_codecs};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
 use crate::error::{Error, Result};
+use length::expect_length;
 
 /// Bytes of a CRC-32C.
 const CHECKSUM_BYTES: usize = 4;
@@ -164,11 +166,11 @@ impl EncoderMeans {
             Compressor::None => raw_bytes,
             Compressor::BloscNoise { block_bytes } => {
                 blosc::NoiseEncoder::check(block_bytes, element_bytes, raw_bytes)?;
-                blosc::Encoder::bound(raw_bytes)
+                blosc::bound(raw_bytes)
             }
             Compressor::Blosc { cname, level, shuffle, block_bytes } => {
                 blosc::check(&blosc::Settings { cname, level, shuffle, block_bytes }, element_bytes, raw_bytes)?;
-                blosc::Encoder::bound(raw_bytes)
+                blosc::bound(raw_bytes)
             }
             Compressor::Zstd { level } => {
                 let levels = zstd::Compressor::levels();
@@ -276,8 +278,4 @@ fn check_checksum(encoded: &[u8]) -> Result<&[u8]> {
         return Ok(data);
     }
     Err(Error::codec("crc32c", format!("stored {stored:#010x}, computed {computed:#010x}: the bytes were changed")))
-}
-
-fn expect_length(codec: &'static str, got: usize, expected: usize) -> Result<()> {
-    if got == expected { Ok(()) } else { Err(Error::codec(codec, format!("{got} bytes, expected {expected}"))) }
 }

@@ -1,5 +1,6 @@
 //! Zstandard frames (RFC 8878): one frame a chunk, its content size in the header, no checksum of its own.
 
+use super::length::expect_length;
 use zstd_safe::{CCtx, CompressionLevel, DCtx};
 
 use crate::error::{Error, Result};
@@ -70,7 +71,7 @@ impl Decompressor {
         }
         let expected = raw.len();
         let written = self.context.decompress(raw, encoded).map_err(failed)?;
-        super::expect_length(NAME, written, expected)
+        expect_length(NAME, written, expected)
     }
 }
 

@@ -7,7 +7,6 @@
 use std::ops::{Deref, Range};
 use std::sync::{Arc, PoisonError};
 
-use super::writers::JOBS_MAX;
 use crate::plan::Plan;
 use crate::region::Region;
 use crate::shard::WaitsFor;
@@ -27,6 +26,8 @@ const SPARE_BYTES_MAX: usize = 48 << 20;
 
 const TOUCHED_SLOT_BYTES_MAX: usize = 4 << 20;
 
+/// Chunks that wait to be written. Memory is what limits them, unless they are small.
+pub(crate) const JOBS_MAX: usize = 4 * JOINED_MAX;
 /// Chunks that wait, those that each of the writers has taken from there, and the one that is made.
 const PLACES_MAX: usize = JOBS_MAX + WRITES_AT_ONCE * (JOINED_MAX + 1) + 1;
 

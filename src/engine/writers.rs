@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use super::layer::{Layer, finish_layer};
 use super::pieces::in_pieces;
+use super::scratch::JOBS_MAX;
 use super::scratch::{Bay, Scratch};
 use super::{Engine, ShardCell};
 use crate::config::Compressor;
@@ -29,8 +30,6 @@ use crate::sync::{Doorbell, Receiver, Sender, bounded};
 // Longer writes are still faster, but keep scratch from workers that compress. Where none does, the device alone is waited for.
 const JOINED_BYTES: usize = 2 << 20;
 const JOINED_RAW_BYTES: usize = 3 << 20;
-// Chunks that wait to be written. Memory is what limits them, unless they are small.
-pub(crate) const JOBS_MAX: usize = 4 * JOINED_MAX;
 
 /// A chunk, sealed in a scratch: all of it, or what stands round it where it is written from the ring.
 pub(crate) struct Sealed {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::layout::Layout;
-use super::precomputed::Volume;
+use super::precomputed::volume::Volume;
 use super::provenance::Provenance;
 use crate::geometry::{for_each_position, linear};
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::named;
+use super::document::named;
 use crate::config::Codec;
 use crate::error::{Error, Result};
 

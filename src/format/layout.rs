@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::index::table::{self, TableLayout};
 use super::index::{Encoded, minishards};
 use super::keys::KeyEncoding;
-use super::precomputed::Volume;
+use super::precomputed::volume::Volume;
 use crate::config::{Dialect, IndexLocation};
 use crate::error::Result;
 use crate::geometry::linear;

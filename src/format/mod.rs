@@ -13,10 +13,13 @@
 
 pub(crate) mod acquisition_map;
 pub(crate) mod codecs;
+mod document;
 pub(crate) mod fill_value;
+mod image;
 pub(crate) mod index;
 pub(crate) mod keys;
 pub(crate) mod layout;
+mod metadata;
 pub(crate) mod precomputed;
 pub(crate) mod provenance;
 pub(crate) mod slot_header;
@@ -24,74 +27,13 @@ pub(crate) mod zarr2;
 pub(crate) mod zarr3;
 pub(crate) mod zarr3_draft;
 
-use std::path::Path;
-
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::config::Dialect;
-use crate::dtype::Dtype;
-use crate::error::{Error, Result};
-use codecs::Chain;
-use layout::{Layout, product};
-
-/// The most bytes that one decoded chunk may have.
-pub(crate) const CHUNK_BYTES_MAX: u64 = 4 << 30;
-
-/// An array as its document describes it.
-#[derive(Debug, Clone)]
-pub(crate) struct Metadata {
-    pub(crate) layout: Layout,
-    pub(crate) dtype: Dtype,
-    pub(crate) chain: Chain,
-    /// One element, in little-endian byte order.
-    pub(crate) fill: Vec<u8>,
-    pub(crate) attributes: Value,
-    /// The manifest of the storage transformer `chunk-manifest-json`: its path, or the manifest itself.
-    pub(crate) manifest: Option<Value>,
-}
-
-impl Metadata {
-    /// Checks what a parser of the document at `path` took over as it stood.
-    pub(crate) fn check(self, path: &Path) -> Result<Self> {
-        let refused = |reason: String| Err(Error::format(path, reason));
-        let Self { layout, dtype, .. } = &self;
-        match bytes(&layout.chunk_shape, *dtype) {
-            Some(bytes) if bytes <= CHUNK_BYTES_MAX => {}
-            _ => return refused(format!("chunks of {:?} are over {CHUNK_BYTES_MAX} bytes", layout.chunk_shape)),
-        }
-        if product(&layout.shape).is_none() {
-            return refused(format!("shape {:?} has more than 2^64 elements", layout.shape));
-        }
-        Ok(self)
-    }
-
-    /// Bytes of one decoded chunk.
-    pub(crate) fn chunk_bytes(&self) -> usize {
-        let bytes = bytes(&self.layout.chunk_shape, self.dtype);
-        bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
-    }
-}
-
-/// The bytes of a box of elements, if a `u64` holds their number.
-pub(crate) fn bytes(shape: &[u64], dtype: Dtype) -> Option<u64> {
-    product(shape)?.checked_mul(dtype.size() as u64)
-}
-
-/// A document's key and what it says.
-pub(crate) type Document = (String, Value);
-
-/// What the documents of one image say, whatever their form.
-#[derive(Clone, Copy)]
-pub(crate) struct Image<'a> {
-    pub(crate) array: &'a Metadata,
-    pub(crate) shape: &'a [u64],
-    /// The user's attributes.
-    pub(crate) user: &'a Map<String, Value>,
-    /// The writer's own.
-    pub(crate) own: &'a Value,
-    /// What OME-Zarr says, where it has words for the dimensions.
-    pub(crate) ome: Option<&'a Value>,
-}
+pub(crate) use document::{DIMENSION_NAMES, Document, named};
+pub(crate) use image::Image;
+use layout::Layout;
+pub(crate) use metadata::{Metadata, bytes};
 
 impl Image<'_> {
     /// The documents that never change.
@@ -209,41 +151,3 @@ pub(crate) fn free_fields(dialect: Dialect) -> &'static [&'static str] {
 pub(crate) fn keeps_empty(dialect: Dialect) -> bool {
     dialect == Dialect::Zarr2Sharded
 }
-
-/// The name and configuration of an extension: `{"name": …, "configuration": {…}}`, or the bare name.
-pub(crate) fn named(value: &Value) -> Option<(&str, Option<&Map<String, Value>>)> {
-    match value {
-        Value::String(name) => Some((name, None)),
-        Value::Object(object) => {
-            let name = object.get("name")?.as_str()?;
-            Some((name, object.get("configuration").and_then(Value::as_object)))
-        }
-        _ => None,
-    }
-}
-
-/// A list of sizes in a document; `what`: what the document calls it.
-fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, String> {
-    let list = value.and_then(Value::as_array);
-    let sizes = list.and_then(|list| list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
-    sizes.ok_or_else(|| format!("{what} is {}; expected a list of sizes", value.unwrap_or(&Value::Null)))
-}
-
-/// The shape of shards of so many chunks.
-fn shard_shape(per_shard: &[u64], chunk: &[u64], what: &str) -> Result<Vec<u64>, String> {
-    if per_shard.len() != chunk.len() {
-        return Err(format!("{what} is {per_shard:?} for chunks of {chunk:?}"));
-    }
-    let shape = per_shard.iter().zip(chunk).map(|(count, chunk)| count.checked_mul(*chunk));
-    shape.collect::<Option<_>>().ok_or_else(|| "shards of more than 2^64 elements".into())
-}
-
-/// xarray's names of the dimensions, which are attributes in formats that have no names.
-fn dimension_names(attributes: &Value, dimensions: usize) -> Option<Vec<String>> {
-    let names = attributes.get(DIMENSION_NAMES)?.as_array()?;
-    let names: Vec<String> = names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<_>>()?;
-    (names.len() == dimensions).then_some(names)
-}
-
-/// The attribute of xarray that names the dimensions.
-pub(crate) const DIMENSION_NAMES: &str = "_ARRAY_DIMENSIONS";

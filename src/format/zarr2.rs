@@ -11,10 +11,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
+use super::document::{DIMENSION_NAMES, Document, dimension_names, shard_shape};
+use super::fill_value;
 use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout, product};
-use super::{DIMENSION_NAMES, Document, Metadata, dimension_names, fill_value, shard_shape};
+use super::metadata::Metadata;
 use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation};
 use crate::dtype::Dtype;

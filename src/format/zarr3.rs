@@ -9,10 +9,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Chain};
+use super::document::{named, sizes};
+use super::fill_value;
 use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout, product};
-use super::{Metadata, fill_value, named, sizes};
+use super::metadata::Metadata;
 use crate::config::{Dialect, IndexLocation};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};

@@ -17,9 +17,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
+use super::document::{DIMENSION_NAMES, Document, dimension_names, shard_shape};
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
-use super::{DIMENSION_NAMES, Document, Metadata, dimension_names, fill_value, shard_shape, zarr2};
+use super::metadata::Metadata;
+use super::{fill_value, zarr2};
 use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect};
 use crate::dtype::Dtype;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-use super::Identity;
+use super::identity::Identity;
 use crate::error::{Error, Result};
 
 /// The file that a writer locks; it stays behind when the writer is killed.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::Lock;
+use super::lock::Lock;
 use crate::error::{Error, Result};
 
 /// The name beside `path` under which its successor is made: hidden, and in the same folder, so that a rename suffices.

@@ -1,5 +1,6 @@
 //! The dimensions that were wished for, and the shapes of chunks and shards.
 
+use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 use super::dialects;
 use super::volume::VolumePlan;
 use crate::config::{Config, Dim};
@@ -8,9 +9,6 @@ use crate::geometry::MAX_OUTER;
 
 // What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
 const AUTO_CHUNK_BYTES: u64 = 512 << 10;
-pub(super) const AUTO_SHARD_BYTES: u64 = 512 << 20;
-// Readers load a shard's index as a whole, 16 bytes a chunk: an index of millions of tiny chunks would outweigh them.
-pub(super) const AUTO_SHARD_CHUNKS: u64 = 1 << 16;
 const FRAME_BYTES_MAX: u64 = 1 << 40;
 const FRAMES_MAX: u64 = 1 << 56;
 
@@ -91,11 +89,6 @@ pub(super) fn acquisition_order(config: &Config) -> Result<Vec<usize>> {
         return Err(refuse("an unbounded dimension can only be the slowest to arrive"));
     }
     Ok(order)
-}
-
-/// The size of a dimension; an unbounded one counts as `u64::MAX`.
-pub(super) fn length_of(dims: &[Dim], dim: usize) -> u64 {
-    dims[dim].size.unwrap_or(u64::MAX)
 }
 
 /// Chunk and shard shapes, with the automatic ones filled in.

@@ -3,6 +3,7 @@
 
 #[cfg(all(test, not(loom)))]
 mod absurd;
+mod auto;
 mod dialects;
 mod dims;
 mod record;

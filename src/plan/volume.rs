@@ -7,7 +7,7 @@ use crate::format::precomputed::{self, Shards, Volume, chunk_ids};
 use crate::geometry::Outer;
 
 use super::CHUNKS_A_SHARD_MAX;
-use super::dims::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
+use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 
 // So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
 const AUTO_PRESHIFT_BITS: u32 = 9;

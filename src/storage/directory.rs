@@ -14,9 +14,10 @@ use memmap2::MmapOptions;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use super::file::{FileBlob, PAGE};
+use super::file::FileBlob;
+use super::growth::{EXT4, XFS, allowed};
 use super::guard::Guard;
-use super::{Blob, PUTS_AT_ONCE, Storage};
+use super::seam::{Blob, PAGE, PUTS_AT_ONCE, Storage};
 use crate::config::StorageKind;
 
 // After a kill it is one of the unfinished files that may be removed.
@@ -26,8 +27,6 @@ const BALLAST_TRIES: u32 = 20;
 const BALLAST_PAUSE: Duration = Duration::from_millis(20);
 
 // From statfs(2).
-pub(super) const EXT4: u64 = 0xEF53;
-pub(super) const XFS: u64 = 0x5846_5342;
 const TMPFS: u64 = 0x0102_1994;
 /// Copy on write (btrfs, bcachefs, ZFS) and network (NFS, SMB, FUSE, Ceph, 9P): reserved room is no promise there.
 const UNSAFE_TO_MAP: [u64; 9] =
@@ -241,14 +240,6 @@ impl Directory {
             Some(parent) if self.sync => File::open(parent)?.sync_all(),
             _ => Ok(()),
         }
-    }
-}
-
-/// A file beyond the limit of the process (`ulimit -f`) would be answered with a signal that ends it.
-pub(super) fn allowed(len: u64) -> io::Result<()> {
-    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
-        Some(most) if most < len => Err(Errno::FBIG.into()),
-        _ => Ok(()),
     }
 }
 

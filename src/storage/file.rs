@@ -13,9 +13,8 @@ use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync,
 use rustix::io::{Errno, retry_on_intr};
 
 use super::guard::Guard;
-use super::{Blob, Mapped, growth, lease};
-
-pub(super) const PAGE: u64 = 4096;
+use super::seam::{Blob, Mapped, PAGE};
+use super::{growth, lease};
 
 // Shorter writes hold the lock for less time than it takes to go around it.
 const BESIDE_BYTES_MIN: usize = 64 << 10;

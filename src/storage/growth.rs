@@ -14,9 +14,19 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::directory::{EXT4, XFS, allowed};
-use super::file::PAGE;
 use super::lease;
+use super::seam::PAGE;
+
+pub(super) const EXT4: u64 = 0xEF53;
+pub(super) const XFS: u64 = 0x5846_5342;
+
+/// A file beyond the limit of the process (`ulimit -f`) would be answered with a signal that ends it.
+pub(super) fn allowed(len: u64) -> io::Result<()> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(most) if most < len => Err(Errno::FBIG.into()),
+        _ => Ok(()),
+    }
+}
 
 /// Extends `file`, which is `len` bytes long, so that it ends with `bytes`, which begin at `at`, there or beyond. After an error it is
 /// as long as before.

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
-use super::{Blob, Mapped, Storage};
+use super::seam::{Blob, Mapped, Storage};
 
 /// Holds a dataset's files as byte vectors.
 #[derive(Debug)]

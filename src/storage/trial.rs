@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
-use super::{Blob, Directory, Mapped, Storage, WRITES_AT_ONCE, Way};
+use super::directory::{Directory, Way};
+use super::seam::{Blob, Mapped, Storage, WRITES_AT_ONCE};
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
 use crate::plan::{PAGE, Plan};

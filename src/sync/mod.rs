@@ -7,28 +7,14 @@
 #[cfg(loom)]
 mod model;
 mod polled;
+mod primitives;
 mod relay;
 
-#[cfg(not(loom))]
-pub(crate) use std::sync::atomic;
-
-#[cfg(loom)]
-pub(crate) use ::loom::sync::atomic;
-
-#[cfg(not(loom))]
-pub(crate) use crossbeam_channel::{Receiver, Sender, bounded};
-
-#[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-#[cfg(loom)]
-pub(crate) use self::model::{Receiver, Sender, bounded};
-
 pub(crate) use self::polled::PolledQueue;
+pub(crate) use self::primitives::{
+    Condvar, Mutex, MutexGuard, Receiver, RwLock, RwLockReadGuard, RwLockWriteGuard, Sender, atomic, bounded,
+};
 pub(crate) use self::relay::Relay;
-
-#[cfg(loom)]
-pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use atomic::{AtomicUsize, Ordering};
 

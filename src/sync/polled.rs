@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::{Condvar, Mutex, MutexGuard, Receiver, Sender, bounded};
+use super::primitives::{Condvar, Mutex, MutexGuard, Receiver, Sender, bounded};
 
 // A thread that waits looks again when it has waited for a quarter longer, so a look comes late by no more than that part of
 // the time since the last thing came, and a camera that pauses costs next to nothing.

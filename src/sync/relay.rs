@@ -1,6 +1,6 @@
 //! Work that many threads ask for and one at a time does, none of them for long.
 
-use super::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::primitives::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 // Far more than happens while threads ask now and then.
 const PASSES_MAX: usize = 8;

@@ -4,7 +4,9 @@
 
 use std::ffi::{CStr, c_int};
 
-use super::*;
+use super::frame::*;
+use crate::codec::length::expect_length;
+use crate::error::{Error, Result};
 
 /// Compresses with BloscLZ by way of whole frames of c-blosc.
 ///
@@ -27,7 +29,7 @@ impl Blosclz {
     /// The bytes a block that c-blosc arrives at for tiles of this size. It enlarges what it is asked for, so only a
     /// frame can tell.
     pub(super) fn probe_block_bytes(&self, raw_bytes: usize) -> Result<usize> {
-        let mut frame = vec![0; Encoder::bound(raw_bytes)];
+        let mut frame = vec![0; bound(raw_bytes)];
         match self.compress(&vec![0; raw_bytes], &mut frame) {
             Some(_) => Ok(read_u32(&frame, 8)),
             None => Err(Error::codec("blosclz", format!("c-blosc refused {raw_bytes} bytes of zeros"))),
@@ -84,7 +86,7 @@ pub(in crate::codec) fn decode(frame: &[u8], raw: &mut [u8]) -> Result<()> {
     let written =
         unsafe { blosc_src::blosc_decompress_ctx(frame.as_ptr().cast(), raw.as_mut_ptr().cast(), raw.len(), 1) };
     match usize::try_from(written) {
-        Ok(written) => crate::codec::expect_length(NAME, written, raw.len()),
+        Ok(written) => expect_length(NAME, written, raw.len()),
         Err(_) => Err(Error::codec(NAME, format!("the compressed blocks are damaged (c-blosc says {written})"))),
     }
 }
@@ -114,7 +116,7 @@ fn validate(frame: &[u8], raw_bytes: usize) -> Result<()> {
         return wrong(format!("blocks of {block_bytes} bytes and elements of {element_bytes} for {raw_bytes} bytes"));
     }
     if flags & STORED != 0 {
-        return crate::codec::expect_length(NAME, frame.len() - HEADER_BYTES, raw_bytes);
+        return expect_length(NAME, frame.len() - HEADER_BYTES, raw_bytes);
     }
     if HEADER_BYTES + START_BYTES * raw_bytes.div_ceil(block_bytes) > frame.len() {
         return wrong(format!("{} bytes are too few for the starts of blocks of {block_bytes}", frame.len()));

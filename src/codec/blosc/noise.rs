@@ -3,9 +3,14 @@
 //! Blocks are small, so that one stays in the first cache on its way through; they are not split, so that a plane can
 //! repeat one of the byte before.
 
-use super::*;
+use super::encoder::{Encoder, store};
+use super::frame::{HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, NOT_SPLIT, START_BYTES, Settings, bound, check};
+use crate::codec::lz4;
+use crate::codec::pixels::Pixels;
 use crate::codec::runs::Runs;
-use crate::codec::{Pixels, lz4};
+use crate::codec::shuffle::Shuffler;
+use crate::config::{BloscCname, Shuffle};
+use crate::error::Result;
 
 /// Bytes a block when the configuration leaves the choice to us. With the shuffled block and the masks, that fits a first
 /// cache of 48 KiB; blocks twice as large gain one part in 1000 of the ratio.
@@ -58,7 +63,7 @@ impl NoiseEncoder {
         let lz4 = Self::settings(block_bytes);
         check(&lz4, element_bytes, raw_bytes)?;
         let ours = Settings { block_bytes: if block_bytes == 0 { BLOCK_BYTES } else { block_bytes }, ..lz4 };
-        let block_bytes = super::block_bytes(&ours, element_bytes, raw_bytes);
+        let block_bytes = super::frame::block_bytes(&ours, element_bytes, raw_bytes);
         let searched_bytes = (SEARCHED_BYTES * element_bytes).max(SEARCHED_BYTES_MIN);
         let searched =
             Settings { block_bytes: if lz4.block_bytes == 0 { searched_bytes } else { lz4.block_bytes }, ..lz4 };
@@ -85,7 +90,7 @@ impl NoiseEncoder {
         room: &mut [u8],
     ) -> Result<usize> {
         let bytes = pixels.bytes();
-        let frame = &mut room[..Encoder::bound(bytes)];
+        let frame = &mut room[..bound(bytes)];
         let outcome = if self.stores { Outcome::TooLarge } else { self.encode_blocks(pixels, frame) };
         if let Outcome::Written(bytes) = outcome {
             return Ok(bytes);
@@ -193,6 +198,7 @@ mod tests {
     use std::ops::Range;
 
     use super::*;
+    use crate::codec::blosc::frame::STORED;
 
     /// Each row in a place of its own.
     struct Rows(Vec<Vec<u8>>);
@@ -232,7 +238,7 @@ mod tests {
     /// How the tile was written, by its frame's flags and blocks.
     fn check(raw: &[u8], row_bytes: usize) -> [u32; 2] {
         let mut encoder = NoiseEncoder::new(0, 2, raw.len()).unwrap();
-        let (mut expected, mut got) = (vec![1; Encoder::bound(raw.len())], vec![2; Encoder::bound(raw.len())]);
+        let (mut expected, mut got) = (vec![1; bound(raw.len())], vec![2; bound(raw.len())]);
         let bytes = encoder.encode(raw, &mut [], &mut expected).unwrap();
         let rows = Rows(raw.chunks(row_bytes).map(<[u8]>::to_vec).collect());
         assert_eq!(encoder.encode(&rows, &mut vec![3; raw.len()], &mut got).unwrap(), bytes);

@@ -2,17 +2,11 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "aarch64")]
-use super::neon;
+use super::bounds::{WORD, WORTH};
 use super::soon::ask_for;
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use super::{LAST_LITERALS, LAST_START, WORTH};
 
-/// Bytes that one word of a mask speaks of.
-pub(super) const WORD: usize = 64;
 /// Words after the last one that vectors may read or write.
-const SPARE: usize = 16;
+pub(super) const SPARE: usize = 16;
 
 /// A match, at least [`WORTH`] bytes long.
 #[derive(Debug, Clone, Copy)]
@@ -30,14 +24,14 @@ pub(super) trait Visit {
 /// Bit `i % 64` of word `i / 64` speaks of byte `i`.
 pub(super) struct Masks {
     /// Bytes that equal the one before.
-    runs: Vec<u64>,
+    pub(super) runs: Vec<u64>,
     /// Bytes that equal the one a plane before.
-    planes: Vec<u64>,
+    pub(super) planes: Vec<u64>,
     /// Bytes where at least [`WORTH`] ones begin in one of the two.
-    starts: Vec<u64>,
-    words: usize,
-    plane: usize,
-    instructions: Instructions,
+    pub(super) starts: Vec<u64>,
+    pub(super) words: usize,
+    pub(super) plane: usize,
+    pub(super) instructions: Instructions,
 }
 
 /// What the processor offers, from dull to fast.
@@ -85,60 +79,6 @@ impl Masks {
         let mask = || vec![0; block_bytes.div_ceil(WORD) + SPARE];
         let instructions = Instructions::detect();
         Self { runs: mask(), planes: mask(), starts: mask(), words: 0, plane: 1, instructions }
-    }
-
-    /// Compares the first `block_bytes` bytes of `padded` with those one byte and `plane` bytes before, and asks for one of
-    /// the lines of `soon` with each word.
-    pub(super) fn compare(&mut self, padded: &[u8], block_bytes: usize, plane: usize, soon: &[usize]) {
-        self.words = block_bytes.div_ceil(WORD);
-        self.plane = plane;
-        assert!(plane > 0 && padded.len() >= (self.words + 1) * WORD);
-        let soon = &soon[..self.words];
-        let (runs, planes) = (&mut self.runs[..self.words], &mut self.planes[..self.words]);
-        match self.instructions {
-            Instructions::Scalar => compare(equal, padded, plane, runs, planes, soon),
-            #[cfg(target_arch = "aarch64")]
-            Instructions::Neon => compare(neon::equal, padded, plane, runs, planes, soon),
-            // SAFETY: the processor was found to have them; `padded` has a word more than the masks speak of.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { x86::compare(padded, plane, runs, planes, soon) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { x86::compare_512(padded, plane, runs, planes, soon) },
-        }
-        for mask in [&mut self.runs, &mut self.planes] {
-            // Old bits after the end would prolong the last match.
-            clear_from(&mut mask[..self.words + SPARE], self.words, block_bytes - LAST_LITERALS);
-        }
-        let padded_words = self.words + SPARE;
-        let (runs, planes) = (&self.runs[..padded_words], &self.planes[..padded_words]);
-        let starts = &mut self.starts[..padded_words];
-        match self.instructions {
-            Instructions::Scalar => begin(runs, planes, &mut starts[..self.words]),
-            #[cfg(target_arch = "aarch64")]
-            Instructions::Neon => begin(runs, planes, &mut starts[..self.words]),
-            // SAFETY: the processor was found to have it.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { x86::begin(runs, planes, &mut starts[..self.words]) },
-            // SAFETY: as above; each mask has at least 16 words more than are asked for.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { x86::begin_512(runs, planes, starts, self.words) },
-        }
-        clear_from(starts, self.words, block_bytes - LAST_START + 1);
-        // Ends the search for the next one.
-        starts[self.words] = !0;
-    }
-
-    /// Shows one match after the other, each the longer of the two that begin first.
-    pub(super) fn show(&self, visitor: &mut impl Visit) {
-        match self.instructions {
-            Instructions::Scalar => self.walk(visitor),
-            #[cfg(target_arch = "aarch64")]
-            Instructions::Neon => self.walk(visitor),
-            // SAFETY: the processor was found to have them.
-            #[cfg(target_arch = "x86_64")]
-            _ => unsafe { x86::walk(self, visitor) },
-        }
     }
 
     #[inline(always)]
@@ -205,7 +145,7 @@ fn far_zero(mask: &[u64], at: usize) -> usize {
 }
 
 /// Clears all bits from `end` on, and the words from `words` on.
-fn clear_from(mask: &mut [u64], words: usize, end: usize) {
+pub(super) fn clear_from(mask: &mut [u64], words: usize, end: usize) {
     let whole = (end / WORD).min(words);
     if whole < words {
         mask[whole] &= !(!0 << (end % WORD));
@@ -301,6 +241,7 @@ mod tests {
 
     use super::*;
     use crate::codec::runs::Runs;
+    use crate::codec::runs::bounds::{LAST_LITERALS, LAST_START};
 
     impl Visit for Vec<(usize, usize, usize)> {
         fn visit(&mut self, found: Match) {

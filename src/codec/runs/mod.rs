@@ -11,6 +11,8 @@
 //!
 //! All instruction sets make the same masks, so all machines write the same bytes.
 
+mod bounds;
+mod dispatch;
 mod masks;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -18,18 +20,12 @@ mod soon;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use self::bounds::{LAST_LITERALS, LAST_START};
 use self::masks::{Masks, Match, Visit};
 use self::soon::Soon;
 
 /// A match's least length in the format.
 const MIN_MATCH: usize = 4;
-/// The least length that is worth a sequence here: what shorter ones save is less than what they cost to find, to write
-/// and to read.
-const WORTH: usize = 5;
-/// The last match begins at least so many bytes before the end.
-const LAST_START: usize = 12;
-/// So many bytes at the end are literals.
-const LAST_LITERALS: usize = 5;
 /// The greatest distance that the format holds.
 const MAX_DISTANCE: usize = 65_535;
 /// So many literals are copied at once, whatever their number.

@@ -4,7 +4,7 @@
 
 use std::arch::aarch64::*;
 
-use super::masks::WORD;
+use super::bounds::WORD;
 
 /// Which bytes of the two are equal.
 #[inline(always)]

@@ -8,7 +8,8 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::masks::{self, Masks, Visit, WORD};
+use super::bounds::{WORD, WORTH};
+use super::masks::{self, Masks, Visit};
 
 /// [`Masks::walk`] where the compiler may use the bit manipulations of AVX2's time: the walk is little else.
 #[target_feature(enable = "avx2,bmi1,bmi2")]
@@ -119,7 +120,7 @@ unsafe fn compare_words_512(
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn begin_512(runs: &[u64], planes: &[u64], starts: &mut [u64], words: usize) {
     assert!(words > 0 && [runs.len(), planes.len(), starts.len()].iter().all(|length| *length >= words + 16));
-    const { assert!(super::WORTH == 5, "the shifts below are by 1, then by 2 and 3") };
+    const { assert!(WORTH == 5, "the shifts below are by 1, then by 2 and 3") };
     // SAFETY: the loop takes eight words at once, so it reads at most eight and writes at most seven words after the last.
     unsafe {
         asm!(

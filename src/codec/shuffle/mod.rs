@@ -8,6 +8,7 @@
 //! The scalar functions are the definition; the vector ones are chosen at run time, because a build for every x86-64
 //! machine may assume no more than SSE2 while the machine that records nearly always has more. Every AArch64 has NEON.
 
+mod instructions;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
@@ -15,10 +16,7 @@ mod scalar;
 mod x86;
 
 use crate::config::Shuffle;
-
-/// Transposes the whole elements of the first slice into the second, which is just as long. The bit shuffles get a
-/// multiple of 8 elements.
-type Transpose = fn(&[u8], &mut [u8]);
+use instructions::{Instructions, Transpose};
 
 /// One shuffle for one element size, with the fastest code that this machine runs.
 #[derive(Clone, Copy)]
@@ -60,44 +58,6 @@ impl Shuffler {
         let whole = elements * self.element_bytes;
         transpose(&block[..whole], &mut out[..whole]);
         out[whole..].copy_from_slice(&block[whole..]);
-    }
-}
-
-/// What the processor offers, from dull to fast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Instructions {
-    // Every x86-64 has SSE2, every AArch64 has NEON; there, only tests choose the scalar code.
-    #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), allow(dead_code))]
-    Scalar,
-    #[cfg(target_arch = "aarch64")]
-    Neon,
-    #[cfg(target_arch = "x86_64")]
-    Sse2,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// AVX2, and the Galois field instructions at its width.
-    #[cfg(target_arch = "x86_64")]
-    Gfni,
-}
-
-impl Instructions {
-    #[cfg(target_arch = "x86_64")]
-    fn detect() -> Self {
-        match (is_x86_feature_detected!("avx2"), is_x86_feature_detected!("gfni")) {
-            (true, true) => Self::Gfni,
-            (true, false) => Self::Avx2,
-            (false, _) => Self::Sse2,
-        }
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    fn detect() -> Self {
-        Self::Neon
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn detect() -> Self {
-        Self::Scalar
     }
 }
 

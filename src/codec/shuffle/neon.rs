@@ -8,7 +8,8 @@
 use std::arch::aarch64::*;
 use std::array::from_fn;
 
-use super::{Transpose, scalar};
+use super::instructions::Transpose;
+use super::scalar;
 
 /// Elements of one vector of each row of the bit shuffle.
 const ELEMENTS: usize = 128;

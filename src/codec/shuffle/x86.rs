@@ -12,7 +12,8 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{Instructions, Transpose, scalar};
+use super::instructions::{Instructions, Transpose};
+use super::scalar;
 
 /// A safe function pointer to one with AVX2, or with AVX2 and GFNI.
 macro_rules! avx2 {

@@ -21,9 +21,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::codecs::Chain;
+use super::image::Image;
 use super::layout::{Files, Layout};
+use super::metadata::Metadata;
 use super::provenance::ATTRIBUTE;
-use super::{Image, Metadata};
 use crate::config::{Codec, Compressor, Dialect, VolumeHash};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};

@@ -1,0 +1,130 @@
+//! Writes frames with an ordinary compressor.
+
+use super::block::Compressor;
+use super::foreign::Blosclz;
+use super::frame::{
+    HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, START_BYTES, STORED, Settings, block_bytes, bound, check,
+};
+use crate::codec::shuffle::Shuffler;
+use crate::config::BloscCname;
+use crate::error::Result;
+
+/// Writes frames of one size.
+pub(in crate::codec) struct Encoder {
+    header: Header,
+    shuffler: Shuffler,
+    /// Shuffled bytes on their way to the compressor: of one block, or of the whole tile for BloscLZ.
+    shuffled: Vec<u8>,
+    means: Means,
+}
+
+enum Means {
+    Store,
+    Blocks(Compressor),
+    Blosclz(Blosclz),
+}
+
+impl Encoder {
+    pub(in crate::codec) fn new(settings: Settings, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
+        check(&settings, element_bytes, raw_bytes)?;
+        let shuffler = Shuffler::new(settings.shuffle, element_bytes);
+        let block_bytes = block_bytes(&settings, element_bytes, raw_bytes);
+        let mut header = Header::new(&settings, element_bytes, raw_bytes, block_bytes);
+        let means = match settings.cname {
+            _ if settings.level == 0 || raw_bytes < MIN_BYTES => Means::Store,
+            BloscCname::Blosclz => {
+                let blosclz = Blosclz::new(settings, element_bytes);
+                header.block_bytes = blosclz.probe_block_bytes(raw_bytes)?;
+                Means::Blosclz(blosclz)
+            }
+            cname => Means::Blocks(Compressor::new(cname, settings.level, block_bytes)?),
+        };
+        let shuffled_bytes = match &means {
+            _ if shuffler.is_identity() => 0,
+            Means::Store => 0,
+            Means::Blocks(_) => block_bytes,
+            Means::Blosclz(_) => raw_bytes,
+        };
+        Ok(Self { header, shuffler, shuffled: vec![0; shuffled_bytes], means })
+    }
+
+    pub(in crate::codec) fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
+        let frame = &mut room[..bound(raw.len())];
+        let written = match &mut self.means {
+            Means::Store => None,
+            Means::Blocks(compressor) => {
+                encode_blocks(self.header, &self.shuffler, &mut self.shuffled, compressor, raw, frame)
+            }
+            Means::Blosclz(blosclz) => {
+                let source = shuffle_all(&self.shuffler, self.header.block_bytes, raw, &mut self.shuffled);
+                blosclz.encode(self.header, source, frame)?
+            }
+        };
+        Ok(written.unwrap_or_else(|| store(self.header, raw, frame)))
+    }
+}
+
+/// Writes a compressed frame and returns its length. `None`: it would not be smaller than the stored one.
+pub(super) fn encode_blocks(
+    header: Header,
+    shuffler: &Shuffler,
+    shuffled: &mut [u8],
+    compressor: &mut Compressor,
+    raw: &[u8],
+    frame: &mut [u8],
+) -> Option<usize> {
+    let mut at = HEADER_BYTES + START_BYTES * raw.len().div_ceil(header.block_bytes);
+    for (number, block) in raw.chunks(header.block_bytes).enumerate() {
+        let start = frame.get_mut(HEADER_BYTES + START_BYTES * number..)?;
+        start.get_mut(..START_BYTES)?.copy_from_slice(&(at as u32).to_le_bytes());
+        let source = if shuffler.is_identity() {
+            block
+        } else {
+            let shuffled = &mut shuffled[..block.len()];
+            shuffler.run(block, shuffled);
+            shuffled
+        };
+        for piece in source.chunks(block.len() / header.pieces(block.len())) {
+            at += write_piece(compressor, piece, frame.get_mut(at..)?)?;
+        }
+    }
+    header.write(frame, 0, at);
+    Some(at)
+}
+
+/// Writes a piece and its length, and returns the bytes of both. `None`: it does not fit, not even stored.
+pub(super) fn write_piece(compressor: &mut Compressor, piece: &[u8], room: &mut [u8]) -> Option<usize> {
+    let (length, data) = room.split_at_mut_checked(LENGTH_BYTES)?;
+    // One byte less than the piece, since the piece's own length would tell the reader that it is stored.
+    let limit = data.len().min(piece.len() - 1);
+    let written = match compressor.compress(piece, &mut data[..limit]) {
+        Some(written) => written,
+        None => {
+            data.get_mut(..piece.len())?.copy_from_slice(piece);
+            piece.len()
+        }
+    };
+    length.copy_from_slice(&(written as u32).to_le_bytes());
+    Some(LENGTH_BYTES + written)
+}
+
+pub(super) fn shuffle_all<'a>(
+    shuffler: &Shuffler,
+    block_bytes: usize,
+    raw: &'a [u8],
+    shuffled: &'a mut [u8],
+) -> &'a [u8] {
+    if shuffler.is_identity() {
+        return raw;
+    }
+    for (block, out) in raw.chunks(block_bytes).zip(shuffled.chunks_mut(block_bytes)) {
+        shuffler.run(block, out);
+    }
+    shuffled
+}
+
+pub(super) fn store(header: Header, raw: &[u8], frame: &mut [u8]) -> usize {
+    frame[HEADER_BYTES..].copy_from_slice(raw);
+    header.write(frame, STORED, frame.len());
+    frame.len()
+}

@@ -1,0 +1,43 @@
+//! What a shuffle is, and with which instructions it can be done.
+
+/// Transposes the whole elements of the first slice into the second, which is just as long. The bit shuffles get a
+/// multiple of 8 elements.
+pub(super) type Transpose = fn(&[u8], &mut [u8]);
+
+/// What the processor offers, from dull to fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Instructions {
+    // Every x86-64 has SSE2, every AArch64 has NEON; there, only tests choose the scalar code.
+    #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), allow(dead_code))]
+    Scalar,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    #[cfg(target_arch = "x86_64")]
+    Sse2,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX2, and the Galois field instructions at its width.
+    #[cfg(target_arch = "x86_64")]
+    Gfni,
+}
+
+impl Instructions {
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn detect() -> Self {
+        match (is_x86_feature_detected!("avx2"), is_x86_feature_detected!("gfni")) {
+            (true, true) => Self::Gfni,
+            (true, false) => Self::Avx2,
+            (false, _) => Self::Sse2,
+        }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    pub(super) fn detect() -> Self {
+        Self::Neon
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub(super) fn detect() -> Self {
+        Self::Scalar
+    }
+}

@@ -1,0 +1,18 @@
+//! One image of this crate's writer, as its documents describe it.
+
+use serde_json::{Map, Value};
+
+use super::metadata::Metadata;
+
+/// What the documents of one image say, whatever their form.
+#[derive(Clone, Copy)]
+pub(crate) struct Image<'a> {
+    pub(crate) array: &'a Metadata,
+    pub(crate) shape: &'a [u64],
+    /// The user's attributes.
+    pub(crate) user: &'a Map<String, Value>,
+    /// The writer's own.
+    pub(crate) own: &'a Value,
+    /// What OME-Zarr says, where it has words for the dimensions.
+    pub(crate) ome: Option<&'a Value>,
+}

@@ -1,0 +1,53 @@
+//! What the document of an array says, whatever its form.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::codecs::Chain;
+use super::layout::{Layout, product};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// The most bytes that one decoded chunk may have.
+pub(crate) const CHUNK_BYTES_MAX: u64 = 4 << 30;
+
+/// An array as its document describes it.
+#[derive(Debug, Clone)]
+pub(crate) struct Metadata {
+    pub(crate) layout: Layout,
+    pub(crate) dtype: Dtype,
+    pub(crate) chain: Chain,
+    /// One element, in little-endian byte order.
+    pub(crate) fill: Vec<u8>,
+    pub(crate) attributes: Value,
+    /// The manifest of the storage transformer `chunk-manifest-json`: its path, or the manifest itself.
+    pub(crate) manifest: Option<Value>,
+}
+
+impl Metadata {
+    /// Checks what a parser of the document at `path` took over as it stood.
+    pub(crate) fn check(self, path: &Path) -> Result<Self> {
+        let refused = |reason: String| Err(Error::format(path, reason));
+        let Self { layout, dtype, .. } = &self;
+        match bytes(&layout.chunk_shape, *dtype) {
+            Some(bytes) if bytes <= CHUNK_BYTES_MAX => {}
+            _ => return refused(format!("chunks of {:?} are over {CHUNK_BYTES_MAX} bytes", layout.chunk_shape)),
+        }
+        if product(&layout.shape).is_none() {
+            return refused(format!("shape {:?} has more than 2^64 elements", layout.shape));
+        }
+        Ok(self)
+    }
+
+    /// Bytes of one decoded chunk.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        let bytes = bytes(&self.layout.chunk_shape, self.dtype);
+        bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
+    }
+}
+
+/// The bytes of a box of elements, if a `u64` holds their number.
+pub(crate) fn bytes(shape: &[u64], dtype: Dtype) -> Option<u64> {
+    product(shape)?.checked_mul(dtype.size() as u64)
+}

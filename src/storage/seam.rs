@@ -1,0 +1,161 @@
+//! The seam itself: a place for files, and a file under construction.
+
+use std::any::Any;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Disk blocks and memory pages.
+pub(super) const PAGE: u64 = 4096;
+/// How many writes are under way at once where each goes to the device itself: as many as keep a fast one busy. More would
+/// leave shorter ones.
+pub(crate) const WRITES_AT_ONCE: usize = 4;
+/// How many files are put at once: a block of records is three, or more.
+pub(crate) const PUTS_AT_ONCE: usize = 4;
+
+/// A place that holds a dataset's files, by key: `zarr.json`, `0/c/0/0/0`, …
+///
+/// Everything that the engine does to the outside world goes through these calls. All of them come from threads that are
+/// no workers, except [`Blob::write_at`].
+pub trait Storage: fmt::Debug + Send + Sync {
+    /// The storage's name for summaries: `mapped`, `buffered`, …
+    fn name(&self) -> &'static str;
+
+    /// Creates `key` with `len` bytes reserved and reading as zeros. It must not appear under its key before
+    /// [`Blob::publish`].
+    fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>>;
+
+    /// Replaces `key` as a whole: a reader sees the old bytes or the new ones.
+    fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// [Puts](Self::put) several files, which may appear in any order. After an error, each may have been replaced or not.
+    fn put_all(&self, files: &[(&str, &[u8])]) -> io::Result<()> {
+        files.iter().try_for_each(|(key, bytes)| self.put(key, bytes))
+    }
+
+    /// Removes `key`, if it is there.
+    fn remove(&self, key: &str) -> io::Result<()>;
+}
+
+/// Memory that workers write through, each a range of its own. Whoever has it is the only one who writes there.
+pub struct Mapped {
+    start: NonNull<u8>,
+    len: usize,
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is good for any thread, as whoever made this has promised.
+#[allow(unsafe_code)]
+unsafe impl Send for Mapped {}
+// SAFETY: as above; what is written through a shared one, and where, is the business of those unsafe calls.
+#[allow(unsafe_code)]
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// `len` bytes from `start` on, which must begin on a multiple of 8.
+    ///
+    /// # Safety
+    ///
+    /// As long as `keep` lives, the memory must be good for reads and writes by any thread. There must be no other `Mapped` of it, and
+    /// until this one is dropped, or [`Blob::forget`] is called, nothing but the engine may touch it, except by calls of the blob for
+    /// ranges that no worker has.
+    #[allow(unsafe_code)]
+    pub unsafe fn new(start: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { start, len, _keep: keep }
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl fmt::Debug for Mapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapped").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// A file under construction.
+///
+/// Ranges written by different threads never overlap; the engine sees to that.
+pub trait Blob: Send + Sync {
+    /// The reserved bytes in memory, where the storage is a memory map: workers then encode in place and never call
+    /// [`write_at`](Self::write_at). Asked once, before the first write; later answers are not looked at.
+    fn map(&self) -> Option<Mapped> {
+        None
+    }
+
+    /// Fails if bytes that were stored through [`map`](Self::map) are known to be lost. Asked after each chunk, by its worker.
+    fn check_map(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Fails if what was written and synced is known to be gone, as when another program cut the file off or removed it. Asked
+    /// when the file could not be finished.
+    fn check_intact(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What offsets, lengths and addresses of large writes should be multiples of. Writes that are not are taken, too.
+    fn alignment(&self) -> usize {
+        1
+    }
+
+    /// Whether writes to this file wait for each other, so that threads had better do something else meanwhile. They may
+    /// still come at the same time.
+    fn one_write_at_a_time(&self) -> bool {
+        false
+    }
+
+    /// Writes `bytes` at `offset`, within the reserved length or what the file has [grown](Self::grow) by.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Writes the slices one after another, starting at `offset`, within the reserved length.
+    fn write_slices_at(&self, mut offset: u64, slices: &mut [IoSlice]) -> io::Result<()> {
+        for slice in slices {
+            self.write_at(offset, slice)?;
+            offset += slice.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether [`grow`](Self::grow) keeps its promise here.
+    fn grows(&self) -> bool {
+        false
+    }
+
+    /// Extends the file so that it ends with `bytes`, which begin at `at`, its length or beyond. What lies between is reserved, reads
+    /// as zeros, and is written by [`write_at`](Self::write_at) later. It is all or nothing: whoever opens the file, and whatever a
+    /// kill or a loss of power leaves of it, has the old length, or the new one with all of `bytes`. After an error it has the old
+    /// length.
+    ///
+    /// By this an index at the end of a shard is replaced while the shard is open. Without it, only an index that fits a sector
+    /// of 512 bytes, or one without a checksum, is replaced before the shard is closed.
+    fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let _ = (at, bytes);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Says that nobody will touch the mapped range again soon, so that it need not count as this process's memory.
+    fn done_with(&self, offset: u64, len: u64);
+
+    /// Makes the file appear under its key.
+    fn publish(&self) -> io::Result<()>;
+
+    /// Returns when everything written so far has reached the device.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Gives back the disk blocks that lie wholly within the range. Only a wish.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Cuts the file off at `len` bytes.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+
+    /// Says that the file is finished, and that its bytes need not be kept in memory any longer.
+    fn forget(&self) {}
+}
