@@ -212,7 +212,9 @@ pub(crate) fn tiles(size: [u64; 2], chunk: [u64; 2], shard: [u64; 2]) -> Vec<Til
     for row in 0..rows {
         for column in 0..columns {
             let (y, x) = (row * chunk[0], column * chunk[1]);
-            let in_shard = (row % chunks_a_shard[0]) * chunks_a_shard[1] + column % chunks_a_shard[1];
+            // A shard of more chunks than can be counted is refused by the plan.
+            let in_shard =
+                (row % chunks_a_shard[0]).saturating_mul(chunks_a_shard[1]).saturating_add(column % chunks_a_shard[1]);
             tiles.push(Tile {
                 y: y as usize,
                 x: x as usize,

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{ImagePlan, name};
+use super::image::ImagePlan;
+use super::source::name;
 use crate::error::{Error, Result};
 use crate::format::precomputed;
 use crate::format::provenance::ATTRIBUTE;

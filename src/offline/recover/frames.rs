@@ -2,12 +2,6 @@
 
 use std::ops::Range;
 
-use super::Image;
-use super::records::Records;
-use crate::error::{Error, Result};
-use crate::format;
-use crate::offline::hierarchy::walk::Tree;
-use crate::offline::layers::FoundRanges;
 use crate::offline::ranges::Ranges;
 
 /// How many ranges of missing frames the documents name, as the writer does; the count goes on beyond.
@@ -33,54 +27,4 @@ impl Frames {
     pub(super) fn present(&self) -> Ranges {
         Ranges::from(0..self.end).minus(&self.missing)
     }
-}
-
-/// `found_end`: one past the highest number that a header names.
-pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, found_end: u64) -> Result<Frames> {
-    let Image { own, places, .. } = image;
-    let records = Records::of(tree, image)?;
-    let said = records.as_ref().map(Records::read).transpose()?.unwrap_or_default();
-    // Of an array that grows, the documents said as it went how far it had come.
-    let recorded = records.as_ref().filter(|_| own.unbounded).map(Records::frames);
-    // Frames whose chunks are lost came all the same, and are missing.
-    let came_end = said.came.iter().last().map(|range| range.end);
-    let end = [Some(found_end), own.frames, recorded, came_end].into_iter().flatten().max().unwrap_or(0);
-    let room = if own.unbounded { None } else { places.frames().filter(|_| !places.grows()) };
-    let end = places.end(end).min(room.unwrap_or(u64::MAX));
-    fits(image, end)?;
-
-    let all = Ranges::from(0..end);
-    let between = found.absent(&said.came);
-    let FoundRanges { whole, dark, proven, closed, .. } = found;
-    // In a shard that the writer closed, a chunk that is not there held only the fill value; of a frame that is dark as a
-    // whole, only its record tells that it came.
-    let skips = own.slots.is_none_or(|slots| !slots.empty_chunks);
-    let dark = if skips { dark.union(&closed.and(&said.came)) } else { Ranges::default() };
-    // What a shard that failed was thought to have lost may be there.
-    let certain = proven.union(&whole.and(&said.came));
-    // What was known to be missing stays so otherwise: a shard that was recovered once looks as if its writer had closed it.
-    let absent = Ranges::new(own.missing.clone()).union(&said.absent).union(&between);
-    let present = whole.union(&dark).minus(&absent).union(&certain).and(&all);
-    let missing = all.minus(&present);
-    let mut missing_count = missing.count();
-    let listed = own.missing.iter().fold(0u64, |sum, range| sum.saturating_add(range.end - range.start));
-    if own.recovered && listed < own.frames_missing {
-        // Those beyond the list are known by their number alone.
-        missing_count = missing_count.max(own.frames_missing.min(end));
-    }
-    let named = certain.union(&said.came).and(&present);
-    Ok(Frames { end, missing, missing_count, named })
-}
-
-/// The document must not come to promise more than any reader can count.
-fn fits(image: &Image, end: u64) -> Result<()> {
-    let array = &image.node.array;
-    let Some(extent) = image.places.extent(end) else { return Ok(()) };
-    let mut shape = array.shape().to_vec();
-    shape[0] = shape[0].max(extent);
-    if format::bytes(&shape, array.dtype()).is_some() {
-        return Ok(());
-    }
-    let reason = format!("{end} frames of {:?} are more than an array can hold", array.shape());
-    Err(Error::format(array.path(), reason))
 }

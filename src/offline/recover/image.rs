@@ -10,11 +10,13 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::frames::{self, Frames};
+use super::frames::Frames;
 use super::place::Root;
 use super::records::{self, Records};
+use super::report::{ImageRecovered, ShardAction, ShardRecovered};
 use super::shard::{self, Action, ShardPlan};
-use super::{Image, ImageRecovered, ShardAction, ShardRecovered, empty, name};
+use super::source::{Image, name};
+use super::{count, empty};
 use crate::error::{Error, Result};
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::layers::{Budget, Came, FileAt, Found, Layers, groups};
@@ -110,7 +112,7 @@ impl<'a> ImagePlan<'a> {
         if let Some(frames) = image.places.frames().filter(|_| sums.all_closed && !image.places.has_boxes()) {
             found.add_all_closed(frames);
         }
-        let frames = frames::count(tree, &image, found.ranges(), sums.frames_end)?;
+        let frames = count::count(tree, &image, found.ranges(), sums.frames_end)?;
         changed.sort_by(|a, b| a.path.cmp(&b.path));
         let mut plan = Self { image, changed, frames, sums, record_blocks: Vec::new() };
         if plan.is_incomplete() {

@@ -1,7 +1,7 @@
 //! The numbers of the frames that came, as the records have them, and as they should.
 
-use super::Image;
 use super::frames::Frames;
+use super::source::Image;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};

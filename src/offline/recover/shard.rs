@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::Errno;
 
-use super::{Image, stays_below};
+use super::source::{Image, name, stays_below};
 use crate::config::{Compressor, IndexLocation};
 use crate::error::{Error, Result};
 use crate::format;
@@ -73,7 +73,7 @@ struct Named {
 
 pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<ShardPlan> {
     let mut plan = ShardPlan {
-        damaged: image.own.damaged_shards.contains(&super::name(image.node.array.folder(), path)),
+        damaged: image.own.damaged_shards.contains(&name(image.node.array.folder(), path)),
         ..ShardPlan::new(path.to_path_buf(), position)
     };
     let leave = |mut plan: ShardPlan, reason: &str| {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::RepackOptions;
 use super::design::Design;
+use super::options::RepackOptions;
 use super::order::ChunkOrder;
-use super::parcel::Means;
+use super::transcoder::Transcoder;
 use crate::config::Codec;
 use crate::error::{Error, Result};
 use crate::format;
@@ -40,7 +40,7 @@ pub(super) struct Change {
     /// The threads for all that can be done side by side.
     pub(super) pool: Arc<rayon::ThreadPool>,
     /// Encoders and decoders that no thread uses at the moment.
-    pub(super) idle: Idle<Means>,
+    pub(super) idle: Idle<Transcoder>,
     /// The same, of rooms for encoded bytes.
     pub(super) idle_rooms: Idle<Vec<u8>>,
 }
@@ -103,7 +103,7 @@ impl Change {
         let change = Self { source, target, design, codec, work, unseal, order, sync, reflink, pool, idle, idle_rooms };
         if work != Work::Copy {
             // A level that doesn't exist is refused before anything is written.
-            change.idle.give_back(Means::new(&change)?);
+            change.idle.give_back(Transcoder::new(&change.source, &change.target, &change.codec)?);
         }
         Ok(change)
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{RepackOptions, groups, target};
+use super::options::RepackOptions;
+use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
 use crate::format;
 use crate::format::DIMENSION_NAMES;

@@ -1,19 +1,8 @@
-//! What groups say of arrays that have changed, and how documents are written.
+//! What groups say, and what waits in them for a format that has a place for it.
 
-use std::fs;
-use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
+use serde_json::{Map, Value};
 
-use serde_json::{Map, Value, json};
-
-use super::jobs::Job;
-use super::staging::below;
-use crate::config::Dialect;
-use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
-use crate::fs as os;
-use crate::fs::document;
-use crate::offline::hierarchy::hosted::Host;
 
 /// The attribute of OME-Zarr.
 const OME: &str = "ome";
@@ -26,48 +15,6 @@ pub(super) struct Group {
     pub(super) document: Value,
     /// It has no such document so far.
     pub(super) is_new: bool,
-}
-
-impl Group {
-    /// Writes the group's document in the dataset at `root`, if it has to say something else now.
-    pub(super) fn put(&self, root: &Path, jobs: &[Job]) -> Result<()> {
-        let mut document = self.document.clone();
-        consolidate(&self.name, &mut document, jobs);
-        forget_slots(&self.name, &mut document, jobs);
-        if document == self.document && !self.is_new {
-            return Ok(());
-        }
-        put(&below(root, &self.name).join("zarr.json"), &document)
-    }
-}
-
-/// Lets a group's consolidated metadata say what the arrays have become.
-fn consolidate(group: &str, document: &mut Value, jobs: &[Job]) {
-    let Some(metadata) = document.pointer_mut("/consolidated_metadata/metadata").and_then(Value::as_object_mut) else {
-        return;
-    };
-    for job in jobs {
-        let inside = || job.name.strip_prefix(group)?.strip_prefix('/');
-        let name = if group.is_empty() { Some(job.name.as_str()) } else { inside() };
-        if let Some(known) = name.and_then(|name| metadata.get_mut(name)) {
-            known.clone_from(&job.document);
-        }
-    }
-}
-
-/// Takes back what the live writer said of its slots, which are gone, and of the number of its chunks.
-fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
-    let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
-    let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
-    let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) else { return };
-    for of_the_old in ["slots", "dimensions", "channel_dimension"] {
-        own.remove(of_the_old);
-    }
-    if job.change.source.layout().dialect == Dialect::Precomputed {
-        // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
-        own.remove("writer");
-    }
-    count_chunks(own, job);
 }
 
 /// What OME-Zarr says names an array `0`. Where there is none of that name, it waits among the writer's own attributes until
@@ -84,37 +31,4 @@ pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
     if let Some(ome) = own.and_then(|own| own.remove(OME)) {
         attributes.entry(OME).or_insert(ome);
     }
-}
-
-/// The same in a dataset of another format, whose documents stay.
-pub(super) fn forget_hosted_slots(root: &Path, jobs: &[Job]) -> Result<()> {
-    let (file, pointer) = match Host::at(root)? {
-        Some(host) => host.group("").map(|group| (group.document, group.pointer))?,
-        None => (root.join(".zattrs"), ""),
-    };
-    let Some(before) = document::read(&file)? else { return Ok(()) };
-    let mut document = before.clone();
-    let own = document.pointer_mut(pointer).and_then(|attributes| attributes.get_mut(ATTRIBUTE));
-    let Some(own) = own.and_then(Value::as_object_mut) else { return Ok(()) };
-    own.remove("slots");
-    // Of several arrays, nothing says which one the writer means.
-    if let [job] = jobs {
-        count_chunks(own, job);
-    }
-    if document == before { Ok(()) } else { put(&file, &document) }
-}
-
-fn count_chunks(own: &mut Map<String, Value>, job: &Job) {
-    if let Some(chunks) = own.get_mut("chunks") {
-        *chunks = json!(job.chunks.load(Relaxed));
-    }
-}
-
-/// Writes a document, and makes the folders above it.
-pub(super) fn put(file: &Path, document: &Value) -> Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
-    }
-    let text = serde_json::to_vec_pretty(document).map_err(|error| Error::format(file, error.to_string()))?;
-    os::put(file, &text)
 }

@@ -15,14 +15,18 @@
 mod change;
 mod chunks;
 mod design;
+mod documents;
 mod groups;
 mod jobs;
 mod lock;
+mod options;
 mod order;
-mod parcel;
+mod progress;
 mod shard;
 mod staging;
 mod target;
+mod transcode;
+mod transcoder;
 mod writer;
 
 use std::fs;
@@ -32,10 +36,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::config::{Codec, Dialect, IndexLocation, Volume};
 use crate::error::{Error, Result};
 use crate::fs::links;
 use crate::fs::{self as os, Lock};
@@ -44,93 +46,14 @@ use crate::offline::hierarchy::walk::{self, Node};
 use change::Change;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
+pub use options::{RepackHeadway, RepackOptions, RepackSummary};
 pub use order::ChunkOrder;
+use progress::{Counters, Tally};
 use shard::Outcome;
 use staging::{Staging, below, copy_document, copy_rest};
 
 /// More chunks on their way in one shard than this help nobody.
 const PARCELS_MAX: usize = 256;
-
-/// What [`Repack`] is to do, and with which means.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RepackOptions {
-    /// The on-disk format of the result. In place only where it is the one that the dataset has.
-    pub dialect: Dialect,
-    /// The order of chunks in their shard.
-    pub order: ChunkOrder,
-    /// How chunks are encoded from now on. `None`: as they are, but without a checksum where the dialect has none; their bytes
-    /// are copied where their shape stays, too.
-    pub codec: Option<Codec>,
-    /// Elements a chunk, of all dimensions or only the last ones; 0, or none, keeps what is.
-    pub chunk: Vec<u64>,
-    /// Elements a shard, in the same way. With it, arrays whose chunks are files get shards. Of dialects other than
-    /// [`Dialect::Zarr3`], shards are chosen where there are none to keep, as are those of a precomputed volume.
-    pub shard: Vec<u64>,
-    /// Where a shard's index stands. `None`: as it is.
-    pub index_location: Option<IndexLocation>,
-    /// Whether a shard's index ends with its CRC-32C, which only [`Dialect::Zarr3`] has. `None`: as it is.
-    pub index_checksum: Option<bool>,
-    /// What only [`Dialect::Precomputed`] has. What is not said stays what it is where a volume becomes another.
-    pub volume: Volume,
-    /// Bytes for chunks on their way, all threads together.
-    pub memory_bytes: u64,
-    /// Threads that read, encode and compare. 0: one for each core that the process may use.
-    pub workers: usize,
-    /// Wait until new files have reached the device before old ones go.
-    pub sync: bool,
-    /// Let the new dataset share the blocks of shards that are as they should be, where the file system can (XFS, Btrfs).
-    pub reflink: bool,
-    /// Take also a dataset in place whose writer didn't finish: chunks that only a recovery would find are lost then.
-    pub incomplete: bool,
-}
-
-impl Default for RepackOptions {
-    fn default() -> Self {
-        Self {
-            dialect: Dialect::Zarr3,
-            order: ChunkOrder::C,
-            codec: None,
-            chunk: Vec::new(),
-            shard: Vec::new(),
-            index_location: None,
-            index_checksum: None,
-            volume: Volume::default(),
-            memory_bytes: 512 << 20,
-            workers: 0,
-            sync: true,
-            reflink: true,
-            incomplete: false,
-        }
-    }
-}
-
-/// What a repacking did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct RepackSummary {
-    /// Shards made.
-    pub shards_written: u64,
-    /// Shards that were as they should be, or were made by an earlier call.
-    pub shards_found: u64,
-    /// Chunks written.
-    pub chunks: u64,
-    /// Bytes of these chunks, as they are stored.
-    pub bytes: u64,
-    /// Pixels of all shards, in bytes.
-    pub bytes_pixels: u64,
-}
-
-/// How far a repacking has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RepackHeadway {
-    /// Pixels of finished shards and finished parts of others, in bytes.
-    pub done: u64,
-    /// Pixels of all shards, in bytes.
-    pub total: u64,
-    /// Encoded bytes, or pixels where chunks are cut anew, that were read so far.
-    pub bytes_read: u64,
-}
 
 /// A repacking that was checked and can be run.
 ///
@@ -161,36 +84,6 @@ pub struct Repack {
     /// An earlier call was killed when nothing was left to do but to tidy up.
     published: bool,
     _lock: Option<Lock>,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    total: u64,
-    done: AtomicU64,
-    read: AtomicU64,
-}
-
-/// What one shard has added to the counters so far.
-struct Tally<'a> {
-    counters: &'a Counters,
-    added: AtomicU64,
-}
-
-impl Tally<'_> {
-    fn read(&self, bytes: u64) {
-        self.counters.read.fetch_add(bytes, Relaxed);
-    }
-
-    fn pixels(&self, bytes: u64) {
-        self.added.fetch_add(bytes, Relaxed);
-        self.counters.done.fetch_add(bytes, Relaxed);
-    }
-
-    /// Makes up for chunks that were missing, or reached beyond the edge.
-    fn settle(self, bytes: u64) {
-        self.counters.done.fetch_add(bytes, Relaxed);
-        self.counters.done.fetch_sub(self.added.into_inner(), Relaxed);
-    }
 }
 
 impl Repack {
@@ -388,14 +281,14 @@ impl Repack {
                     if !is_whole {
                         copy_rest(job.change.source.path(), &place, &sources, &[], sync)?;
                     }
-                    groups::put(&place.join("zarr.json"), &job.document)?;
+                    documents::put(&place.join("zarr.json"), &job.document)?;
                 }
                 Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
                 Form::Designed => {
                     let design = job.change.design.iter();
                     let documents = design.flat_map(|design| design.finished(job.chunks.load(Relaxed)));
                     for (key, document) in documents {
-                        groups::put(&tree.join(key), &document)?;
+                        documents::put(&tree.join(key), &document)?;
                     }
                 }
             }
@@ -416,7 +309,7 @@ impl Repack {
     fn put_groups(&self, root: &Path) -> Result<()> {
         match self.form {
             Form::Zarr3 => self.groups.iter().try_for_each(|group| group.put(root, &self.jobs)),
-            Form::Kept => groups::forget_hosted_slots(root, &self.jobs),
+            Form::Kept => documents::forget_hosted_slots(root, &self.jobs),
             Form::Designed => Ok(()),
         }
     }

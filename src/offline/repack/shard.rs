@@ -7,9 +7,9 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::Tally;
 use super::change::{Change, Work};
 use super::chunks::{Item, SourceFile};
+use super::progress::Tally;
 use super::writer::{Writer, Written};
 use crate::error::{Error, Result};
 use crate::format::index::Range;

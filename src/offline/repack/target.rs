@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::RepackOptions;
+use super::options::RepackOptions;
 use crate::config::{Codec, Dialect, IndexLocation};
 use crate::error::{Error, Result};
 use crate::format::codecs::Chain;

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::Tally;
 use super::change::Change;
 use super::chunks::{Item, OpenFiles, SourceFile};
-use super::parcel::Parcel;
+use super::progress::Tally;
+use super::transcoder::EncodedChunk;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::geometry::for_each_position;
@@ -45,11 +45,11 @@ impl<'a> Writer<'a> {
     /// Copies chunks, or encodes them again.
     pub(super) fn items(&mut self, items: &[Item], files: &[SourceFile], parcels: usize) -> Result<()> {
         let change = self.change;
-        let mut rooms: Vec<Parcel> = Vec::new();
-        rooms.resize_with(parcels.min(items.len()), Parcel::default);
+        let mut rooms: Vec<EncodedChunk> = Vec::new();
+        rooms.resize_with(parcels.min(items.len()), EncodedChunk::default);
         for batch in items.chunks(parcels) {
             let opened = OpenFiles::new(files);
-            let fetch = |(item, parcel): (&Item, &mut Parcel)| {
+            let fetch = |(item, parcel): (&Item, &mut EncodedChunk)| {
                 let file = opened.get(item.file)?;
                 parcel.entry = item.entry;
                 let fetched = change.fetch(&file, item.range, parcel);
@@ -66,8 +66,8 @@ impl<'a> Writer<'a> {
     /// Cuts new chunks out of boxes of the source.
     pub(super) fn reshaped(&mut self, position: &[u64], parcels: usize) -> Result<()> {
         let change = self.change;
-        let mut rooms: Vec<Parcel> = Vec::new();
-        rooms.resize_with(parcels, Parcel::default);
+        let mut rooms: Vec<EncodedChunk> = Vec::new();
+        rooms.resize_with(parcels, EncodedChunk::default);
         let mut pixels = Vec::new();
         for (first, counts) in change.boxes(position, parcels as u64)? {
             let region = change.region(&first, &counts);
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
             change.pool.install(|| change.source.read_region(&region.start, &region.shape, &mut pixels))?;
             let mut places = Vec::new();
             for_each_position(&first, &counts, |place| places.push(place.to_vec()));
-            let make = |(at, parcel): (&Vec<u64>, &mut Parcel)| {
+            let make = |(at, parcel): (&Vec<u64>, &mut EncodedChunk)| {
                 parcel.entry = change.target.layout().file_of(at).1;
                 change.cut(&region, &pixels, at, parcel)
             };
@@ -87,7 +87,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes chunks one after another.
-    fn write(&mut self, parcels: &[Parcel]) -> Result<()> {
+    fn write(&mut self, parcels: &[EncodedChunk]) -> Result<()> {
         for parcel in parcels.iter().filter(|parcel| parcel.used > 0) {
             let bytes = &parcel.room[..parcel.used];
             self.file.write_all_at(bytes, self.end).map_err(|error| Error::io("write", self.path, error))?;

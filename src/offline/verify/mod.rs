@@ -1,6 +1,7 @@
 //! Checks everything about a dataset that can be checked without its original.
 
 mod books;
+mod check;
 mod findings;
 mod shard;
 
@@ -24,6 +25,7 @@ use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::leftovers;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 use books::{Books, Gathering};
+use check::{Check, Done, Image, reason};
 use findings::Findings;
 pub use findings::{Finding, Severity};
 use shard::{Shard, Sums};
@@ -86,132 +88,86 @@ pub fn verify(path: impl AsRef<Path>, progress: impl Fn(u64, u64) + Sync) -> Res
     let tree = Tree::walk(root)?;
     let done = Done { progress: &progress, bytes: AtomicU64::new(0), total: 0 };
     let books = books::all(&tree);
-    let mut check = Check { root, tree: &tree, findings: Findings::default(), done, books };
-    check.done.total = check.bytes();
-    check.documents();
-    check.leftovers();
-    let images = check.images();
+    let check = Check { root, tree: &tree, findings: Findings::default(), done };
+    let mut run = Run { check, books };
+    run.check.done.total = run.bytes();
+    run.documents();
+    run.leftovers();
+    let images = run.images();
     let arrays: Vec<_> =
-        tree.arrays.iter().map(|node| check.array(node, images.get(&node.name))).collect::<Result<_>>()?;
+        tree.arrays.iter().map(|node| run.array(node, images.get(&node.name))).collect::<Result<_>>()?;
     for (name, image) in &images {
         if let Some(array) = arrays.iter().find(|array| array.path == *name) {
-            check.totals(image, array);
+            run.totals(image, array);
         }
     }
-    let (findings, damage, notes) = check.findings.sorted();
+    let (findings, damage, notes) = run.check.findings.sorted();
     Ok(Verification { arrays, findings, damage, notes })
 }
 
-/// An image that this crate wrote.
-struct Image<'a> {
-    group: &'a str,
-    own: Provenance,
-    /// `None` where the array does not fit what the writer says.
-    places: Option<AcquisitionMap>,
-}
-
-struct Check<'a> {
-    root: &'a Path,
-    tree: &'a Tree,
-    findings: Findings,
-    done: Done<'a>,
+/// A check under way.
+struct Run<'a> {
+    check: Check<'a>,
     /// What the writers say about frames, by the folders of the frame numbers.
     books: HashMap<PathBuf, Books>,
 }
 
-struct Done<'a> {
-    progress: &'a (dyn Fn(u64, u64) + Sync),
-    bytes: AtomicU64,
-    total: u64,
-}
-
-impl Done<'_> {
-    fn add(&self, bytes: u64) {
-        let done = self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        (self.progress)(done.min(self.total), self.total);
-    }
-}
-
-impl<'a> Check<'a> {
-    fn find(&self, severity: Severity, path: &Path, chunk: Option<u64>, what: impl Into<String>) {
-        let path = path.strip_prefix(self.root).unwrap_or(path).to_string_lossy().into_owned();
-        let path = if path.is_empty() { ".".to_owned() } else { path };
-        self.findings.add(Finding { severity, path, chunk, what: what.into() });
-    }
-
-    fn damage(&self, path: &Path, chunk: Option<u64>, what: impl Into<String>) {
-        self.find(Severity::Damage, path, chunk, what);
-    }
-
-    fn note(&self, path: &Path, what: impl Into<String>) {
-        self.find(Severity::Note, path, None, what);
-    }
-
-    /// An error about what a file holds is a finding; one of the system means that the check can't go on.
-    fn found_in(&self, path: &Path, error: Error) -> Result<()> {
-        match error {
-            Error::Format { path, reason } => self.damage(&path, None, reason),
-            error @ (Error::Io { .. } | Error::Locked { .. }) => return Err(error),
-            other => self.damage(path, None, other.to_string()),
-        }
-        Ok(())
-    }
-
+impl<'a> Run<'a> {
     /// Bytes of all files of chunks. Those that can't be looked at will say so when they are read.
     fn bytes(&self) -> u64 {
-        let files = self.tree.arrays.iter().flat_map(|node| &node.files);
+        let files = self.check.tree.arrays.iter().flat_map(|node| &node.files);
         files.filter_map(|(path, _)| path.metadata().ok()).fold(0, |sum, file| sum.saturating_add(file.len()))
     }
 
     fn documents(&self) {
-        for error in &self.tree.broken {
+        for error in &self.check.tree.broken {
             match error {
-                Error::Format { path, reason } => self.damage(path, None, reason),
-                other => self.damage(self.root, None, other.to_string()),
+                Error::Format { path, reason } => self.check.damage(path, None, reason),
+                other => self.check.damage(self.check.root, None, other.to_string()),
             }
         }
-        for group in &self.tree.groups {
+        for group in &self.check.tree.groups {
             for name in promised_nodes(&group.attributes) {
                 let node = below(&group.name, &name);
-                let known = self.tree.array(&node).is_some() || self.tree.group(&node).is_some();
+                let known = self.check.tree.array(&node).is_some() || self.check.tree.group(&node).is_some();
                 let there = known
                     || (crate::fs::is_below(&name) && crate::offline::hierarchy::has_node(&group.path.join(&name)));
                 if !there {
-                    self.damage(&group.path, None, format!("its attributes name {name:?}, which is not there"));
+                    self.check.damage(&group.path, None, format!("its attributes name {name:?}, which is not there"));
                 }
             }
         }
     }
 
     fn leftovers(&self) {
-        for path in &self.tree.partial {
-            self.note(
+        for path in &self.check.tree.partial {
+            self.check.note(
                 path,
                 "was begun by a writer that was stopped, and is no part of the dataset; recover removes it",
             );
         }
-        for path in &self.tree.unexpected {
-            self.note(path, "belongs to no array of the dataset");
+        for path in &self.check.tree.unexpected {
+            self.check.note(path, "belongs to no array of the dataset");
         }
-        for path in leftovers::replaced(self.root) {
+        for path in leftovers::replaced(self.check.root) {
             let what =
                 "is a dataset that was to be replaced by this one, by a writer that was stopped; remove it yourself";
-            self.note(&path, what);
+            self.check.note(&path, what);
         }
     }
 
     /// The image arrays of this crate's own writer, by the arrays' names.
     fn images(&self) -> HashMap<String, Image<'a>> {
         let mut images = HashMap::new();
-        for group in &self.tree.groups {
+        for group in &self.check.tree.groups {
             match Provenance::parse(&group.path, &group.attributes) {
                 Ok(None) => {}
-                Err(error) => self.damage(&group.path, None, reason(error)),
+                Err(error) => self.check.damage(&group.path, None, reason(error)),
                 Ok(Some(own)) => {
                     let name = group.image.clone();
                     self.notes_of(&own, &group.path);
-                    let Some(node) = self.tree.array(&name) else {
-                        self.damage(
+                    let Some(node) = self.check.tree.array(&name) else {
+                        self.check.damage(
                             &group.path,
                             None,
                             format!("its writer made an array {name} in it, which is not there"),
@@ -219,7 +175,7 @@ impl<'a> Check<'a> {
                         continue;
                     };
                     let places = node.array.acquisition_map(&own);
-                    let places = places.map_err(|error| self.damage(&group.path, None, reason(error))).ok();
+                    let places = places.map_err(|error| self.check.damage(&group.path, None, reason(error))).ok();
                     images.insert(name, Image { group: &group.name, own, places });
                 }
             }
@@ -229,17 +185,17 @@ impl<'a> Check<'a> {
 
     fn notes_of(&self, own: &Provenance, group: &Path) {
         if own.recovered {
-            self.note(
+            self.check.note(
                 group,
                 format!("was recovered after its writer was stopped; {} frames are missing", own.frames_missing),
             );
         } else if !own.complete {
-            self.note(group, "is not complete: its writer was stopped or had an error; see recover");
+            self.check.note(group, "is not complete: its writer was stopped or had an error; see recover");
         }
     }
 
     fn array(&self, node: &ArrayNode, image: Option<&Image>) -> Result<ArrayVerified> {
-        let before = self.findings.damage();
+        let before = self.check.findings.damage();
         let sums = Sums::default();
         on_fitting_threads(node.array.metadata().chunk_bytes(), || {
             match image.and_then(|image| Some((image, image.places.as_ref()?))) {
@@ -249,13 +205,13 @@ impl<'a> Check<'a> {
             if node.array.manifest().is_some() { self.manifest(&node.array, &sums) } else { Ok(()) }
         })?;
         if let Some(caution) = node.array.caution() {
-            self.note(node.array.path(), caution);
+            self.check.note(node.array.path(), caution);
         }
         let absent = sums.without_header.load(Relaxed);
         if image.is_some() && absent > 0 {
             let what =
                 format!("{absent} chunks have no slot headers: another writer's, or a copy; nothing is compared there");
-            self.note(node.array.path(), what);
+            self.check.note(node.array.path(), what);
         }
         self.records(node)?;
         Ok(ArrayVerified {
@@ -265,7 +221,7 @@ impl<'a> Check<'a> {
             bytes: sums.bytes.load(Relaxed),
             headers: sums.headers.load(Relaxed),
             without_header: absent,
-            damage: self.findings.damage() - before,
+            damage: self.check.findings.damage() - before,
         })
     }
 
@@ -277,12 +233,13 @@ impl<'a> Check<'a> {
             group.par_iter().try_for_each(|file| self.file(node, Some(image), file, sums, Some(&gathering)))?;
             let mut found = Found::default();
             let counted = found.add_layers(gathering.layers(), places, &budget);
-            counted.or_else(|reason| self.found_in(node.array.path(), Error::format(node.array.path(), reason)))?;
+            counted
+                .or_else(|reason| self.check.found_in(node.array.path(), Error::format(node.array.path(), reason)))?;
             Ok(found)
         };
         let found = groups.par_iter().map(group).try_reduce(Found::default, |one, other| Ok(one.add(other)))?;
         if let Some(books) = Books::of(&image.own) {
-            books.pixels(self, node.array.path(), &image.own, found.ranges());
+            books.pixels(&self.check, node.array.path(), &image.own, found.ranges());
         }
         Ok(())
     }
@@ -303,15 +260,24 @@ impl<'a> Check<'a> {
         let file = match ShardFile::open(path.clone()) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
-            Err(error) => return self.found_in(path, error),
+            Err(error) => return self.check.found_in(path, error),
         };
         sums.files.fetch_add(1, Relaxed);
-        let shard = Shard { check: self, array: &node.array, file: &file, position, image, sums, gathering };
+        let shard = Shard {
+            check: &self.check,
+            books: self.books_of(node.array.path()),
+            array: &node.array,
+            file: &file,
+            position,
+            image,
+            sums,
+            gathering,
+        };
         let checked = if node.array.layout().has_index() { shard.sharded() } else { shard.whole() };
         if !node.array.layout().has_file(position) {
-            self.note(path, "lies outside the array's shape");
+            self.check.note(path, "lies outside the array's shape");
         }
-        checked.or_else(|error| self.found_in(path, error))
+        checked.or_else(|error| self.check.found_in(path, error))
     }
 
     /// The chunks that a manifest names, wherever they are on this machine.
@@ -325,7 +291,7 @@ impl<'a> Check<'a> {
                 };
                 let opened = match array.open_file(position) {
                     Ok(opened) => opened,
-                    Err(error) => return self.found_in(array.path(), error),
+                    Err(error) => return self.check.found_in(array.path(), error),
                 };
                 let Some((file, range)) = opened else { return Ok(()) };
                 sums.chunks.fetch_add(1, Relaxed);
@@ -334,7 +300,7 @@ impl<'a> Check<'a> {
                 decoded.or_else(|error| match error {
                     error @ Error::Io { .. } => Err(error),
                     error => {
-                        self.damage(array.path(), None, format!("chunk {position:?}: {}", reason(error)));
+                        self.check.damage(array.path(), None, format!("chunk {position:?}: {}", reason(error)));
                         Ok(())
                     }
                 })
@@ -345,49 +311,46 @@ impl<'a> Check<'a> {
     /// What is known of the frames of an image: each number at its place, and as many as the writer says.
     fn records(&self, node: &ArrayNode) -> Result<()> {
         let Some(group) = node.name.strip_suffix("records/frame_number") else { return Ok(()) };
-        let group = self.tree.group(group.trim_end_matches('/'));
+        let group = self.check.tree.group(group.trim_end_matches('/'));
         let Some(own) = group.and_then(|group| Provenance::parse(&group.path, &group.attributes).ok()?) else {
             return Ok(());
         };
         let [frames] = node.array.shape() else {
-            self.damage(node.array.path(), None, "is not a list of frames");
+            self.check.damage(node.array.path(), None, "is not a list of frames");
             return Ok(());
         };
         if let Some(books) = self.books_of(node.array.path()) {
-            books.absent_records(self, node);
+            books.absent_records(&self.check, node);
         }
         if own.complete && own.frames.is_some_and(|expected| expected != *frames) {
             let expected = own.frames.unwrap_or_default();
-            self.damage(node.array.path(), None, format!("has {frames} records; the writer counted {expected} frames"));
+            self.check.damage(
+                node.array.path(),
+                None,
+                format!("has {frames} records; the writer counted {expected} frames"),
+            );
         }
         Ok(())
     }
 
     /// Compares what was found with what the writer counted.
     fn totals(&self, image: &Image, array: &ArrayVerified) {
-        let Some(node) = self.tree.array(&array.path) else { return };
+        let Some(node) = self.check.tree.array(&array.path) else { return };
         let path = node.array.path();
         let Some(own) = Some(&image.own).filter(|own| own.complete || own.recovered) else { return };
         if let Some(expected) = own.chunks.filter(|&expected| expected != array.chunks) {
             let what = format!("holds {} chunks, and its writer counted {expected}: files are missing", array.chunks);
-            self.damage(path, None, what);
+            self.check.damage(path, None, what);
         }
         let extent = own.frames.zip(image.places.as_ref()).and_then(|(frames, places)| places.extent(frames));
         if let Some(extent) = extent.filter(|extent| own.complete && node.array.shape().first() != Some(extent)) {
             let what = format!("its shape starts with {}; {extent} hold the frames", node.array.shape()[0]);
-            self.damage(path, None, what);
+            self.check.damage(path, None, what);
         }
         let records = below(image.group, "records/frame_number");
-        if self.tree.array(&records).is_none() {
-            self.damage(path, None, format!("its writer made {records}, which is not there"));
+        if self.check.tree.array(&records).is_none() {
+            self.check.damage(path, None, format!("its writer made {records}, which is not there"));
         }
-    }
-}
-
-fn reason(error: Error) -> String {
-    match error {
-        Error::Format { reason, .. } => reason,
-        other => other.to_string(),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::books::Gathering;
-use super::{Check, Image, reason};
+use super::books::{Books, Gathering};
+use super::check::{Check, Image, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
@@ -32,6 +32,8 @@ pub(super) struct Sums {
 /// One file of an array under check.
 pub(super) struct Shard<'a> {
     pub(super) check: &'a Check<'a>,
+    /// What is said of the frames, where the array is that of their numbers.
+    pub(super) books: Option<&'a Books>,
     pub(super) array: &'a Array,
     pub(super) file: &'a ShardFile,
     pub(super) position: &'a [u64],
@@ -92,7 +94,7 @@ impl Shard<'_> {
         let (numbers, _) = raw.as_chunks::<8>();
         let numbers = numbers.iter().map(|bytes| i64::from_le_bytes(*bytes));
         let none = [NO_FRAME, NOT_KNOWN, LOST];
-        if let Some(books) = self.check.books_of(self.array.path()) {
+        if let Some(books) = self.books {
             books.records(self.check, self.file.path(), numbers.clone().zip(start..));
         }
         let mut numbers = numbers.zip(start..).filter(|(number, _)| !none.contains(number));

@@ -2,6 +2,7 @@
 
 use super::change::{Change, Work};
 use super::chunks::Region;
+use super::transcoder::{EncodedChunk, Transcoder};
 use crate::codec::{Decoder, Encoder};
 use crate::error::{Error, Result};
 use crate::format::fill_value;
@@ -12,60 +13,19 @@ use crate::offline::array::shard_file::ShardFile;
 /// Bytes of the checksum behind a chunk.
 const CHECKSUM_BYTES: usize = 4;
 
-/// An encoded chunk on its way; the room is used again and again.
-#[derive(Default)]
-pub(super) struct Parcel {
-    pub(super) entry: u64,
-    pub(super) room: Vec<u8>,
-    /// Bytes of the room that are the chunk; none for a chunk that holds only the fill value.
-    pub(super) used: usize,
-    /// By this the chunk is known again when it is read back.
-    pub(super) digest: u32,
-}
-
-/// What encodes and decodes on one thread.
-pub(super) struct Means {
-    source: Decoder,
-    target: Decoder,
-    /// For chunks that end with their volume, the bytes of the last one that was seen and what decodes it.
-    partial: Option<(usize, Decoder)>,
-    encoder: Encoder,
-    encoded: Vec<u8>,
-    raw: Vec<u8>,
-    cut: Vec<u8>,
-    stored: Vec<u8>,
-}
-
-impl Means {
-    pub(super) fn new(change: &Change) -> Result<Self> {
-        let element_bytes = change.source.dtype().size();
-        let (from, to) = (change.source.metadata().chunk_bytes(), change.target.metadata().chunk_bytes());
-        Ok(Self {
-            source: Decoder::new(change.source.codec(), element_bytes, from)?,
-            target: Decoder::new(change.target.codec(), element_bytes, to)?,
-            partial: None,
-            encoder: Encoder::new(&change.codec, element_bytes, to)?,
-            encoded: Vec::new(),
-            raw: Vec::new(),
-            cut: Vec::new(),
-            stored: Vec::new(),
-        })
-    }
-}
-
 impl Change {
-    fn means(&self) -> Result<Means> {
-        self.idle.take().map_or_else(|| Means::new(self), Ok)
+    fn means(&self) -> Result<Transcoder> {
+        self.idle.take().map_or_else(|| Transcoder::new(&self.source, &self.target, &self.codec), Ok)
     }
 
     /// Fetches a chunk's bytes, or makes them of those that it has now.
-    pub(super) fn fetch(&self, file: &ShardFile, range: Range, parcel: &mut Parcel) -> Result<()> {
+    pub(super) fn fetch(&self, file: &ShardFile, range: Range, parcel: &mut EncodedChunk) -> Result<()> {
         self.source.check_encoded(range, file.path())?;
         if self.work == Work::Copy {
             return self.copy(file, range, parcel);
         }
         let mut means = self.means()?;
-        let Means { source, encoded, raw, .. } = &mut means;
+        let Transcoder { source, encoded, raw, .. } = &mut means;
         raw.resize(self.source.metadata().chunk_bytes(), 0);
         file.read(range, encoded)?;
         source.decode(encoded, raw)?;
@@ -77,14 +37,14 @@ impl Change {
         Ok(())
     }
 
-    fn copy(&self, file: &ShardFile, range: Range, parcel: &mut Parcel) -> Result<()> {
+    fn copy(&self, file: &ShardFile, range: Range, parcel: &mut EncodedChunk) -> Result<()> {
         file.read(range, &mut parcel.room)?;
         parcel.digest = digest(&parcel.room, self.source.codec().checksum)?;
         parcel.used = parcel.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
         Ok(())
     }
 
-    fn encode(&self, encoder: &mut Encoder, raw: &[u8], parcel: &mut Parcel) -> Result<()> {
+    fn encode(&self, encoder: &mut Encoder, raw: &[u8], parcel: &mut EncodedChunk) -> Result<()> {
         let bound = encoder.bound();
         if parcel.room.len() < bound {
             parcel.room.resize(bound, 0);
@@ -97,11 +57,11 @@ impl Change {
     }
 
     /// Makes the chunk at a place of the grid out of the pixels of a region.
-    pub(super) fn cut(&self, region: &Region, pixels: &[u8], at: &[u64], parcel: &mut Parcel) -> Result<()> {
+    pub(super) fn cut(&self, region: &Region, pixels: &[u8], at: &[u64], parcel: &mut EncodedChunk) -> Result<()> {
         let (to, layout) = (self.target.metadata(), self.target.layout());
         let element = to.dtype.size();
         let mut means = self.means()?;
-        let Means { cut, encoder, stored, .. } = &mut means;
+        let Transcoder { cut, encoder, stored, .. } = &mut means;
         cut.resize(to.chunk_bytes(), 0);
         fill_value::row(cut, &to.fill);
         let dims = 0..layout.shape.len();
@@ -142,7 +102,7 @@ impl Change {
             return digest;
         }
         let mut means = self.means()?;
-        let Means { target, partial, encoded, cut, .. } = &mut means;
+        let Transcoder { target, partial, encoded, cut, .. } = &mut means;
         file.read(range, encoded)?;
         let element = self.target.dtype().size();
         let whole = self.target.metadata().chunk_bytes();

@@ -1,0 +1,87 @@
+//! What a recovery tells.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// What a recovery found, and what it did or would do.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Whether the changes were made, rather than only found.
+    pub applied: bool,
+    /// The images that this crate's writer made.
+    pub images: Vec<ImageRecovered>,
+    /// Documents that change, and files of frame numbers, below the root.
+    pub documents: Vec<String>,
+    /// Files that a writer had begun and not given their name, below the root. They are removed.
+    pub partial: Vec<String>,
+    /// Datasets beside this one that it was to replace. They stay.
+    pub replaced: Vec<PathBuf>,
+}
+
+/// What becomes of one image.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ImageRecovered {
+    /// The path of its array below the root.
+    pub path: String,
+    /// The array's shape as the document had it.
+    pub shape_before: Vec<u64>,
+    /// The array's shape.
+    pub shape: Vec<u64>,
+    /// One past the highest frame number that is known of, or past the last place of its stack or volume, if it lies in one.
+    pub frames: u64,
+    /// How many frames below that are missing, wholly or in part.
+    pub frames_missing: u64,
+    /// Their numbers, as the first 10,000 ranges.
+    pub missing: Vec<Range<u64>>,
+    /// Chunks whose header and payload agree. All of them are readable afterwards, and nothing else.
+    pub chunks: u64,
+    /// How many of these no index named.
+    pub chunks_salvaged: u64,
+    /// Chunks that an index named, but whose header and payload don't agree.
+    pub chunks_dropped: u64,
+    /// Chunks that were begun and never finished, or damaged since.
+    pub chunks_torn: u64,
+    /// Shards that change or could not be dealt with.
+    pub shards: Vec<ShardRecovered>,
+}
+
+/// What becomes of one shard.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ShardRecovered {
+    /// The file, below the root.
+    pub path: String,
+    /// What becomes of it.
+    pub action: ShardAction,
+    /// Chunks that the index named before; `None` if it was unreadable.
+    pub chunks_before: Option<u64>,
+    /// Chunks that it names.
+    pub chunks: u64,
+    /// Why, where that is not plain.
+    pub reason: Option<String>,
+}
+
+/// What becomes of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ShardAction {
+    /// It gets a new index, and the space that is not needed is given back.
+    NewIndex,
+    /// It is removed: nothing was ever committed to it.
+    Remove,
+    /// It can't be dealt with, and stays as it is.
+    Leave,
+}
+
+impl Recovery {
+    /// Whether anything had to be changed.
+    pub fn is_needed(&self) -> bool {
+        let changes = |image: &ImageRecovered| image.shards.iter().any(|shard| shard.action != ShardAction::Leave);
+        !self.documents.is_empty() || !self.partial.is_empty() || self.images.iter().any(changes)
+    }
+}

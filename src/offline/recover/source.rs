@@ -1,0 +1,57 @@
+//! What is recovered: the images that this crate's writer made, and what may be changed.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::provenance::Provenance;
+use crate::offline::hierarchy::walk::{ArrayNode, Group, Tree};
+
+/// An image of this crate's writer.
+pub(super) struct Image<'a> {
+    pub(super) own: Provenance,
+    pub(super) group: &'a Group,
+    pub(super) node: &'a ArrayNode,
+    pub(super) places: AcquisitionMap,
+}
+
+pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> {
+    // Without its documents nothing about a shard is sure.
+    if let Some(error) = tree.broken.first() {
+        return Err(error.clone());
+    }
+    let mut images = Vec::new();
+    for group in &tree.groups {
+        let Some(own) = Provenance::parse(&group.path, &group.attributes)? else { continue };
+        let missing = || {
+            Error::format(&group.path, format!("its writer made an array {} in it, which is not there", group.image))
+        };
+        let node = tree.array(&group.image).ok_or_else(missing)?;
+        let places = node.array.acquisition_map(&own)?;
+        images.push(Image { own, group, node, places });
+    }
+    if images.is_empty() {
+        let reason = "no image in it was made by shardwright: only its own slot headers can tell what was written";
+        return Err(Error::format(root, reason));
+    }
+    Ok(images)
+}
+
+pub(super) fn name(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// Refuses to change what only a symbolic link makes part of the dataset.
+pub(super) fn stays_below(root: &Path, path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(root);
+    let folder = fs::canonicalize(folder).map_err(|error| Error::io("look at", folder, error))?;
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    if is_link || !folder.starts_with(root) {
+        return Err(Error::format(
+            path,
+            "is a symbolic link or behind one; only what is in the dataset itself is changed",
+        ));
+    }
+    Ok(())
+}

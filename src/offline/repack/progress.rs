@@ -1,0 +1,33 @@
+//! How far a repacking is.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) total: u64,
+    pub(super) done: AtomicU64,
+    pub(super) read: AtomicU64,
+}
+
+/// What one shard has added to the counters so far.
+pub(super) struct Tally<'a> {
+    pub(super) counters: &'a Counters,
+    pub(super) added: AtomicU64,
+}
+
+impl Tally<'_> {
+    pub(super) fn read(&self, bytes: u64) {
+        self.counters.read.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn pixels(&self, bytes: u64) {
+        self.added.fetch_add(bytes, Relaxed);
+        self.counters.done.fetch_add(bytes, Relaxed);
+    }
+
+    /// Makes up for chunks that were missing, or reached beyond the edge.
+    pub(super) fn settle(self, bytes: u64) {
+        self.counters.done.fetch_add(bytes, Relaxed);
+        self.counters.done.fetch_sub(self.added.into_inner(), Relaxed);
+    }
+}
