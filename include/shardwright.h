@@ -33,11 +33,11 @@
 // As a time limit of sw_acquire, sw_acquire_buffer and sw_append: as the configuration's `ring_full` says.
 #define SW_AS_CONFIGURED -2
 
-// As a frame number: one more than the largest number that was committed so far.
-#define SW_NEXT UINT64_MAX
-
 // Acquisitions that may exist at once in a process, and datasets.
 #define SW_ACQUISITIONS_MAX 256
+
+// As a frame number: one more than the largest number that was committed so far.
+#define SW_NEXT UINT64_MAX
 
 // The record has a device_timestamp.
 #define SW_HAS_DEVICE_TIMESTAMP 1

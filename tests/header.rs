@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files in the order in which a reader of the header wants to meet them.
-const SOURCES: [&str; 9] = ["status", "config/mod", "memory", "storage", "run", "dataset", "report", "ending", "log"];
+const SOURCES: [&str; 11] =
+    ["status", "config/mod", "memory", "storage", "limits", "registry", "run", "dataset", "report", "ending", "log"];
 
 const INTRODUCTION: &str = "\
 /* shardwright: camera frames in, finished Zarr shards out.

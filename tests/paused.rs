@@ -10,7 +10,7 @@ use std::{fs, io};
 
 use common::storage::{Call, Probed, is_worker, read_back, wait_until};
 use common::{frame, tiny};
-use shardwright::offline::{Array, recover};
+use shardwright::offline::{Array, recover, verify};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, IndexLocation, Placement, StorageKind};
 
 const OFTEN: Duration = Duration::from_millis(10);
@@ -148,6 +148,8 @@ fn an_abort_after_a_pause_keeps_what_was_durable() {
     append(&acquisition, 0..5);
     wait_until("they are durable", || acquisition.stats().frames_durable == 5);
     acquisition.abort();
+    let verification = verify(&path, |_, _| {}).unwrap();
+    assert!(verification.is_sound(), "{:?}", verification.findings);
     let found = recover(&path, false, |_, _| {}).unwrap();
     assert_eq!((found.images[0].frames, found.images[0].frames_missing), (5, 0));
     assert!(Array::open(path.join("0")).unwrap().read_all().unwrap()[..5 * 256] == expected(5));

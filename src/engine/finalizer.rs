@@ -318,7 +318,8 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
         let start = Instant::now();
         match caught(|| shard.close(image.storage())) {
             Ok(closed) if closed.chunks > 0 => {
-                engine.counters.shards_closed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                engine.counters.shards_closed.fetch_add(1, Relaxed);
+                engine.counters.chunks_written.fetch_add(closed.provisional, Relaxed);
                 if let Some(tell) = engine.shard_closed.get() {
                     // The shard is whole; what a listener does wrong must not count against the run.
                     let told = caught(|| {

@@ -3,10 +3,12 @@
 
 use std::ffi::c_char;
 
-use super::config::{sw_config, wishes};
+use super::config::sw_config;
+use super::config::wishes::wishes;
 use super::handle::Registry;
 use super::pointer::{out, text};
-use super::run::{SW_ACQUISITIONS_MAX, path, start, sw_acquisition};
+use super::registry::{SW_ACQUISITIONS_MAX, sw_acquisition};
+use super::run::{path, start};
 use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
 use super::storage::{caller_storage, sw_storage};
 use crate::dataset::Dataset;

@@ -6,65 +6,22 @@
 
 use std::ffi::c_char;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
+use super::end_state::Finished;
+use super::limits::limit;
 use super::log::in_callback;
 use super::pointer::{grown_out, put_text};
+use super::registry::{RUNS, Run, enter, sw_acquisition};
 use super::report::sw_summary;
-use super::run::{RUNS, Run, enter, limit, sw_acquisition};
 use super::status::{
-    Outcome, SW_ERROR_BUSY, SW_ERROR_ENDED, SW_ERROR_IO, SW_ERROR_NOT_ENDED, SW_TIMEOUT, boundary, refuse, sw_status,
-    told,
+    Outcome, SW_ERROR_BUSY, SW_ERROR_ENDED, SW_ERROR_IO, SW_ERROR_NOT_ENDED, boundary, refuse, sw_status, told,
 };
 use crate::acquisition::Unfinished;
 use crate::error::Error;
 use crate::error::caught;
 use crate::stats::Summary;
-
-/// How far the end of a run has come.
-#[derive(Default)]
-pub(super) struct Ending {
-    state: Mutex<State>,
-    ended: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    thread: Option<JoinHandle<()>>,
-    /// A thread waits in sw_finish.
-    waited_for: bool,
-    /// Somebody was told the outcome.
-    told: bool,
-    outcome: Option<Finished>,
-}
-
-struct Finished {
-    summary: Option<Summary>,
-    error: Option<Error>,
-}
-
-impl Ending {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait(&self, wait: Option<Duration>) -> Outcome<MutexGuard<'_, State>> {
-        let start = Instant::now();
-        let mut state = self.state();
-        while state.outcome.is_none() {
-            state = match wait.map(|wait| wait.saturating_sub(start.elapsed())) {
-                None => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => {
-                    return refuse!(SW_TIMEOUT, "the run is not over after {:?}; it goes on ending", start.elapsed());
-                }
-                Some(left) => self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
-        }
-        Ok(state)
-    }
-}
 
 impl Run {
     /// No more frames are taken; a thread brings the run to its end.

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, Told, refuse};
 use crate::acquisition::Acquisition;
-use crate::config::RingFull;
 use crate::error::Error;
 use crate::frame::FrameMut;
 
@@ -214,34 +213,6 @@ impl Loans {
             // Acquire and Release: the frame was stored by another thread, and a third may take it.
             && place.state.compare_exchange(state, on_loan, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         picked.then_some((index, on_loan / TURN))
-    }
-}
-
-/// A time limit in milliseconds as C gives it; `None`: as the configuration says.
-pub(super) enum Limit {
-    Within(Option<Duration>),
-    AsConfigured,
-}
-
-impl Limit {
-    pub(super) fn of(timeout_ms: i64) -> Outcome<Self> {
-        match timeout_ms {
-            super::run::SW_FOREVER => Ok(Self::Within(None)),
-            super::run::SW_AS_CONFIGURED => Ok(Self::AsConfigured),
-            0.. => Ok(Self::Within(Some(Duration::from_millis(timeout_ms as u64)))),
-            _ => refuse!(
-                SW_ERROR_ARGUMENT,
-                "timeout_ms = {timeout_ms}: milliseconds from 0 on, SW_FOREVER or SW_AS_CONFIGURED"
-            ),
-        }
-    }
-
-    pub(super) fn or(self, configured: RingFull) -> Option<Duration> {
-        match (self, configured) {
-            (Self::Within(wait), _) => wait,
-            (Self::AsConfigured, RingFull::Block { timeout }) => timeout,
-            (Self::AsConfigured, RingFull::DropNewest | RingFull::Error) => Some(Duration::ZERO),
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-use super::run::{enter, sw_acquisition};
+use super::registry::{enter, sw_acquisition};
 use super::status::{
     Outcome, SW_ERROR_ARGUMENT, SW_ERROR_BUSY, SW_ERROR_NULL, SW_ERROR_UNSUPPORTED, boundary, refuse, sw_status,
 };

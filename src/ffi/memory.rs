@@ -4,7 +4,8 @@
 use std::ffi::c_int;
 use std::mem::size_of;
 
-use super::config::{sw_config, wishes};
+use super::config::sw_config;
+use super::config::wishes::wishes;
 use super::pointer::{Grows, grown_out};
 use super::status::{boundary, sw_status};
 use crate::codec::Encoder;

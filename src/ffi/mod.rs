@@ -11,8 +11,11 @@
 //! memory     what a configuration will need
 //! storage    the caller's own functions as a storage
 //! dataset    several images
+//! limits     how long a call may wait
+//! registry   the acquisitions of the process
 //! run        create, acquire, commit, discard, append
 //! loans      which buffers the caller has, and whether it may give them back
+//! end_state  how far the end of a run has come
 //! ending     finish, abort, free
 //! report     counters, latencies, the summary
 //! log        log lines and closed shards, told to the caller's functions
@@ -21,12 +24,15 @@
 
 pub mod config;
 pub mod dataset;
+mod end_state;
 pub mod ending;
 mod handle;
+pub mod limits;
 mod loans;
 pub mod log;
 pub mod memory;
 mod pointer;
+pub mod registry;
 pub mod report;
 pub mod run;
 pub mod status;

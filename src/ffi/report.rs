@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::pointer::{Grows, grown_out};
-use super::run::{enter, sw_acquisition};
+use super::registry::{enter, sw_acquisition};
 use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
 use crate::stats::{Stage, StageLatency, Summary};
 

@@ -4,36 +4,22 @@
 use std::ffi::{OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::sync::Arc;
 
-use super::config::{sw_config, wishes};
-use super::ending::Ending;
-use super::handle::{Entered, Registry};
-use super::loans::{Limit, Loans};
+use super::config::sw_config;
+use super::config::wishes::wishes;
+use super::limits::Limit;
 use super::pointer::{Grows, bytes, out, read, required, slice, text};
-use super::status::{
-    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_ENDED, SW_ERROR_FRAME, SW_ERROR_SIZE, boundary, refuse, sw_status, told,
-};
+use super::registry::{RUNS, Run, enter, sw_acquisition};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_SIZE, boundary, refuse, sw_status, told};
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
 use crate::config::{Config, RingFull};
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::record::{FieldValue, Record};
 
-/// A running or ended acquisition of one image. Its calls may come from any thread, and from several at once.
-pub struct sw_acquisition(());
-
-/// As a time limit: wait as long as it takes.
-pub const SW_FOREVER: i64 = -1;
-/// As a time limit of sw_acquire, sw_acquire_buffer and sw_append: as the configuration's `ring_full` says.
-pub const SW_AS_CONFIGURED: i64 = -2;
 /// As a frame number: one more than the largest number that was committed so far.
 pub const SW_NEXT: u64 = u64::MAX;
-/// Acquisitions that may exist at once in a process, and datasets.
-pub const SW_ACQUISITIONS_MAX: usize = 256;
-
 /// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or discards the
 /// frame, on any thread, by DMA or through a driver.
 #[repr(C)]
@@ -127,50 +113,7 @@ pub struct sw_appended {
     pub dropped: u64,
 }
 
-/// What a handle stands for.
-pub(super) struct Run {
-    /// Taken out by the thread that ends the run.
-    pub(super) acquisition: RwLock<Option<Acquisition>>,
-    /// Lives on after the end.
-    pub(super) engine: Arc<Engine>,
-    pub(super) loans: Loans,
-    pub(super) ending: Ending,
-    pub(super) chunk_shape: Vec<u64>,
-    pub(super) shard_shape: Vec<u64>,
-    ring_full: RingFull,
-}
-
-pub(super) static RUNS: Registry<Arc<Run>, SW_ACQUISITIONS_MAX> = Registry::new(0b0111, "acquisition");
-
 impl Run {
-    fn new(acquisition: Acquisition, ring_full: RingFull) -> Self {
-        let engine = acquisition.engine().clone();
-        Self {
-            loans: Loans::new(engine.ring.frames()),
-            chunk_shape: acquisition.chunk_shape().to_vec(),
-            shard_shape: acquisition.shard_shape().to_vec(),
-            engine,
-            ring_full,
-            ending: Ending::default(),
-            acquisition: RwLock::new(Some(acquisition)),
-        }
-    }
-
-    /// The acquisition, while it runs.
-    pub(super) fn running(&self) -> Outcome<Running<'_>> {
-        // A waiting writer would hold a reader up until others leave, so the gate is looked at first.
-        let guard = if self.engine.gate.is_closed() {
-            None
-        } else {
-            let guard = self.acquisition.read().unwrap_or_else(PoisonError::into_inner);
-            Some(guard).filter(|guard| guard.is_some())
-        };
-        match guard {
-            Some(guard) => Ok(Running(guard)),
-            None => refuse!(SW_ERROR_ENDED, "the acquisition has ended; no more frames are taken"),
-        }
-    }
-
     fn frame(&self, (index, turn): (usize, u32)) -> sw_frame {
         let data = self.engine.ring.address(index as u32).cast();
         sw_frame { data, bytes: self.engine.plan.frame.layout.buffer_bytes, index: index as u32, turn }
@@ -194,20 +137,6 @@ impl Run {
         let frame = self.loans.take(index, turn)?;
         Ok(if number == SW_NEXT { frame.commit_next(record) } else { frame.commit(number, record) }?)
     }
-}
-
-pub(super) struct Running<'a>(RwLockReadGuard<'a, Option<Acquisition>>);
-
-impl std::ops::Deref for Running<'_> {
-    type Target = Acquisition;
-
-    fn deref(&self) -> &Acquisition {
-        self.0.as_ref().expect("`running` saw it")
-    }
-}
-
-pub(super) fn enter<'a>(acquisition: *const sw_acquisition) -> Outcome<Entered<'a, Arc<Run>>> {
-    RUNS.enter(acquisition)
 }
 
 /// Makes a handle of what `create` makes.
@@ -516,12 +445,4 @@ unsafe fn record(record: *const sw_record) -> Outcome<Record> {
         }
     }
     Ok(value)
-}
-
-/// Milliseconds that a finishing call may wait.
-pub(super) fn limit(timeout_ms: i64) -> Outcome<Option<Duration>> {
-    match Limit::of(timeout_ms)? {
-        Limit::Within(wait) => Ok(wait),
-        Limit::AsConfigured => refuse!(SW_ERROR_ARGUMENT, "SW_AS_CONFIGURED is only for calls that wait for a buffer"),
-    }
 }

@@ -30,10 +30,14 @@ pub(crate) mod zarr3_draft;
 use serde_json::Value;
 
 use crate::config::Dialect;
-pub(crate) use document::{DIMENSION_NAMES, Document, named};
+pub(crate) use document::Document;
+#[cfg(feature = "offline")]
+pub(crate) use document::{DIMENSION_NAMES, named};
 pub(crate) use image::Image;
 use layout::Layout;
-pub(crate) use metadata::{Metadata, bytes};
+pub(crate) use metadata::Metadata;
+#[cfg(feature = "offline")]
+pub(crate) use metadata::bytes;
 
 impl Image<'_> {
     /// The documents that never change.

@@ -80,6 +80,8 @@ pub(crate) enum Claim<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Closed {
     pub(crate) chunks: u64,
+    /// Those of them that were stored while their layers waited for frames, and never anew.
+    pub(crate) provisional: u64,
     pub(crate) bytes: u64,
 }
 
@@ -236,9 +238,12 @@ impl Shard {
         let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
         let shard = &self.plan.shard;
         let mut committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
+        let in_slots = committed.iter().flatten().count() as u64;
         self.open_index().provisional.put_beside(&mut committed);
+        let chunks = committed.iter().flatten().count() as u64;
         let closed = Closed {
-            chunks: committed.iter().flatten().count() as u64,
+            chunks,
+            provisional: chunks - in_slots,
             bytes: committed.iter().flatten().map(|(_, nbytes)| nbytes).sum(),
         };
         if closed.chunks == 0 && !shard.keep_empty {

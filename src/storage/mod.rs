@@ -11,6 +11,8 @@ pub(crate) mod trial;
 
 pub(crate) use directory::{Directory, Room, Way};
 pub use memory::Memory;
+#[cfg(feature = "capi")]
+pub(crate) use seam::PUTS_AT_ONCE;
+pub(crate) use seam::WRITES_AT_ONCE;
 pub use seam::{Blob, Mapped, Storage};
-pub(crate) use seam::{PUTS_AT_ONCE, WRITES_AT_ONCE};
 pub use trial::storage_rates;

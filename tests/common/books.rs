@@ -117,7 +117,7 @@ impl Books<'_> {
         let unknown: BTreeSet<u64> = (0..image.frames).filter(|number| !self.accepted.contains(number)).collect();
         self.check_pixels(path, &missing.union(&unknown).copied().collect(), image.frames);
         let verification = verify(path, |_, _| {}).unwrap();
-        assert_eq!(verification.damage, 0, "{verification:#?}");
+        assert_eq!(verification.damage, 0, "{:?}\n{recovered:#?}\n{own:#}", verification.findings);
         assert!(!recover(path, false, |_, _| {}).unwrap().is_needed());
     }
 

@@ -1,12 +1,11 @@
 //! The configuration as a struct or as a document.
 #![allow(unsafe_code)]
 
-mod wishes;
+pub mod wishes;
 
 use std::ffi::c_char;
 
-use self::wishes::{from_document, from_fields};
-use super::pointer::{Grows, optional_text, put_text, read, sized_out};
+use super::pointer::{Grows, put_text, read, sized_out};
 use super::status::{Outcome, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
 use crate::config::Config;
 
@@ -353,7 +352,7 @@ unsafe impl Grows for PresentConfig {
     const NAME: &'static str = "sw_config";
 }
 
-fn defaults() -> PresentConfig {
+pub(super) fn defaults() -> PresentConfig {
     let defaults = Config::default();
     let known = sw_config {
         size: size_of::<PresentConfig>(),
@@ -376,7 +375,7 @@ fn defaults() -> PresentConfig {
         fill_value: defaults.fill_value,
         skip_empty_chunks: defaults.skip_empty_chunks.into(),
         ring_full: SW_RING_FULL_BLOCK,
-        ring_full_timeout_ms: super::run::SW_FOREVER,
+        ring_full_timeout_ms: super::limits::SW_FOREVER,
         ring_bytes: defaults.ring_bytes,
         buffer_bytes: 0,
         frame_offset: 0,
@@ -417,99 +416,4 @@ pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> 
         unsafe { sized_out(config.cast::<PresentConfig>(), size) }?.set(defaults());
         Ok(())
     })
-}
-
-/// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
-///
-/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
-/// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
-///
-/// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at; for that,
-/// see sw_memory_needed. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sw_config_json(
-    config: *const sw_config,
-    text: *mut c_char,
-    capacity: usize,
-    needed: *mut usize,
-) -> sw_status {
-    boundary(|| {
-        // SAFETY: as the caller promises, which is what the header says.
-        let config = unsafe { wishes(config) }?;
-        let document = serde_json::to_string_pretty(&config).unwrap_or_default();
-        // SAFETY: as above.
-        unsafe { put_text(&document, text, capacity, needed) }
-    })
-}
-
-/// What the caller wishes for. Whether it can work is the plan's business.
-///
-/// # Safety
-/// `config` and all that it points to must be good for reads, unless null or misaligned.
-pub(super) unsafe fn wishes(config: *const sw_config) -> Outcome<Config> {
-    // SAFETY: as the caller promises; the struct begins with its size.
-    let config = unsafe { read(config.cast::<PresentConfig>(), defaults()) }?;
-    #[cfg(sw_grown)]
-    let config = {
-        if config.wishes != [7; 3] {
-            return refuse!(SW_ERROR_CONFIG, "the grown fields are {:?}, not their defaults", config.wishes);
-        }
-        config.known
-    };
-    if config.version == 0 || config.version > SW_INTERFACE {
-        let version = config.version;
-        return refuse!(
-            super::status::SW_ERROR_VERSION,
-            "sw_config.version = {version}: this library knows 1 to {SW_INTERFACE}; call sw_config_init first"
-        );
-    }
-    // SAFETY: as the caller promises.
-    match unsafe { optional_text(config.document, "sw_config.document") }? {
-        Some(document) => {
-            let beside = sw_config { document: std::ptr::null(), ..config };
-            // SAFETY: as the caller promises.
-            refuse_beside_document(&unsafe { from_fields(&beside) }?)?;
-            from_document(document)
-        }
-        // SAFETY: as the caller promises.
-        None => unsafe { from_fields(&config) },
-    }
-}
-
-/// A document is the whole configuration: a field that was set beside it would be passed over in silence.
-fn refuse_beside_document(fields: &Config) -> Outcome<()> {
-    let (set, usual) = (serde_json::to_value(fields), serde_json::to_value(Config::default()));
-    let (Ok(serde_json::Value::Object(set)), Ok(usual)) = (set, usual) else { return Ok(()) };
-    match set.iter().find(|(field, value)| usual[field.as_str()] != **value) {
-        Some((field, value)) => refuse!(
-            SW_ERROR_CONFIG,
-            "sw_config.document is the whole configuration, and beside it {field} is set to {value}; leave all other fields as \
-             sw_config_init made them, or say it in the document"
-        ),
-        None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wishes::choice;
-    use super::*;
-    use crate::dtype::Dtype;
-
-    #[test]
-    fn the_defaults_are_those_of_rust() {
-        let defaults = defaults();
-        // SAFETY: the struct is filled, and points to nothing.
-        let wishes = unsafe { wishes((&raw const defaults).cast()) }.unwrap();
-        assert_eq!(serde_json::to_value(wishes).unwrap(), serde_json::to_value(Config::default()).unwrap());
-    }
-
-    #[test]
-    fn numbers_mean_what_the_header_says() {
-        let dtypes = [SW_U8, SW_I8, SW_U16, SW_I16, SW_U32, SW_I32, SW_U64, SW_I64, SW_F32, SW_F64];
-        let names = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
-        for (number, name) in dtypes.into_iter().zip(names) {
-            assert_eq!(choice(&Dtype::ALL, number, "dtype").unwrap().to_string(), name);
-        }
-    }
 }

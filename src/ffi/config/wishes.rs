@@ -12,6 +12,77 @@ use crate::dtype::Dtype;
 use crate::ffi::pointer::{optional_text, slice, text};
 use crate::ffi::status::SW_ERROR_ARGUMENT;
 
+/// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
+///
+/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
+/// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+///
+/// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at; for that,
+/// see sw_memory_needed. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_config_json(
+    config: *const sw_config,
+    text: *mut c_char,
+    capacity: usize,
+    needed: *mut usize,
+) -> sw_status {
+    boundary(|| {
+        // SAFETY: as the caller promises, which is what the header says.
+        let config = unsafe { wishes(config) }?;
+        let document = serde_json::to_string_pretty(&config).unwrap_or_default();
+        // SAFETY: as above.
+        unsafe { put_text(&document, text, capacity, needed) }
+    })
+}
+
+/// What the caller wishes for. Whether it can work is the plan's business.
+///
+/// # Safety
+/// `config` and all that it points to must be good for reads, unless null or misaligned.
+pub(in crate::ffi) unsafe fn wishes(config: *const sw_config) -> Outcome<Config> {
+    // SAFETY: as the caller promises; the struct begins with its size.
+    let config = unsafe { read(config.cast::<PresentConfig>(), defaults()) }?;
+    #[cfg(sw_grown)]
+    let config = {
+        if config.wishes != [7; 3] {
+            return refuse!(SW_ERROR_CONFIG, "the grown fields are {:?}, not their defaults", config.wishes);
+        }
+        config.known
+    };
+    if config.version == 0 || config.version > SW_INTERFACE {
+        let version = config.version;
+        return refuse!(
+            crate::ffi::status::SW_ERROR_VERSION,
+            "sw_config.version = {version}: this library knows 1 to {SW_INTERFACE}; call sw_config_init first"
+        );
+    }
+    // SAFETY: as the caller promises.
+    match unsafe { optional_text(config.document, "sw_config.document") }? {
+        Some(document) => {
+            let beside = sw_config { document: std::ptr::null(), ..config };
+            // SAFETY: as the caller promises.
+            refuse_beside_document(&unsafe { from_fields(&beside) }?)?;
+            from_document(document)
+        }
+        // SAFETY: as the caller promises.
+        None => unsafe { from_fields(&config) },
+    }
+}
+
+/// A document is the whole configuration: a field that was set beside it would be passed over in silence.
+fn refuse_beside_document(fields: &Config) -> Outcome<()> {
+    let (set, usual) = (serde_json::to_value(fields), serde_json::to_value(Config::default()));
+    let (Ok(serde_json::Value::Object(set)), Ok(usual)) = (set, usual) else { return Ok(()) };
+    match set.iter().find(|(field, value)| usual[field.as_str()] != **value) {
+        Some((field, value)) => refuse!(
+            SW_ERROR_CONFIG,
+            "sw_config.document is the whole configuration, and beside it {field} is set to {value}; leave all other fields as \
+             sw_config_init made them, or say it in the document"
+        ),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn from_document(document: &str) -> Outcome<Config> {
     // A JSON object begins with a brace, which no TOML document does.
     if document.trim_start().starts_with('{') {
@@ -223,7 +294,7 @@ fn frame_layout(config: &sw_config) -> Option<FrameLayout> {
 
 fn ring_full(config: &sw_config) -> Outcome<RingFull> {
     let timeout = match config.ring_full_timeout_ms {
-        crate::ffi::run::SW_FOREVER => None,
+        crate::ffi::limits::SW_FOREVER => None,
         timeout @ 0.. => Some(Duration::from_millis(timeout as u64)),
         other => {
             return refuse!(SW_ERROR_ARGUMENT, "sw_config.ring_full_timeout_ms = {other}: from 0 on, or SW_FOREVER");
@@ -234,4 +305,27 @@ fn ring_full(config: &sw_config) -> Outcome<RingFull> {
         config.ring_full,
         "sw_config.ring_full",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::Dtype;
+
+    #[test]
+    fn the_defaults_are_those_of_rust() {
+        let defaults = defaults();
+        // SAFETY: the struct is filled, and points to nothing.
+        let wishes = unsafe { wishes((&raw const defaults).cast()) }.unwrap();
+        assert_eq!(serde_json::to_value(wishes).unwrap(), serde_json::to_value(Config::default()).unwrap());
+    }
+
+    #[test]
+    fn numbers_mean_what_the_header_says() {
+        let dtypes = [SW_U8, SW_I8, SW_U16, SW_I16, SW_U32, SW_I32, SW_U64, SW_I64, SW_F32, SW_F64];
+        let names = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
+        for (number, name) in dtypes.into_iter().zip(names) {
+            assert_eq!(choice(&Dtype::ALL, number, "dtype").unwrap().to_string(), name);
+        }
+    }
 }

@@ -1,0 +1,52 @@
+//! How far the end of a run has come, and who waits for it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::status::{Outcome, SW_TIMEOUT, refuse};
+use crate::error::Error;
+use crate::stats::Summary;
+
+/// How far the end of a run has come.
+#[derive(Default)]
+pub(super) struct Ending {
+    pub(super) state: Mutex<State>,
+    pub(super) ended: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) thread: Option<JoinHandle<()>>,
+    /// A thread waits in sw_finish.
+    pub(super) waited_for: bool,
+    /// Somebody was told the outcome.
+    pub(super) told: bool,
+    pub(super) outcome: Option<Finished>,
+}
+
+pub(super) struct Finished {
+    pub(super) summary: Option<Summary>,
+    pub(super) error: Option<Error>,
+}
+
+impl Ending {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wait(&self, wait: Option<Duration>) -> Outcome<MutexGuard<'_, State>> {
+        let start = Instant::now();
+        let mut state = self.state();
+        while state.outcome.is_none() {
+            state = match wait.map(|wait| wait.saturating_sub(start.elapsed())) {
+                None => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => {
+                    return refuse!(SW_TIMEOUT, "the run is not over after {:?}; it goes on ending", start.elapsed());
+                }
+                Some(left) => self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        Ok(state)
+    }
+}

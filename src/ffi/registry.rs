@@ -1,0 +1,76 @@
+//! The acquisitions of this process, and what each handle stands for.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use super::end_state::Ending;
+use super::handle::{Entered, Registry};
+use super::loans::Loans;
+use super::status::{Outcome, SW_ERROR_ENDED, refuse};
+use crate::acquisition::Acquisition;
+use crate::config::RingFull;
+use crate::engine::Engine;
+
+/// A running or ended acquisition of one image. Its calls may come from any thread, and from several at once.
+pub struct sw_acquisition(());
+
+/// Acquisitions that may exist at once in a process, and datasets.
+pub const SW_ACQUISITIONS_MAX: usize = 256;
+
+/// What a handle stands for.
+pub(super) struct Run {
+    /// Taken out by the thread that ends the run.
+    pub(super) acquisition: RwLock<Option<Acquisition>>,
+    /// Lives on after the end.
+    pub(super) engine: Arc<Engine>,
+    pub(super) loans: Loans,
+    pub(super) ending: Ending,
+    pub(super) chunk_shape: Vec<u64>,
+    pub(super) shard_shape: Vec<u64>,
+    pub(super) ring_full: RingFull,
+}
+
+pub(super) static RUNS: Registry<Arc<Run>, SW_ACQUISITIONS_MAX> = Registry::new(0b0111, "acquisition");
+
+impl Run {
+    pub(super) fn new(acquisition: Acquisition, ring_full: RingFull) -> Self {
+        let engine = acquisition.engine().clone();
+        Self {
+            loans: Loans::new(engine.ring.frames()),
+            chunk_shape: acquisition.chunk_shape().to_vec(),
+            shard_shape: acquisition.shard_shape().to_vec(),
+            engine,
+            ring_full,
+            ending: Ending::default(),
+            acquisition: RwLock::new(Some(acquisition)),
+        }
+    }
+
+    /// The acquisition, while it runs.
+    pub(super) fn running(&self) -> Outcome<Running<'_>> {
+        // A waiting writer would hold a reader up until others leave, so the gate is looked at first.
+        let guard = if self.engine.gate.is_closed() {
+            None
+        } else {
+            let guard = self.acquisition.read().unwrap_or_else(PoisonError::into_inner);
+            Some(guard).filter(|guard| guard.is_some())
+        };
+        match guard {
+            Some(guard) => Ok(Running(guard)),
+            None => refuse!(SW_ERROR_ENDED, "the acquisition has ended; no more frames are taken"),
+        }
+    }
+}
+
+pub(super) struct Running<'a>(RwLockReadGuard<'a, Option<Acquisition>>);
+
+impl std::ops::Deref for Running<'_> {
+    type Target = Acquisition;
+
+    fn deref(&self) -> &Acquisition {
+        self.0.as_ref().expect("`running` saw it")
+    }
+}
+
+pub(super) fn enter<'a>(acquisition: *const sw_acquisition) -> Outcome<Entered<'a, Arc<Run>>> {
+    RUNS.enter(acquisition)
+}
