@@ -28,7 +28,7 @@ use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::{Plan, RecordColumn, RecordPlan};
 use crate::record::NO_FRAME;
-use crate::shard::{Place as ShardPlace, Shard};
+use crate::shard::{Shard, ShardPosition};
 use crate::storage::{Directory, Room, Storage, Way, guard, trial};
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions.
@@ -128,7 +128,15 @@ impl Root {
                         (Way::Buffered, "a map may kill the process on this file system".to_owned())
                     }
                     Some(way) => (way, "as configured".to_owned()),
-                    None => trial::choose(&root, plan, config.sync).map_err(look)?,
+                    None => {
+                        let frame_bytes = plan.frame.bytes as u64;
+                        let expected = trial::Expected {
+                            bytes: plan.frames_total.map(|frames| frames.saturating_mul(frame_bytes)),
+                            slot_bytes: plan.shard.slot_bytes as u64,
+                            opens_twice: plan.ring.opens_twice,
+                        };
+                        trial::choose(&root, &expected, config.sync).map_err(look)?
+                    }
                 };
                 let directory = Directory::open(&root, way, config.sync).map_err(look)?;
                 let directory =
@@ -345,7 +353,7 @@ impl Image {
     }
 
     /// Creates a shard, whose key is `key`.
-    pub(crate) fn create_shard(&self, plan: &Arc<Plan>, place: ShardPlace, key: String) -> Result<Shard> {
+    pub(crate) fn create_shard(&self, plan: &Arc<Plan>, place: ShardPosition, key: String) -> Result<Shard> {
         let shard = Shard::create(&*self.storage, key.clone(), place, plan.clone())?;
         if plan.shard.keep_empty {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).created.insert(key);
@@ -353,7 +361,7 @@ impl Image {
         Ok(shard)
     }
 
-    pub(crate) fn shard_key(&self, plan: &Plan, place: &ShardPlace) -> String {
+    pub(crate) fn shard_key(&self, plan: &Plan, place: &ShardPosition) -> String {
         format!(
             "{}{}",
             self.prefix,
@@ -371,7 +379,7 @@ impl Image {
             shape.iter().zip(&plan.array.layout.file_shape).map(|(size, shard)| size.div_ceil(*shard)).collect();
         let (outer, frame) = grid.split_at(plan.order.outer_dims());
         for cell in 0..outer.iter().product() {
-            let mut place = ShardPlace { grid: [0; MAX_OUTER], across: 0 };
+            let mut place = ShardPosition { grid: [0; MAX_OUTER], across: 0 };
             let mut rest = cell;
             for (dim, cells) in outer.iter().enumerate().rev() {
                 (place.grid[dim], rest) = (rest % cells, rest / cells);

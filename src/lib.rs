@@ -38,6 +38,7 @@
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
 mod acquisition;
+mod aligned_memory;
 pub mod codec;
 mod config;
 mod dataset;
@@ -57,7 +58,6 @@ pub mod offline;
 mod ome;
 mod plan;
 mod record;
-mod region;
 mod ring;
 mod shard;
 mod stats;

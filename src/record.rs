@@ -4,7 +4,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::plan::{FIXED_FIELDS, RECORD_FIELDS_MAX};
+
+/// Fields of the caller's own in a frame's record.
+pub(crate) const RECORD_FIELDS_MAX: usize = 16;
+
+/// Fields that every record has: the frame's number (−1 where no frame came), the device's time stamp, and the host's, in
+/// nanoseconds since 1970.
+pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
+    [("frame_number", Dtype::I64), ("device_timestamp", Dtype::U64), ("host_timestamp", Dtype::I64)];
 
 /// What the instrument says about one frame.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,15 +10,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::aligned_memory::AlignedMemory;
 use crate::error::{Error, Result};
-use crate::region::Region;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Receiver, Sender, bounded};
 
 /// All frame buffers and their records.
 pub(crate) struct Ring {
-    pixels: Region,
-    records: Region,
+    pixels: AlignedMemory,
+    records: AlignedMemory,
     free: Receiver<u32>,
     freed: Sender<u32>,
     frames: usize,
@@ -50,11 +50,11 @@ pub(crate) struct View {
 impl Ring {
     /// `frames` buffers of `frame_bytes` and records of `record_bytes` each, touched once so that no page fault comes later.
     pub(crate) fn new(frames: usize, frame_bytes: usize, record_bytes: usize) -> Result<Self> {
-        let region = |bytes| {
+        let memory = |bytes| {
             let refuse = |error: std::io::Error| {
                 Error::config("ring_bytes", format_args!("{frames} frames of {bytes} bytes"), error.to_string())
             };
-            Region::new(frames, bytes).map(Region::touched).map_err(refuse)
+            AlignedMemory::new(frames, bytes).map(AlignedMemory::touched).map_err(refuse)
         };
         let (freed, free) = bounded(frames);
         for index in 0..frames as u32 {
@@ -62,8 +62,8 @@ impl Ring {
             debug_assert!(sent.is_ok(), "the queue holds all buffers");
         }
         Ok(Self {
-            pixels: region(frame_bytes)?,
-            records: region(record_bytes)?,
+            pixels: memory(frame_bytes)?,
+            records: memory(record_bytes)?,
             free,
             freed,
             frames,

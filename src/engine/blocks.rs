@@ -3,11 +3,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::finalizer::{Closing, Preparing};
-use super::sequencer::Hold;
-use super::{Engine, ShardBlock, ShardCell};
+use super::cell::{ShardBlock, ShardCell};
+use super::messages::{Closing, Preparing};
+use super::shared::Shared;
 use crate::plan::Plan;
 use crate::sync::{PolledQueue, Receiver};
+
+/// Why a frame can't go on.
+pub(super) enum Hold {
+    /// Something is on its way; try again later.
+    Wait,
+    /// A frame is that was taken before and has not arrived.
+    Older,
+    /// What it needs will never come.
+    Never,
+}
 
 /// The blocks of shards that are open or prepared, in the order of their numbers.
 pub(super) struct Blocks {
@@ -26,7 +36,7 @@ impl Blocks {
     pub(super) fn new(plan: &Arc<Plan>, requests: Arc<PolledQueue<Preparing>>, prepared: Receiver<ShardBlock>) -> Self {
         let blocks_end =
             plan.frames_total.map_or(u64::MAX, |frames| plan.shards.locate(frames.saturating_sub(1)).block + 1);
-        let capacity = (plan.ring.shard_blocks + plan.ring.shard_blocks_ahead + 2) as usize;
+        let capacity = plan.ring.shard_blocks_max();
         let mut blocks = Self {
             plan: plan.clone(),
             blocks: VecDeque::with_capacity(capacity),
@@ -48,11 +58,11 @@ impl Blocks {
         self.requested_end = self.requested_end.max(end);
     }
 
-    pub(super) fn take_prepared(&mut self, settled_end: u64, engine: &Engine) {
+    pub(super) fn take_prepared(&mut self, settled_end: u64, shared: &Shared) {
         while let Ok(block) = self.prepared.try_recv() {
             if self.plan.shards.block_frames(block.number).end <= settled_end {
                 // The numbers leapt over it while it was made. Kept, it would stand before all that follow for ever.
-                block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
+                block.cells.into_iter().for_each(|cell| shared.closings.put(Closing::Cell(cell)));
             } else {
                 self.blocks.push_back((false, block));
             }
@@ -64,7 +74,7 @@ impl Blocks {
     }
 
     /// The shards of the frame `number`.
-    pub(super) fn cell_of(&mut self, number: u64, engine: &Engine) -> Result<Arc<ShardCell>, Hold> {
+    pub(super) fn cell_of(&mut self, number: u64, shared: &Shared) -> Result<Arc<ShardCell>, Hold> {
         let at = self.plan.shards.locate(number);
         if let Some((touched, block)) = self.blocks.iter_mut().find(|(_, block)| block.number == at.block) {
             *touched = true;
@@ -72,11 +82,11 @@ impl Blocks {
             self.request_up_to(at.block + self.plan.ring.shard_blocks_ahead);
             return Ok(cell);
         }
-        if engine.first_error.get().is_some() {
+        if shared.first_error.get().is_some() {
             return Err(Hold::Never);
         }
         // Release: the preparer, which may be waiting before another try, sees it.
-        engine.needed_block.fetch_max(at.block, std::sync::atomic::Ordering::Release);
+        shared.needed_block.fetch_max(at.block, std::sync::atomic::Ordering::Release);
         self.request_up_to(at.block);
         self.requests.wake();
         Err(Hold::Wait)
@@ -92,13 +102,13 @@ impl Blocks {
     }
 
     /// From `block` up to the frame `to`, which begins another, no frame came and none will.
-    pub(super) fn skip(&mut self, block: u64, to: u64, engine: &Engine) {
+    pub(super) fn skip(&mut self, block: u64, to: u64, shared: &Shared) {
         let blocks = block..self.plan.shards.locate(to - 1).block + 1;
         self.requested_end = self.requested_end.max(blocks.end);
         while let Some(at) = self.blocks.iter().position(|(_, block)| blocks.contains(&block.number))
             && let Some((_, block)) = self.blocks.remove(at)
         {
-            block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
+            block.cells.into_iter().for_each(|cell| shared.closings.put(Closing::Cell(cell)));
         }
     }
 

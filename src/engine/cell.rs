@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex as StdMutex};
 
-use super::provisional;
+use super::kept::Kept;
 use crate::shard::Shard;
 
 /// The shards that cover the same frames: one, or several side by side.
@@ -24,7 +24,7 @@ pub(crate) struct ShardCell {
     /// Which layers are, though a chunk of theirs could not be stored.
     pub(crate) layers_failed: StdMutex<Vec<usize>>,
     /// Only the thread that closes uses it.
-    pub(crate) provisional: StdMutex<provisional::Kept>,
+    pub(crate) provisional: StdMutex<Kept>,
     /// Frames of which every chunk is in its slot.
     pub(crate) frames_written: AtomicU64,
     /// Those of them that indexes on the device name. Only the thread that closes changes it.
@@ -70,7 +70,7 @@ pub(crate) struct ShardBlock {
 #[cfg(all(test, loom))]
 mod loom {
     use super::*;
-    use crate::shard::slot::Entry;
+    use crate::shard::Entry;
     use ::loom::thread;
 
     #[test]

@@ -2,15 +2,18 @@
 //! to date. Both may be slow; neither is waited for by a frame, as long as it keeps up on average.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::cell::{ShardBlock, ShardCell};
+use super::messages::{Closing, Preparing};
+use super::open_cells::LiveCells;
 use super::provisional::Paused;
+use super::pump::Engine;
 use super::records::RecordCopy;
-use super::{Engine, ShardBlock, ShardCell};
 use crate::dataset::{Image, RecordBlock};
 use crate::error::{Result, caught, logged};
-use crate::shard::{Checkpoint, Place, Shard};
+use crate::shard::{Checkpoint, Shard, ShardPosition};
 use crate::stats::Stage;
 use crate::sync::{Receiver, Sender};
 
@@ -22,81 +25,6 @@ const CHECKPOINT_REST: u32 = 4;
 // How long a shard that can't be created is left alone before the next try, at first and at most.
 const SPARE_PAUSE_MIN: Duration = Duration::from_millis(20);
 const SPARE_PAUSE_MAX: Duration = Duration::from_secs(2);
-
-/// Work for the thread that prepares.
-#[derive(Debug)]
-pub(crate) enum Preparing {
-    /// The shards of this block will be needed.
-    Block(u64),
-    /// No more will be needed.
-    End,
-}
-
-/// Work for the thread that closes.
-#[derive(Debug)]
-pub(crate) enum Closing {
-    /// All layers of these shards are done.
-    Cell(Arc<ShardCell>),
-    /// These records are complete.
-    Records(RecordBlock),
-    /// Nothing more comes.
-    End,
-}
-
-/// How many cells of shards exist, so that those waiting to be closed don't pile up.
-pub(crate) struct LiveCells {
-    count: StdMutex<u64>,
-    fewer: Condvar,
-    max: u64,
-}
-
-impl LiveCells {
-    pub(crate) fn new(max: u64) -> Self {
-        Self { count: StdMutex::new(0), fewer: Condvar::new(), max }
-    }
-
-    /// Waits until `cells` more may exist. Only the preparer's thread waits here.
-    fn add(&self, cells: u64) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let allowed = |count: &mut u64| *count > 0 && *count + cells > self.max;
-        let mut count = self.fewer.wait_while(count, allowed).unwrap_or_else(PoisonError::into_inner);
-        *count += cells;
-    }
-
-    fn remove(&self, cells: u64) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count = count.saturating_sub(cells);
-        self.fewer.notify_one();
-    }
-
-    /// From now on nobody waits.
-    pub(crate) fn open_up(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) = 0;
-        self.fewer.notify_one();
-    }
-}
-
-/// The cells that exist and are not closed.
-#[derive(Debug, Default)]
-pub(crate) struct OpenCells(StdMutex<Vec<Arc<ShardCell>>>);
-
-impl OpenCells {
-    fn lock(&self) -> impl std::ops::DerefMut<Target = Vec<Arc<ShardCell>>> + '_ {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, cells: &[Arc<ShardCell>]) {
-        self.lock().extend_from_slice(cells);
-    }
-
-    fn remove(&self, cell: &Arc<ShardCell>) {
-        self.lock().retain(|open| !Arc::ptr_eq(open, cell));
-    }
-
-    fn all(&self) -> Vec<Arc<ShardCell>> {
-        self.lock().clone()
-    }
-}
 
 /// Creates blocks of shards as they are asked for.
 pub(crate) fn prepare(engine: &Engine, image: &Image, live: &LiveCells, prepared: &Sender<ShardBlock>) {
@@ -168,7 +96,7 @@ fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<St
         let mut shards = Vec::new();
         for across in 0..plan.shard.across_frame {
             let start = Instant::now();
-            let place = Place { grid, across };
+            let place = ShardPosition { grid, across };
             let key = image.shard_key(plan, &place);
             begun.push(key.clone());
             shards.push(image.create_shard(plan, place, key)?);
@@ -354,10 +282,4 @@ fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
     }
     // Not before its files have given back what they don't need, which somebody may wait for.
     engine.open_cells.remove(cell);
-}
-
-impl Engine {
-    fn newest_end(&self) -> u64 {
-        self.counters.newest_end.load(std::sync::atomic::Ordering::Relaxed)
-    }
 }

@@ -1,9 +1,9 @@
 //! Copies tiles together from the frames of a layer.
 
 use super::layer::Layer;
+use crate::aligned_memory::prefetch;
 use crate::geometry::Tile;
 use crate::plan::Plan;
-use crate::region::prefetch;
 use crate::ring::{Frame, Ring};
 
 /// So many rows before its turn a row is asked for: the processor itself foresees only what follows within a page, and each

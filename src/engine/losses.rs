@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::sequencer::note_range;
+use super::ranges::{holds, note_range};
 use crate::plan::Plan;
 use crate::sync::Mutex;
 
@@ -56,12 +56,6 @@ impl Losses {
         let is_lost = |number: &u64| !holds(missing, *number) && !lost.kept.contains(number);
         lost.numbers.iter().copied().chain(in_cells).filter(is_lost).collect()
     }
-}
-
-/// Whether one of some sorted ranges holds a number.
-pub(crate) fn holds(ranges: &[Range<u64>], number: u64) -> bool {
-    let at = ranges.partition_point(|range| range.end <= number);
-    ranges.get(at).is_some_and(|range| range.contains(&number))
 }
 
 /// The ranges of what is missing and of what was lost.

@@ -7,7 +7,7 @@ use crate::codec::Pixels;
 use crate::geometry::Tile;
 use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
-use crate::shard::slot::PIECES_MAX;
+use crate::shard::PIECES_MAX;
 
 /// The pieces of the ring's buffers that make up a tile, where it is whole and its rows follow each other without gaps.
 pub(super) fn in_pieces<'a, 'b>(

@@ -3,50 +3,19 @@
 //! The thread that closes looks at each checkpoint which layers got nothing since the one before, and stores [provisional
 //! chunks](crate::shard::provisional) of them. Their frames stay in the ring, and the layer goes on as if nothing had been.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
 
+use super::cell::ShardCell;
 use super::gather::{TileShape, gather_plane, is_fill};
 use super::layer::Layer;
-use super::{Engine, ShardCell};
+use super::shared::Shared;
 use crate::codec::Encoder;
 use crate::error::{Result, caught, logged};
 use crate::format::slot_header::{HEADER_BYTES, Origin, header};
 use crate::geometry::Tile;
-use crate::shard::provisional::Room;
+use crate::shard::ProvisionalRoom;
 use crate::sync::RwLockReadGuard;
-
-/// Which frames of a cell's layers are in provisional chunks, by the layer's place in the cell.
-#[derive(Debug, Default)]
-pub(crate) struct Kept(BTreeMap<usize, LayerKept>);
-
-#[derive(Debug, Default)]
-struct LayerKept {
-    numbers: Vec<u64>,
-    /// Those that an index on the device names.
-    named: Vec<u64>,
-}
-
-impl Kept {
-    fn add(&mut self, layer: usize, numbers: Vec<u64>) {
-        self.0.entry(layer).or_default().numbers = numbers;
-    }
-
-    /// The indexes name what they could, with the final chunks of the layers that are in place.
-    fn name(&mut self, is_in_place: impl Fn(usize) -> bool) {
-        self.0.retain(|&layer, _| !is_in_place(layer));
-        self.0.values_mut().for_each(|kept| kept.named.clone_from(&kept.numbers));
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
-        self.0.values().flat_map(|kept| &kept.numbers).copied()
-    }
-
-    fn named(&self) -> impl Iterator<Item = u64> + '_ {
-        self.0.values().flat_map(|kept| &kept.named).copied()
-    }
-}
 
 impl ShardCell {
     /// Whether all chunks of a layer are in their slots, of which those that are `done` are known to be.
@@ -63,17 +32,17 @@ impl ShardCell {
 
     /// The last index is written, or can't be: frames in provisional chunks, where nothing came in their place, are not lost. Returns
     /// how many.
-    pub(super) fn keep_provisional(&self, engine: &Engine, is_closed: bool) -> u64 {
+    pub(super) fn keep_provisional(&self, shared: &Shared, is_closed: bool) -> u64 {
         let mut kept = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_closed {
             // The last index names them still, whatever is in the slots.
-            engine.losses.keep(kept.named());
+            shared.losses.keep(kept.named());
             return 0;
         }
         kept.0.retain(|&layer, _| !self.is_in_place(layer, self.layers_done[layer].load(Acquire)));
-        engine.losses.keep(kept.numbers());
+        shared.losses.keep(kept.numbers());
         let count = kept.numbers().count() as u64;
-        engine.counters.frames_written.fetch_add(count, Relaxed);
+        shared.counters.frames_written.fetch_add(count, Relaxed);
         count
     }
 }
@@ -125,21 +94,21 @@ struct Maker {
 }
 
 impl Paused {
-    pub(super) fn new(engine: &Engine) -> Self {
-        Self { before: vec![None; engine.layers.count()], maker: None }
+    pub(super) fn new(shared: &Shared) -> Self {
+        Self { before: vec![None; shared.layers.count()], maker: None }
     }
 
     /// Stores provisional chunks of the layers that got nothing since the last call. That it can't be done is no error: the frames
     /// are where they were.
-    pub(super) fn keep(&mut self, engine: &Engine) {
-        let plan = &engine.plan;
+    pub(super) fn keep(&mut self, shared: &Shared) {
+        let plan = &shared.plan;
         // The document of a volume that grows tells of whole chunks only.
         let is_shown = plan.volume.is_none() || plan.frames_total.is_some();
         if plan.layers.frames_a_cell() == 1 || !is_shown {
             return;
         }
         for slot in 0..self.before.len() {
-            let look = Look::at(&read(engine, slot));
+            let look = Look::at(&read(shared, slot));
             let now = look.as_ref().map(|look| (look.block, look.cell_of_block, look.present, false));
             let before = std::mem::replace(&mut self.before[slot], now);
             let Some((look, (block, cell, present, is_kept))) = look.zip(before) else { continue };
@@ -147,7 +116,7 @@ impl Paused {
                 continue;
             }
             let kept = is_kept
-                || caught(|| self.keep_layer(engine, slot, &look)).unwrap_or_else(|error| {
+                || caught(|| self.keep_layer(shared, slot, &look)).unwrap_or_else(|error| {
                     logged(|| tracing::warn!(%error, "frames that wait for others can't be stored before these come"));
                     // Once is enough.
                     true
@@ -157,10 +126,10 @@ impl Paused {
     }
 
     /// True if it need not be tried again.
-    fn keep_layer(&mut self, engine: &Engine, slot: usize, look: &Look) -> Result<bool> {
-        let plan = &engine.plan;
+    fn keep_layer(&mut self, shared: &Shared, slot: usize, look: &Look) -> Result<bool> {
+        let plan = &shared.plan;
         let numbers: Vec<u64> = {
-            let layer = read(engine, slot);
+            let layer = read(shared, slot);
             if !look.is_of(&layer) {
                 return Ok(false);
             }
@@ -168,10 +137,10 @@ impl Paused {
         };
         let maker = match &mut self.maker {
             Some(maker) => maker,
-            none => none.insert(Maker::new(engine)?),
+            none => none.insert(Maker::new(shared)?),
         };
         let mut rooms = Vec::new();
-        let stored = maker.store_layer(engine, slot, look, &mut rooms);
+        let stored = maker.store_layer(shared, slot, look, &mut rooms);
         let is_whole = matches!(stored, Ok(true));
         for (across, room) in rooms {
             let shard = &look.cell.shards[across];
@@ -186,9 +155,9 @@ impl Paused {
 }
 
 impl Maker {
-    fn new(engine: &Engine) -> Result<Self> {
-        let plan = &engine.plan;
-        let encoder = Encoder::new(&engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
+    fn new(shared: &Shared) -> Result<Self> {
+        let plan = &shared.plan;
+        let encoder = Encoder::new(&shared.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
         let bytes = (HEADER_BYTES + encoder.bound()).next_multiple_of(8);
         Ok(Self { encoder, raw: vec![0; plan.shard.chunk_bytes].into(), sealed: vec![0; bytes].into() })
     }
@@ -196,12 +165,12 @@ impl Maker {
     /// Stores what the chunks of a layer are so far, each shard's in room of its own; false if that can't be, or the layer has changed.
     fn store_layer(
         &mut self,
-        engine: &Engine,
+        shared: &Shared,
         slot: usize,
         look: &Look,
-        rooms: &mut Vec<(usize, Room)>,
+        rooms: &mut Vec<(usize, ProvisionalRoom)>,
     ) -> Result<bool> {
-        let (plan, cell) = (&engine.plan, &look.cell);
+        let (plan, cell) = (&shared.plan, &look.cell);
         let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
         for (across, shard) in cell.shards.iter().enumerate() {
             let tiles = || plan.tiles.iter().filter(|tile| plan.slot_of(look.first_chunk, tile).0 == across);
@@ -213,7 +182,7 @@ impl Maker {
             rooms.push((across, room));
             let Some((_, room)) = rooms.last_mut() else { continue };
             for tile in tiles() {
-                if !self.store(engine, slot, look, tile, room)? {
+                if !self.store(shared, slot, look, tile, room)? {
                     return Ok(false);
                 }
             }
@@ -222,11 +191,18 @@ impl Maker {
     }
 
     /// Stores what a tile's chunk is so far; false if the layer has changed meanwhile.
-    fn store(&mut self, engine: &Engine, slot: usize, look: &Look, tile: &Tile, room: &mut Room) -> Result<bool> {
-        let plan = &engine.plan;
-        let Some(raw_bytes) = self.gather(engine, slot, look, tile) else { return Ok(false) };
+    fn store(
+        &mut self,
+        shared: &Shared,
+        slot: usize,
+        look: &Look,
+        tile: &Tile,
+        room: &mut ProvisionalRoom,
+    ) -> Result<bool> {
+        let plan = &shared.plan;
+        let Some(raw_bytes) = self.gather(shared, slot, look, tile) else { return Ok(false) };
         let raw = &self.raw[..raw_bytes];
-        if engine.skip_empty_chunks && is_fill(raw, &plan.frame.fill) {
+        if shared.skip_empty_chunks && is_fill(raw, &plan.frame.fill) {
             return Ok(true);
         }
         let payload = &mut self.sealed[HEADER_BYTES..];
@@ -238,7 +214,7 @@ impl Maker {
         };
         let (across, chunk) = plan.slot_of(look.first_chunk, tile);
         let origin = Origin {
-            dataset: engine.dataset_uuid,
+            dataset: shared.dataset_uuid,
             shard: look.cell.first_number + across as u64,
             chunk: chunk as u32,
             first_frame: look.first_frame,
@@ -257,20 +233,20 @@ impl Maker {
     /// Copies a tile together; returns its bytes, or `None` if the layer has changed meanwhile.
     ///
     /// The layer is locked for one frame at a time: a camera that goes on must not wait for more.
-    fn gather(&mut self, engine: &Engine, slot: usize, look: &Look, tile: &Tile) -> Option<usize> {
-        let shape = TileShape::new(&read(engine, slot), &engine.plan, tile);
+    fn gather(&mut self, shared: &Shared, slot: usize, look: &Look, tile: &Tile) -> Option<usize> {
+        let shape = TileShape::new(&read(shared, slot), &shared.plan, tile);
         let raw = self.raw.get_mut(..shape.bytes())?;
         for (number, plane) in raw.chunks_exact_mut(shape.plane_bytes).enumerate() {
-            let layer = read(engine, slot);
+            let layer = read(shared, slot);
             if !look.is_of(&layer) {
                 return None;
             }
-            gather_plane(layer.frames[shape.place(number)].as_ref(), &engine.ring, &engine.plan, tile, &shape, plane);
+            gather_plane(layer.frames[shape.place(number)].as_ref(), &shared.ring, &shared.plan, tile, &shape, plane);
         }
         Some(shape.bytes())
     }
 }
 
-fn read(engine: &Engine, slot: usize) -> RwLockReadGuard<'_, Layer> {
-    engine.layers.slot(slot as u32).layer.read().unwrap_or_else(PoisonError::into_inner)
+fn read(shared: &Shared, slot: usize) -> RwLockReadGuard<'_, Layer> {
+    shared.layers.slot(slot as u32).layer.read().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,10 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use super::Engine;
-use super::finalizer::Closing;
-use super::losses::holds;
-use super::sequencer::MISSING_RANGES_MAX;
+use super::messages::Closing;
+use super::ranges::{MISSING_RANGES_MAX, holds};
+use super::shared::Shared;
 use crate::dataset::{Image, RecordBlock};
 use crate::error::Result;
 use crate::plan::{Plan, RecordPlan};
@@ -75,19 +74,19 @@ impl Records {
     }
 
     /// Hands on the blocks in which every number is below `settled_end`.
-    pub(crate) fn settle(&mut self, settled_end: u64, engine: &Engine) {
+    pub(crate) fn settle(&mut self, settled_end: u64, shared: &Shared) {
         let is_settled = |open: &OpenBlock| (open.block.number + 1) * self.block_frames <= settled_end;
         while let Some(at) = self.open.iter().position(is_settled) {
             if let Some(open) = self.open.remove(at) {
-                engine.closings.put(Closing::Records(open.block));
+                shared.closings.put(Closing::Records(open.block));
             }
         }
     }
 
     /// Hands on all blocks, whatever is missing.
-    pub(crate) fn finish(&mut self, engine: &Engine) {
+    pub(crate) fn finish(&mut self, shared: &Shared) {
         while let Some(open) = self.open.pop_front() {
-            engine.closings.put(Closing::Records(open.block));
+            shared.closings.put(Closing::Records(open.block));
         }
     }
 

@@ -7,10 +7,10 @@
 use std::ops::{Deref, Range};
 use std::sync::{Arc, PoisonError};
 
+use crate::aligned_memory::{AlignedMemory, PAGE};
 use crate::plan::Plan;
-use crate::region::Region;
+use crate::shard::BATCH_MAX;
 use crate::shard::WaitsFor;
-use crate::shard::joined::JOINED_MAX;
 use crate::storage::WRITES_AT_ONCE;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -27,9 +27,9 @@ const SPARE_BYTES_MAX: usize = 48 << 20;
 const TOUCHED_SLOT_BYTES_MAX: usize = 4 << 20;
 
 /// Chunks that wait to be written. Memory is what limits them, unless they are small.
-pub(crate) const JOBS_MAX: usize = 4 * JOINED_MAX;
+pub(crate) const JOBS_MAX: usize = 4 * BATCH_MAX;
 /// Chunks that wait, those that each of the writers has taken from there, and the one that is made.
-const PLACES_MAX: usize = JOBS_MAX + WRITES_AT_ONCE * (JOINED_MAX + 1) + 1;
+const PLACES_MAX: usize = JOBS_MAX + WRITES_AT_ONCE * (BATCH_MAX + 1) + 1;
 
 /// One worker's memory.
 pub(crate) struct Bay {
@@ -42,11 +42,11 @@ impl Bay {
     /// Its pages are there when the first chunk comes; with long slots, which few chunks fill, when they are first used.
     pub(crate) fn new(plan: &Plan, waits_for: WaitsFor) -> std::io::Result<Self> {
         let bytes = Self::bytes(plan, waits_for);
-        let region = Region::new(1, bytes)?;
+        let memory = AlignedMemory::new(1, bytes)?;
         // Nobody uses it who encodes into a map.
         let touched = waits_for != WaitsFor::Nothing && plan.shard.slot_bytes <= TOUCHED_SLOT_BYTES_MAX;
-        let region = if touched { region.touched() } else { region };
-        Ok(Self { room: Arc::new(Room { region, places: Places::new(bytes, plan.shard.slot_bytes) }), open: None })
+        let memory = if touched { memory.touched() } else { memory };
+        Ok(Self { room: Arc::new(Room { memory, places: Places::new(bytes, plan.shard.slot_bytes) }), open: None })
     }
 
     /// How much each worker has: a slot, and its part of what is to spare where a queue leads to whoever writes.
@@ -73,7 +73,7 @@ impl Bay {
     pub(crate) fn open(&mut self) -> &mut [u8] {
         let place = self.open.get_or_insert_with(|| self.room.places.take()).clone();
         // SAFETY: the place was given to nobody else, and this is borrowed exclusively.
-        unsafe { self.room.region.write_part(0, place) }
+        unsafe { self.room.memory.write_part(0, place) }
     }
 
     /// Whether there would be room for a further slot if the open one kept so many bytes.
@@ -100,7 +100,7 @@ impl Deref for Scratch {
     #[allow(unsafe_code)]
     fn deref(&self) -> &[u8] {
         // SAFETY: the place is this one's until it is given back, and nobody writes it any more.
-        unsafe { self.room.region.read_part(0, self.place.clone()) }
+        unsafe { self.room.memory.read_part(0, self.place.clone()) }
     }
 }
 
@@ -111,7 +111,7 @@ impl Drop for Scratch {
 }
 
 struct Room {
-    region: Region,
+    memory: AlignedMemory,
     places: Places,
 }
 
@@ -138,7 +138,7 @@ impl Places {
 
     /// Places start on pages, for writes past the page cache; small ones on cache lines.
     fn whole(bytes: usize, slot_bytes: usize) -> usize {
-        let page = crate::plan::PAGE;
+        let page = PAGE;
         bytes.max(1).next_multiple_of(if slot_bytes >= page / 2 { page } else { 64 })
     }
 

@@ -5,12 +5,15 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use super::finalizer::{self, Closing, LiveCells, Preparing};
+use super::finalizer;
+use super::messages::{Closing, Preparing, Ticket};
+use super::open_cells::LiveCells;
+use super::pump::{Ends, Engine};
 use super::records::RecordCopy;
 use super::scratch::Bay;
 use super::worker::Worker;
+use super::writers;
 use super::writers::{Turns, Way};
-use super::{Ends, Engine, Ticket, writers};
 use crate::config::Config;
 use crate::dataset::Image;
 use crate::error::{Error, Result};

@@ -5,19 +5,23 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::cell::ShardCell;
+use super::counters::StageTimes;
 use super::gather::{TileShape, gather, is_fill};
-use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot, finish_layer};
+use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot};
+use super::layer_end::finish_layer;
+use super::messages::Ticket;
 use super::pieces::{Apart, in_one_piece, in_pieces};
+use super::pump::Engine;
 use super::scratch::Bay;
 use super::writers::{Sealed, Way};
-use super::{Engine, ShardCell, StageTimes, Ticket};
 use crate::codec::Encoder;
 use crate::error::caught;
 use crate::error::{Error, Result};
 use crate::format::slot_header::{HEADER_BYTES, Origin};
 use crate::geometry::Tile;
 use crate::shard::Claim;
-use crate::shard::slot::{Elsewhere, PIECES_MAX};
+use crate::shard::{PIECES_MAX, StagedSlot};
 use crate::stats::Stage;
 
 /// One worker's own things, made once.
@@ -154,7 +158,7 @@ impl Worker {
                 }
                 Stored::Here(bytes)
             }
-            Claim::Elsewhere(place) => {
+            Claim::Staged(place) => {
                 let Some((nbytes, from_ring)) = self.seal(engine, &place, layer, tile, &origin, now)? else {
                     return Ok(Stored::Empty);
                 };
@@ -175,7 +179,7 @@ impl Worker {
     fn seal(
         &mut self,
         engine: &Engine,
-        place: &Elsewhere,
+        place: &StagedSlot,
         layer: &Layer,
         tile: &Tile,
         origin: &Origin,

@@ -14,22 +14,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::layer::{Layer, finish_layer};
+use super::cell::ShardCell;
+use super::layer::Layer;
+use super::layer_end::finish_layer;
 use super::pieces::in_pieces;
+use super::pump::Engine;
 use super::scratch::JOBS_MAX;
 use super::scratch::{Bay, Scratch};
-use super::{Engine, ShardCell};
 use crate::config::Compressor;
 use crate::error::caught;
 use crate::error::{Error, Result};
-use crate::shard::joined::{JOINED_MAX, Part};
-use crate::shard::slot::{Claimed, PIECES_MAX};
+use crate::shard::{BATCH_MAX, BatchEntry};
+use crate::shard::{DetachedClaim, PIECES_MAX};
 use crate::stats::Stage;
 use crate::sync::{Doorbell, Receiver, Sender, bounded};
 
 // Longer writes are still faster, but keep scratch from workers that compress. Where none does, the device alone is waited for.
-const JOINED_BYTES: usize = 2 << 20;
-const JOINED_RAW_BYTES: usize = 3 << 20;
+const BATCH_BYTES: usize = 2 << 20;
+const BATCH_RAW_BYTES: usize = 3 << 20;
 
 /// A chunk, sealed in a scratch: all of it, or what stands round it where it is written from the ring.
 pub(crate) struct Sealed {
@@ -37,7 +39,7 @@ pub(crate) struct Sealed {
     pub(crate) layer: u32,
     /// Which shard of the layer's cell.
     pub(crate) shard: usize,
-    pub(crate) claimed: Claimed,
+    pub(crate) claimed: DetachedClaim,
     /// Which tile of the layer it is, where it lies in the ring as it shall be.
     pub(crate) in_ring: Option<usize>,
 }
@@ -180,13 +182,13 @@ impl Jobs {
     /// Writes until the last worker has ended and nothing is left. What waits for the same shard is one write.
     pub(crate) fn run(&self, engine: &Engine) {
         let compresses = engine.codec.compressor != Compressor::None;
-        let bytes_max = if compresses { JOINED_BYTES } else { JOINED_RAW_BYTES };
-        let mut batch = Vec::with_capacity(JOINED_MAX);
+        let bytes_max = if compresses { BATCH_BYTES } else { BATCH_RAW_BYTES };
+        let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut next = None;
         while let Some(first) = next.take().or_else(|| self.0.recv().ok()) {
             let mut bytes = first.chunk.nbytes;
             batch.push(first);
-            while batch.len() < JOINED_MAX {
+            while batch.len() < BATCH_MAX {
                 let Ok(job) = self.0.try_recv() else { break };
                 bytes += job.chunk.nbytes;
                 if bytes > bytes_max || !job.goes_with(&batch[0]) {
@@ -197,7 +199,7 @@ impl Jobs {
             }
             match batch.len() {
                 1 => batch.drain(..).for_each(|job| self.write(engine, job)),
-                _ => self.write_joined(engine, &mut batch),
+                _ => self.write_batch(engine, &mut batch),
             }
         }
     }
@@ -226,18 +228,18 @@ impl Jobs {
     }
 
     /// Writes chunks of one shard, which lie in their scratch, and leaves `batch` empty.
-    fn write_joined(&self, engine: &Engine, batch: &mut Vec<Job>) {
+    fn write_batch(&self, engine: &Engine, batch: &mut Vec<Job>) {
         let start = Instant::now();
         // In fixed slots only those that follow each other can be one write.
         batch.sort_unstable_by(|one, other| one.chunk.claimed.cmp(&other.chunk.claimed));
         let shard = &batch[0].cell.shards[batch[0].chunk.shard];
-        let mut parts = [const { Part::NONE }; JOINED_MAX];
+        let mut parts = [const { BatchEntry::NONE }; BATCH_MAX];
         for (part, Job { chunk, scratch, .. }) in parts.iter_mut().zip(&*batch) {
             *part = shard.part(&chunk.claimed, scratch, chunk.nbytes);
         }
         let parts_used = &mut parts[..batch.len()];
         let fail = |error| Error::io("write chunks to shard", shard.key(), error);
-        if let Err(error) = caught(|| shard.commit_together(parts_used).map_err(fail)) {
+        if let Err(error) = caught(|| shard.commit_batch(parts_used).map_err(fail)) {
             engine.first_error.set(error);
         }
         engine.finalizer_times().of(Stage::Write).since(start);

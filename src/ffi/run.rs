@@ -430,7 +430,7 @@ unsafe fn record(record: *const sw_record) -> Outcome<Record> {
     value.host_timestamp = (given.has & SW_HAS_HOST_TIMESTAMP != 0).then_some(given.host_timestamp);
     // SAFETY: as the caller promises.
     let values = unsafe { slice(given.values, given.value_count as usize, "sw_record.values") }?;
-    if values.len() > crate::plan::RECORD_FIELDS_MAX {
+    if values.len() > crate::record::RECORD_FIELDS_MAX {
         return refuse!(SW_ERROR_ARGUMENT, "sw_record.value_count = {}: at most 16", values.len());
     }
     for (field, given) in values.iter().enumerate() {

@@ -10,6 +10,7 @@ mod record;
 mod ring;
 mod volume;
 
+use crate::aligned_memory::PAGE;
 use crate::codec::Encoder;
 use crate::config::{Compressor, Config, Dialect, FrameLayout, IndexLocation, Placement, StorageKind};
 use crate::dtype::Dtype;
@@ -23,12 +24,9 @@ use crate::format::slot_header::HEADER_BYTES;
 use crate::format::{self, Metadata};
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
-pub(crate) use record::{FIXED_FIELDS, RECORD_FIELDS_MAX, RecordColumn, RecordPlan};
+pub(crate) use record::{RecordColumn, RecordPlan};
 pub(crate) use ring::RingPlan;
 pub(crate) use volume::VolumePlan;
-
-/// Disk blocks and memory pages: what holes and buffers are aligned to.
-pub(crate) const PAGE: usize = 4096;
 
 // Blosc frames count their bytes in 31 bits.
 const CHUNK_BYTES_MAX: u64 = (1 << 31) - (1 << 20);

@@ -3,9 +3,7 @@
 use crate::config::Config;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-
-/// Fields of the caller's own in a frame's record.
-pub(crate) const RECORD_FIELDS_MAX: usize = 16;
+use crate::record::{FIXED_FIELDS, RECORD_FIELDS_MAX};
 
 /// The fields of a frame's record, in the order in which they lie in it.
 #[derive(Debug)]
@@ -24,11 +22,6 @@ pub(crate) struct RecordColumn {
     /// Where it lies in a record.
     pub(crate) offset: usize,
 }
-
-/// Fields that every record has: the frame's number (−1 where no frame came), the device's time stamp, and the host's, in
-/// nanoseconds since 1970.
-pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
-    [("frame_number", Dtype::I64), ("device_timestamp", Dtype::U64), ("host_timestamp", Dtype::I64)];
 
 impl RecordPlan {
     pub(super) fn new(config: &Config, frames_total: Option<u64>) -> Result<Self> {

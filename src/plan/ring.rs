@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{FramePlan, PAGE, ShardPlan};
+use super::{FramePlan, ShardPlan};
+use crate::aligned_memory::PAGE;
 use crate::config::{Config, StorageKind};
 use crate::error::{Error, Result};
 use crate::geometry::Cells;
@@ -35,6 +36,11 @@ pub(crate) struct RingPlan {
 }
 
 impl RingPlan {
+    /// Blocks of shards that can be on their way between the threads at once.
+    pub(crate) fn shard_blocks_max(&self) -> usize {
+        (self.shard_blocks + self.shard_blocks_ahead + 2) as usize
+    }
+
     #[allow(clippy::too_many_arguments)]
     pub(super) fn new(
         config: &Config,

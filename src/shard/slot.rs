@@ -1,18 +1,13 @@
 //! The byte range of a shard that one chunk may fill, with a header before the chunk's bytes.
 #![allow(unsafe_code)]
 
-use std::io::{self, IoSlice};
-use std::iter;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
 use crate::format::index::table::MISSING;
 use crate::format::slot_header::MAGIC;
-use crate::format::slot_header::{HEADER_BYTES, Origin, header, header_with};
+use crate::format::slot_header::{HEADER_BYTES, Origin, header};
 use crate::sync::atomic::{AtomicU64, Ordering};
-
-/// The most pieces of which [`Elsewhere::commit_pieces`] makes a chunk.
-pub(crate) const PIECES_MAX: usize = 64;
 
 /// One chunk's line in the index under construction.
 #[derive(Debug)]
@@ -86,76 +81,6 @@ impl<'a> Slot<'a> {
         // Release: after a kill, the file's pages hold no magic without the header and the payload that it vouches for.
         place.store(magic, Ordering::Release);
         self.entry.commit(self.at + HEADER_BYTES as u64, nbytes as u64);
-    }
-}
-
-/// A slot whose bytes are made elsewhere and written at once.
-#[derive(Debug)]
-pub(crate) struct Elsewhere<'a> {
-    pub(super) entry: &'a Entry,
-    pub(super) shard: &'a super::Shard,
-    pub(super) chunk: usize,
-}
-
-/// A claim on its way to the thread that will write it. It is neither `Clone` nor made anywhere else.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Claimed {
-    pub(super) chunk: usize,
-}
-
-impl Elsewhere<'_> {
-    /// Lets another thread write the chunk; the shard goes on there with `resume`.
-    pub(crate) fn detach(self) -> Claimed {
-        Claimed { chunk: self.chunk }
-    }
-
-    /// Puts the header before `nbytes` of payload, which stand in `scratch` where they stand in a slot.
-    ///
-    /// `scratch` is a slot long, so that what is written can be rounded up to whole blocks; those are zeros.
-    pub(crate) fn seal(&self, scratch: &mut [u8], nbytes: usize, origin: &Origin) {
-        let before = self.shard.before_payload();
-        let used = before + nbytes;
-        let header = header(origin, &scratch[before..used]);
-        scratch[before - HEADER_BYTES..before].copy_from_slice(&header);
-        scratch[used..self.shard.sealed_bytes(nbytes)].fill(0);
-    }
-
-    /// Writes the chunk: `nbytes` of payload and their header, sealed in `scratch`.
-    pub(crate) fn commit(self, scratch: &[u8], nbytes: usize) -> io::Result<()> {
-        let before = self.shard.before_payload();
-        let at = self.shard.place(self.chunk, before + nbytes);
-        self.shard.write(at, &scratch[..self.shard.sealed_bytes(nbytes)])?;
-        self.entry.commit(at + before as u64, nbytes as u64);
-        Ok(())
-    }
-
-    /// Makes in `scratch` what stands before and behind a payload that stays where it is, in `pieces`: its header, and its
-    /// checksum if the chunk shall end with one. Returns the chunk's bytes.
-    pub(crate) fn seal_pieces(&self, scratch: &mut [u8], pieces: &[&[u8]], origin: &Origin) -> usize {
-        let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
-        let checksum_bytes = if origin.checksum_in_payload { size_of_val(&crc) } else { 0 };
-        let nbytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + checksum_bytes;
-        let before = self.shard.before_payload();
-        scratch[before - HEADER_BYTES..before].copy_from_slice(&header_with(origin, nbytes, crc));
-        let behind = &mut scratch[before..before + self.shard.behind_pieces(checksum_bytes)];
-        behind.fill(0);
-        behind[..checksum_bytes].copy_from_slice(&crc.to_le_bytes()[..checksum_bytes]);
-        nbytes
-    }
-
-    /// Writes the chunk whose payload is in `pieces`, with what was sealed in `scratch` for them.
-    pub(crate) fn commit_pieces(self, scratch: &[u8], pieces: &[&[u8]], nbytes: usize) -> io::Result<()> {
-        let before = self.shard.before_payload();
-        let checksum_bytes = nbytes - pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let behind = &scratch[before..before + self.shard.behind_pieces(checksum_bytes)];
-        let mut slices = [IoSlice::new(&[]); PIECES_MAX + 2];
-        let all = iter::once(&scratch[..before]).chain(pieces.iter().copied()).chain(iter::once(behind));
-        let all = all.filter(|bytes| !bytes.is_empty());
-        let used = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
-        let at = self.shard.place(self.chunk, before + nbytes);
-        self.shard.write_slices(at, &mut slices[..used])?;
-        self.entry.commit(at + before as u64, nbytes as u64);
-        Ok(())
     }
 }
 

@@ -6,8 +6,7 @@ use std::io::{self, IoSlice};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Disk blocks and memory pages.
-pub(super) const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = crate::aligned_memory::PAGE as u64;
 /// How many writes are under way at once where each goes to the device itself: as many as keep a fast one busy. More would
 /// leave shorter ones.
 pub(crate) const WRITES_AT_ONCE: usize = 4;

@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 use memmap2::MmapMut;
 
 use super::directory::{Directory, Way};
-use super::seam::{Blob, Mapped, Storage, WRITES_AT_ONCE};
+use super::seam::{Blob, Mapped, PAGE, Storage, WRITES_AT_ONCE};
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
-use crate::plan::{PAGE, Plan};
 
 // More is not worth the wait of `create`.
 const TRIAL_BYTES: u64 = 24 << 20;
@@ -38,21 +37,30 @@ type Conditions = (u64, bool, u64);
 /// What was found out before: a process that starts many runs tries once.
 static KNOWN: Mutex<Vec<(Conditions, Rates)>> = Mutex::new(Vec::new());
 
-/// The way for a run that `plan` describes, and why.
-pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way, String)> {
-    let run_bytes = plan.frames_total.map(|frames| frames.saturating_mul(plan.frame.bytes as u64));
-    if run_bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
+/// What is known beforehand of how a run will write.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    /// In all; `None`: nobody knows.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) slot_bytes: u64,
+    /// The process may have as many open files as direct writes need.
+    pub(crate) opens_twice: bool,
+}
+
+/// The way for a run, and why.
+pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(Way, String)> {
+    if run.bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
         return Ok((Way::Buffered, "a short run".to_owned()));
     }
     // The page cache is what is left: a map is not for us to choose.
-    if !plan.ring.opens_twice {
+    if !run.opens_twice {
         return Ok((Way::Buffered, "direct writes need more open files than this process may have".to_owned()));
     }
     // There, nothing passes the page cache by, and a map has to be filled with zeros first.
     if Directory::open(folder, Way::Buffered, sync)?.is_memory() {
         return Ok((Way::Buffered, "files are memory here".to_owned()));
     }
-    let piece = (plan.shard.slot_bytes as u64).next_multiple_of(PAGE as u64).clamp(PAGE as u64, 1 << 20);
+    let piece = run.slot_bytes.next_multiple_of(PAGE).clamp(PAGE, 1 << 20);
     let device = rustix::fs::stat(folder)?.st_dev as u64;
     let key = (device, sync, piece);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +83,7 @@ pub(crate) fn choose(folder: &Path, plan: &Plan, sync: bool) -> io::Result<(Way,
 /// # Errors
 /// [`Error::Io`] where nothing can be written.
 pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration) -> Result<Vec<(StorageKind, f64)>> {
-    let piece = piece_bytes.next_multiple_of(PAGE as u64).max(PAGE as u64);
+    let piece = piece_bytes.next_multiple_of(PAGE).max(PAGE);
     let rates = try_ways(&Way::ALL, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
     let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
     let kind = |way| match way {

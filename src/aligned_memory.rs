@@ -4,6 +4,9 @@
 use std::io;
 use std::ops::Range;
 
+/// Disk blocks and memory pages: what holes and buffers are aligned to.
+pub(crate) const PAGE: usize = 4096;
+
 #[cfg(not(loom))]
 const HUGE_PAGE: usize = 2 << 20;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -11,7 +14,7 @@ const CACHE_LINE: usize = 64;
 
 /// Equal pieces of one allocation, each used by whoever has its index.
 #[cfg(not(loom))]
-pub(crate) struct Region {
+pub(crate) struct AlignedMemory {
     start: std::ptr::NonNull<u8>,
     piece_bytes: usize,
     pieces: usize,
@@ -24,21 +27,20 @@ pub(crate) struct Region {
 // SAFETY: the region owns its memory, which any thread may touch. All ways to a piece but its address are unsafe functions, whose
 // callers promise that nobody writes it at the same time.
 #[cfg(not(loom))]
-unsafe impl Send for Region {}
+unsafe impl Send for AlignedMemory {}
 // SAFETY: as above.
 #[cfg(not(loom))]
-unsafe impl Sync for Region {}
+unsafe impl Sync for AlignedMemory {}
 
 #[cfg(not(loom))]
-impl Region {
+impl AlignedMemory {
     pub(crate) fn new(pieces: usize, piece_bytes: usize) -> io::Result<Self> {
-        let page = crate::plan::PAGE;
         // Frames start on pages; records, far smaller, only on cache lines.
-        let stride = piece_bytes.max(1).next_multiple_of(if piece_bytes >= page / 2 { page } else { 64 });
+        let stride = piece_bytes.max(1).next_multiple_of(if piece_bytes >= PAGE / 2 { PAGE } else { 64 });
         let bytes = stride.checked_mul(pieces).filter(|&bytes| bytes > 0 && bytes < isize::MAX as usize);
         let refuse = |reason: &str| io::Error::new(io::ErrorKind::OutOfMemory, reason);
         let bytes = bytes.ok_or_else(|| refuse("more than the address space holds"))?;
-        let layout = std::alloc::Layout::from_size_align(bytes, page).map_err(io::Error::other)?;
+        let layout = std::alloc::Layout::from_size_align(bytes, PAGE).map_err(io::Error::other)?;
         if cfg!(miri) {
             // SAFETY: the layout's size is not zero.
             let start = unsafe { std::alloc::alloc_zeroed(layout) };
@@ -67,7 +69,7 @@ impl Region {
         if map.advise_range(memmap2::Advice::PopulateWrite, 0, bytes).is_ok() {
             return self;
         }
-        map[..bytes].iter_mut().step_by(crate::plan::PAGE).for_each(|byte| *byte = 0);
+        map[..bytes].iter_mut().step_by(PAGE).for_each(|byte| *byte = 0);
         self
     }
 
@@ -138,7 +140,7 @@ impl Region {
 }
 
 #[cfg(not(loom))]
-impl Drop for Region {
+impl Drop for AlignedMemory {
     fn drop(&mut self) {
         if self.map.is_none() {
             // SAFETY: allocated in `new` with this layout.
@@ -149,12 +151,12 @@ impl Drop for Region {
 
 /// Under loom, pieces are cells whose concurrent use loom reports.
 #[cfg(loom)]
-pub(crate) struct Region {
+pub(crate) struct AlignedMemory {
     pieces: Vec<::loom::cell::UnsafeCell<Box<[u8]>>>,
 }
 
 #[cfg(loom)]
-impl Region {
+impl AlignedMemory {
     pub(crate) fn new(pieces: usize, piece_bytes: usize) -> io::Result<Self> {
         let piece = |_| ::loom::cell::UnsafeCell::new(vec![0; piece_bytes].into_boxed_slice());
         Ok(Self { pieces: (0..pieces).map(piece).collect() })
@@ -199,10 +201,10 @@ impl Region {
 
 #[cfg(loom)]
 // SAFETY: loom's cells check each access.
-unsafe impl Sync for Region {}
+unsafe impl Sync for AlignedMemory {}
 #[cfg(loom)]
 // SAFETY: as above.
-unsafe impl Send for Region {}
+unsafe impl Send for AlignedMemory {}
 
 /// Asks the processor for memory that is about to be read.
 #[inline]

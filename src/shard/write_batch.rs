@@ -3,15 +3,15 @@
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering;
 
-use super::Shard;
-use super::slot::Claimed;
+use super::claim::DetachedClaim;
+use super::file::Shard;
 
 /// The most chunks that are written together.
-pub(crate) const JOINED_MAX: usize = 64;
+pub(crate) const BATCH_MAX: usize = 64;
 
 /// A chunk on its way into its shard together with others.
 #[derive(Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct BatchEntry<'a> {
     chunk: usize,
     nbytes: usize,
     /// Header and payload, up to the next whole block.
@@ -21,7 +21,7 @@ pub(crate) struct Part<'a> {
     pub(crate) written: bool,
 }
 
-impl Part<'_> {
+impl BatchEntry<'_> {
     pub(crate) const NONE: Self = Self { chunk: 0, nbytes: 0, bytes: &[], at: 0, written: false };
 
     fn end(&self) -> u64 {
@@ -31,20 +31,20 @@ impl Part<'_> {
 
 impl Shard {
     /// A chunk of `nbytes`, sealed in `scratch`.
-    pub(crate) fn part<'a>(&self, claimed: &Claimed, scratch: &'a [u8], nbytes: usize) -> Part<'a> {
+    pub(crate) fn part<'a>(&self, claimed: &DetachedClaim, scratch: &'a [u8], nbytes: usize) -> BatchEntry<'a> {
         let bytes = &scratch[..self.sealed_bytes(nbytes)];
-        Part { chunk: claimed.chunk, nbytes, bytes, at: 0, written: false }
+        BatchEntry { chunk: claimed.chunk, nbytes, bytes, at: 0, written: false }
     }
 
-    /// Writes up to [`JOINED_MAX`] chunks, in one go those that come to lie one behind the other; in fixed slots these are
+    /// Writes up to [`BATCH_MAX`] chunks, in one go those that come to lie one behind the other; in fixed slots these are
     /// neighbours, so they should come in order.
     ///
     /// The error is the first one. What failed together is then written one by one, so that no chunk takes others with it.
-    pub(crate) fn commit_together(&self, parts: &mut [Part]) -> io::Result<()> {
-        self.place_together(parts);
+    pub(crate) fn commit_batch(&self, parts: &mut [BatchEntry]) -> io::Result<()> {
+        self.place_batch(parts);
         let mut outcome = Ok(());
         for run in parts.chunk_by_mut(|one, next| one.end() == next.at) {
-            let mut slices = [IoSlice::new(&[]); JOINED_MAX];
+            let mut slices = [IoSlice::new(&[]); BATCH_MAX];
             slices.iter_mut().zip(&*run).for_each(|(slice, part)| *slice = IoSlice::new(part.bytes));
             let joint = self.write_slices(run[0].at, &mut slices[..run.len()]);
             let alone = run.len() == 1;
@@ -60,7 +60,7 @@ impl Shard {
     }
 
     /// Says where chunks go; packed ones one behind the other.
-    fn place_together(&self, parts: &mut [Part]) {
+    fn place_batch(&self, parts: &mut [BatchEntry]) {
         if self.plan.shard.fixed_slots {
             return parts.iter_mut().for_each(|part| part.at = self.place(part.chunk, part.bytes.len()));
         }

@@ -20,20 +20,15 @@
 //! [`Blob::grow`]: crate::storage::Blob::grow
 //! [`IndexPlan::may_be_replaced_in_place`]: crate::plan::IndexPlan::may_be_replaced_in_place
 
-use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
-use std::sync::{MutexGuard, PoisonError};
 
-use super::provisional::Provisional;
-use super::{Place, Shard};
+use super::file::{Shard, ShardPosition};
+use super::index_state::{Committed, OpenIndex};
+use crate::aligned_memory::PAGE;
 use crate::config::IndexLocation;
-use crate::error::{Error, Result, logged};
+use crate::error::{Result, logged};
 use crate::format::index::{minishards, table};
-use crate::plan::{IndexForm, PAGE};
-
-/// At the latest so many checkpoints after the last one, a shard gets a new index for a single layer: a camera may have paused.
-const POSTPONED_MAX: u32 = 31;
+use crate::plan::IndexForm;
 
 /// So many indexes back, nothing is given back: a reader that looked for the file's end may be slow to read what stood there.
 const KEPT: u64 = 8;
@@ -49,27 +44,6 @@ pub(crate) enum Checkpoint {
     Postponed,
 }
 
-/// What the index names by now, and where it stands. Only the thread that closes shards uses it.
-#[derive(Debug)]
-pub(super) struct OpenIndex {
-    chunks: u64,
-    layers: u64,
-    /// How often it was told of provisional chunks by then.
-    provisional_serial: u64,
-    /// Checkpoints since then that found too little to be worth a new index.
-    postponed: u32,
-    pub(super) file_end: u64,
-    /// What no index from the one with this number on needs, by its place and length: for readers that have an older one.
-    pub(super) retired: VecDeque<(u64, Range<u64>)>,
-    /// How many indexes there were.
-    pub(super) serial: u64,
-    pub(super) provisional: Provisional,
-    /// Which of two places the part behind the chunks has, where the head says it.
-    tail: usize,
-    /// It was written over the one before, and the write has not succeeded: neither may be whole.
-    pub(super) torn: bool,
-}
-
 /// How an open shard gets a new index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replacing {
@@ -81,43 +55,7 @@ pub(super) enum Replacing {
     AtTheClose,
 }
 
-pub(super) type Committed = [Option<(u64, u64)>];
-
-impl OpenIndex {
-    /// Of a new file of so many bytes.
-    pub(super) fn new(file_end: u64) -> Self {
-        Self {
-            chunks: 0,
-            layers: 0,
-            provisional_serial: 0,
-            postponed: 0,
-            file_end,
-            retired: VecDeque::new(),
-            serial: 0,
-            provisional: Provisional::default(),
-            tail: 1,
-            torn: false,
-        }
-    }
-
-    /// The file's bytes in `range` are not needed by any newer index.
-    pub(super) fn retire(&mut self, range: Range<u64>) {
-        self.retired.push_back((self.serial, range));
-    }
-
-    /// Whether an index that names so many layers is worth its place.
-    fn is_due(&mut self, layers: u64, layers_a_growth: u64) -> bool {
-        let due = layers.saturating_sub(self.layers) >= layers_a_growth || self.postponed >= POSTPONED_MAX;
-        self.postponed = if due { 0 } else { self.postponed + 1 };
-        due
-    }
-}
-
 impl Shard {
-    pub(super) fn open_index(&self) -> MutexGuard<'_, OpenIndex> {
-        self.open_index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn replacing(&self) -> Replacing {
         let index = &self.plan.shard.index;
         match index.form {
@@ -275,7 +213,7 @@ impl Shard {
     fn index(&self, committed: &Committed, tail_at: u64) -> Result<(Vec<u8>, Vec<u8>)> {
         match (self.plan.shard.index.form, &self.plan.volume) {
             (IndexForm::Minishards, Some(volume)) => {
-                let Place { grid, across } = &self.place;
+                let ShardPosition { grid, across } = &self.place;
                 let entry = |(chunk, entry): (usize, &Option<(u64, u64)>)| {
                     let (offset, nbytes) = (*entry)?;
                     Some(minishards::Entry { id: volume.id(grid, *across, chunk), offset, nbytes })
@@ -293,11 +231,6 @@ impl Shard {
                 })
             }
         }
-    }
-
-    /// Makes an error of this shard of one of its blob.
-    pub(super) fn failed<'a>(&'a self, action: &'static str) -> impl Fn(io::Error) -> Error + 'a {
-        move |error| Error::io(action, &self.key, error)
     }
 }
 

@@ -1,0 +1,102 @@
+//! The engine: what its threads share, and whose turn it is to run the sequencer.
+
+use std::ops::Deref;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::cell::ShardBlock;
+use super::messages::{Closing, Ticket};
+use super::records::Records;
+use super::sequencer::Sequencer;
+use super::shared::{Shared, relief};
+use crate::config::Config;
+use crate::dataset::{Image, RecordBlock};
+use crate::error::{Result, caught};
+use crate::plan::Plan;
+use crate::ring::Ring;
+use crate::sync::{Mutex, Receiver, Relay, Sender, bounded};
+
+/// Everything that the threads of one acquisition share.
+pub(crate) struct Engine {
+    shared: Shared,
+    pub(crate) sequencer: Mutex<Sequencer>,
+    /// Who runs it.
+    relay: Relay,
+    /// How many frames had been accepted when a caller found no free buffer, and since when that is so.
+    starving: StdMutex<Option<(u64, Instant)>>,
+}
+
+/// The engine is what its threads share, with a sequencer that is given no more than that.
+impl Deref for Engine {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// The other ends of the engine's queues, for its threads.
+pub(crate) struct Ends {
+    pub(super) deliver: Sender<ShardBlock>,
+    pub(super) to_close: Receiver<Closing>,
+    pub(super) written_records: Sender<RecordBlock>,
+}
+
+impl Engine {
+    /// Everything that a run needs is taken here: the ring's memory, all queues, all layers.
+    pub(crate) fn new(image: &Image, plan: &Arc<Plan>, config: &Config) -> Result<(Arc<Self>, Ends)> {
+        let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
+        let (shared, to_close) = Shared::new(image, plan, config, ring);
+        let (deliver, prepared) = bounded(2 * plan.ring.shard_blocks_max());
+        let (records, written_records) = Records::new(&plan.record, plan.ring.window);
+        let sequencer = Sequencer::new(plan.clone(), records, shared.requests.clone(), prepared);
+        let (sequencer, relay, starving) = (Mutex::new(sequencer), Relay::new(), StdMutex::default());
+        Ok((Arc::new(Self { shared, sequencer, relay, starving }), Ends { deliver, to_close, written_records }))
+    }
+
+    /// Brings forward whatever can go forward now, or a part of it: the rest is for the next that comes, or a worker.
+    pub(crate) fn pump(&self) {
+        if self.relay.ring(|| self.run_sequencer()) {
+            self.tickets.push_quietly(Ticket::Sequence);
+        }
+    }
+
+    /// A worker found that it shall run the sequencer.
+    pub(crate) fn answer(&self) {
+        if self.relay.answer(|| self.run_sequencer()) {
+            self.tickets.push_quietly(Ticket::Sequence);
+        }
+    }
+
+    /// True: there is more to do.
+    fn run_sequencer(&self) -> bool {
+        // The relay lets one thread in at a time; the lock is never waited for but at the very end.
+        let run = || Ok(self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).run(self));
+        // A panic would leave the relay to nobody, and everybody waiting.
+        caught(run).unwrap_or_else(|error| {
+            self.first_error.set(error);
+            !self.arrivals.1.is_empty()
+        })
+    }
+
+    /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed for a while,
+    /// because another thread's commit is the better help.
+    pub(crate) fn relieve(&self) {
+        const AFTER: Duration = Duration::from_millis(200);
+        const FOR_LONG: Duration = Duration::from_secs(1);
+        let (accepted, now) = (self.counters.frames_accepted.load(Relaxed), Instant::now());
+        let since = {
+            let mut starving = self.starving.lock().unwrap_or_else(PoisonError::into_inner);
+            match *starving {
+                Some((of, since)) if of == accepted => since,
+                _ => starving.insert((accepted, now)).1,
+            }
+        };
+        let time = now - since;
+        if time >= AFTER {
+            self.relief.fetch_max(if time >= FOR_LONG { relief::FOR_LONG } else { relief::WANTED }, Relaxed);
+            self.pump();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What all threads of one acquisition share, but for the sequencer: that one and its parts can't reach themselves from here.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
+
+use super::arrival::Arrival;
+use super::cell::ShardCell;
+use super::closings::Closings;
+use super::counters::{Counters, FirstError, StageTimes};
+use super::layer::Layers;
+use super::losses::Losses;
+use super::messages::{Closing, Listener, Preparing, Ticket};
+use super::numbers::Numbers;
+use super::open_cells::OpenCells;
+use crate::config::{Codec, Config};
+use crate::dataset::Image;
+use crate::error::{Error, logged};
+use crate::plan::Plan;
+use crate::ring::Ring;
+use crate::stats::{Stage, StageLatency, Stats, report};
+use crate::sync::{Gate, PolledQueue, Receiver, Sender, bounded};
+
+/// What callers that find no free buffer want of the sequencer.
+pub(super) mod relief {
+    pub(in super::super) const NONE: u8 = 0;
+    pub(in super::super) const WANTED: u8 = 1;
+    pub(in super::super) const FOR_LONG: u8 = 2;
+}
+
+/// Everything that the threads of one acquisition share.
+pub(crate) struct Shared {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) codec: Codec,
+    pub(crate) skip_empty_chunks: bool,
+    /// Bytes are waited for until they are on the device.
+    pub(crate) sync: bool,
+    /// For checkpoints.
+    pub(crate) open_cells: OpenCells,
+    pub(crate) dataset_uuid: [u8; 16],
+    pub(crate) ring: Arc<Ring>,
+    pub(crate) numbers: Numbers,
+    /// Closed when no more frames are taken.
+    pub(crate) gate: Gate,
+    pub(crate) arrivals: (Sender<Arrival>, Receiver<Arrival>),
+    pub(crate) layers: Layers,
+    pub(crate) tickets: PolledQueue<Ticket>,
+    /// For the thread that prepares.
+    pub(crate) requests: Arc<PolledQueue<Preparing>>,
+    pub(crate) closings: Closings<Closing>,
+    pub(crate) counters: Counters,
+    pub(crate) first_error: FirstError,
+    pub(crate) losses: Losses,
+    /// Who wants to hear of closed shards.
+    pub(crate) shard_closed: OnceLock<Listener>,
+    /// How often that panicked, and with what at first.
+    pub(crate) listener_failures: StdMutex<(u64, Option<Error>)>,
+    /// What is still in the ring shall not be encoded any more.
+    pub(crate) aborting: AtomicBool,
+    /// The last block of shards that a frame waits for or has got.
+    pub(crate) needed_block: AtomicU64,
+    /// No further shard will be needed.
+    pub(crate) needs_no_more: AtomicBool,
+    /// That callers find no free buffer, and whether for long: see [`Engine::relieve`](super::pump::Engine::relieve).
+    pub(super) relief: AtomicU8,
+    /// One for the callers, one for the finalizer's threads, one for each worker.
+    pub(crate) times: Vec<StageTimes>,
+}
+
+impl Shared {
+    pub(super) fn new(image: &Image, plan: &Arc<Plan>, config: &Config, ring: Arc<Ring>) -> (Self, Receiver<Closing>) {
+        let blocks = plan.ring.shard_blocks_max();
+        let (closings, to_close) = Closings::new(blocks * plan.shards.cells_a_block as usize + 64);
+        let shared = Self {
+            codec: config.codec.clone(),
+            skip_empty_chunks: config.skip_empty_chunks,
+            sync: config.sync,
+            open_cells: OpenCells::default(),
+            dataset_uuid: image.uuid,
+            numbers: Numbers::new(plan.ring.window, plan.ring.frames, plan.frames_total, plan.ring.leap_max),
+            gate: Gate::new(),
+            arrivals: bounded(plan.ring.frames),
+            layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
+            tickets: PolledQueue::new(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 2),
+            requests: Arc::new(PolledQueue::new(2 * blocks)),
+            closings,
+            counters: Counters::default(),
+            first_error: FirstError::default(),
+            losses: Losses::default(),
+            shard_closed: OnceLock::new(),
+            listener_failures: StdMutex::default(),
+            aborting: AtomicBool::new(false),
+            needed_block: AtomicU64::new(0),
+            needs_no_more: AtomicBool::new(false),
+            relief: AtomicU8::new(relief::NONE),
+            times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
+            ring,
+            plan: plan.clone(),
+        };
+        (shared, to_close)
+    }
+
+    /// A layer is complete. Whoever committed its last frame wakes a worker for it only if layers take half of the ring already.
+    pub(super) fn offer_layer(&self, slot: u32) {
+        let frames_waiting = self.layers.in_use() * self.plan.layers.frames_a_cell() as usize;
+        match 2 * frames_waiting > self.ring.frames() {
+            true => self.tickets.push(Ticket::Layer(slot)),
+            false => self.tickets.push_quietly(Ticket::Layer(slot)),
+        }
+    }
+
+    /// The caller needs a buffer: frames that hold some shall not wait until a worker looks by itself.
+    pub(crate) fn wake_if_work_waits(&self) {
+        if !self.tickets.is_empty() {
+            self.tickets.wake();
+        }
+    }
+
+    pub(crate) fn caller_times(&self) -> &StageTimes {
+        &self.times[0]
+    }
+
+    pub(crate) fn finalizer_times(&self) -> &StageTimes {
+        &self.times[1]
+    }
+
+    pub(crate) fn worker_times(&self, worker: usize) -> &StageTimes {
+        &self.times[2 + worker]
+    }
+
+    pub(crate) fn count_chunk(&self, nbytes: usize) {
+        self.counters.bytes_out.fetch_add(nbytes as u64, Relaxed);
+        self.counters.chunks_written.fetch_add(1, Relaxed);
+    }
+
+    /// Who listens for closed shards panicked, as an upload may; the shard itself is whole.
+    pub(super) fn note_listener_failure(&self, key: &str, error: Error) {
+        logged(|| tracing::error!(shard = key, %error, "on_shard_closed panicked"));
+        let mut failures = self.listener_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.0 += 1;
+        failures.1.get_or_insert(error);
+    }
+
+    /// How long each stage took, over all threads.
+    pub(crate) fn latencies(&self) -> Vec<StageLatency> {
+        Stage::ALL.map(|stage| report(stage, self.times.iter().map(|times| times.of(stage)))).into()
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        Stats {
+            frames_accepted: counters.frames_accepted.load(Relaxed),
+            frames_written: counters.frames_written.load(Relaxed),
+            frames_durable: counters.frames_durable.load(Relaxed),
+            frames_missing: counters.frames_missing.load(Relaxed),
+            frames_dropped: counters.frames_dropped.load(Relaxed),
+            bytes_in: counters.frames_accepted.load(Relaxed) * self.plan.frame.bytes as u64,
+            bytes_out: counters.bytes_out.load(Relaxed),
+            ring_free: self.ring.free_frames(),
+            ring_frames: self.ring.frames(),
+            shards_closed: counters.shards_closed.load(Relaxed),
+        }
+    }
+
+    /// Counts a layer of a cell as done and closes the cell after its last one.
+    pub(crate) fn layer_done(&self, cell: Arc<ShardCell>) {
+        if cell.layer_done() {
+            self.closings.put(Closing::Cell(cell));
+        }
+    }
+
+    /// One past the newest frame that has come.
+    pub(super) fn newest_end(&self) -> u64 {
+        self.counters.newest_end.load(Relaxed)
+    }
+}

@@ -1,0 +1,174 @@
+//! The shard itself: its file, who may write where, and what was committed.
+
+use std::io::{self, IoSlice};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::index_state::OpenIndex;
+use super::slot::{self, Entry};
+use crate::aligned_memory::PAGE;
+use crate::error::{Error, Result};
+use crate::format::index::table;
+use crate::format::slot_header::HEADER_BYTES;
+use crate::geometry::Outer;
+use crate::plan::{IndexForm, Plan};
+use crate::storage::{Blob, Mapped, Storage};
+
+/// A shard that workers fill. They share it; each chunk has one writer.
+pub(crate) struct Shard {
+    pub(super) key: String,
+    pub(super) plan: Arc<Plan>,
+    pub(super) place: ShardPosition,
+    pub(super) blob: Box<dyn Blob>,
+    map: Option<Mapped>,
+    pub(super) entries: Box<[Entry]>,
+    /// Packed placement: the end of what was claimed.
+    pub(super) tail: AtomicU64,
+    /// What claimed lengths are multiples of.
+    pub(super) grain: u64,
+    pub(super) open_index: Mutex<OpenIndex>,
+    /// A sync failed. The system tells it once and then may say that all is well, so nothing that is not named yet can be
+    /// trusted to be on the device.
+    poisoned: AtomicBool,
+}
+
+/// Which shard it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShardPosition {
+    /// Where its cell stands in the grid of shards.
+    pub(crate) grid: Outer,
+    /// Where it stands beside the other shards of the cell.
+    pub(crate) across: usize,
+}
+
+/// What keeps a thread that writes into a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    Nothing,
+    /// Those to the same shard.
+    OtherWrites,
+    /// Writes pass the page cache by.
+    Device,
+}
+
+impl Shard {
+    /// Creates and publishes a shard in which every chunk is missing: valid for every reader from birth.
+    pub(crate) fn create(storage: &dyn Storage, key: String, place: ShardPosition, plan: Arc<Plan>) -> Result<Self> {
+        let fail = |action, error: io::Error| Error::io(action, &key, error);
+        let shard = &plan.shard;
+        let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
+        let map = blob.map();
+        if let Some(map) = map.as_ref().filter(|map| (map.len() as u64) < shard.reserve_bytes) {
+            let reason = format!("its memory has {} bytes instead of {}", map.len(), shard.reserve_bytes);
+            return Err(fail("map shard", io::Error::new(io::ErrorKind::InvalidInput, reason)));
+        }
+        if let IndexForm::Table { checksum, .. } = shard.index.form {
+            let missing = table::encode((0..shard.chunks).map(|_| (table::MISSING, table::MISSING)), checksum);
+            let at = if shard.index.head_bytes > 0 { 0 } else { shard.index.open_tails_at[0] };
+            blob.write_at(at, &missing).map_err(|e| fail("write the index of shard", e))?;
+        }
+        blob.sync().map_err(|e| fail("sync new shard", e))?;
+        blob.publish().map_err(|e| fail("publish shard", e))?;
+        let entries = (0..shard.chunks).map(|_| Entry::new()).collect();
+        let tail = AtomicU64::new(shard.first_slot_at);
+        let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
+        let grain = if alignment > 8 { PAGE as u64 } else { 8 };
+        let open_index = Mutex::new(OpenIndex::new(shard.reserve_bytes));
+        Ok(Self { key, plan, place, blob, map, entries, tail, grain, open_index, poisoned: AtomicBool::new(false) })
+    }
+
+    /// What keeps a thread that writes into it.
+    pub(crate) fn waits_for(&self) -> WaitsFor {
+        match self.map {
+            Some(_) => WaitsFor::Nothing,
+            None if self.grain >= PAGE as u64 => WaitsFor::Device,
+            None if self.blob.one_write_at_a_time() => WaitsFor::OtherWrites,
+            None => WaitsFor::Nothing,
+        }
+    }
+
+    pub(super) fn open_index(&self) -> MutexGuard<'_, OpenIndex> {
+        self.open_index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(super) fn map(&self) -> Option<NonNull<u8>> {
+        self.map.as_ref().map(Mapped::start)
+    }
+
+    /// Bytes from a slot's start to its payload.
+    pub(super) fn before_payload(&self) -> usize {
+        self.plan.shard.lead_bytes + HEADER_BYTES
+    }
+
+    /// Where `len` bytes of `chunk`, all before the payload included, go. No two calls give overlapping ranges.
+    pub(super) fn place(&self, chunk: usize, len: usize) -> u64 {
+        let shard = &self.plan.shard;
+        if shard.fixed_slots {
+            return shard.first_slot_at + (chunk * shard.slot_bytes) as u64;
+        }
+        // Relaxed: the sum itself keeps the ranges apart; their contents are published by the entries.
+        self.tail.fetch_add((len as u64).next_multiple_of(self.grain), Ordering::Relaxed)
+    }
+
+    #[allow(unsafe_code)]
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        debug_assert!(at + bytes.len() as u64 <= self.plan.shard.reserve_bytes);
+        match self.map() {
+            // SAFETY: callers write where `place` put a chunk, which gave the range to them alone: a slot in fixed placement, of which each
+            // has one claim; else what the tail was moved on by. All ranges together fit the reserved length, because each is at most a
+            // slot long and each chunk is claimed once; `create` saw that much to be mapped, and the map is this shard's alone.
+            Some(map) => unsafe { slot::copy_into(map, at, bytes) },
+            None => self.blob.write_at(at, bytes)?,
+        }
+        self.check_map()
+    }
+
+    #[allow(unsafe_code)]
+    pub(super) fn write_slices(&self, at: u64, slices: &mut [IoSlice]) -> io::Result<()> {
+        let Some(map) = self.map() else { return self.blob.write_slices_at(at, slices) };
+        let mut to = at;
+        for slice in slices.iter() {
+            // SAFETY: as in `write`.
+            unsafe { slot::copy_into(map, to, slice) };
+            to += slice.len() as u64;
+        }
+        self.check_map()
+    }
+
+    /// Fails if a chunk that was stored in mapped memory is known to be lost.
+    pub(crate) fn check_map(&self) -> io::Result<()> {
+        self.blob.check_map()
+    }
+
+    /// Says that the slots of `chunks` will not be touched again before the close.
+    pub(crate) fn done_with(&self, chunks: std::ops::Range<usize>) {
+        let shard = &self.plan.shard;
+        if shard.fixed_slots {
+            let start = shard.first_slot_at + (chunks.start * shard.slot_bytes) as u64;
+            self.blob.done_with(start, (chunks.len() * shard.slot_bytes) as u64);
+        }
+    }
+
+    /// No sync is tried again after one that failed.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        if self.poisoned.load(Ordering::Relaxed) {
+            return Err(io::Error::other("a sync failed before, so the device may lack what was written"));
+        }
+        self.blob.sync().inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))
+    }
+    /// Makes an error of this shard of one of its blob.
+    pub(super) fn failed<'a>(&'a self, action: &'static str) -> impl Fn(io::Error) -> Error + 'a {
+        move |error| Error::io(action, &self.key, error)
+    }
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").field("key", &self.key).finish_non_exhaustive()
+    }
+}
