@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, RingFull};
-use crate::dataset::{Image, Root};
+use crate::dataset::{ImageWriter, Root};
 use crate::engine::threads::Threads;
 use crate::engine::{Engine, Ticket, losses, records};
 use crate::error::{Error, Result, caught, logged};
@@ -48,7 +48,7 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
 /// ```
 pub struct Acquisition {
     engine: Arc<Engine>,
-    image: Arc<Image>,
+    image: Arc<ImageWriter>,
     ring_full: RingFull,
     lender: Arc<Lender>,
     threads: Option<Threads>,
@@ -91,13 +91,14 @@ impl Acquisition {
 
     fn start_in(root: Arc<Root>, name: Option<&str>, config: Config) -> Result<Self> {
         let plan = Arc::new(Plan::new(&config)?);
-        let image = Arc::new(Image::create(root, name, config.clone(), &plan)?);
+        let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
         caught(|| Self::start_image(&image, &plan, &config)).inspect_err(|_| image.undo(&plan))
     }
 
     /// Starts the acquisition of an image whose documents are written.
-    fn start_image(image: &Arc<Image>, plan: &Arc<Plan>, config: &Config) -> Result<Self> {
-        let mut notes = Vec::from_iter(ome::why_not(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
+    fn start_image(image: &Arc<ImageWriter>, plan: &Arc<Plan>, config: &Config) -> Result<Self> {
+        let mut notes =
+            Vec::from_iter(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
         let index = &plan.shard.index;
         if config.sync && index.head_bytes > 0 && !index.may_be_replaced_in_place() {
             let bytes = index.head_bytes;

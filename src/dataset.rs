@@ -29,7 +29,7 @@ use crate::ome;
 use crate::plan::{Plan, RecordColumn, RecordPlan};
 use crate::record::NO_FRAME;
 use crate::shard::{Shard, ShardPosition};
-use crate::storage::{Directory, Room, Storage, Way, guard, trial};
+use crate::storage::{Access, Directory, DiskReserve, Storage, guard, trial};
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions.
 ///
@@ -43,12 +43,12 @@ pub struct Dataset {
 /// What all images of a dataset share. It lives as long as the last of them.
 #[derive(Debug)]
 pub(crate) struct Root {
-    place: Place,
+    location: Location,
     uuid: [u8; 16],
     /// Something was acquired or finished: the files stay.
     pub(crate) keep: Arc<AtomicBool>,
     /// On the disk, for all images.
-    room: Arc<Room>,
+    reserve: Arc<DiskReserve>,
     /// Of several images, what the collection's documents say.
     collection: Option<Mutex<Vec<Listed>>>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Root {
 type Listed = (String, Config, Vec<u64>);
 
 #[derive(Debug)]
-enum Place {
+enum Location {
     Folder(Folder),
     Storage(Arc<dyn Storage>),
 }
@@ -88,22 +88,22 @@ impl Root {
     pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
         let folder = Folder::create(path, overwrite, &hex(&uuid)[..8])?;
-        Ok(Self::new(Place::Folder(folder), uuid, several))
+        Ok(Self::new(Location::Folder(folder), uuid, several))
     }
 
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.name(), e))?;
-        Ok(Self::new(Place::Storage(storage), uuid, several))
+        Ok(Self::new(Location::Storage(storage), uuid, several))
     }
 
-    fn new(place: Place, uuid: [u8; 16], several: bool) -> Self {
-        Self { place, uuid, keep: Arc::default(), room: Arc::default(), collection: several.then(Mutex::default) }
+    fn new(location: Location, uuid: [u8; 16], several: bool) -> Self {
+        Self { location, uuid, keep: Arc::default(), reserve: Arc::default(), collection: several.then(Mutex::default) }
     }
 
     /// A run ended because a shard found no room: that of other images shall not take what is left for the documents.
     pub(crate) fn note_full(&self, error: &Error) {
         if let Error::Io { source, .. } = error {
-            self.room.note(source);
+            self.reserve.note(source);
         }
     }
 
@@ -113,19 +113,19 @@ impl Root {
     }
 
     fn storage(&self, config: &Config, plan: &Plan) -> Result<(Arc<dyn Storage>, String)> {
-        match &self.place {
-            Place::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
-            Place::Folder(folder) => {
+        match &self.location {
+            Location::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
+            Location::Folder(folder) => {
                 if config.guard_maps {
                     guard::install().map_err(|error| Error::config("guard_maps", true, error.to_string()))?;
                 }
                 let root = folder.root();
                 let look = |e| Error::io("look at the file system of", folder.path(), e);
                 let unsafe_to_map =
-                    || Directory::open(&root, Way::Buffered, config.sync).map(|place| place.is_unsafe_to_map());
-                let (way, reason) = match Way::named(config.storage) {
-                    Some(Way::Mapped) if unsafe_to_map().map_err(look)? => {
-                        (Way::Buffered, "a map may kill the process on this file system".to_owned())
+                    || Directory::open(&root, Access::Buffered, config.sync).map(|place| place.is_unsafe_to_map());
+                let (way, reason) = match Access::named(config.storage) {
+                    Some(Access::Mapped) if unsafe_to_map().map_err(look)? => {
+                        (Access::Buffered, "a map may kill the process on this file system".to_owned())
                     }
                     Some(way) => (way, "as configured".to_owned()),
                     None => {
@@ -140,7 +140,7 @@ impl Root {
                 };
                 let directory = Directory::open(&root, way, config.sync).map_err(look)?;
                 let directory =
-                    directory.held_by(folder.held()).with_guard(config.guard_maps).with_room(self.room.clone());
+                    directory.held_by(folder.held()).with_guard(config.guard_maps).with_reserve(self.reserve.clone());
                 let choice = format!("{} ({reason})", directory.name());
                 Ok((Arc::new(directory), choice))
             }
@@ -149,16 +149,16 @@ impl Root {
 
     /// Whether the dataset's path still leads to it.
     pub(crate) fn is_in_place(&self) -> bool {
-        match &self.place {
-            Place::Folder(folder) => folder.is_in_place(),
-            Place::Storage(_) => true,
+        match &self.location {
+            Location::Folder(folder) => folder.is_in_place(),
+            Location::Storage(_) => true,
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        match &self.place {
-            Place::Folder(folder) => folder.path(),
-            Place::Storage(storage) => Path::new(storage.name()),
+        match &self.location {
+            Location::Folder(folder) => folder.path(),
+            Location::Storage(storage) => Path::new(storage.name()),
         }
     }
 
@@ -201,8 +201,8 @@ fn write_collection(storage: &dyn Storage, images: &[Listed]) -> Result<()> {
 impl Drop for Root {
     fn drop(&mut self) {
         // While the lock still keeps others away.
-        self.room = Arc::default();
-        if let Place::Folder(folder) = &mut self.place {
+        self.reserve = Arc::default();
+        if let Location::Folder(folder) = &mut self.location {
             folder.leave(self.keep.load(Relaxed));
         }
     }
@@ -224,7 +224,7 @@ impl RecordBlock {
 }
 
 /// One image of a dataset: its group, its array, its records.
-pub(crate) struct Image {
+pub(crate) struct ImageWriter {
     root: Arc<Root>,
     storage: Arc<dyn Storage>,
     pub(crate) storage_choice: String,
@@ -258,7 +258,7 @@ struct ImageState {
     created: HashSet<String>,
 }
 
-impl Image {
+impl ImageWriter {
     /// Writes the documents with which a reader can open the image.
     pub(crate) fn create(root: Arc<Root>, name: Option<&str>, config: Config, plan: &Plan) -> Result<Self> {
         if let Some(name) = name.filter(|name| root.has_image(name)) {
@@ -279,7 +279,7 @@ impl Image {
             prefix,
             name: name.map(str::to_owned),
             uuid,
-            ome: ome::why_not(&config.dims).is_none().then(|| ome::image_attributes(&config, "0")),
+            ome: ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(&config, "0")),
             config,
             state: Mutex::new(ImageState {
                 shape: plan.first_shape(),
@@ -331,8 +331,8 @@ impl Image {
         shape: &'a [u64],
         user: &'a Map<String, Value>,
         own: &'a Value,
-    ) -> format::Image<'a> {
-        format::Image { array: &plan.array, shape, user, own, ome: self.ome.as_ref() }
+    ) -> format::ImageDescription<'a> {
+        format::ImageDescription { array: &plan.array, shape, user, own, ome: self.ome.as_ref() }
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {

@@ -17,7 +17,7 @@ const VERSION: &str = "0.5";
 const CHANNEL_ELEMENTS_MAX: u64 = 4096;
 
 /// Why these dimensions can't be an OME-Zarr 0.5 image, and what could. `None`: they can.
-pub(crate) fn why_not(dims: &[Dim]) -> Option<String> {
+pub(crate) fn incompatibility(dims: &[Dim]) -> Option<String> {
     const POSSIBLE: &str = "OME-Zarr 0.5 takes 2 to 5 dimensions: at most one of time, then at most one of channel or \
                             another kind, then two or three of space";
     let count = |wanted: fn(DimKind) -> bool| dims.iter().filter(|dim| wanted(dim.kind)).count();
@@ -416,9 +416,9 @@ mod tests {
 
     #[test]
     fn axes_that_ome_zarr_has_room_for() {
-        assert_eq!(why_not(&five_dimensions().dims), None);
-        assert_eq!(why_not(&[Dim::y(1), Dim::x(1)]), None);
-        assert_eq!(why_not(&[Dim::new("p", DimKind::Other, 3), Dim::y(1), Dim::x(1)]), None);
+        assert_eq!(incompatibility(&five_dimensions().dims), None);
+        assert_eq!(incompatibility(&[Dim::y(1), Dim::x(1)]), None);
+        assert_eq!(incompatibility(&[Dim::new("p", DimKind::Other, 3), Dim::y(1), Dim::x(1)]), None);
     }
 
     #[test]
@@ -438,7 +438,7 @@ mod tests {
             (vec![Dim::z(1), Dim::time(1), Dim::y(1), Dim::x(1)], "stand in the order z, t, y, x"),
         ];
         for (dims, expected) in cases {
-            let reason = why_not(&dims).expect("not an OME-Zarr image");
+            let reason = incompatibility(&dims).expect("not an OME-Zarr image");
             assert!(reason.contains(expected), "{reason:?} lacks {expected:?}");
             assert!(reason.contains("2 to 5 dimensions"), "{reason:?} doesn't say what is possible");
         }

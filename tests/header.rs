@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// The files in the order in which a reader of the header wants to meet them.
 const SOURCES: [&str; 11] =
-    ["status", "config/mod", "memory", "storage", "limits", "registry", "run", "dataset", "report", "ending", "log"];
+    ["status", "config/mod", "memory", "storage", "limits", "registry", "run", "dataset", "report", "finish", "log"];
 
 const INTRODUCTION: &str = "\
 /* shardwright: camera frames in, finished Zarr shards out.

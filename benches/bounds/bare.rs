@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use memmap2::MmapMut;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
 use shardwright::Codec;
-use shardwright::codec::{Encoder, Pixels};
+use shardwright::codec::{Encoder, TileSource};
 
 use crate::files::{DIRECT_PIECE, DIRECT_WRITERS, PIECE, create, seconds_to_file, whole_pages};
 use crate::tiles::Tile;

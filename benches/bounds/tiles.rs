@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use shardwright::codec::{Encoder, Pixels};
+use shardwright::codec::{Encoder, TileSource};
 
 use crate::Wish;
 
@@ -84,7 +84,7 @@ impl<'a> Tile<'a> {
     }
 }
 
-impl Pixels for Tile<'_> {
+impl TileSource for Tile<'_> {
     fn bytes(&self) -> usize {
         self.depth * self.rows * self.row_bytes
     }

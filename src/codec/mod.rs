@@ -9,13 +9,13 @@ mod gzip;
 mod length;
 mod lz4;
 pub(crate) mod numcodecs;
-mod pixels;
 mod runs;
 mod shuffle;
+mod tile_source;
 mod zarr3;
 mod zstd;
 
-pub use pixels::Pixels;
+pub use tile_source::TileSource;
 pub use zarr3::{from_zarr3, zarr3_codecs};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
@@ -125,7 +125,12 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
-    pub fn encode_from(&mut self, pixels: &(impl Pixels + ?Sized), spare: &mut [u8], room: &mut [u8]) -> Result<usize> {
+    pub fn encode_from(
+        &mut self,
+        pixels: &(impl TileSource + ?Sized),
+        spare: &mut [u8],
+        room: &mut [u8],
+    ) -> Result<usize> {
         let bytes = pixels.bytes();
         let any_length = matches!(self.means, EncoderMeans::Copy | EncoderMeans::Gzip(_) | EncoderMeans::Zlib(_));
         if bytes > self.raw_bytes || !any_length {
@@ -189,7 +194,7 @@ impl EncoderMeans {
         })
     }
 
-    fn encode(&mut self, pixels: &(impl Pixels + ?Sized), spare: &mut [u8], room: &mut [u8]) -> Result<usize> {
+    fn encode(&mut self, pixels: &(impl TileSource + ?Sized), spare: &mut [u8], room: &mut [u8]) -> Result<usize> {
         let tile = 0..pixels.bytes();
         match self {
             Self::Copy => {

@@ -45,12 +45,12 @@ pub(crate) fn named(id: &str, settings: &Map<String, Value>) -> Option<Compresso
     codec(settings).or_else(|| codec(&Map::new()))
 }
 
-pub(crate) fn not_read(compressor: &Value) -> String {
+pub(crate) fn unsupported(compressor: &Value) -> String {
     format!("compressor {compressor} is not read here; these are: {}", READ.join(", "))
 }
 
 /// `blosc(cname=lz4, clevel=1)`.
-pub(crate) fn for_people<'a>(id: &str, settings: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
+pub(crate) fn display<'a>(id: &str, settings: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
     let settings: Vec<_> = settings.map(|(key, value)| format!("{key}={value}")).collect();
     format!("{id}({})", settings.join(", ").replace('"', ""))
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::cell::{ShardBlock, ShardCell};
 use super::messages::{Closing, Preparing};
 use super::open_cells::LiveCells;
-use super::provisional::Paused;
+use super::paused::Paused;
 use super::pump::Engine;
 use super::records::RecordCopy;
-use crate::dataset::{Image, RecordBlock};
+use crate::dataset::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught, logged};
 use crate::shard::{Checkpoint, Shard, ShardPosition};
 use crate::stats::Stage;
@@ -27,7 +27,7 @@ const SPARE_PAUSE_MIN: Duration = Duration::from_millis(20);
 const SPARE_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Creates blocks of shards as they are asked for.
-pub(crate) fn prepare(engine: &Engine, image: &Image, live: &LiveCells, prepared: &Sender<ShardBlock>) {
+pub(crate) fn prepare(engine: &Engine, image: &ImageWriter, live: &LiveCells, prepared: &Sender<ShardBlock>) {
     while let Preparing::Block(number) = engine.requests.pop() {
         live.add(engine.plan.shards.cells_a_block);
         match create_when_possible(engine, image, number) {
@@ -42,7 +42,7 @@ pub(crate) fn prepare(engine: &Engine, image: &Image, live: &LiveCells, prepared
 /// Creates the shards of one block. As long as no frame needs them, a failure is no error: the disk may have room again by then.
 /// Nor is it one as long as older shards are on their way, which give back what they have reserved in vain. `None`: the run
 /// ended without them.
-fn create_when_possible(engine: &Engine, image: &Image, number: u64) -> Result<Option<ShardBlock>> {
+fn create_when_possible(engine: &Engine, image: &ImageWriter, number: u64) -> Result<Option<ShardBlock>> {
     let (mut pause, mut is_told) = (SPARE_PAUSE_MIN, false);
     loop {
         // Before the try: who needs it from now on, and what is given back from now on, shows by the next one.
@@ -78,7 +78,7 @@ fn may_get_room(engine: &Engine) -> bool {
 }
 
 /// Creates the shards of one block.
-pub(crate) fn create_block(engine: &Engine, image: &Image, number: u64) -> Result<ShardBlock> {
+pub(crate) fn create_block(engine: &Engine, image: &ImageWriter, number: u64) -> Result<ShardBlock> {
     let mut begun = Vec::new();
     let block = caught(|| create_shards(engine, image, number, &mut begun));
     if block.is_err() {
@@ -88,7 +88,7 @@ pub(crate) fn create_block(engine: &Engine, image: &Image, number: u64) -> Resul
     block.inspect(|block| engine.open_cells.add(&block.cells))
 }
 
-fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<String>) -> Result<ShardBlock> {
+fn create_shards(engine: &Engine, image: &ImageWriter, number: u64, begun: &mut Vec<String>) -> Result<ShardBlock> {
     let plan = &engine.plan;
     let mut cells = Vec::new();
     for cell in 0..plan.shards.cells_a_block {
@@ -112,7 +112,7 @@ fn create_shards(engine: &Engine, image: &Image, number: u64, begun: &mut Vec<St
 /// Closes shards, writes records, and between whiles brings open shards and documents up to date.
 pub(crate) fn close(
     engine: &Engine,
-    image: &Image,
+    image: &ImageWriter,
     live: &LiveCells,
     closings: &Receiver<Closing>,
     written_records: &Sender<RecordBlock>,
@@ -163,7 +163,7 @@ pub(crate) fn close(
     }
 }
 
-fn close_records(engine: &Engine, image: &Image, block: RecordBlock, written: &Sender<RecordBlock>) {
+fn close_records(engine: &Engine, image: &ImageWriter, block: RecordBlock, written: &Sender<RecordBlock>) {
     if let Err(error) = caught(|| image.write_records(&engine.plan, &block)) {
         engine.first_error.set(error);
     }
@@ -172,7 +172,7 @@ fn close_records(engine: &Engine, image: &Image, block: RecordBlock, written: &S
 }
 
 /// Lets indexes, records and documents catch up with what is in the slots.
-fn checkpoint(engine: &Engine, image: &Image, copy: &mut RecordCopy, paused: &mut Paused) {
+fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: &mut Paused) {
     paused.keep(engine);
     // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
     let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
@@ -190,7 +190,7 @@ fn checkpoint(engine: &Engine, image: &Image, copy: &mut RecordCopy, paused: &mu
 
 /// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind this,
 /// by the same thread.
-fn checkpoint_records(engine: &Engine, image: &Image, copy: &mut RecordCopy) -> Result<()> {
+fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy) -> Result<()> {
     let mut from = 0;
     // Its lock is held for a copy of what came since the last checkpoint, which is little: commits must not have to wait.
     while engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).copy_records(from, copy) {
@@ -202,7 +202,7 @@ fn checkpoint_records(engine: &Engine, image: &Image, copy: &mut RecordCopy) -> 
 }
 
 /// Lets the documents catch up. What they don't tell of is not durable, be it on the device: no reader would see it.
-fn advance(engine: &Engine, image: &Image, newest_end: u64) {
+fn advance(engine: &Engine, image: &ImageWriter, newest_end: u64) {
     let synced = engine.counters.frames_synced.load(Relaxed);
     match caught(|| image.advance(&engine.plan, newest_end, false)) {
         Ok(()) => engine.counters.frames_durable.store(synced, Relaxed),
@@ -240,7 +240,7 @@ fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
     }
 }
 
-fn close_cell(engine: &Engine, image: &Image, cell: &Arc<ShardCell>) {
+fn close_cell(engine: &Engine, image: &ImageWriter, cell: &Arc<ShardCell>) {
     let mut whole = true;
     for shard in &cell.shards {
         let start = Instant::now();

@@ -77,9 +77,9 @@ pub(super) fn gather_plane(
         let ahead = PREFETCHED_ROWS * frame.layout.row_stride;
         for row in rows.chunks_exact_mut(chunk_row_bytes) {
             if tile_row_bytes >= PREFETCHED_ROW_BYTES_MIN
-                && let Some(soon) = pixels.get(at + ahead..at + ahead + tile_row_bytes)
+                && let Some(row_ahead) = pixels.get(at + ahead..at + ahead + tile_row_bytes)
             {
-                prefetch(soon);
+                prefetch(row_ahead);
             }
             let (inside, beyond) = row.split_at_mut(tile_row_bytes);
             inside.copy_from_slice(&pixels[at..at + tile_row_bytes]);

@@ -12,8 +12,9 @@
 //!
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time, and
 //! nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the ring has room: a worker that has nothing to
-//! do, and the preparer, look by themselves whether something came (see [`PolledQueue`]).
+//! do, and the preparer, snapshot by themselves whether something came (see [`PolledQueue`]).
 
+pub(crate) mod arena;
 mod arrival;
 mod blocks;
 mod cell;
@@ -28,14 +29,13 @@ pub(crate) mod losses;
 mod messages;
 mod numbers;
 mod open_cells;
-mod pieces;
-mod provisional;
+mod paused;
 mod pump;
 mod ranges;
 pub(crate) mod records;
-pub(crate) mod scratch;
 mod sequencer;
 mod shared;
+mod strided;
 pub(crate) mod threads;
 mod worker;
 mod writers;

@@ -11,7 +11,7 @@ use super::records::Records;
 use super::sequencer::Sequencer;
 use super::shared::{Shared, relief};
 use crate::config::Config;
-use crate::dataset::{Image, RecordBlock};
+use crate::dataset::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
 use crate::plan::Plan;
 use crate::ring::Ring;
@@ -45,7 +45,7 @@ pub(crate) struct Ends {
 
 impl Engine {
     /// Everything that a run needs is taken here: the ring's memory, all queues, all layers.
-    pub(crate) fn new(image: &Image, plan: &Arc<Plan>, config: &Config) -> Result<(Arc<Self>, Ends)> {
+    pub(crate) fn new(image: &ImageWriter, plan: &Arc<Plan>, config: &Config) -> Result<(Arc<Self>, Ends)> {
         let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
         let (shared, to_close) = Shared::new(image, plan, config, ring);
         let (deliver, prepared) = bounded(2 * plan.ring.shard_blocks_max());

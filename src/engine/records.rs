@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::messages::Closing;
 use super::ranges::{MISSING_RANGES_MAX, holds};
 use super::shared::Shared;
-use crate::dataset::{Image, RecordBlock};
+use crate::dataset::{ImageWriter, RecordBlock};
 use crate::error::Result;
 use crate::plan::{Plan, RecordPlan};
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
@@ -113,7 +113,7 @@ impl Records {
 /// Writes the numbers in the blocks of frames that were lost with their chunks after they had been recorded: no record shall name
 /// what is not there. `missing`: those that never came, as far as they are remembered.
 pub(crate) fn write_lost(
-    image: &Image,
+    image: &ImageWriter,
     plan: &Plan,
     missing: &[Range<u64>],
     lost: &BTreeSet<u64>,

@@ -13,7 +13,7 @@ use super::messages::{Closing, Listener, Preparing, Ticket};
 use super::numbers::Numbers;
 use super::open_cells::OpenCells;
 use crate::config::{Codec, Config};
-use crate::dataset::Image;
+use crate::dataset::ImageWriter;
 use crate::error::{Error, logged};
 use crate::plan::Plan;
 use crate::ring::Ring;
@@ -67,7 +67,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(image: &Image, plan: &Arc<Plan>, config: &Config, ring: Arc<Ring>) -> (Self, Receiver<Closing>) {
+    pub(super) fn new(
+        image: &ImageWriter,
+        plan: &Arc<Plan>,
+        config: &Config,
+        ring: Arc<Ring>,
+    ) -> (Self, Receiver<Closing>) {
         let blocks = plan.ring.shard_blocks_max();
         let (closings, to_close) = Closings::new(blocks * plan.shards.cells_a_block as usize + 64);
         let shared = Self {

@@ -5,17 +5,17 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use super::arena::Arena;
 use super::finalizer;
 use super::messages::{Closing, Preparing, Ticket};
 use super::open_cells::LiveCells;
 use super::pump::{Ends, Engine};
 use super::records::RecordCopy;
-use super::scratch::Bay;
 use super::worker::Worker;
 use super::writers;
-use super::writers::{Turns, Way};
+use super::writers::{CombiningWriter, WritePath};
 use crate::config::Config;
-use crate::dataset::Image;
+use crate::dataset::ImageWriter;
 use crate::error::{Error, Result};
 use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
@@ -36,7 +36,7 @@ pub(crate) struct Threads {
 
 impl Threads {
     /// Creates the first shards and starts all threads. If one of them can't be had, none is left running.
-    pub(crate) fn start(engine: &Arc<Engine>, image: &Arc<Image>, config: &Config, ends: Ends) -> Result<Self> {
+    pub(crate) fn start(engine: &Arc<Engine>, image: &Arc<ImageWriter>, config: &Config, ends: Ends) -> Result<Self> {
         // Here, so that a full disk or a read-only folder is an error of `create`.
         let mut waits_for = WaitsFor::Nothing;
         if let Preparing::Block(number) = engine.requests.pop() {
@@ -62,26 +62,26 @@ impl Threads {
     fn start_all(
         &mut self,
         engine: &Arc<Engine>,
-        image: &Arc<Image>,
+        image: &Arc<ImageWriter>,
         config: &Config,
         ends: Ends,
         waits_for: WaitsFor,
     ) -> Result<()> {
         let path = image.root().path();
         let plan = &engine.plan;
-        let bays = (0..plan.workers).map(|_| Bay::new(plan, waits_for)).collect::<std::io::Result<Vec<_>>>();
-        let bays = bays.map_err(|error| Error::io("get memory for the workers of", path, error))?;
-        let way = match waits_for {
-            WaitsFor::Nothing => Way::Itself,
-            WaitsFor::OtherWrites => Way::ByTurns(Turns::new()),
+        let arenas = (0..plan.workers).map(|_| Arena::new(plan, waits_for)).collect::<std::io::Result<Vec<_>>>();
+        let arenas = arenas.map_err(|error| Error::io("get memory for the workers of", path, error))?;
+        let write_path = match waits_for {
+            WaitsFor::Nothing => WritePath::Inline,
+            WaitsFor::OtherWrites => WritePath::Combining(CombiningWriter::new()),
             WaitsFor::Device => {
                 let (workers_end, jobs) = writers::queue();
                 self.start_writers(engine, path, &jobs)?;
-                Way::Others(workers_end)
+                WritePath::Threads(workers_end)
             }
         };
-        self.start_workers(engine, path, &config.affinity, bays, &way)?;
-        drop(way);
+        self.start_workers(engine, path, &config.affinity, arenas, &write_path)?;
+        drop(write_path);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
         let run = move || finalizer::prepare(&shared, &of, &live, &ends.deliver);
         self.preparer = Some(spawn("sw-prepare".into(), path, run)?);
@@ -107,11 +107,11 @@ impl Threads {
         engine: &Arc<Engine>,
         path: &Path,
         affinity: &[usize],
-        bays: Vec<Bay>,
-        way: &Way,
+        arenas: Vec<Arena>,
+        write_path: &WritePath,
     ) -> Result<()> {
-        for (index, bay) in bays.into_iter().enumerate() {
-            let worker = Worker::new(engine.clone(), index, bay, way.clone())?;
+        for (index, arena) in arenas.into_iter().enumerate() {
+            let worker = Worker::new(engine.clone(), index, arena, write_path.clone())?;
             let core = affinity.get(index % affinity.len().max(1)).copied();
             let run = move || {
                 if let Some(id) = core {

@@ -5,16 +5,16 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::arena::Arena;
 use super::cell::ShardCell;
 use super::counters::StageTimes;
 use super::gather::{TileShape, gather, is_fill};
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot};
 use super::layer_end::finish_layer;
 use super::messages::Ticket;
-use super::pieces::{Apart, in_one_piece, in_pieces};
 use super::pump::Engine;
-use super::scratch::Bay;
-use super::writers::{Sealed, Way};
+use super::strided::{StridedTile, in_one_piece, in_pieces};
+use super::writers::{PendingWrite, WritePath};
 use crate::codec::Encoder;
 use crate::error::caught;
 use crate::error::{Error, Result};
@@ -28,11 +28,11 @@ use crate::stats::Stage;
 pub(crate) struct Worker {
     engine: Arc<Engine>,
     index: usize,
-    maker: Maker,
+    tile_encoder: TileEncoder,
     /// Header and encoded tile, where they can't be made in place.
-    bay: Bay,
+    arena: Arena,
     /// Who writes what is made there.
-    way: Way,
+    write_path: WritePath,
 }
 
 /// What became of one tile.
@@ -45,11 +45,11 @@ enum Stored {
 }
 
 impl Worker {
-    pub(crate) fn new(engine: Arc<Engine>, index: usize, bay: Bay, way: Way) -> Result<Self> {
+    pub(crate) fn new(engine: Arc<Engine>, index: usize, arena: Arena, write_path: WritePath) -> Result<Self> {
         let (plan, codec) = (&engine.plan, &engine.codec);
         let encoder = Encoder::new(codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
         let raw = vec![0; if encoder.copies() { 0 } else { plan.shard.chunk_bytes }].into();
-        Ok(Self { index, maker: Maker { encoder, raw }, bay, way, engine })
+        Ok(Self { index, tile_encoder: TileEncoder { encoder, raw }, arena, write_path, engine })
     }
 
     /// Works until no more tickets come.
@@ -148,7 +148,7 @@ impl Worker {
         let fail = |error| Error::io("write a chunk to shard", shard.key(), error);
         let stored = match shard.claim(chunk).expect("a chunk belongs to one tile of one layer") {
             Claim::InPlace(mut slot) => {
-                let Some(bytes) = self.maker.make(engine, layer, tile, slot.room(), times, now)? else {
+                let Some(bytes) = self.tile_encoder.make(engine, layer, tile, slot.room(), times, now)? else {
                     return Ok(Stored::Empty);
                 };
                 slot.commit(bytes, &origin);
@@ -163,8 +163,8 @@ impl Worker {
                     return Ok(Stored::Empty);
                 };
                 let in_ring = from_ring.then_some(index);
-                let sealed = Sealed { nbytes, layer: number, shard: across, claimed: place.detach(), in_ring };
-                match self.way.bring(engine, layer, cell, sealed, &mut self.bay)? {
+                let sealed = PendingWrite { nbytes, layer: number, shard: across, claimed: place.detach(), in_ring };
+                match self.write_path.bring(engine, layer, cell, sealed, &mut self.arena)? {
                     true => Stored::Here(nbytes),
                     false => Stored::HandedOver,
                 }
@@ -187,20 +187,20 @@ impl Worker {
     ) -> Result<Option<(usize, bool)>> {
         let plan = &engine.plan;
         let mut pieces = [&[][..]; PIECES_MAX];
-        let pieces = match self.way {
+        let pieces = match self.write_path {
             // Past the page cache go whole pages alone.
-            Way::Others(_) if plan.shard.lead_bytes == 0 => None,
-            _ if !self.maker.encoder.copies() => None,
+            WritePath::Threads(_) if plan.shard.lead_bytes == 0 => None,
+            _ if !self.tile_encoder.encoder.copies() => None,
             _ => in_pieces(layer, &engine.ring, plan, tile, &mut pieces),
         };
         if let Some(pieces) = pieces {
             let empty = engine.skip_empty_chunks && pieces.iter().all(|piece| is_fill(piece, &plan.frame.fill));
-            return Ok((!empty).then(|| (place.seal_pieces(self.bay.open(), pieces, origin), true)));
+            return Ok((!empty).then(|| (place.seal_pieces(self.arena.open(), pieces, origin), true)));
         }
         let times = engine.worker_times(self.index);
-        let scratch = self.bay.open();
+        let scratch = self.arena.open();
         let room = &mut scratch[plan.shard.lead_bytes + HEADER_BYTES..];
-        let Some(nbytes) = self.maker.make(engine, layer, tile, room, times, now)? else { return Ok(None) };
+        let Some(nbytes) = self.tile_encoder.make(engine, layer, tile, room, times, now)? else { return Ok(None) };
         place.seal(scratch, nbytes, origin);
         Ok(Some((nbytes, false)))
     }
@@ -209,19 +209,19 @@ impl Worker {
     fn renew_encoder(&mut self) {
         let plan = &self.engine.plan;
         if let Ok(encoder) = Encoder::new(&self.engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes) {
-            self.maker.encoder = encoder;
+            self.tile_encoder.encoder = encoder;
         }
     }
 }
 
 /// Makes chunks of tiles.
-struct Maker {
+struct TileEncoder {
     encoder: Encoder,
     /// The tile as gathered, where it is not the chunk already.
     raw: Box<[u8]>,
 }
 
-impl Maker {
+impl TileEncoder {
     /// Makes a tile's chunk at the start of `room` and returns its bytes; `None` if it holds nothing but the fill value.
     fn make(
         &mut self,
@@ -247,7 +247,7 @@ impl Maker {
         let there = in_one_piece(layer, ring, plan, tile);
         if there.is_none()
             && self.encoder.gathers()
-            && let Some(pixels) = Apart::new(layer, ring, plan, tile)
+            && let Some(pixels) = StridedTile::new(layer, ring, plan, tile)
         {
             let empty = engine.skip_empty_chunks && pixels.rows().all(|row| is_fill(row, &plan.frame.fill));
             *now = times.of(Stage::Gather).since(*now);

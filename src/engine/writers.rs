@@ -14,13 +14,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use super::arena::JOBS_MAX;
+use super::arena::{Arena, Scratch};
 use super::cell::ShardCell;
 use super::layer::Layer;
 use super::layer_end::finish_layer;
-use super::pieces::in_pieces;
 use super::pump::Engine;
-use super::scratch::JOBS_MAX;
-use super::scratch::{Bay, Scratch};
+use super::strided::in_pieces;
 use crate::config::Compressor;
 use crate::error::caught;
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ const BATCH_BYTES: usize = 2 << 20;
 const BATCH_RAW_BYTES: usize = 3 << 20;
 
 /// A chunk, sealed in a scratch: all of it, or what stands round it where it is written from the ring.
-pub(crate) struct Sealed {
+pub(crate) struct PendingWrite {
     pub(crate) nbytes: usize,
     pub(crate) layer: u32,
     /// Which shard of the layer's cell.
@@ -44,7 +44,7 @@ pub(crate) struct Sealed {
     pub(crate) in_ring: Option<usize>,
 }
 
-impl Sealed {
+impl PendingWrite {
     /// How much of the scratch it fills.
     fn sealed_bytes(&self, cell: &ShardCell) -> usize {
         let shard = &cell.shards[self.shard];
@@ -72,7 +72,7 @@ impl Sealed {
 /// A chunk on its way from a worker to whoever writes it.
 struct Job {
     scratch: Scratch,
-    chunk: Sealed,
+    chunk: PendingWrite,
     cell: Arc<ShardCell>,
 }
 
@@ -86,13 +86,13 @@ impl Job {
 
 /// Who writes what a worker encodes.
 #[derive(Clone)]
-pub(crate) enum Way {
-    Itself,
-    ByTurns(Turns),
-    Others(Writers),
+pub(crate) enum WritePath {
+    Inline,
+    Combining(CombiningWriter),
+    Threads(Writers),
 }
 
-impl Way {
+impl WritePath {
     /// Writes a chunk of a layer for which the caller holds a ticket, or leaves it to others and `scratch` exchanged; true if
     /// it is written.
     pub(crate) fn bring(
@@ -100,16 +100,16 @@ impl Way {
         engine: &Engine,
         layer: &Layer,
         cell: &Arc<ShardCell>,
-        chunk: Sealed,
-        bay: &mut Bay,
+        chunk: PendingWrite,
+        arena: &mut Arena,
     ) -> Result<bool> {
         match self {
             // What lies in the ring waits for nobody's scratch.
-            Self::ByTurns(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, bay),
-            Self::Itself | Self::ByTurns(_) => chunk.write(engine, layer, cell, bay.open())?,
-            Self::Others(writers) => {
-                writers.hand_over(engine, cell, chunk, bay);
-                bay.open();
+            Self::Combining(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, arena),
+            Self::Inline | Self::Combining(_) => chunk.write(engine, layer, cell, arena.open())?,
+            Self::Threads(writers) => {
+                writers.hand_over(engine, cell, chunk, arena);
+                arena.open();
                 return Ok(false);
             }
         }
@@ -132,22 +132,22 @@ pub(crate) fn queue() -> (Writers, Jobs) {
 }
 
 impl Writers {
-    fn hand_over(&self, engine: &Engine, cell: &Arc<ShardCell>, chunk: Sealed, bay: &mut Bay) {
+    fn hand_over(&self, engine: &Engine, cell: &Arc<ShardCell>, chunk: PendingWrite, arena: &mut Arena) {
         engine.layers.slot(chunk.layer).add_ticket();
-        let scratch = bay.close(chunk.sealed_bytes(cell));
+        let scratch = arena.close(chunk.sealed_bytes(cell));
         let _ = self.0.send(Job { scratch, chunk, cell: cell.clone() });
     }
 }
 
 /// The workers' turns to write.
 #[derive(Clone)]
-pub(crate) struct Turns {
+pub(crate) struct CombiningWriter {
     turn: Arc<Doorbell>,
     left: Writers,
     found: Jobs,
 }
 
-impl Turns {
+impl CombiningWriter {
     pub(crate) fn new() -> Self {
         let (left, found) = queue();
         Self { turn: Arc::new(Doorbell::new()), left, found }
@@ -158,22 +158,22 @@ impl Turns {
         engine: &Engine,
         layer: &Layer,
         cell: &Arc<ShardCell>,
-        chunk: Sealed,
-        bay: &mut Bay,
+        chunk: PendingWrite,
+        arena: &mut Arena,
     ) -> Result<bool> {
         let (mut chunk, mut written) = (Some(chunk), Ok(()));
         // A panic would leave the turn with nobody.
         let write =
-            || written = caught(|| chunk.take().map_or(Ok(()), |chunk| chunk.write(engine, layer, cell, bay.open())));
+            || written = caught(|| chunk.take().map_or(Ok(()), |chunk| chunk.write(engine, layer, cell, arena.open())));
         self.turn.ring_if_idle(write, || self.found.write_all(engine));
         let Some(chunk) = chunk else { return written.map(|()| true) };
-        if engine.codec.compressor == Compressor::None && !bay.has_room_beside(chunk.sealed_bytes(cell)) {
-            return chunk.write(engine, layer, cell, bay.open()).map(|()| true);
+        if engine.codec.compressor == Compressor::None && !arena.has_room_beside(chunk.sealed_bytes(cell)) {
+            return chunk.write(engine, layer, cell, arena.open()).map(|()| true);
         }
-        self.left.hand_over(engine, cell, chunk, bay);
+        self.left.hand_over(engine, cell, chunk, arena);
         self.turn.ring(|| self.found.write_all(engine));
         // What holds the room is in the queue, and somebody is at it.
-        bay.open();
+        arena.open();
         Ok(false)
     }
 }

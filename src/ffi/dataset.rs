@@ -3,8 +3,8 @@
 
 use std::ffi::c_char;
 
+use super::config::convert::configuration;
 use super::config::sw_config;
-use super::config::wishes::wishes;
 use super::handle::Registry;
 use super::pointer::{out, text};
 use super::registry::{SW_ACQUISITIONS_MAX, sw_acquisition};
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn sw_dataset_acquisition(
     boundary(|| {
         let dataset = DATASETS.enter(dataset)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let (name, config) = unsafe { (text(name, "name")?, wishes(config)?) };
+        let (name, config) = unsafe { (text(name, "name")?, configuration(config)?) };
         // SAFETY: as above.
         unsafe { start(config, acquisition, |config| dataset.acquisition(name, config)) }
     })

@@ -46,16 +46,16 @@ fn phase(state: u64) -> u32 {
 pub(super) struct Registry<T, const N: usize> {
     kind: usize,
     name: &'static str,
-    places: [Place<T>; N],
+    places: [HandleSlot<T>; N],
 }
 
-struct Place<T> {
+struct HandleSlot<T> {
     state: AtomicU64,
     forks: AtomicU32,
     object: UnsafeCell<Option<T>>,
 }
 
-impl<T> Place<T> {
+impl<T> HandleSlot<T> {
     const fn new() -> Self {
         Self { state: AtomicU64::new(0), forks: AtomicU32::new(0), object: UnsafeCell::new(None) }
     }
@@ -67,7 +67,7 @@ unsafe impl<T: Send + Sync, const N: usize> Sync for Registry<T, N> {}
 
 /// A stay in a place: as long as it lasts, the object is not freed.
 pub(super) struct Entered<'a, T> {
-    place: &'a Place<T>,
+    place: &'a HandleSlot<T>,
 }
 
 impl<T> Deref for Entered<'_, T> {
@@ -89,7 +89,7 @@ impl<T> Drop for Entered<'_, T> {
 impl<T: Send + Sync, const N: usize> Registry<T, N> {
     pub(super) const fn new(kind: usize, name: &'static str) -> Self {
         assert!(kind < 16 && kind % 2 == 1 && N <= 1 << 12);
-        Self { kind, name, places: [const { Place::new() }; N] }
+        Self { kind, name, places: [const { HandleSlot::new() }; N] }
     }
 
     fn token(&self, at: usize, state: u64) -> usize {

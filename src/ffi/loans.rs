@@ -31,12 +31,12 @@ const TURN: u32 = 4;
 
 /// A place for each of the ring's buffers.
 pub(super) struct Loans {
-    places: Box<[Place]>,
+    places: Box<[LoanSlot]>,
     /// A certain buffer was asked for at least once, so that others may have been put aside.
     picky: AtomicBool,
 }
 
-struct Place {
+struct LoanSlot {
     state: AtomicU32,
     frame: UnsafeCell<Option<FrameMut>>,
 }
@@ -48,7 +48,7 @@ unsafe impl Sync for Loans {}
 impl Loans {
     pub(super) fn new(frames: usize) -> Self {
         let turns = RUNS_BEGUN.fetch_add(1, Ordering::Relaxed).wrapping_mul(TURNS_APART).wrapping_mul(TURN);
-        let place = |_| Place { state: AtomicU32::new(turns + EMPTY), frame: UnsafeCell::new(None) };
+        let place = |_| LoanSlot { state: AtomicU32::new(turns + EMPTY), frame: UnsafeCell::new(None) };
         Self { places: (0..frames).map(place).collect(), picky: AtomicBool::new(false) }
     }
 
@@ -179,7 +179,7 @@ impl Loans {
         self.places.iter().filter(|place| place.state.load(Ordering::Relaxed) % TURN == ASIDE).count()
     }
 
-    fn place(&self, index: usize) -> Outcome<&Place> {
+    fn place(&self, index: usize) -> Outcome<&LoanSlot> {
         match self.places.get(index) {
             Some(place) => Ok(place),
             None => refuse!(

@@ -4,15 +4,15 @@
 use std::ffi::c_int;
 use std::mem::size_of;
 
+use super::config::convert::configuration;
 use super::config::sw_config;
-use super::config::wishes::wishes;
 use super::pointer::{Grows, grown_out};
 use super::status::{boundary, sw_status};
 use crate::aligned_memory::PAGE;
 use crate::codec::Encoder;
 use crate::config::{BloscCname, Compressor, Config, Shuffle, StorageKind};
+use crate::engine::arena::Arena;
 use crate::engine::layer::{Layer, LayerSlot};
-use crate::engine::scratch::Bay;
 use crate::engine::{Arrival, ShardCell, StageTimes};
 use crate::error::Result;
 use crate::plan::Plan;
@@ -77,7 +77,7 @@ unsafe extern "C" {
 pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut sw_memory) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (config, place) = unsafe { (wishes(config)?, grown_out(memory)?) };
+        let (config, place) = unsafe { (configuration(config)?, grown_out(memory)?) };
         place.set(needed(&config)?);
         Ok(())
     })
@@ -97,7 +97,7 @@ fn needed(config: &Config) -> Result<sw_memory> {
     let (workers, writers) = (plan.workers as u64, WRITES_AT_ONCE as u64);
     // Where a device is waited for, most is to spare.
     let waits_for = if config.storage == StorageKind::Mapped { WaitsFor::Nothing } else { WaitsFor::Device };
-    let bay = Bay::bytes(&plan, waits_for) as u64;
+    let bay = Arena::bytes(&plan, waits_for) as u64;
     let tile_bytes = plan.shard.chunk_bytes as u64 + encoder_bytes(config, &plan)?;
     // For frames of a chunk that waits for a paused camera, the thread that closes encodes, too.
     let closer_bytes = if plan.layers.frames_a_cell() > 1 { tile_bytes + plan.shard.slot_bytes as u64 } else { 0 };

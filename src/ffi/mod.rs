@@ -25,7 +25,7 @@
 pub mod config;
 pub mod dataset;
 mod end_state;
-pub mod ending;
+pub mod finish;
 mod handle;
 pub mod limits;
 mod loans;

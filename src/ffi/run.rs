@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::config::convert::configuration;
 use super::config::sw_config;
-use super::config::wishes::wishes;
 use super::limits::Limit;
 use super::pointer::{Grows, bytes, out, read, required, slice, text};
 use super::registry::{RUNS, Run, enter, sw_acquisition};
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn sw_create(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (path, config) = unsafe { (self::path(path)?, wishes(config)?) };
+        let (path, config) = unsafe { (self::path(path)?, configuration(config)?) };
         // SAFETY: as above.
         unsafe { start(config, acquisition, |config| Acquisition::create(path, config)) }
     })
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn sw_create_in(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (storage, config) = unsafe { (caller_storage(storage)?, wishes(config)?) };
+        let (storage, config) = unsafe { (caller_storage(storage)?, configuration(config)?) };
         // SAFETY: as above.
         unsafe { start(config, acquisition, |config| Acquisition::create_in(storage, config)) }
     })

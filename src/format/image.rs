@@ -6,7 +6,7 @@ use super::metadata::Metadata;
 
 /// What the documents of one image say, whatever their form.
 #[derive(Clone, Copy)]
-pub(crate) struct Image<'a> {
+pub(crate) struct ImageDescription<'a> {
     pub(crate) array: &'a Metadata,
     pub(crate) shape: &'a [u64],
     /// The user's attributes.

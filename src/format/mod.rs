@@ -33,13 +33,13 @@ use crate::config::Dialect;
 pub(crate) use document::Document;
 #[cfg(feature = "offline")]
 pub(crate) use document::{DIMENSION_NAMES, named};
-pub(crate) use image::Image;
+pub(crate) use image::ImageDescription;
 use layout::Layout;
 pub(crate) use metadata::Metadata;
 #[cfg(feature = "offline")]
 pub(crate) use metadata::bytes;
 
-impl Image<'_> {
+impl ImageDescription<'_> {
     /// The documents that never change.
     pub(crate) fn entry(&self) -> Vec<Document> {
         match self.array.layout.dialect {
@@ -56,7 +56,7 @@ impl Image<'_> {
             Dialect::Zarr2Sharded => zarr2::array(self.array, self.shape),
             Dialect::Precomputed => precomputed::info(self),
         };
-        (places(&self.array.layout).document, document)
+        (node_paths(&self.array.layout).document, document)
     }
 
     /// The document that holds the attributes.
@@ -77,7 +77,7 @@ impl Image<'_> {
 
 /// Where an image of this crate's writer has its array, below the image's folder.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct NodePaths {
     /// By which the array is known.
     pub(crate) array: String,
     /// The folder that the names of its files start from.
@@ -87,7 +87,7 @@ pub(crate) struct Places {
 }
 
 /// Where the array of an image stands.
-pub(crate) fn places(layout: &Layout) -> Places {
+pub(crate) fn node_paths(layout: &Layout) -> NodePaths {
     let (array, folder, document) = match (layout.dialect, layout.volume()) {
         (Dialect::Zarr3, _) => ("0", "0", "0/zarr.json"),
         (Dialect::Zarr3Transformer, _) => ("0", "data/root/0", "meta/root/0.array.json"),
@@ -97,12 +97,12 @@ pub(crate) fn places(layout: &Layout) -> Places {
             (key, key, "info")
         }
     };
-    Places { array: array.into(), folder: folder.into(), document: document.into() }
+    NodePaths { array: array.into(), folder: folder.into(), document: document.into() }
 }
 
 /// The key of a shard of an image, below the image's folder.
 pub(crate) fn shard_key(layout: &Layout, file: &[u64]) -> String {
-    let Places { folder, .. } = places(layout);
+    let NodePaths { folder, .. } = node_paths(layout);
     let key = layout.file_key(file);
     if folder.is_empty() { key } else { format!("{folder}/{key}") }
 }

@@ -140,8 +140,8 @@ fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Str
     let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
     let mut settings = value.as_object().cloned().unwrap_or_default();
     settings.remove("id");
-    let compressor = numcodecs::named(id, &settings).ok_or_else(|| numcodecs::not_read(value))?;
-    Ok((compressor, Some(numcodecs::for_people(id, settings.iter()))))
+    let compressor = numcodecs::named(id, &settings).ok_or_else(|| numcodecs::unsupported(value))?;
+    Ok((compressor, Some(numcodecs::display(id, settings.iter()))))
 }
 
 pub(super) fn has_shards(document: &Value) -> bool {

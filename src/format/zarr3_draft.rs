@@ -239,8 +239,8 @@ fn compressor(codec: Option<NamedCodec>) -> Result<(Compressor, Option<String>),
     let Some(NamedCodec { codec, configuration }) = codec else { return Ok((Compressor::None, None)) };
     let id = codec.strip_prefix(CODECS).and_then(|rest| rest.strip_suffix("/1.0"));
     let known = id.and_then(|id| Some((id, numcodecs::named(id, &configuration)?)));
-    let (id, compressor) = known.ok_or_else(|| numcodecs::not_read(&Value::from(codec.as_str())))?;
-    Ok((compressor, Some(numcodecs::for_people(id, configuration.iter()))))
+    let (id, compressor) = known.ok_or_else(|| numcodecs::unsupported(&Value::from(codec.as_str())))?;
+    Ok((compressor, Some(numcodecs::display(id, configuration.iter()))))
 }
 
 pub(super) fn has_shards(document: &Value) -> bool {

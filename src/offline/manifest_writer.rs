@@ -53,7 +53,7 @@ const FILES_MAX: usize = 1 << 16;
 /// How [`write_manifest`] writes.
 #[derive(Debug, Clone)]
 pub struct ManifestOptions {
-    /// What stands before the paths of the dataset's files: `https://host/run.ome.zarr`, `s3://bucket/run.ome.zarr`. `None`:
+    /// What stands before the paths of the dataset's files: `https://central/run.ome.zarr`, `s3://bucket/run.ome.zarr`. `None`:
     /// `file://` and where they are now.
     pub url_prefix: Option<String>,
     /// In which forms. None is as good as all. With [`ManifestForm::Inlined`] alone, arrays of up to 65536 chunks have their

@@ -28,7 +28,7 @@ pub use export::Axis;
 pub(crate) use manifest_writer::check_manifest_place;
 pub use manifest_writer::{ManifestOptions, ManifestSummary, manifest_path, write_manifest};
 pub use recover::{ImageRecovered, Recovery, ShardAction, ShardRecovered, recover};
-pub use repack::{ChunkOrder, Repack, RepackHeadway, RepackOptions, RepackSummary};
+pub use repack::{ChunkOrder, Repack, RepackOptions, RepackProgress, RepackSummary};
 pub use store::{ByteRange, Listing, Store};
 pub use verify::{ArrayVerified, Finding, Severity, Verification, verify};
 

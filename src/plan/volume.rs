@@ -76,8 +76,8 @@ impl VolumePlan {
             Error::config("dims", format_args!("a grid of {grid:?} chunks"), reason)
         })?;
         let bytes = chunk.iter().fold(config.dtype.size() as u64, |bytes, &n| bytes.saturating_mul(n));
-        let wished = [x, y].into_iter().chain(z).map(|dim| shard[dim] / chunk[dim].max(1)).collect::<Vec<_>>();
-        let spec = Wishes { config, ids, bytes, bounded }.spec(&wished)?;
+        let requested = [x, y].into_iter().chain(z).map(|dim| shard[dim] / chunk[dim].max(1)).collect::<Vec<_>>();
+        let spec = SpecRequest { config, ids, bytes, bounded }.spec(&requested)?;
         let shards = Shards::new(spec, ids, !bounded);
         let role = |dim: usize| if Some(dim) == channel { precomputed::CHANNEL } else { precomputed::Z };
         let size = |dim: usize| config.dims[dim].size.unwrap_or(0);
@@ -222,7 +222,7 @@ fn resolution(config: &Config) -> [f64; 3] {
 }
 
 /// What is asked of the bits of an id.
-struct Wishes<'a> {
+struct SpecRequest<'a> {
     config: &'a Config,
     ids: ChunkIds,
     /// Bytes of a chunk.
@@ -230,8 +230,8 @@ struct Wishes<'a> {
     bounded: bool,
 }
 
-impl Wishes<'_> {
-    /// `shard`: wished chunks a shard in x, y, z; 0 where all is well.
+impl SpecRequest<'_> {
+    /// `shard`: requested chunks a shard in x, y, z; 0 where all is well.
     fn spec(&self, shard: &[u64]) -> Result<ShardSpec> {
         let volume = &self.config.volume;
         if volume.hash != VolumeHash::Identity && !self.bounded {
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn shards_are_boxes_of_the_lowest_bits() {
-        let wished = |shard_z, shard_y, shard_x| {
+        let requested = |shard_z, shard_y, shard_x| {
             let dims = vec![
                 Dim::z(1000).chunk(4).shard(shard_z),
                 Dim::y(100).chunk(10).shard(shard_y),
@@ -383,9 +383,9 @@ mod tests {
             ];
             Plan::new(&config(dims, Volume::default()))
         };
-        assert_eq!(wished(8, 20, 20).unwrap().array.layout.file_shape, [8, 20, 20]);
-        assert_eq!(wished(8, 0, 0).unwrap().array.layout.file_shape[0], 8);
-        let error = wished(16, 20, 20).unwrap_err().to_string();
+        assert_eq!(requested(8, 20, 20).unwrap().array.layout.file_shape, [8, 20, 20]);
+        assert_eq!(requested(8, 0, 0).unwrap().array.layout.file_shape[0], 8);
+        let error = requested(16, 20, 20).unwrap_err().to_string();
         assert!(error.contains("2x2x2"), "{error}");
     }
 

@@ -38,24 +38,24 @@ pub(crate) struct Directory {
     root: PathBuf,
     /// Keeps the folder open, where `root` goes by its descriptor.
     held: Option<Arc<File>>,
-    way: Way,
+    way: Access,
     file_system: u64,
     sync: bool,
     /// A lost page of a map is an error, not a signal that ends the process.
     guard_maps: bool,
-    room: Arc<Room>,
+    reserve: Arc<DiskReserve>,
 }
 
 /// What directories on the same disk share: how much room there is left for which of them.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct DiskReserve {
     ballast: OnceLock<Option<Ballast>>,
     /// The error with which a document, or a shard that frames waited for, found no room, else 0. No shard is begun any more: what is
     /// left, and what the ballast gives, is for the documents.
     full: AtomicI32,
 }
 
-impl Room {
+impl DiskReserve {
     /// Remembers that there is none left, if that is what `error` says.
     pub(crate) fn note(&self, error: &io::Error) {
         if is_no_room(error) {
@@ -73,7 +73,7 @@ impl Room {
     }
 }
 
-/// Room on the disk that is given up when it is full, so that documents and records can tell what is in the shards: those
+/// DiskReserve on the disk that is given up when it is full, so that documents and records can tell what is in the shards: those
 /// that are there by then are worth nothing to a reader whose document does not know of them.
 #[derive(Debug)]
 struct Ballast {
@@ -100,7 +100,7 @@ impl Drop for Ballast {
 
 /// A way to bring bytes into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Access {
     /// See [`StorageKind::Mapped`]; so with the others.
     Mapped,
     /// See [`StorageKind::Buffered`].
@@ -109,7 +109,7 @@ pub(crate) enum Way {
     Direct,
 }
 
-impl Way {
+impl Access {
     pub(crate) const ALL: [Self; 3] = [Self::Mapped, Self::Buffered, Self::Direct];
 
     pub(crate) fn name(self) -> &'static str {
@@ -133,10 +133,10 @@ impl Way {
 
 impl Directory {
     /// `root` must exist.
-    pub(crate) fn open(root: &Path, way: Way, sync: bool) -> io::Result<Self> {
+    pub(crate) fn open(root: &Path, way: Access, sync: bool) -> io::Result<Self> {
         let file_system = rustix::fs::statfs(root)?.f_type as u64;
         let root = root.to_path_buf();
-        Ok(Self { root, held: None, way, file_system, sync, guard_maps: false, room: Arc::default() })
+        Ok(Self { root, held: None, way, file_system, sync, guard_maps: false, reserve: Arc::default() })
     }
 
     /// Whose `root` goes by the descriptor of a folder.
@@ -144,10 +144,10 @@ impl Directory {
         Self { held: Some(folder.clone()), ..self }
     }
 
-    /// With room kept for documents when the disk is full, for all directories that have the same `room`.
-    pub(crate) fn with_room(self, room: Arc<Room>) -> Self {
-        room.ballast.get_or_init(|| Ballast::load(&self.root, self.held.clone()));
-        Self { room, ..self }
+    /// With room kept for documents when the disk is full, for all directories that have the same `reserve`.
+    pub(crate) fn with_reserve(self, reserve: Arc<DiskReserve>) -> Self {
+        reserve.ballast.get_or_init(|| Ballast::load(&self.root, self.held.clone()));
+        Self { reserve, ..self }
     }
 
     /// With guarded maps, if the handler is installed: see [`guard`](super::guard).
@@ -192,20 +192,20 @@ impl Directory {
     /// Makes sure that `len` bytes can be written to a new file.
     fn reserve(&self, file: &File, len: u64) -> io::Result<()> {
         allowed(len)?;
-        self.room.check()?;
+        self.reserve.check()?;
         let state = rustix::fs::fstatvfs(file)?;
         // A reservation that fails half-way would, for a moment, hold all the room that documents need.
         let no_room = state.f_blocks > 0 && state.f_bavail.saturating_mul(state.f_frsize) < len;
         if no_room {
             return Err(Errno::NOSPC.into());
         }
-        if self.is_memory() && self.way != Way::Mapped {
+        if self.is_memory() && self.way != Access::Mapped {
             // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves. A
             // write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
             return file.set_len(len);
         }
         match fallocate_all(file, len) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.way != Way::Mapped => file.set_len(len),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.way != Access::Mapped => file.set_len(len),
             other => Ok(other?),
         }
     }
@@ -291,7 +291,7 @@ impl Storage for Directory {
         // A shard that is made ahead of need may fail and be tried again when there is room.
         self.reserve(&blob.file, len)?;
         match self.way {
-            Way::Mapped => {
+            Access::Mapped => {
                 let map = MmapOptions::new().len(len as usize).map_raw(&blob.file)?;
                 if self.guard_maps {
                     blob.guard = Guard::over(map.as_ptr(), map.len());
@@ -299,12 +299,12 @@ impl Storage for Directory {
                 // What can't be guarded is written instead.
                 blob.map = Some(Arc::new(map)).filter(|_| blob.guard.is_some() || !self.guard_maps);
             }
-            Way::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
+            Access::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
             // Without addresses to spare, writes wait for each other; and so they do for those who want no risk of a lost page.
-            Way::Direct | Way::Buffered if self.is_memory() && !self.guard_maps => {
+            Access::Direct | Access::Buffered if self.is_memory() && !self.guard_maps => {
                 blob.beside = MmapOptions::new().len(len as usize).map_raw(&blob.file).ok();
             }
-            Way::Direct | Way::Buffered => {}
+            Access::Direct | Access::Buffered => {}
         }
         Ok(Box::new(blob))
     }
@@ -312,9 +312,9 @@ impl Storage for Directory {
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let mut written = self.put_once(key, bytes);
         for _ in 0..BALLAST_TRIES {
-            match (&written, self.room.ballast.get()) {
+            match (&written, self.reserve.ballast.get()) {
                 (Err(error), Some(Some(ballast))) if is_no_room(error) => {
-                    self.room.note(error);
+                    self.reserve.note(error);
                     let _ = fs::remove_file(&ballast.path);
                     // Some file systems free in the background.
                     thread::sleep(BALLAST_PAUSE);
@@ -372,7 +372,7 @@ mod tests {
     fn files_put_together_are_all_there_or_the_error_is() {
         for sync in [false, true] {
             let folder = tempfile::tempdir().unwrap();
-            let directory = Directory::open(folder.path(), Way::Buffered, sync).unwrap();
+            let directory = Directory::open(folder.path(), Access::Buffered, sync).unwrap();
             let keys: Vec<_> = (0..9).map(|at| format!("a/{at}/c")).collect();
             let files: Vec<_> = keys.iter().map(|key| (key.as_str(), key.as_bytes())).collect();
             directory.put_all(&files).unwrap();

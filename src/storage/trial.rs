@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
-use super::directory::{Directory, Way};
+use super::directory::{Access, Directory};
 use super::seam::{Blob, Mapped, PAGE, Storage, WRITES_AT_ONCE};
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ const WORTH_OF_MEMORY: f64 = 0.8;
 
 /// What a trial found out.
 #[derive(Debug, Clone)]
-struct Rates(Vec<(Way, f64)>);
+struct Rates(Vec<(Access, f64)>);
 
 /// What a trial depends on: the device, whether it is synced, bytes a write.
 type Conditions = (u64, bool, u64);
@@ -48,17 +48,17 @@ pub(crate) struct Expected {
 }
 
 /// The way for a run, and why.
-pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(Way, String)> {
+pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(Access, String)> {
     if run.bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
-        return Ok((Way::Buffered, "a short run".to_owned()));
+        return Ok((Access::Buffered, "a short run".to_owned()));
     }
     // The page cache is what is left: a map is not for us to choose.
     if !run.opens_twice {
-        return Ok((Way::Buffered, "direct writes need more open files than this process may have".to_owned()));
+        return Ok((Access::Buffered, "direct writes need more open files than this process may have".to_owned()));
     }
     // There, nothing passes the page cache by, and a map has to be filled with zeros first.
-    if Directory::open(folder, Way::Buffered, sync)?.is_memory() {
-        return Ok((Way::Buffered, "files are memory here".to_owned()));
+    if Directory::open(folder, Access::Buffered, sync)?.is_memory() {
+        return Ok((Access::Buffered, "files are memory here".to_owned()));
     }
     let piece = run.slot_bytes.next_multiple_of(PAGE).clamp(PAGE, 1 << 20);
     let device = rustix::fs::stat(folder)?.st_dev as u64;
@@ -68,7 +68,8 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(W
         Some((_, rates)) => rates.clone(),
         None => {
             // A map kills the process when its device goes away: it is nothing to choose for others.
-            let rates = try_ways(&[Way::Buffered, Way::Direct], folder, piece, sync, TRIAL_BYTES, TRIAL_TIME)?;
+            let rates =
+                try_accesses(&[Access::Buffered, Access::Direct], folder, piece, sync, TRIAL_BYTES, TRIAL_TIME)?;
             known.push((key, rates.clone()));
             rates
         }
@@ -84,25 +85,32 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(W
 /// [`Error::Io`] where nothing can be written.
 pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration) -> Result<Vec<(StorageKind, f64)>> {
     let piece = piece_bytes.next_multiple_of(PAGE).max(PAGE);
-    let rates = try_ways(&Way::ALL, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
+    let rates = try_accesses(&Access::ALL, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
     let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
     let kind = |way| match way {
-        Way::Mapped => StorageKind::Mapped,
-        Way::Buffered => StorageKind::Buffered,
-        Way::Direct => StorageKind::Direct,
+        Access::Mapped => StorageKind::Mapped,
+        Access::Buffered => StorageKind::Buffered,
+        Access::Direct => StorageKind::Direct,
     };
     Ok(rates.0.iter().map(|&(way, rate)| (kind(way), rate)).collect())
 }
 
 /// Bytes a second in each of the ways that is possible and safe in `folder`.
-fn try_ways(ways: &[Way], folder: &Path, piece: u64, sync: bool, bytes: u64, time: Duration) -> io::Result<Rates> {
+fn try_accesses(
+    ways: &[Access],
+    folder: &Path,
+    piece: u64,
+    sync: bool,
+    bytes: u64,
+    time: Duration,
+) -> io::Result<Rates> {
     let mut rates = Vec::new();
     for &way in ways {
         let directory = Directory::open(folder, way, sync)?;
         let possible = match way {
-            Way::Mapped => directory.is_safe_to_map(),
-            Way::Buffered => true,
-            Way::Direct => !directory.is_memory(),
+            Access::Mapped => directory.is_safe_to_map(),
+            Access::Buffered => true,
+            Access::Direct => !directory.is_memory(),
         };
         // What can't be tried, be it for want of room, is no choice; the run itself will say what is wrong.
         if possible && let Ok(Some(rate)) = try_one(&directory, way, piece, bytes, time) {
@@ -114,10 +122,10 @@ fn try_ways(ways: &[Way], folder: &Path, piece: u64, sync: bool, bytes: u64, tim
 
 impl Rates {
     /// The way to take, and why.
-    fn best(&self) -> (Way, String) {
-        let worth = |&(way, rate): &(Way, f64)| if way == Way::Direct { rate / WORTH_OF_MEMORY } else { rate };
+    fn best(&self) -> (Access, String) {
+        let worth = |&(way, rate): &(Access, f64)| if way == Access::Direct { rate / WORTH_OF_MEMORY } else { rate };
         let Some(&(best, _)) = self.0.iter().max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
-            return (Way::Buffered, "nothing else is possible here".to_owned());
+            return (Access::Buffered, "nothing else is possible here".to_owned());
         };
         let tried: Vec<_> = self.0.iter().map(|(way, rate)| format!("{} {:.2}", way.name(), rate / 1e9)).collect();
         (best, format!("GB/s in a trial: {}", tried.join(", ")))
@@ -125,11 +133,11 @@ impl Rates {
 }
 
 /// Bytes a second from the creation of a file until all is synced; `None` where the way turns out not to be possible.
-fn try_one(directory: &Directory, way: Way, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
+fn try_one(directory: &Directory, way: Access, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
     // What it takes to reserve counts, too. A blob that is never published leaves no file behind.
     let start = Instant::now();
     let blob = directory.create(".trial", bytes)?;
-    if way == Way::Direct && blob.alignment() == 1 {
+    if way == Access::Direct && blob.alignment() == 1 {
         return Ok(None);
     }
     let source = MmapMut::map_anon(piece as usize)?;
@@ -170,22 +178,22 @@ fn write_piece(blob: &dyn Blob, map: Option<&Mapped>, at: u64, piece: &[u8]) -> 
 mod tests {
     use super::*;
 
-    fn best(rates: &[(Way, f64)]) -> Way {
+    fn best(rates: &[(Access, f64)]) -> Access {
         Rates(rates.to_vec()).best().0
     }
 
     #[test]
     fn the_fastest_way_wins_and_direct_a_close_race() {
-        assert_eq!(best(&[(Way::Buffered, 2e9), (Way::Direct, 1.5e9)]), Way::Buffered);
-        assert_eq!(best(&[(Way::Buffered, 2e9), (Way::Direct, 1.7e9)]), Way::Direct);
-        assert_eq!(best(&[]), Way::Buffered);
+        assert_eq!(best(&[(Access::Buffered, 2e9), (Access::Direct, 1.5e9)]), Access::Buffered);
+        assert_eq!(best(&[(Access::Buffered, 2e9), (Access::Direct, 1.7e9)]), Access::Direct);
+        assert_eq!(best(&[]), Access::Buffered);
     }
 
     #[test]
     fn a_trial_measures_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        let rates = try_ways(&Way::ALL, folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
-        assert!(rates.0.iter().any(|&(way, rate)| way == Way::Buffered && rate > 0.0), "{rates:?}");
+        let rates = try_accesses(&Access::ALL, folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
+        assert!(rates.0.iter().any(|&(way, rate)| way == Access::Buffered && rate > 0.0), "{rates:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

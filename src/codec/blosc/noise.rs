@@ -6,9 +6,9 @@
 use super::encoder::{Encoder, store};
 use super::frame::{HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, NOT_SPLIT, START_BYTES, Settings, bound, check};
 use crate::codec::lz4;
-use crate::codec::pixels::Pixels;
 use crate::codec::runs::Runs;
 use crate::codec::shuffle::Shuffler;
+use crate::codec::tile_source::TileSource;
 use crate::config::{BloscCname, Shuffle};
 use crate::error::Result;
 
@@ -85,7 +85,7 @@ impl NoiseEncoder {
     /// `spare` has room for the tile if that does not lie in one piece.
     pub(in crate::codec) fn encode(
         &mut self,
-        pixels: &(impl Pixels + ?Sized),
+        pixels: &(impl TileSource + ?Sized),
         spare: &mut [u8],
         room: &mut [u8],
     ) -> Result<usize> {
@@ -102,7 +102,7 @@ impl NoiseEncoder {
         }
     }
 
-    fn encode_blocks(&mut self, pixels: &(impl Pixels + ?Sized), frame: &mut [u8]) -> Outcome {
+    fn encode_blocks(&mut self, pixels: &(impl TileSource + ?Sized), frame: &mut [u8]) -> Outcome {
         let bytes = pixels.bytes();
         let most = self.header.block_bytes;
         let blocks = bytes.div_ceil(most);
@@ -119,7 +119,7 @@ impl NoiseEncoder {
             let block_bytes = block(number).len();
             let raw = pixels.gathered(block(number), &mut self.gathered);
             self.shuffler.run(raw, &mut self.shuffled[..block_bytes]);
-            self.runs.prefetch(|soon| pixels.show(block(number + 1), soon));
+            self.runs.prefetch(|prefetched| pixels.show(block(number + 1), prefetched));
             let Some((written, informative)) = frame.get_mut(at..).and_then(|room| self.write_block(block_bytes, room))
             else {
                 return Outcome::TooLarge;
@@ -203,7 +203,7 @@ mod tests {
     /// Each row in a place of its own.
     struct Rows(Vec<Vec<u8>>);
 
-    impl Pixels for Rows {
+    impl TileSource for Rows {
         fn bytes(&self) -> usize {
             self.0.iter().map(Vec::len).sum()
         }

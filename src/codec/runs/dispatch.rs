@@ -11,23 +11,23 @@ use super::x86;
 
 impl Masks {
     /// Compares the first `block_bytes` bytes of `padded` with those one byte and `plane` bytes before, and asks for one of
-    /// the lines of `soon` with each word.
-    pub(super) fn compare(&mut self, padded: &[u8], block_bytes: usize, plane: usize, soon: &[usize]) {
+    /// the lines of `prefetched` with each word.
+    pub(super) fn compare(&mut self, padded: &[u8], block_bytes: usize, plane: usize, prefetched: &[usize]) {
         self.words = block_bytes.div_ceil(WORD);
         self.plane = plane;
         assert!(plane > 0 && padded.len() >= (self.words + 1) * WORD);
-        let soon = &soon[..self.words];
+        let prefetched = &prefetched[..self.words];
         let (runs, planes) = (&mut self.runs[..self.words], &mut self.planes[..self.words]);
         match self.instructions {
-            Instructions::Scalar => compare(equal, padded, plane, runs, planes, soon),
+            Instructions::Scalar => compare(equal, padded, plane, runs, planes, prefetched),
             #[cfg(target_arch = "aarch64")]
-            Instructions::Neon => compare(neon::equal, padded, plane, runs, planes, soon),
+            Instructions::Neon => compare(neon::equal, padded, plane, runs, planes, prefetched),
             // SAFETY: the processor was found to have them; `padded` has a word more than the masks speak of.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { x86::compare(padded, plane, runs, planes, soon) },
+            Instructions::Avx2 => unsafe { x86::compare(padded, plane, runs, planes, prefetched) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { x86::compare_512(padded, plane, runs, planes, soon) },
+            Instructions::Avx512 => unsafe { x86::compare_512(padded, plane, runs, planes, prefetched) },
         }
         for mask in [&mut self.runs, &mut self.planes] {
             // Old bits after the end would prolong the last match.

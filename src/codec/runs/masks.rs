@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::bounds::{WORD, WORTH};
-use super::soon::ask_for;
+use super::prefetch::prefetch_line;
 
 /// Words after the last one that vectors may read or write.
 pub(super) const SPARE: usize = 16;
@@ -161,11 +161,11 @@ pub(super) fn compare(
     plane: usize,
     runs: &mut [u64],
     planes: &mut [u64],
-    soon: &[usize],
+    prefetched: &[usize],
 ) {
     let at = |place: usize| padded[place..].first_chunk().expect("a word of slack stands behind the block");
-    for ((word, mask), line) in runs.iter_mut().enumerate().zip(soon).skip(1) {
-        ask_for(*line);
+    for ((word, mask), line) in runs.iter_mut().enumerate().zip(prefetched).skip(1) {
+        prefetch_line(*line);
         *mask = equal(at(word * WORD), at(word * WORD - 1));
     }
     first_words(&equal, padded, plane, runs, planes);

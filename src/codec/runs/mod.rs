@@ -16,13 +16,13 @@ mod dispatch;
 mod masks;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-mod soon;
+mod prefetch;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use self::bounds::{LAST_LITERALS, LAST_START};
 use self::masks::{Masks, Match, Visit};
-use self::soon::Soon;
+use self::prefetch::PrefetchList;
 
 /// A match's least length in the format.
 const MIN_MATCH: usize = 4;
@@ -36,7 +36,7 @@ const LONG: usize = 15 + 255;
 /// Finds runs and repeated planes, with memory that is kept.
 pub(crate) struct Runs {
     masks: Masks,
-    soon: Soon,
+    prefetched: PrefetchList,
 }
 
 impl Runs {
@@ -45,12 +45,12 @@ impl Runs {
 
     /// For blocks of at most `block_bytes` bytes.
     pub(crate) fn new(block_bytes: usize) -> Self {
-        Self { masks: Masks::new(block_bytes), soon: Soon::new(block_bytes) }
+        Self { masks: Masks::new(block_bytes), prefetched: PrefetchList::new(block_bytes) }
     }
 
     /// Has memory bring the pieces that `show` shows while the next block is compressed.
     pub(crate) fn prefetch(&mut self, show: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-        self.soon.look_at(show);
+        self.prefetched.look_at(show);
     }
 
     /// The most bytes that so many can become, and what short copies may write beyond.
@@ -74,7 +74,7 @@ impl Runs {
         if block_bytes > LAST_START {
             // A plane that is too far away is as good as none.
             let plane = if (1..=MAX_DISTANCE).contains(&plane_bytes) { plane_bytes } else { block_bytes };
-            self.masks.compare(padded, block_bytes, plane, self.soon.lines());
+            self.masks.compare(padded, block_bytes, plane, self.prefetched.lines());
             self.masks.show(&mut out);
         }
         let last = if out.anchor + LAST_LITERALS == block_bytes { out.last } else { block_bytes };

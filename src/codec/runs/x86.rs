@@ -34,8 +34,8 @@ fn equal(a: &[u8; WORD], b: &[u8; WORD]) -> u64 {
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn compare(padded: &[u8], plane: usize, runs: &mut [u64], planes: &mut [u64], soon: &[usize]) {
-    masks::compare(|a, b| equal(a, b), padded, plane, runs, planes, soon);
+pub(super) fn compare(padded: &[u8], plane: usize, runs: &mut [u64], planes: &mut [u64], prefetched: &[usize]) {
+    masks::compare(|a, b| equal(a, b), padded, plane, runs, planes, prefetched);
 }
 
 #[target_feature(enable = "avx2")]
@@ -48,23 +48,29 @@ pub(super) fn begin(runs: &[u64], planes: &[u64], starts: &mut [u64]) {
 /// # Safety
 /// The processor must have AVX-512BW.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn compare_512(padded: &[u8], plane: usize, runs: &mut [u64], planes: &mut [u64], soon: &[usize]) {
+pub(super) unsafe fn compare_512(
+    padded: &[u8],
+    plane: usize,
+    runs: &mut [u64],
+    planes: &mut [u64],
+    prefetched: &[usize],
+) {
     let words = runs.len();
-    assert!(planes.len() == words && soon.len() >= words && padded.len() >= words * WORD);
+    assert!(planes.len() == words && prefetched.len() >= words && padded.len() >= words * WORD);
     masks::first_words(|a, b| equal(a, b), padded, plane, runs, planes);
     let first = plane.div_ceil(WORD).min(words);
     // SAFETY: `first` is at most the number of words, and at least 1, so that the byte before and the one `plane` bytes
     // before are still the block's.
     unsafe {
-        compare_words_512(padded, 1, 1..first, runs.as_mut_ptr(), std::ptr::null_mut(), soon);
-        compare_words_512(padded, plane, first..words, runs.as_mut_ptr(), planes.as_mut_ptr(), soon);
+        compare_words_512(padded, 1, 1..first, runs.as_mut_ptr(), std::ptr::null_mut(), prefetched);
+        compare_words_512(padded, plane, first..words, runs.as_mut_ptr(), planes.as_mut_ptr(), prefetched);
     }
 }
 
 /// Fills these words of both masks, or of the first alone if the second is null.
 ///
 /// # Safety
-/// The processor must have AVX-512BW. The block must have whole words up to the last of these, masks and `soon` must have
+/// The processor must have AVX-512BW. The block must have whole words up to the last of these, masks and `prefetched` must have
 /// these words, and `plane` bytes and one byte must stand before the first.
 #[target_feature(enable = "avx2")]
 unsafe fn compare_words_512(
@@ -73,7 +79,7 @@ unsafe fn compare_words_512(
     words: std::ops::Range<usize>,
     runs: *mut u64,
     planes: *mut u64,
-    soon: &[usize],
+    prefetched: &[usize],
 ) {
     if words.is_empty() {
         return;
@@ -81,13 +87,13 @@ unsafe fn compare_words_512(
     // Where there is nothing to say about planes, it is said into the runs first and written over.
     let planes = if planes.is_null() { runs } else { planes };
     let block = padded.as_ptr();
-    // SAFETY: the loop reads words `words` of the block and of `soon`, as many bytes one and `plane` bytes before, and writes
+    // SAFETY: the loop reads words `words` of the block and of `prefetched`, as many bytes one and `plane` bytes before, and writes
     // the masks' words of those numbers; the caller promises all of them. At least one word is left. To ask for a line fails
     // nowhere.
     unsafe {
         asm!(
             "2:",
-            "mov {line}, [{soon} + {word}]",
+            "mov {line}, [{prefetched} + {word}]",
             "prefetcht1 [{line}]",
             "vmovdqu64 zmm0, [{block} + 8*{word}]",
             "vpcmpeqb k1, zmm0, [{plane} + 8*{word}]",
@@ -101,7 +107,7 @@ unsafe fn compare_words_512(
             plane = in(reg) block.wrapping_sub(plane),
             runs = in(reg) runs,
             planes = in(reg) planes,
-            soon = in(reg) soon.as_ptr(),
+            prefetched = in(reg) prefetched.as_ptr(),
             line = out(reg) _,
             word = inout(reg) words.start * 8 => _,
             end = in(reg) words.end * 8,

@@ -1,7 +1,7 @@
 //! The configuration as a struct or as a document.
 #![allow(unsafe_code)]
 
-pub mod wishes;
+pub mod convert;
 
 use std::ffi::c_char;
 
@@ -332,7 +332,7 @@ pub struct sw_config {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GrownConfig {
     known: sw_config,
-    wishes: [u64; 3],
+    added: [u64; 3],
 }
 
 #[cfg(not(sw_grown))]
@@ -399,7 +399,7 @@ pub(super) fn defaults() -> PresentConfig {
         leap_max: defaults.leap_max,
     };
     #[cfg(sw_grown)]
-    return GrownConfig { known, wishes: [7; 3] };
+    return GrownConfig { known, added: [7; 3] };
     #[cfg(not(sw_grown))]
     known
 }

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::codecs::Chain;
-use super::image::Image;
+use super::image::ImageDescription;
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
 use super::provenance::ATTRIBUTE;
@@ -254,7 +254,7 @@ pub(super) fn remove_shards(info: &mut Value) {
 }
 
 /// The one document of a volume. Readers pass over what they don't know, so the attributes are in there, too.
-pub(super) fn info(image: &Image) -> Value {
+pub(super) fn info(image: &ImageDescription) -> Value {
     let Metadata { layout, dtype, chain, .. } = image.array;
     let Some(volume) = layout.volume() else { return Value::Null };
     let encoding = |gzip| if gzip { "gzip" } else { "raw" };

@@ -3,7 +3,7 @@
 //! One walk serves all: who reads asks for the [nodes](walk::nodes), and hears of the first broken document; who checks or repairs asks
 //! for the [whole tree](walk::Tree), with all of them.
 
-pub(crate) mod hosted;
+pub(crate) mod central;
 pub(crate) mod leftovers;
 pub(crate) mod open;
 pub(crate) mod walk;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::central::CentralMetadata;
 use super::has_node;
-use super::hosted::Host;
 use crate::error::{Error, Result};
 use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, links};
@@ -42,7 +42,7 @@ impl Array {
         if let Some(document) = document::read(&file)? {
             if zarr3_draft::is_entry(&document) {
                 // The one array of a dataset may be its root.
-                return Host::at(path)?.map_or(Ok(None), |host| host.array(""));
+                return CentralMetadata::at(path)?.map_or(Ok(None), |central| central.array(""));
             }
             return match zarr3::node(&file, &document)? {
                 zarr3::Node::Group => Ok(None),
@@ -61,10 +61,12 @@ impl Array {
         if document::read(&path.join(".zgroup"))?.is_some() {
             return Ok(None);
         }
-        if Host::at(path)?.is_some() {
+        if CentralMetadata::at(path)?.is_some() {
             return Ok(None);
         }
-        if let Some(array) = Host::of(path)?.map(|(host, name)| host.array(&name)).transpose()?.flatten() {
+        if let Some(array) =
+            CentralMetadata::of(path)?.map(|(central, name)| central.array(&name)).transpose()?.flatten()
+        {
             return Ok(Some(array));
         }
         let what = match std::fs::metadata(path) {
@@ -77,8 +79,8 @@ impl Array {
 
     /// The path of the first dataset of the image group at `path`.
     fn first_dataset(path: &Path) -> Result<String> {
-        if let Some(host) = Host::at(path)? {
-            return host.first();
+        if let Some(central) = CentralMetadata::at(path)? {
+            return central.first();
         }
         let attributes = match document::read(&path.join("zarr.json"))? {
             Some(document) => document.pointer("/attributes/ome").cloned().unwrap_or_default(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::hosted::Host;
+use super::central::CentralMetadata;
 use super::{DOCUMENTS, below, has_node};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ pub(crate) struct Group {
 enum Speaker {
     Group,
     /// One place for all documents of a dataset.
-    Host,
+    CentralMetadata,
     Array,
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum Kind {
 
 impl Node {
     /// Whether it is a group whose document stands elsewhere, or is none of a group.
-    pub(crate) fn is_hosted(&self) -> bool {
+    pub(crate) fn is_central(&self) -> bool {
         matches!(self.kind, Kind::Group(Some(_)))
     }
 
@@ -117,10 +117,11 @@ pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
     let node = |entry| match entry {
         Entry::Group(Group { speaker: Speaker::Array, .. }) => None,
         Entry::Group(Group { name, path, attributes, speaker, .. }) => {
-            let hosted = (speaker == Speaker::Host).then_some(attributes);
-            Some(Node { name, path, kind: Kind::Group(hosted) })
+            let central = (speaker == Speaker::CentralMetadata).then_some(attributes);
+            Some(Node { name, path, kind: Kind::Group(central) })
         }
-        Entry::Array(ArrayNode { name, array, .. }) => {
+        Entry::Array(node) => {
+            let ArrayNode { name, array, .. } = *node;
             Some(Node { name, path: array.path().to_path_buf(), kind: Kind::Array(Box::new(array)) })
         }
     };
@@ -138,7 +139,7 @@ impl Tree {
         for entry in entries {
             match entry {
                 Entry::Group(group) => tree.groups.push(group),
-                Entry::Array(node) => tree.arrays.push(node),
+                Entry::Array(node) => tree.arrays.push(*node),
             }
         }
         tree.groups.sort_by(|a, b| a.name.cmp(&b.name));
@@ -178,7 +179,7 @@ enum Purpose {
 
 enum Entry {
     Group(Group),
-    Array(ArrayNode),
+    Array(Box<ArrayNode>),
 }
 
 struct Walk {
@@ -230,8 +231,8 @@ impl Walk {
         }
         match Array::open_exactly(path) {
             Ok(Some(array)) => self.array(array, name, depth),
-            Ok(None) => match Host::at(path) {
-                Ok(Some(host)) => self.hosted(&host, path, name, depth),
+            Ok(None) => match CentralMetadata::at(path) {
+                Ok(Some(central)) => self.central(&central, path, name, depth),
                 Ok(None) => self.group(path, name, depth),
                 Err(error) => self.broken(error),
             },
@@ -264,7 +265,7 @@ impl Walk {
         }
         let at = self.entries.len();
         let (path, folder) = (array.path().to_path_buf(), array.folder().to_path_buf());
-        self.add(Entry::Array(ArrayNode { name: name.to_owned(), array, files: Vec::new() }))?;
+        self.add(Entry::Array(Box::new(ArrayNode { name: name.to_owned(), array, files: Vec::new() })))?;
         if self.purpose == Purpose::Nodes {
             return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
         }
@@ -316,9 +317,9 @@ impl Walk {
     }
 
     /// A dataset whose documents stand in one place.
-    fn hosted(&mut self, host: &Host, path: &Path, name: &str, depth: usize) -> Result<()> {
-        for group in host.groups() {
-            match host.group(group) {
+    fn central(&mut self, central: &CentralMetadata, path: &Path, name: &str, depth: usize) -> Result<()> {
+        for group in central.groups() {
+            match central.group(group) {
                 Ok(said) => self.add(Entry::Group(Group {
                     name: below(name, group),
                     path: if group.is_empty() { path.to_path_buf() } else { path.join(group) },
@@ -326,14 +327,14 @@ impl Walk {
                     document: said.document,
                     pointer: said.pointer,
                     image: below(name, &said.image),
-                    speaker: Speaker::Host,
+                    speaker: Speaker::CentralMetadata,
                 }))?,
                 Err(error) => self.broken(error)?,
             }
         }
         let mut folders = Vec::new();
-        for node in host.arrays() {
-            match host.array(node) {
+        for node in central.arrays() {
+            match central.array(node) {
                 Ok(Some(array)) => {
                     folders.push(array.folder().to_path_buf());
                     self.array(array, &below(name, node), depth)?;
@@ -343,18 +344,18 @@ impl Walk {
             }
         }
         if self.purpose == Purpose::Tree {
-            for other in host.others() {
+            for other in central.others() {
                 let last = other.file_name().unwrap_or_default().to_string_lossy();
                 let found = if is_partial(&last) { &mut self.tree.partial } else { &mut self.tree.unexpected };
                 found.push(other.clone());
             }
-            // What is no document among these was told by the host.
+            // What is no document among these was told by the central.
             let meta = path.join("meta");
-            for folder in host.folders().iter().filter(|folder| **folder != meta) {
+            for folder in central.folders().iter().filter(|folder| **folder != meta) {
                 self.strays(folder, &folders, depth)?;
             }
         }
-        self.children(path, name, depth, &host.folders())
+        self.children(path, name, depth, &central.folders())
     }
 
     /// Files below a folder that are in no array's folder.
@@ -377,7 +378,8 @@ impl Walk {
     /// All files below a folder of the array that is entry `at`.
     fn files(&mut self, at: usize, folder: &Path, key: &str, depth: usize) -> Result<()> {
         for path in os::list(folder)? {
-            let Entry::Array(ArrayNode { name: node, array, files }) = &mut self.entries[at] else { return Ok(()) };
+            let Entry::Array(entry) = &mut self.entries[at] else { return Ok(()) };
+            let ArrayNode { name: node, array, files } = &mut **entry;
             let name = path.file_name().and_then(OsStr::to_str);
             let key = name.map(|name| below(key, name));
             let position = key.as_deref().and_then(|key| array.layout().file_position(key));

@@ -23,13 +23,13 @@ use crate::offline::layers::{Budget, Came, FileAt, Found, Layers, groups};
 use crate::storage::{Directory, Storage};
 
 /// Who is told how much was looked through.
-pub(super) struct Headway<'a, F> {
+pub(super) struct Progress<'a, F> {
     pub(super) progress: &'a F,
     pub(super) done: AtomicU64,
     pub(super) total: u64,
 }
 
-impl<F: Fn(u64, u64) + Sync> Headway<'_, F> {
+impl<F: Fn(u64, u64) + Sync> Progress<'_, F> {
     fn add(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Relaxed).saturating_add(bytes);
         (self.progress)(done.min(self.total), self.total);
@@ -101,12 +101,12 @@ impl<'a> ImagePlan<'a> {
         root: &Path,
         tree: &Tree,
         image: Image<'a>,
-        headway: &Headway<F>,
+        progress: &Progress<F>,
     ) -> Result<Self> {
         let nothing = || Part::new(Found::default());
         let groups = groups(&image.node.files, &image.places);
         let budget = Budget::new();
-        let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, headway));
+        let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, progress));
         let Part { sums, mut changed, mut found } = parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
         drop(groups);
         if let Some(frames) = image.places.frames().filter(|_| sums.all_closed && !image.places.has_boxes()) {
@@ -246,13 +246,13 @@ fn part<F: Fn(u64, u64) + Sync>(
     image: &Image,
     group: &[&FileAt],
     budget: &Budget,
-    headway: &Headway<F>,
+    progress: &Progress<F>,
 ) -> Result<Part> {
     let layers = Mutex::new(Layers::default());
     let look = |file: &&FileAt| {
         let (path, position) = *file;
         let plan = shard::plan(root, image, path, position)?;
-        headway.add(file_bytes(file));
+        progress.add(file_bytes(file));
         let mut layers = layers.lock().unwrap_or_else(PoisonError::into_inner);
         for seen in &plan.chunks {
             let place = image.places.chunk_position(position, seen.header.chunk.into());

@@ -25,9 +25,9 @@ use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::offline::hierarchy::leftovers;
 use crate::offline::hierarchy::walk::Tree;
-use crate::storage::{Directory, Storage, Way};
+use crate::storage::{Access, Directory, Storage};
 use documents::Change;
-use image::{Headway, ImagePlan};
+use image::{ImagePlan, Progress};
 use place::Root;
 pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
 use source::{Image, images, name, stays_below};
@@ -78,8 +78,8 @@ fn plan<'a>(
 ) -> Result<Plan<'a>> {
     let all = images.iter().flat_map(|image| &image.node.files);
     let total = all.map(image::file_bytes).fold(0, u64::saturating_add);
-    let headway = Headway { progress, done: AtomicU64::new(0), total };
-    let images = images.into_iter().map(|image| ImagePlan::new(root, tree, image, &headway));
+    let progress = Progress { progress, done: AtomicU64::new(0), total };
+    let images = images.into_iter().map(|image| ImagePlan::new(root, tree, image, &progress));
     let images: Vec<_> = images.collect::<Result<_>>()?;
     let documents = documents::changes(root, tree, &images)?;
     Ok(Plan { images, documents })
@@ -87,7 +87,7 @@ fn plan<'a>(
 
 impl Plan<'_> {
     fn apply(&self, root: &Path, tree: &Tree) -> Result<()> {
-        let storage = Directory::open(root, Way::Buffered, true);
+        let storage = Directory::open(root, Access::Buffered, true);
         let storage = storage.map_err(|error| Error::io("look at", root, error))?;
         for change in &self.documents {
             stays_below(root, &root.join(&change.key))?;

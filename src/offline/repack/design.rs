@@ -12,7 +12,7 @@ use crate::format;
 use crate::format::DIMENSION_NAMES;
 use crate::format::Document;
 use crate::format::Metadata;
-use crate::format::Places;
+use crate::format::NodePaths;
 use crate::format::layout::Layout;
 use crate::format::provenance::ATTRIBUTE;
 use crate::offline::repack::staging::below;
@@ -50,15 +50,15 @@ impl Design {
                 .unwrap_or(Codec { compressor: metadata.chain.codec.compressor, checksum: false }),
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
-            volume: volume_wishes(array, options),
+            volume: volume_of(array, options),
             fill_value: fill_value(metadata),
             ..Config::default()
         };
         let plan = Plan::on_disk(&config)?;
         check_fill(metadata, &plan)?;
         let (user, own) = split(attributes, metadata.layout.dialect, options.dialect);
-        let ome = ome::why_not(&config.dims).is_none().then(|| ome::image_attributes(&config, "0"));
-        let image = format::Image {
+        let ome = ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(&config, "0"));
+        let image = format::ImageDescription {
             array: &plan.array,
             shape: &plan.array.layout.shape,
             user: &user,
@@ -82,7 +82,7 @@ impl Design {
 
     /// The array, in a dataset at `root`; nothing need be there.
     pub(super) fn array(&self, root: &Path) -> Array {
-        let Places { array, folder, document } = format::places(&self.plan.array.layout);
+        let NodePaths { array, folder, document } = format::node_paths(&self.plan.array.layout);
         Array::with(&below(root, &array), &below(root, &folder), root.join(document), self.plan.array.clone())
     }
 
@@ -237,26 +237,26 @@ fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
 }
 
 /// What is wished of a volume; where nothing is, what the old one was, if it was one.
-fn volume_wishes(array: &Array, options: &RepackOptions) -> Volume {
-    let mut wishes = options.volume.clone();
-    let Some(old) = array.layout().volume() else { return wishes };
+fn volume_of(array: &Array, options: &RepackOptions) -> Volume {
+    let mut volume = options.volume.clone();
+    let Some(old) = array.layout().volume() else { return volume };
     if options.dialect != Dialect::Precomputed {
-        return wishes;
+        return volume;
     }
-    if let Some(shards) = old.shards().filter(|_| wishes == Volume::default()) {
-        (wishes.hash, wishes.gzip_indexes) = (shards.spec.hash, shards.spec.gzip_indexes);
+    if let Some(shards) = old.shards().filter(|_| volume == Volume::default()) {
+        (volume.hash, volume.gzip_indexes) = (shards.spec.hash, shards.spec.gzip_indexes);
         if options.chunk.is_empty() && options.shard.is_empty() {
             let bits = |bits: u32| u8::try_from(bits).ok();
-            wishes.preshift_bits = bits(shards.spec.preshift_bits);
-            wishes.minishard_bits = bits(shards.spec.minishard_bits);
+            volume.preshift_bits = bits(shards.spec.preshift_bits);
+            volume.minishard_bits = bits(shards.spec.minishard_bits);
         }
     }
-    if wishes.voxel_offset == [0; 3] {
-        wishes.voxel_offset = old.voxel_offset;
+    if volume.voxel_offset == [0; 3] {
+        volume.voxel_offset = old.voxel_offset;
     }
-    wishes.resolution = wishes.resolution.or(old.resolution);
-    wishes.key = wishes.key.or_else(|| Some(old.key().rsplit('/').next().unwrap_or_default().to_owned()));
-    wishes
+    volume.resolution = volume.resolution.or(old.resolution);
+    volume.key = volume.key.or_else(|| Some(old.key().rsplit('/').next().unwrap_or_default().to_owned()));
+    volume
 }
 
 /// The fill value as a configuration has it.

@@ -12,7 +12,7 @@ use super::staging::below;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::fs::{self as os, document};
-use crate::offline::hierarchy::hosted::Host;
+use crate::offline::hierarchy::central::CentralMetadata;
 
 impl Group {
     /// Writes the group's document in the dataset at `root`, if it has to say something else now.
@@ -58,8 +58,8 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
 
 /// The same in a dataset of another format, whose documents stay.
 pub(super) fn forget_hosted_slots(root: &Path, jobs: &[Job]) -> Result<()> {
-    let (file, pointer) = match Host::at(root)? {
-        Some(host) => host.group("").map(|group| (group.document, group.pointer))?,
+    let (file, pointer) = match CentralMetadata::at(root)? {
+        Some(central) => central.group("").map(|group| (group.document, group.pointer))?,
         None => (root.join(".zattrs"), ""),
     };
     let Some(before) = document::read(&file)? else { return Ok(()) };

@@ -15,7 +15,7 @@ use super::target;
 use crate::config::{Dialect, Volume};
 use crate::error::{Error, Result};
 use crate::offline::array::Array;
-use crate::offline::hierarchy::hosted::Host;
+use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Kind, Node};
 
 /// Names that an error message lists.
@@ -47,7 +47,7 @@ pub(super) enum Form {
 
 /// From where to where.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Roots<'a> {
     pub(super) root: &'a Path,
     /// The result is a new dataset.
     pub(super) copied: bool,
@@ -67,7 +67,7 @@ pub(super) struct Jobs {
 impl Jobs {
     pub(super) fn new(
         nodes: Vec<Node>,
-        place: &Place<'_>,
+        place: &Roots<'_>,
         options: &RepackOptions,
         pool: &Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
@@ -102,7 +102,7 @@ fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
 }
 
 /// Arrays of which only chunks change their places. Documents stay as they are.
-fn kept(nodes: Vec<Node>, place: &Place<'_>, options: &RepackOptions, pool: &Arc<rayon::ThreadPool>) -> Result<Jobs> {
+fn kept(nodes: Vec<Node>, place: &Roots<'_>, options: &RepackOptions, pool: &Arc<rayon::ThreadPool>) -> Result<Jobs> {
     let mut jobs = Vec::new();
     for node in nodes {
         let Kind::Array(source) = node.kind else { continue };
@@ -127,7 +127,7 @@ fn kept(nodes: Vec<Node>, place: &Place<'_>, options: &RepackOptions, pool: &Arc
 /// The one array of a dataset, as the writer would write it.
 fn designed(
     nodes: Vec<Node>,
-    place: &Place<'_>,
+    place: &Roots<'_>,
     options: &RepackOptions,
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<Jobs> {
@@ -205,8 +205,8 @@ fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Result<Vec<PathB
         left.push(root.join(document));
     }
     left.extend(nodes.iter().filter(|node| node.name == name).map(|node| node.path.join(".zattrs")));
-    if let Some(host) = Host::at(root)? {
-        left.extend(host.folders());
+    if let Some(central) = CentralMetadata::at(root)? {
+        left.extend(central.folders());
     }
     Ok(left)
 }
@@ -214,7 +214,7 @@ fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Result<Vec<PathB
 /// The arrays that are meant, and the documents of all groups.
 fn of_zarr3(
     nodes: Vec<Node>,
-    place: &Place<'_>,
+    place: &Roots<'_>,
     options: &RepackOptions,
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<(Vec<Job>, Vec<Group>)> {
@@ -228,7 +228,7 @@ fn of_zarr3(
             if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
                 groups::take_ome_back(attributes);
             }
-            groups.push(Group { name: node.name.clone(), document, is_new: node.is_hosted() });
+            groups.push(Group { name: node.name.clone(), document, is_new: node.is_central() });
             continue;
         };
         if !target::is_meant(source, options) {
@@ -275,8 +275,8 @@ fn left_of_others(root: &Path, nodes: &[Node], options: &RepackOptions) -> Resul
             left.push(node.path.join(".zattrs"));
         }
     }
-    if let Some(host) = Host::at(root)? {
-        left.extend(host.folders());
+    if let Some(central) = CentralMetadata::at(root)? {
+        left.extend(central.folders());
         left.push(root.join("zarr.json"));
     }
     Ok(left)

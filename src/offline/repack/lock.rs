@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::fs::Lock;
-use crate::offline::hierarchy::hosted::Host;
+use crate::offline::hierarchy::central::CentralMetadata;
 
 /// Takes the lock of the dataset that `path` is or belongs to, as its one writer.
 pub(super) fn to_write(path: &Path) -> Result<Lock> {
@@ -22,6 +22,10 @@ fn root_of(path: &Path) -> Result<PathBuf> {
     if let Some(group) = group {
         return Ok(group.to_path_buf());
     }
-    let host = if path.join(".zarray").is_file() || Host::at(path)?.is_some() { None } else { Host::of(path)? };
-    Ok(host.map_or_else(|| path.to_path_buf(), |(host, _)| host.root().to_path_buf()))
+    let central = if path.join(".zarray").is_file() || CentralMetadata::at(path)?.is_some() {
+        None
+    } else {
+        CentralMetadata::of(path)?
+    };
+    Ok(central.map_or_else(|| path.to_path_buf(), |(central, _)| central.root().to_path_buf()))
 }

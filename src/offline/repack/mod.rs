@@ -46,7 +46,7 @@ use crate::offline::hierarchy::walk::{self, Node};
 use change::Change;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
-pub use options::{RepackHeadway, RepackOptions, RepackSummary};
+pub use options::{RepackOptions, RepackProgress, RepackSummary};
 pub use order::ChunkOrder;
 use progress::{Counters, Tally};
 use shard::Outcome;
@@ -122,7 +122,7 @@ impl Repack {
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(workers(options));
         let pool = pool.build().map_err(|error| Error::config("workers", options.workers, error.to_string()))?;
-        let place = jobs::Place { root: &root, copied: out.is_some(), staging: &staging };
+        let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
         let Jobs { jobs, form, groups, left } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         if jobs.is_empty() {
             let reason = "holds no array with shards; a shard shape makes shards of chunks that are files";
@@ -154,9 +154,9 @@ impl Repack {
     }
 
     /// How far [`run`](Self::run) has come; for another thread to ask.
-    pub fn headway(&self) -> RepackHeadway {
+    pub fn progress(&self) -> RepackProgress {
         let Counters { total, done, read } = &self.counters;
-        RepackHeadway { done: done.load(Relaxed).min(*total), total: *total, bytes_read: read.load(Relaxed) }
+        RepackProgress { done: done.load(Relaxed).min(*total), total: *total, bytes_read: read.load(Relaxed) }
     }
 
     /// Repacks. Several shards are in the making at once, each with several chunks on their way.

@@ -77,7 +77,7 @@ pub struct RepackSummary {
 /// How far a repacking has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct RepackHeadway {
+pub struct RepackProgress {
     /// Pixels of finished shards and finished parts of others, in bytes.
     pub done: u64,
     /// Pixels of all shards, in bytes.

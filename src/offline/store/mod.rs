@@ -67,7 +67,7 @@ use disk::{Disk, Local};
 use list::Lister;
 pub use list::Listing;
 use rewrite::{Changes, Counts, Rewrite};
-use view::{Owner, Place, View, Views};
+use view::{ChunkAddress, Owner, View, Views};
 
 /// A dataset as keys and values, one for each document and each chunk, whether or not chunks share shards.
 ///
@@ -145,7 +145,7 @@ type Shard<'v> = (&'v str, Vec<u64>);
 /// What a key names.
 enum Named<'v> {
     /// A chunk in a shard.
-    Chunk(&'v View, Place),
+    Chunk(&'v View, ChunkAddress),
     /// The document of an array with shards.
     Document(&'v View),
     /// A file as it is.

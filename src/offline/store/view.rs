@@ -38,7 +38,7 @@ pub(super) struct View {
 
 /// Where a chunk is: its shard, and its entry in the shard's index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ChunkAddress {
     pub(super) shard: Vec<u64>,
     pub(super) chunk: u64,
 }
@@ -96,13 +96,13 @@ impl Views {
 
 impl View {
     /// The place of the chunk with this key below the array.
-    pub(super) fn place(&self, key: &str) -> Option<Place> {
+    pub(super) fn place(&self, key: &str) -> Option<ChunkAddress> {
         let (shard, chunk) = self.layout.file_of(&self.layout.chunk_position(key)?);
-        Some(Place { shard, chunk })
+        Some(ChunkAddress { shard, chunk })
     }
 
     /// Whether the array has a chunk at this place.
-    pub(super) fn covers(&self, place: &Place) -> bool {
+    pub(super) fn covers(&self, place: &ChunkAddress) -> bool {
         self.layout.chunk_at(&place.shard, place.chunk).is_some_and(|chunk| self.layout.has_chunk(&chunk))
     }
 

@@ -28,9 +28,9 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
     };
     let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options)?;
     let start = Instant::now();
-    let total = repack.headway().total;
+    let total = repack.progress().total;
     let quiet = args.quiet || args.json;
-    let summary = headway::during(quiet, total, || repack.headway().done, || repack.run())?;
+    let summary = headway::during(quiet, total, || repack.progress().done, || repack.run())?;
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers");

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn sw_config_json(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let config = unsafe { wishes(config) }?;
+        let config = unsafe { configuration(config) }?;
         let document = serde_json::to_string_pretty(&config).unwrap_or_default();
         // SAFETY: as above.
         unsafe { put_text(&document, text, capacity, needed) }
@@ -39,13 +39,13 @@ pub unsafe extern "C" fn sw_config_json(
 ///
 /// # Safety
 /// `config` and all that it points to must be good for reads, unless null or misaligned.
-pub(in crate::ffi) unsafe fn wishes(config: *const sw_config) -> Outcome<Config> {
+pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Config> {
     // SAFETY: as the caller promises; the struct begins with its size.
     let config = unsafe { read(config.cast::<PresentConfig>(), defaults()) }?;
     #[cfg(sw_grown)]
     let config = {
-        if config.wishes != [7; 3] {
-            return refuse!(SW_ERROR_CONFIG, "the grown fields are {:?}, not their defaults", config.wishes);
+        if config.added != [7; 3] {
+            return refuse!(SW_ERROR_CONFIG, "the grown fields are {:?}, not their defaults", config.added);
         }
         config.known
     };
@@ -316,8 +316,8 @@ mod tests {
     fn the_defaults_are_those_of_rust() {
         let defaults = defaults();
         // SAFETY: the struct is filled, and points to nothing.
-        let wishes = unsafe { wishes((&raw const defaults).cast()) }.unwrap();
-        assert_eq!(serde_json::to_value(wishes).unwrap(), serde_json::to_value(Config::default()).unwrap());
+        let converted = unsafe { configuration((&raw const defaults).cast()) }.unwrap();
+        assert_eq!(serde_json::to_value(converted).unwrap(), serde_json::to_value(Config::default()).unwrap());
     }
 
     #[test]

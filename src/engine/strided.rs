@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layer::Layer;
-use crate::codec::Pixels;
+use crate::codec::TileSource;
 use crate::geometry::Tile;
 use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
@@ -50,7 +50,7 @@ fn rows_in_buffer(layer: &Layer, plan: &Plan, tile: &Tile) -> Option<Range<usize
 }
 
 /// A whole tile, with its rows where they lie in the ring.
-pub(super) struct Apart<'a> {
+pub(super) struct StridedTile<'a> {
     frames: &'a [Option<Frame>],
     ring: &'a Ring,
     /// Of the tile's first row in each buffer.
@@ -61,7 +61,7 @@ pub(super) struct Apart<'a> {
     rows: usize,
 }
 
-impl<'a> Apart<'a> {
+impl<'a> StridedTile<'a> {
     /// `None` if a part of the tile lies nowhere, because its frame is missing or because it reaches over the frame's edge.
     pub(super) fn new(layer: &'a Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<Self> {
         let [.., rows, columns] = plan.array.layout.chunk_shape[..] else { return None };
@@ -90,7 +90,7 @@ impl<'a> Apart<'a> {
     }
 }
 
-impl Pixels for Apart<'_> {
+impl TileSource for StridedTile<'_> {
     fn bytes(&self) -> usize {
         self.frames.len() * self.rows * self.row_bytes
     }

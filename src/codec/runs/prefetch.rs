@@ -6,9 +6,9 @@ use super::bounds::WORD;
 ///
 /// With each word that is compared one of them is asked for, so that memory brings the next block while this one is
 /// computed. Asked for all at once they would wait for each other, and the processor for them.
-pub(super) struct Soon(Box<[usize]>);
+pub(super) struct PrefetchList(Box<[usize]>);
 
-impl Soon {
+impl PrefetchList {
     /// For blocks of at most `block_bytes` bytes.
     pub(super) fn new(block_bytes: usize) -> Self {
         Self(vec![0; block_bytes.div_ceil(WORD)].into())
@@ -34,7 +34,7 @@ impl Soon {
 /// Asks the processor to have a line of memory in its second cache. In the first one it would push out what is in use.
 #[inline(always)]
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unsafe_code))]
-pub(super) fn ask_for(line: usize) {
+pub(super) fn prefetch_line(line: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};

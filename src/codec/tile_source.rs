@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Bytes in the order of a tile, in pieces that may lie apart.
 ///
 /// Ranges are in bytes from the tile's start and end within it; one that is empty may stand at its very end.
-pub trait Pixels {
+pub trait TileSource {
     /// The bytes of the tile.
     fn bytes(&self) -> usize;
 
@@ -31,7 +31,7 @@ pub trait Pixels {
     }
 }
 
-impl Pixels for [u8] {
+impl TileSource for [u8] {
     fn bytes(&self) -> usize {
         self.len()
     }

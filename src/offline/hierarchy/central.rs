@@ -28,7 +28,7 @@ const NAMES_MAX: usize = 20;
 
 /// A dataset whose arrays have no documents of their own beside their files.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct CentralMetadata {
     root: PathBuf,
     /// Its groups, parents before their children. The root is one, named with nothing.
     groups: Vec<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Host {
 
 /// A group and where its attributes stand.
 #[derive(Debug)]
-pub(crate) struct HostedGroup {
+pub(crate) struct CentralGroup {
     pub(crate) attributes: Value,
     pub(crate) document: PathBuf,
     /// Where the attributes stand in the document, as a JSON pointer.
@@ -50,7 +50,7 @@ pub(crate) struct HostedGroup {
     pub(crate) image: String,
 }
 
-impl Host {
+impl CentralMetadata {
     /// The dataset at exactly this path; `None` if it is of another kind.
     pub(crate) fn at(root: &Path) -> Result<Option<Self>> {
         let file = root.join("zarr.json");
@@ -81,7 +81,7 @@ impl Host {
             let is_entry = document::read(&root.join("zarr.json"))
                 .is_ok_and(|document| document.is_some_and(|document| zarr3_draft::is_entry(&document)));
             if is_entry || info(root).is_ok_and(|found| found.is_some()) {
-                return Ok(Self::at(root)?.map(|host| (host, name.into_owned())));
+                return Ok(Self::at(root)?.map(|central| (central, name.into_owned())));
             }
         }
         Ok(None)
@@ -107,7 +107,7 @@ impl Host {
         &self.others
     }
 
-    /// The folders below the root that the host's own files stand in.
+    /// The folders below the root that the central's own files stand in.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         if self.info.is_none() {
             return vec![self.root.join("meta"), self.root.join("data")];
@@ -134,15 +134,15 @@ impl Host {
     }
 
     /// What the group of this name says.
-    pub(crate) fn group(&self, name: &str) -> Result<HostedGroup> {
+    pub(crate) fn group(&self, name: &str) -> Result<CentralGroup> {
         if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
             let (attributes, document) = (precomputed::attributes(info), self.root.join(INFO));
-            return Ok(HostedGroup { attributes, document, pointer: "", image: first.clone() });
+            return Ok(CentralGroup { attributes, document, pointer: "", image: first.clone() });
         }
         let document = zarr3_draft::group_document(&self.root, name);
         let attributes = document::read(&document)?.and_then(|document| document.get("attributes").cloned());
         let attributes = attributes.unwrap_or_else(|| json!({}));
-        Ok(HostedGroup { attributes, document, pointer: "/attributes", image: below(name, "0") })
+        Ok(CentralGroup { attributes, document, pointer: "/attributes", image: below(name, "0") })
     }
 
     /// The name of the array that is meant where only the dataset is named.

@@ -48,7 +48,7 @@ impl ShardCell {
 }
 
 /// What a layer held when it was looked at.
-struct Look {
+struct LayerSnapshot {
     block: u64,
     cell_of_block: u64,
     present: u32,
@@ -58,7 +58,7 @@ struct Look {
     cell: Arc<ShardCell>,
 }
 
-impl Look {
+impl LayerSnapshot {
     /// `None` if no more frames are expected, or if none came.
     fn at(layer: &Layer) -> Option<Self> {
         let cell = layer.cell.clone().filter(|_| layer.unsettled > 0 && layer.present > 0)?;
@@ -83,11 +83,11 @@ impl Look {
 pub(super) struct Paused {
     /// What each layer was at the last checkpoint: where it stands and how many frames it had, and whether these are kept.
     before: Vec<Option<(u64, u64, u32, bool)>>,
-    maker: Option<Maker>,
+    encoder: Option<ProvisionalEncoder>,
 }
 
 /// Memory for one chunk, got when a camera first pauses.
-struct Maker {
+struct ProvisionalEncoder {
     encoder: Encoder,
     raw: Box<[u8]>,
     sealed: Box<[u8]>,
@@ -95,7 +95,7 @@ struct Maker {
 
 impl Paused {
     pub(super) fn new(shared: &Shared) -> Self {
-        Self { before: vec![None; shared.layers.count()], maker: None }
+        Self { before: vec![None; shared.layers.count()], encoder: None }
     }
 
     /// Stores provisional chunks of the layers that got nothing since the last call. That it can't be done is no error: the frames
@@ -108,15 +108,16 @@ impl Paused {
             return;
         }
         for slot in 0..self.before.len() {
-            let look = Look::at(&read(shared, slot));
-            let now = look.as_ref().map(|look| (look.block, look.cell_of_block, look.present, false));
+            let snapshot = LayerSnapshot::at(&read(shared, slot));
+            let now =
+                snapshot.as_ref().map(|snapshot| (snapshot.block, snapshot.cell_of_block, snapshot.present, false));
             let before = std::mem::replace(&mut self.before[slot], now);
-            let Some((look, (block, cell, present, is_kept))) = look.zip(before) else { continue };
-            if (block, cell, present) != (look.block, look.cell_of_block, look.present) {
+            let Some((snapshot, (block, cell, present, is_kept))) = snapshot.zip(before) else { continue };
+            if (block, cell, present) != (snapshot.block, snapshot.cell_of_block, snapshot.present) {
                 continue;
             }
             let kept = is_kept
-                || caught(|| self.keep_layer(shared, slot, &look)).unwrap_or_else(|error| {
+                || caught(|| self.keep_layer(shared, slot, &snapshot)).unwrap_or_else(|error| {
                     logged(|| tracing::warn!(%error, "frames that wait for others can't be stored before these come"));
                     // Once is enough.
                     true
@@ -126,35 +127,35 @@ impl Paused {
     }
 
     /// True if it need not be tried again.
-    fn keep_layer(&mut self, shared: &Shared, slot: usize, look: &Look) -> Result<bool> {
+    fn keep_layer(&mut self, shared: &Shared, slot: usize, snapshot: &LayerSnapshot) -> Result<bool> {
         let plan = &shared.plan;
         let numbers: Vec<u64> = {
             let layer = read(shared, slot);
-            if !look.is_of(&layer) {
+            if !snapshot.is_of(&layer) {
                 return Ok(false);
             }
             layer.numbers(&plan.layers).collect()
         };
-        let maker = match &mut self.maker {
-            Some(maker) => maker,
-            none => none.insert(Maker::new(shared)?),
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(ProvisionalEncoder::new(shared)?),
         };
         let mut rooms = Vec::new();
-        let stored = maker.store_layer(shared, slot, look, &mut rooms);
+        let stored = encoder.store_layer(shared, slot, snapshot, &mut rooms);
         let is_whole = matches!(stored, Ok(true));
         for (across, room) in rooms {
-            let shard = &look.cell.shards[across];
+            let shard = &snapshot.cell.shards[across];
             if is_whole { shard.keep_provisional(room) } else { shard.leave_provisional(room) }
         }
         if is_whole {
-            let place = look.first_chunk / plan.shard.layer_chunks;
-            look.cell.provisional.lock().unwrap_or_else(PoisonError::into_inner).add(place, numbers);
+            let place = snapshot.first_chunk / plan.shard.layer_chunks;
+            snapshot.cell.provisional.lock().unwrap_or_else(PoisonError::into_inner).add(place, numbers);
         }
         stored
     }
 }
 
-impl Maker {
+impl ProvisionalEncoder {
     fn new(shared: &Shared) -> Result<Self> {
         let plan = &shared.plan;
         let encoder = Encoder::new(&shared.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
@@ -167,13 +168,13 @@ impl Maker {
         &mut self,
         shared: &Shared,
         slot: usize,
-        look: &Look,
+        snapshot: &LayerSnapshot,
         rooms: &mut Vec<(usize, ProvisionalRoom)>,
     ) -> Result<bool> {
-        let (plan, cell) = (&shared.plan, &look.cell);
+        let (plan, cell) = (&shared.plan, &snapshot.cell);
         let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
         for (across, shard) in cell.shards.iter().enumerate() {
-            let tiles = || plan.tiles.iter().filter(|tile| plan.slot_of(look.first_chunk, tile).0 == across);
+            let tiles = || plan.tiles.iter().filter(|tile| plan.slot_of(snapshot.first_chunk, tile).0 == across);
             let bytes = tiles().count() * self.sealed.len();
             if bytes == 0 {
                 continue;
@@ -182,7 +183,7 @@ impl Maker {
             rooms.push((across, room));
             let Some((_, room)) = rooms.last_mut() else { continue };
             for tile in tiles() {
-                if !self.store(shared, slot, look, tile, room)? {
+                if !self.store(shared, slot, snapshot, tile, room)? {
                     return Ok(false);
                 }
             }
@@ -195,12 +196,12 @@ impl Maker {
         &mut self,
         shared: &Shared,
         slot: usize,
-        look: &Look,
+        snapshot: &LayerSnapshot,
         tile: &Tile,
         room: &mut ProvisionalRoom,
     ) -> Result<bool> {
         let plan = &shared.plan;
-        let Some(raw_bytes) = self.gather(shared, slot, look, tile) else { return Ok(false) };
+        let Some(raw_bytes) = self.gather(shared, slot, snapshot, tile) else { return Ok(false) };
         let raw = &self.raw[..raw_bytes];
         if shared.skip_empty_chunks && is_fill(raw, &plan.frame.fill) {
             return Ok(true);
@@ -212,19 +213,19 @@ impl Maker {
         } else {
             self.encoder.encode_part(raw, payload)?
         };
-        let (across, chunk) = plan.slot_of(look.first_chunk, tile);
+        let (across, chunk) = plan.slot_of(snapshot.first_chunk, tile);
         let origin = Origin {
             dataset: shared.dataset_uuid,
-            shard: look.cell.first_number + across as u64,
+            shard: snapshot.cell.first_number + across as u64,
             chunk: chunk as u32,
-            first_frame: look.first_frame,
-            frames: (look.last_frame - look.first_frame).min(u64::from(u32::MAX)) as u32,
-            frames_came: u16::try_from(look.present).unwrap_or(0),
+            first_frame: snapshot.first_frame,
+            frames: (snapshot.last_frame - snapshot.first_frame).min(u64::from(u32::MAX)) as u32,
+            frames_came: u16::try_from(snapshot.present).unwrap_or(0),
             checksum_in_payload: plan.shard.checksum,
         };
         let header = header(&origin, &self.sealed[HEADER_BYTES..HEADER_BYTES + nbytes]);
         self.sealed[..HEADER_BYTES].copy_from_slice(&header);
-        let shard = &look.cell.shards[across];
+        let shard = &snapshot.cell.shards[across];
         let written = shard.write_provisional(room, chunk, &self.sealed[..HEADER_BYTES + nbytes]);
         written.map_err(|error| crate::Error::io("write a chunk to shard", shard.key(), error))?;
         Ok(true)
@@ -233,12 +234,12 @@ impl Maker {
     /// Copies a tile together; returns its bytes, or `None` if the layer has changed meanwhile.
     ///
     /// The layer is locked for one frame at a time: a camera that goes on must not wait for more.
-    fn gather(&mut self, shared: &Shared, slot: usize, look: &Look, tile: &Tile) -> Option<usize> {
+    fn gather(&mut self, shared: &Shared, slot: usize, snapshot: &LayerSnapshot, tile: &Tile) -> Option<usize> {
         let shape = TileShape::new(&read(shared, slot), &shared.plan, tile);
         let raw = self.raw.get_mut(..shape.bytes())?;
         for (number, plane) in raw.chunks_exact_mut(shape.plane_bytes).enumerate() {
             let layer = read(shared, slot);
-            if !look.is_of(&layer) {
+            if !snapshot.is_of(&layer) {
                 return None;
             }
             gather_plane(layer.frames[shape.place(number)].as_ref(), &shared.ring, &shared.plan, tile, &shape, plane);
