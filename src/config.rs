@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
+use crate::named::named;
 
 /// The configuration of one acquisition: what arrives, how it is stored, with which means.
 ///
@@ -143,8 +144,8 @@ impl Config {
 }
 
 /// One of the forms in which it is written down where chunks lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ManifestForm {
     /// Zarr v3 documents with the storage transformer `chunk-manifest-json`, each with a `manifest.json` beside it.
     Manifest,
@@ -154,52 +155,36 @@ pub enum ManifestForm {
     Kerchunk,
 }
 
-impl ManifestForm {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Manifest, Self::Inlined, Self::Kerchunk];
-
-    /// The name in a configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Manifest => "manifest",
-            Self::Inlined => "inlined",
-            Self::Kerchunk => "kerchunk",
-        }
-    }
-}
+named!(ManifestForm, "manifest", {
+    Manifest => "manifest",
+    Inlined => "inlined",
+    Kerchunk => "kerchunk",
+});
 
 /// The on-disk format of a dataset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Dialect {
     /// Zarr v3 with the codec `sharding_indexed` 1.0. What to choose if nothing speaks against it.
     #[default]
-    #[serde(rename = "zarr3")]
     Zarr3,
     /// The Zarr v3 draft of 2022 with the sharding storage transformer 1.0, which zarr-python 2.14 to 2.18 read as an
     /// experiment. Codecs: none, gzip, zstd and Blosc, all without a checksum.
-    #[serde(rename = "zarr3-transformer")]
     Zarr3Transformer,
     /// Zarr v2 with the key `shards`, as the prototype in zarr-python's pull request 876 has it. Never released: other
     /// readers of Zarr v2 pass over the key, and misread. Codecs as for `Zarr3Transformer`.
-    #[serde(rename = "zarr2-sharded")]
     Zarr2Sharded,
     /// Neuroglancer's precomputed volume with `neuroglancer_uint64_sharded_v1`. The dimensions are one before rows and columns,
     /// which becomes z, and perhaps channels, which each chunk holds all of. Codecs: none and gzip, without a checksum.
-    #[serde(rename = "precomputed")]
     Precomputed,
 }
 
-impl Dialect {
-    /// The name in a configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Zarr3 => "zarr3",
-            Self::Zarr3Transformer => "zarr3-transformer",
-            Self::Zarr2Sharded => "zarr2-sharded",
-            Self::Precomputed => "precomputed",
-        }
-    }
-}
+named!(Dialect, "dialect", {
+    Zarr3 => "zarr3",
+    Zarr3Transformer => "zarr3-transformer",
+    Zarr2Sharded => "zarr2-sharded",
+    Precomputed => "precomputed",
+});
 
 /// What only [`Dialect::Precomputed`] has. Every default fits any run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -226,16 +211,20 @@ pub struct Volume {
 }
 
 /// What is done to a chunk's id before its bits choose the shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum VolumeHash {
     /// Nothing.
     #[default]
     Identity,
     /// MurmurHash3_x86_128.
-    #[serde(rename = "murmurhash3_x86_128")]
     Murmurhash3X86_128,
 }
+
+named!(VolumeHash, "volume.hash", {
+    Identity => "identity",
+    Murmurhash3X86_128 => "murmurhash3_x86_128",
+});
 
 /// One dimension of the array.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -270,8 +259,8 @@ fn one() -> f64 {
 }
 
 /// What a dimension means; OME-Zarr's axis type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum DimKind {
     /// Time.
     Time,
@@ -283,6 +272,13 @@ pub enum DimKind {
     #[default]
     Other,
 }
+
+named!(DimKind, "dims.kind", {
+    Time => "time",
+    Channel => "channel",
+    Space => "space",
+    Other => "other",
+});
 
 impl Dim {
     /// A dimension of any name and meaning.
@@ -356,6 +352,7 @@ impl From<Compressor> for Codec {
 /// What makes a chunk smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "name", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum Compressor {
     /// Nothing: raw pixels.
     None,
@@ -423,9 +420,9 @@ impl Default for Compressor {
 }
 
 /// The compressors that Blosc 1 knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum BloscCname {
     Lz4,
     Lz4hc,
@@ -434,22 +431,16 @@ pub enum BloscCname {
     Blosclz,
 }
 
-impl BloscCname {
-    /// The name in a Zarr document.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lz4 => "lz4",
-            Self::Lz4hc => "lz4hc",
-            Self::Zstd => "zstd",
-            Self::Zlib => "zlib",
-            Self::Blosclz => "blosclz",
-        }
-    }
-}
+named!(BloscCname, "codec.compressor.cname", {
+    Lz4 => "lz4",
+    Lz4hc => "lz4hc",
+    Zstd => "zstd",
+    Zlib => "zlib",
+    Blosclz => "blosclz",
+});
 
 /// What reorders a block before it is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shuffle {
     /// Nothing.
     None,
@@ -460,9 +451,15 @@ pub enum Shuffle {
     Bit,
 }
 
+named!(Shuffle, "codec.compressor.shuffle", {
+    None => "none",
+    Byte => "byte",
+    Bit => "bit",
+});
+
 /// Where a chunk's bytes go in its shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Placement {
     /// [`Fixed`](Self::Fixed) where chunks are not compressed or made in a map ([`StorageKind::Mapped`]), else
     /// [`Packed`](Self::Packed): what is as long as its slot leaves no gaps, and gaps cost a file system time.
@@ -475,9 +472,14 @@ pub enum Placement {
     Packed,
 }
 
+named!(Placement, "placement", {
+    Auto => "auto",
+    Fixed => "fixed",
+    Packed => "packed",
+});
+
 /// Where a shard's index stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IndexLocation {
     /// After the chunks.
     #[default]
@@ -486,9 +488,14 @@ pub enum IndexLocation {
     Start,
 }
 
+named!(IndexLocation, "index_location", {
+    End => "end",
+    Start => "start",
+});
+
 /// How bytes reach the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum StorageKind {
     /// `Buffered` or `Direct`: what a short trial finds faster in the dataset's folder, at about equal speed `Direct`. Short runs,
     /// and those into memory file systems, are `Buffered` without a trial. The summary says which and why.
@@ -506,6 +513,13 @@ pub enum StorageKind {
     Direct,
 }
 
+named!(StorageKind, "storage", {
+    Auto => "auto",
+    Mapped => "mapped",
+    Buffered => "buffered",
+    Direct => "direct",
+});
+
 /// How a frame lies in a ring buffer that the camera fills in place, when the camera delivers more than the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -521,6 +535,7 @@ pub struct FrameLayout {
 /// What `acquire` and `append` do when no frame buffer is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum RingFull {
     /// Wait for one, at most so long. `None`: for ever. Past the timeout, the call returns
     /// [`Error::RingFull`](crate::Error::RingFull) and may be repeated.

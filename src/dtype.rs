@@ -5,10 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+
 /// The type of one pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Dtype {
     #[serde(alias = "uint8")]
     U8,
@@ -48,7 +51,7 @@ const TABLE: [(Dtype, &str, &str, usize); 10] = [
 
 impl Dtype {
     /// All element types.
-    pub const ALL: [Dtype; 10] = [
+    pub const ALL: &'static [Self] = &[
         Dtype::U8,
         Dtype::I8,
         Dtype::U16,
@@ -88,14 +91,14 @@ impl fmt::Display for Dtype {
 }
 
 impl FromStr for Dtype {
-    type Err = String;
+    type Err = Error;
 
     /// Takes the short names (`u16`) and the Zarr and numpy ones (`uint16`).
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self> {
         let found = TABLE.iter().find(|row| row.1 == text || row.2 == text);
         found.map(|row| row.0).ok_or_else(|| {
             let names: Vec<_> = TABLE.iter().map(|row| row.1).collect();
-            format!("unknown element type {text:?}; possible are {}", names.join(", "))
+            Error::config("dtype", format_args!("{text:?}"), format!("possible are {}", names.join(", ")))
         })
     }
 }
@@ -106,10 +109,10 @@ mod tests {
 
     #[test]
     fn table_rows_stand_in_the_order_of_the_enum() {
-        for dtype in Dtype::ALL {
+        for &dtype in Dtype::ALL {
             assert_eq!(dtype.row().0, dtype);
-            assert_eq!(dtype.to_string().parse::<Dtype>(), Ok(dtype));
-            assert_eq!(dtype.zarr_name().parse::<Dtype>(), Ok(dtype));
+            assert_eq!(dtype.to_string().parse::<Dtype>().unwrap(), dtype);
+            assert_eq!(dtype.zarr_name().parse::<Dtype>().unwrap(), dtype);
         }
     }
 }

@@ -53,6 +53,7 @@ mod frame;
 mod fs;
 mod geometry;
 mod manifest;
+mod named;
 #[cfg(feature = "offline")]
 pub mod offline;
 mod ome;

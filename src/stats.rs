@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::named::named;
+
 /// A moment's view of a running acquisition. Counters never go back.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
@@ -80,8 +82,8 @@ impl Summary {
 }
 
 /// The stages of a frame's path that are timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stage {
     /// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not count.
     Acquire,
@@ -105,21 +107,18 @@ pub enum Stage {
     CloseShard,
 }
 
-impl Stage {
-    /// All stages, in the order of [`Summary::stages`].
-    pub const ALL: [Stage; 10] = [
-        Stage::Acquire,
-        Stage::Commit,
-        Stage::Queue,
-        Stage::Gather,
-        Stage::Encode,
-        Stage::Store,
-        Stage::Write,
-        Stage::PrepareShard,
-        Stage::Checkpoint,
-        Stage::CloseShard,
-    ];
-}
+named!(Stage, "stage", {
+    Acquire => "acquire",
+    Commit => "commit",
+    Queue => "queue",
+    Gather => "gather",
+    Encode => "encode",
+    Store => "store",
+    Write => "write",
+    PrepareShard => "prepare_shard",
+    Checkpoint => "checkpoint",
+    CloseShard => "close_shard",
+});
 
 /// How long one stage took.
 #[derive(Debug, Clone, Serialize)]

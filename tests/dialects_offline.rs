@@ -113,7 +113,7 @@ fn own(path: &Path, config: &Config) -> (PathBuf, Value) {
         Dialect::Zarr3 => ("zarr.json", "/attributes/shardwright"),
         Dialect::Zarr3Transformer => ("meta/root.group.json", "/attributes/shardwright"),
         Dialect::Zarr2Sharded => (".zattrs", "/shardwright"),
-        Dialect::Precomputed => ("info", "/shardwright"),
+        _ => ("info", "/shardwright"),
     };
     let document: Value = serde_json::from_slice(&fs::read(path.join(name)).unwrap()).unwrap();
     (path.join(name), document.pointer(pointer).unwrap().clone())

@@ -90,9 +90,14 @@ fn module(root: &Path, file: &Path) -> String {
     parts.join("::")
 }
 
-/// A file's code as one line: no comments, and no tests, which stand at its end.
+/// A file's code as one line: no comments, and no inline tests, which stand at its end.
 fn code(source: &str) -> String {
-    let end = ["#[cfg(test)]", "#[cfg(all(test"].iter().filter_map(|tests| source.find(tests)).min();
+    let begins_tests = |&at: &usize| {
+        let mut lines = source[at..].lines().skip_while(|line| line.starts_with("#["));
+        lines.next().is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
+    };
+    let tests = ["#[cfg(test)]", "#[cfg(all(test"].iter().flat_map(|tests| source.match_indices(tests));
+    let end = tests.map(|(at, _)| at).filter(begins_tests).min();
     let lines = source[..end.unwrap_or(source.len())].lines();
     let code = lines.map(|line| line.split("//").next().unwrap_or_default().trim_end());
     // Within a file's own inline modules, `super` is the file.

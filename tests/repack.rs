@@ -481,7 +481,7 @@ fn assert_same(path: &Path, source: &Path, dialect: Dialect, what: &str) {
         Dialect::Zarr3 => "Zarr v3",
         Dialect::Zarr3Transformer => "Zarr v3, draft of 2022",
         Dialect::Zarr2Sharded => "Zarr v2 with shards",
-        Dialect::Precomputed => "precomputed volume",
+        _ => "precomputed volume",
     };
     assert!(described.format.starts_with(format), "{what}: {}", described.format);
     assert!(described.gap_bytes <= 4096 && described.damaged.is_empty(), "{what}: {} of gaps", described.gap_bytes);

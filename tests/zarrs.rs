@@ -123,7 +123,7 @@ fn every_dataset_is_as_it_went_in() {
 #[test]
 fn every_codec_with_every_type() {
     for compressor in cases::compressors().into_iter().filter(|&c| c != shardwright::Compressor::Lz4) {
-        for dtype in Dtype::ALL {
+        for &dtype in Dtype::ALL {
             let config = Config {
                 dtype,
                 dims: vec![

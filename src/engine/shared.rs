@@ -147,7 +147,7 @@ impl Shared {
 
     /// How long each stage took, over all threads.
     pub(crate) fn latencies(&self) -> Vec<StageLatency> {
-        Stage::ALL.map(|stage| report(stage, self.times.iter().map(|times| times.of(stage)))).into()
+        Stage::ALL.iter().map(|&stage| report(stage, self.times.iter().map(|times| times.of(stage)))).collect()
     }
 
     pub(crate) fn stats(&self) -> Stats {

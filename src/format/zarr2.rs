@@ -110,7 +110,7 @@ pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, String> {
 pub(super) fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
     let refused = || format!("type {value} is not read here; expected a number such as \"<u2\" or \"|u1\"");
     let text = value.as_str().filter(|text| text.is_char_boundary(1)).ok_or_else(refused)?;
-    let dtype = Dtype::ALL.into_iter().find(|dtype| dtype_name(*dtype, false).get(1..) == text.get(1..));
+    let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype_name(*dtype, false).get(1..) == text.get(1..));
     let dtype = dtype.ok_or_else(refused)?;
     match text.as_bytes()[0] {
         b'<' => Ok((dtype, false)),

@@ -156,7 +156,7 @@ fn only_known_fields(document: &Document) -> Result<(), String> {
 }
 
 fn dtype(value: &Value) -> Result<Dtype, String> {
-    let known = Dtype::ALL.into_iter().find(|dtype| value.as_str() == Some(dtype.zarr_name()));
+    let known = Dtype::ALL.iter().copied().find(|dtype| value.as_str() == Some(dtype.zarr_name()));
     known.ok_or_else(|| {
         let names: Vec<_> = Dtype::ALL.iter().map(|dtype| dtype.zarr_name()).collect();
         format!("data_type {value} is not read here; these are: {}", names.join(", "))

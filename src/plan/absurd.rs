@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{CHUNKS_A_SHARD_MAX, Plan, TILES_MAX};
+use super::volume::CHUNKS_A_SHARD_MAX;
+use super::{Plan, TILES_MAX};
 use crate::config::{
     BloscCname, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, Placement, RecordField,
     Shuffle, StorageKind, Volume, VolumeHash,

@@ -6,34 +6,27 @@ mod absurd;
 mod auto;
 mod dialects;
 mod dims;
+mod frame;
 mod record;
 mod ring;
+mod shard;
 mod volume;
 
-use crate::aligned_memory::PAGE;
-use crate::codec::Encoder;
-use crate::config::{Compressor, Config, Dialect, FrameLayout, IndexLocation, Placement, StorageKind};
-use crate::dtype::Dtype;
+use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::format::Metadata;
 use crate::format::codecs::Chain;
-use crate::format::index::minishards;
 use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
-use crate::format::slot_header::HEADER_BYTES;
-use crate::format::{self, Metadata};
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
+pub(crate) use frame::FramePlan;
 pub(crate) use record::{RecordColumn, RecordPlan};
 pub(crate) use ring::RingPlan;
+pub(crate) use shard::{IndexForm, ShardPlan};
 pub(crate) use volume::VolumePlan;
 
-// Blosc frames count their bytes in 31 bits.
-const CHUNK_BYTES_MAX: u64 = (1 << 31) - (1 << 20);
-// Where chunks start on pages, up to two are lost for each: less than one part in a hundred of these.
-const LED_CHUNK_BYTES_MIN: usize = 1 << 20;
-// An index of 256 MiB.
-const CHUNKS_A_SHARD_MAX: u64 = 1 << 24;
 const WORKERS_MAX: usize = 1024;
 // Of one frame.
 const TILES_MAX: u128 = 1 << 20;
@@ -59,81 +52,6 @@ pub(crate) struct Plan {
     pub(crate) record: RecordPlan,
     /// Worker threads.
     pub(crate) workers: usize,
-}
-
-/// One frame, and how it lies in a ring buffer.
-#[derive(Debug)]
-pub(crate) struct FramePlan {
-    pub(crate) dtype: Dtype,
-    pub(crate) rows: usize,
-    pub(crate) row_bytes: usize,
-    /// All rows without gaps.
-    pub(crate) bytes: usize,
-    pub(crate) layout: FrameLayout,
-    /// One element of the fill value, as stored.
-    pub(crate) fill: Vec<u8>,
-}
-
-/// One chunk and one shard, in bytes.
-#[derive(Debug)]
-pub(crate) struct ShardPlan {
-    /// Each chunk has a slot of its own; else they follow each other.
-    pub(crate) fixed_slots: bool,
-    pub(crate) index: IndexPlan,
-    /// Whether a whole tile of a frame is one piece of the ring's buffer.
-    pub(crate) rows_touch: bool,
-    /// Decoded bytes of a whole chunk.
-    pub(crate) chunk_bytes: usize,
-    /// Chunks at the array's edge end there, rather than being filled up.
-    pub(crate) cut_at_edge: bool,
-    /// A shard without chunks is a file all the same.
-    pub(crate) keep_empty: bool,
-    /// Whether a chunk's last 4 bytes are a CRC-32C of those before.
-    pub(crate) checksum: bool,
-    /// Chunks of one shard file.
-    pub(crate) chunks: usize,
-    /// Chunks a shard in each outer dimension.
-    pub(crate) outer_chunks: Vec<u64>,
-    /// Chunks of one layer in one cell's row of shards, where these are boxes in one of them.
-    pub(crate) layer_chunks: usize,
-    /// Layers that a cell of shards has room for.
-    pub(crate) layers: usize,
-    /// Shards side by side that cover a frame.
-    pub(crate) across_frame: usize,
-    /// From one slot's start to the next.
-    pub(crate) slot_bytes: usize,
-    /// Bytes of a slot before its header: so many that chunks start on a page where they can then be written past the page
-    /// cache from the ring itself, else 0.
-    pub(crate) lead_bytes: usize,
-    pub(crate) first_slot_at: u64,
-    /// The length of a shard file while it is being filled.
-    pub(crate) reserve_bytes: u64,
-}
-
-/// Where a shard's index stands.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IndexPlan {
-    pub(crate) form: IndexForm,
-    /// Its bytes before the slots.
-    pub(crate) head_bytes: u64,
-    /// The most bytes that it has behind the chunks.
-    pub(crate) tail_bytes_max: u64,
-    /// While the shard is open, where the part behind the chunks stands: each new one in the other place than the one before.
-    /// Of a table, only the first stands there; see [`growth_bytes`](Self::growth_bytes).
-    pub(crate) open_tails_at: [u64; 2],
-    /// By how much an open file grows with each new table at its end, in whole pages: its last bytes are the table.
-    pub(crate) growth_bytes: u64,
-    /// How many new layers a table must name to be worth it: all of them together let the file grow to twice its length at most.
-    pub(crate) layers_a_growth: u64,
-}
-
-/// The form of a shard's index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IndexForm {
-    /// One table, with or without a checksum.
-    Table { location: IndexLocation, checksum: bool },
-    /// A table of tables, as a precomputed volume has it.
-    Minishards,
 }
 
 impl Plan {
@@ -340,176 +258,6 @@ fn check_tiles(size: [u64; 2], chunk: &[u64]) -> Result<()> {
     Err(Error::config("dims.chunk", format_args!("{chunk:?}"), reason))
 }
 
-impl FramePlan {
-    fn new(config: &Config) -> Result<Self> {
-        let [.., y, x] = &config.dims[..] else { unreachable!("dims::check saw at least two dimensions") };
-        let (rows, columns) = (y.size.unwrap_or(0), x.size.unwrap_or(0));
-        let in_memory = || {
-            let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
-            let row_bytes = columns.checked_mul(config.dtype.size())?;
-            let bytes = row_bytes.checked_mul(rows).filter(|&bytes| bytes < isize::MAX as usize)?;
-            Some((rows, row_bytes, bytes))
-        };
-        let (rows, row_bytes, bytes) = in_memory().ok_or_else(|| {
-            let reason = format!("a frame of {rows} rows and {columns} columns is more than the address space holds");
-            Error::config("dims", format_args!("[{rows}, {columns}]"), reason)
-        })?;
-        let layout =
-            config.frame_layout.unwrap_or(FrameLayout { buffer_bytes: bytes, offset: 0, row_stride: row_bytes });
-        let needed = (rows - 1)
-            .checked_mul(layout.row_stride)
-            .and_then(|last| last.checked_add(layout.offset)?.checked_add(row_bytes));
-        if layout.row_stride < row_bytes || needed.is_none_or(|needed| needed > layout.buffer_bytes) {
-            return Err(Error::config(
-                "frame_layout",
-                format_args!("{layout:?}"),
-                format!(
-                    "{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least {row_bytes} apart"
-                ),
-            ));
-        }
-        Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, layout, fill: fill_element(config)? })
-    }
-}
-
-impl ShardPlan {
-    fn new(
-        config: &Config,
-        frame: &FramePlan,
-        size: [u64; 2],
-        chunk_shape: &[u64],
-        shard_shape: &[u64],
-        volume: Option<&VolumePlan>,
-    ) -> Result<Self> {
-        let element = config.dtype.size();
-        let shape = || format!("{chunk_shape:?}");
-        let chunk_bytes = chunk_shape
-            .iter()
-            .try_fold(element as u64, |bytes, &n| bytes.checked_mul(n))
-            .filter(|&bytes| bytes <= CHUNK_BYTES_MAX)
-            .ok_or_else(|| {
-                Error::config("dims.chunk", shape(), "a chunk may hold at most 2 GiB; choose smaller chunks")
-            })?;
-        let chunk_bytes = chunk_bytes as usize;
-        let counts: Vec<u64> = shard_shape.iter().zip(chunk_shape).map(|(shard, chunk)| shard / chunk).collect();
-        let chunks = counts
-            .iter()
-            .try_fold(1u64, |chunks, &n| chunks.checked_mul(n))
-            .filter(|&chunks| chunks <= CHUNKS_A_SHARD_MAX)
-            .ok_or_else(|| {
-                let reason = format!("a shard may hold at most {CHUNKS_A_SHARD_MAX} chunks of {chunk_shape:?}; choose smaller shards or larger chunks");
-                Error::config("dims.shard", format_args!("{shard_shape:?}"), reason)
-            })? as usize;
-        let chunks = volume.and_then(VolumePlan::chunks_max).unwrap_or(chunks);
-        let encoded_bytes_max = Encoder::bound_for(&config.codec, element, chunk_bytes)?;
-        let outer = chunk_shape.len() - 2;
-        let rows_touch =
-            chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
-        let fixed_slots = config.placement_in_use() == Placement::Fixed;
-        let in_ring_whole = fixed_slots && rows_touch && config.codec.compressor == Compressor::None;
-        let piece_bytes = (chunk_shape[outer] as usize).checked_mul(frame.layout.row_stride);
-        let led = in_ring_whole
-            && matches!(config.storage, StorageKind::Auto | StorageKind::Direct)
-            && chunk_bytes >= LED_CHUNK_BYTES_MIN
-            && frame.layout.offset.is_multiple_of(PAGE)
-            && piece_bytes.is_some_and(|bytes| bytes.is_multiple_of(PAGE));
-        let lead_bytes = if led { PAGE - HEADER_BYTES } else { 0 };
-        let filled = lead_bytes + HEADER_BYTES + encoded_bytes_max;
-        // Holes are punched, and direct writes done, in whole blocks, so a slot that spans some starts on one.
-        let slot_bytes = filled.next_multiple_of(if filled >= PAGE { PAGE } else { 8 });
-        let mut index = IndexPlan::new(config, chunks as u64, volume);
-        let first_slot_at = index.head_bytes.next_multiple_of(PAGE as u64);
-        let slots =
-            (slot_bytes as u64).checked_mul(chunks as u64).filter(|&bytes| bytes < 1 << 62).ok_or_else(|| {
-                Error::config(
-                    "dims.shard",
-                    format_args!("{shard_shape:?}"),
-                    "a shard file would pass 4 EiB; choose smaller shards",
-                )
-            })?;
-        let layers = counts[..outer].iter().product::<u64>();
-        let reserve_bytes = index.place_tails(first_slot_at + slots, layers);
-        Ok(Self {
-            fixed_slots,
-            index,
-            rows_touch,
-            chunk_bytes,
-            cut_at_edge: volume.is_some(),
-            keep_empty: format::keeps_empty(config.dialect),
-            checksum: config.codec.checksum,
-            chunks,
-            layer_chunks: (counts[outer] * counts[outer + 1]) as usize,
-            layers: layers as usize,
-            outer_chunks: counts[..outer].to_vec(),
-            across_frame: volume
-                .and_then(VolumePlan::shards_at_once)
-                .unwrap_or((size[0].div_ceil(shard_shape[outer]) * size[1].div_ceil(shard_shape[outer + 1])) as usize),
-            slot_bytes,
-            lead_bytes,
-            first_slot_at,
-            reserve_bytes,
-        })
-    }
-}
-
-impl IndexPlan {
-    fn new(config: &Config, chunks: u64, volume: Option<&VolumePlan>) -> Self {
-        let open_tails_at = [0; 2];
-        if let Some(volume) = volume {
-            let tail_bytes_max = minishards::tail_bytes_max(&volume.shards.spec, chunks);
-            return Self {
-                form: IndexForm::Minishards,
-                head_bytes: volume.shards.spec.head_bytes(),
-                tail_bytes_max,
-                open_tails_at,
-                growth_bytes: 0,
-                layers_a_growth: 1,
-            };
-        }
-        let (location, checksum) = (config.index_location, config.index_checksum && config.dialect == Dialect::Zarr3);
-        let bytes = 16 * chunks + if checksum { 4 } else { 0 };
-        let (head_bytes, tail_bytes_max) = match location {
-            IndexLocation::Start => (bytes, 0),
-            IndexLocation::End => (0, bytes),
-        };
-        let form = IndexForm::Table { location, checksum };
-        Self { form, head_bytes, tail_bytes_max, open_tails_at, growth_bytes: 0, layers_a_growth: 1 }
-    }
-
-    /// Finds the places of the part behind the chunks while a shard is open, and returns the length of its file.
-    ///
-    /// The final one, which follows the last chunk, must not touch the one before until the file is cut off. A table ends with
-    /// the file, on a page, and what replaces it lets the file grow. In a precomputed shard the head says where the tail is:
-    /// there are two places.
-    fn place_tails(&mut self, slots_end: u64, layers: u64) -> u64 {
-        if self.tail_bytes_max == 0 {
-            return slots_end;
-        }
-        let page = PAGE as u64;
-        let first = (slots_end + self.tail_bytes_max).next_multiple_of(page);
-        if self.form == IndexForm::Minishards {
-            let second = (first + self.tail_bytes_max).next_multiple_of(page);
-            self.open_tails_at = [first, second];
-            return second + self.tail_bytes_max;
-        }
-        self.growth_bytes = self.tail_bytes_max.next_multiple_of(page);
-        let end = first + self.growth_bytes;
-        self.open_tails_at = [end - self.tail_bytes_max; 2];
-        self.layers_a_growth = layers.saturating_mul(self.growth_bytes).div_ceil(end).max(1);
-        end
-    }
-
-    /// Whether a new table may take the place of the one before: of each sector of 512 bytes, a loss of power leaves the old or
-    /// the new one. Without a checksum over all of it, each of its entries stands for itself.
-    pub(crate) fn may_be_replaced_in_place(&self) -> bool {
-        const SECTOR: u64 = 512;
-        match self.form {
-            IndexForm::Table { checksum, .. } => !checksum || self.head_bytes.max(self.tail_bytes_max) <= SECTOR,
-            IndexForm::Minishards => true,
-        }
-    }
-}
-
 fn workers(config: &Config) -> Result<usize> {
     let workers = match config.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -528,32 +276,4 @@ fn workers(config: &Config) -> Result<usize> {
         ));
     }
     Ok(workers)
-}
-
-/// One element of the fill value in the byte order of the machine, which is the one that documents declare.
-fn fill_element(config: &Config) -> Result<Vec<u8>> {
-    let value = config.fill_value;
-    macro_rules! element {
-        ($int:ty) => {{
-            let element = value as $int;
-            // A cast saturates and rounds; only what survives the way back was a value of the type.
-            if element as f64 != value {
-                let reason = format!("{} holds whole numbers from {} to {}", config.dtype, <$int>::MIN, <$int>::MAX);
-                return Err(Error::config("fill_value", value, reason));
-            }
-            element.to_ne_bytes().to_vec()
-        }};
-    }
-    Ok(match config.dtype {
-        Dtype::U8 => element!(u8),
-        Dtype::I8 => element!(i8),
-        Dtype::U16 => element!(u16),
-        Dtype::I16 => element!(i16),
-        Dtype::U32 => element!(u32),
-        Dtype::I32 => element!(i32),
-        Dtype::U64 => element!(u64),
-        Dtype::I64 => element!(i64),
-        Dtype::F32 => (value as f32).to_ne_bytes().to_vec(),
-        Dtype::F64 => value.to_ne_bytes().to_vec(),
-    })
 }

@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{FramePlan, ShardPlan};
+use super::frame::FramePlan;
+use super::shard::ShardPlan;
 use crate::aligned_memory::PAGE;
 use crate::config::{Config, StorageKind};
 use crate::error::{Error, Result};
@@ -52,30 +53,9 @@ impl RingPlan {
         workers: usize,
         tiles: usize,
     ) -> Result<Self> {
-        let buffer_bytes = frame.layout.buffer_bytes;
-        let frame_stride =
-            buffer_bytes.checked_next_multiple_of(PAGE).filter(|&stride| stride > 0).ok_or_else(|| {
-                Error::config("frame_layout.buffer_bytes", buffer_bytes, "is no length that a buffer can have")
-            })?;
-        let affordable = (config.ring_bytes / frame_stride).min(RING_FRAMES_MAX);
-        let span = layers.frames_a_block();
         let total = frames_total.unwrap_or(u64::MAX);
-        // One frame to fill while the layers of one block are complete, and one to spare.
-        let needed = span.saturating_add(2).min(total);
-        if (affordable as u64) < needed {
-            let bytes = needed.saturating_mul(frame_stride as u64);
-            return Err(Error::config(
-                "ring_bytes",
-                config.ring_bytes,
-                format!(
-                    "layers of {} frames, {} of them open at once, need a ring of {needed} frames, {bytes} bytes; \
-                     allow more memory or make chunks shallower",
-                    layers.frames_a_cell(),
-                    layers.cells_a_block
-                ),
-            ));
-        }
-        let frames = (affordable as u64).min(total) as usize;
+        let span = layers.frames_a_block();
+        let frames = frames(config, frame, layers, total)?;
         let shards_a_block = shards.cells_a_block.saturating_mul(shard.across_frame as u64);
         let reserve = shards_a_block.saturating_mul(shard.reserve_bytes).max(1);
         let (live_blocks_max, opens_twice) = descriptors(shards_a_block, config.storage)?;
@@ -109,6 +89,32 @@ impl RingPlan {
             tickets_a_layer: workers.min(tiles) as u32,
         })
     }
+}
+
+/// How many frames the ring holds: as many as there is memory for, of `total` that will come.
+fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Result<usize> {
+    let buffer_bytes = frame.layout.buffer_bytes;
+    let frame_stride = buffer_bytes.checked_next_multiple_of(PAGE).filter(|&stride| stride > 0).ok_or_else(|| {
+        Error::config("frame_layout.buffer_bytes", buffer_bytes, "is no length that a buffer can have")
+    })?;
+    let affordable = (config.ring_bytes / frame_stride).min(RING_FRAMES_MAX);
+    let span = layers.frames_a_block();
+    // One frame to fill while the layers of one block are complete, and one to spare.
+    let needed = span.saturating_add(2).min(total);
+    if (affordable as u64) < needed {
+        let bytes = needed.saturating_mul(frame_stride as u64);
+        return Err(Error::config(
+            "ring_bytes",
+            config.ring_bytes,
+            format!(
+                "layers of {} frames, {} of them open at once, need a ring of {needed} frames, {bytes} bytes; \
+                 allow more memory or make chunks shallower",
+                layers.frames_a_cell(),
+                layers.cells_a_block
+            ),
+        ));
+    }
+    Ok((affordable as u64).min(total) as usize)
 }
 
 /// Returns how many blocks of shards may be open at once, and whether each shard may be opened twice.

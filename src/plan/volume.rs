@@ -6,10 +6,12 @@ use crate::format::precomputed::ids::{ChunkIds, ShardSpec};
 use crate::format::precomputed::{self, Shards, Volume, chunk_ids};
 use crate::geometry::Outer;
 
-use super::CHUNKS_A_SHARD_MAX;
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 
 // So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
+// An index of 256 MiB.
+pub(super) const CHUNKS_A_SHARD_MAX: u64 = 1 << 24;
+
 const AUTO_PRESHIFT_BITS: u32 = 9;
 // With a real hash: neighbours that a viewer is likely to want together stay together.
 const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;

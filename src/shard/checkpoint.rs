@@ -12,13 +12,12 @@
 //!
 //! Each new index comes with [`Blob::grow`], which is all or nothing. The last few stay for readers that have looked how long the
 //! file is and have not read yet; those before are given back. An index at the start has one place. Where it can be torn there (see
-//! [`IndexPlan::may_be_replaced_in_place`]), it is written once, at the close, and until then nothing of the shard is durable.
+//! `IndexPlan::may_be_replaced_in_place`), it is written once, at the close, and until then nothing of the shard is durable.
 //! That of a precomputed shard has a head in one place, of which each part is old or new, and two places for what it points to.
 //!
 //! Chunks of layers that wait for frames, as when a camera pauses, have no place in their slots yet: see [`provisional`](super::provisional).
 //!
 //! [`Blob::grow`]: crate::storage::Blob::grow
-//! [`IndexPlan::may_be_replaced_in_place`]: crate::plan::IndexPlan::may_be_replaced_in_place
 
 use std::io;
 

@@ -99,7 +99,7 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
     )
 }
 
-/// The element of `table` with the number that C gave.
+/// The element of `table` with the number that C gave. Where that is an enum's `ALL`, the order there is the interface's.
 pub(super) fn choice<T: Copy>(table: &[T], number: u32, field: &str) -> Outcome<T> {
     match table.get(number as usize) {
         Some(&value) => Ok(value),
@@ -136,32 +136,16 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     // SAFETY: as above.
     let volume = volume.first().map(|volume| unsafe { self::volume(volume) }).transpose()?;
     Ok(Config {
-        dialect: choice(
-            &[Dialect::Zarr3, Dialect::Zarr3Transformer, Dialect::Zarr2Sharded, Dialect::Precomputed],
-            config.dialect,
-            "sw_config.dialect",
-        )?,
+        dialect: choice(Dialect::ALL, config.dialect, "sw_config.dialect")?,
         volume: volume.unwrap_or_default(),
         index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
-        dtype: choice(&Dtype::ALL, config.dtype, "sw_config.dtype")?,
+        dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,
         dims,
         acquisition_order: order.iter().map(name_of).collect::<Outcome<_>>()?,
         codec: Codec { compressor: compressor(config)?, checksum: flag(config.checksum, "sw_config.checksum")? },
-        placement: choice(
-            &[Placement::Auto, Placement::Fixed, Placement::Packed],
-            config.placement,
-            "sw_config.placement",
-        )?,
-        index_location: choice(
-            &[IndexLocation::End, IndexLocation::Start],
-            config.index_location,
-            "sw_config.index_location",
-        )?,
-        storage: choice(
-            &[StorageKind::Auto, StorageKind::Mapped, StorageKind::Buffered, StorageKind::Direct],
-            config.storage,
-            "sw_config.storage",
-        )?,
+        placement: choice(Placement::ALL, config.placement, "sw_config.placement")?,
+        index_location: choice(IndexLocation::ALL, config.index_location, "sw_config.index_location")?,
+        storage: choice(StorageKind::ALL, config.storage, "sw_config.storage")?,
         fill_value: config.fill_value,
         skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
         ring_bytes: config.ring_bytes,
@@ -190,7 +174,13 @@ fn manifest(config: &sw_config) -> Outcome<Vec<ManifestForm>> {
     if forms >> ManifestForm::ALL.len() != 0 {
         return refuse!(SW_ERROR_ARGUMENT, "sw_config.manifest = {forms}: 0 to 7 are possible");
     }
-    Ok(ManifestForm::ALL.into_iter().zip(0..).filter(|(_, bit)| forms >> bit & 1 == 1).map(|(form, _)| form).collect())
+    Ok(ManifestForm::ALL
+        .iter()
+        .copied()
+        .zip(0..)
+        .filter(|(_, bit)| forms >> bit & 1 == 1)
+        .map(|(form, _)| form)
+        .collect())
 }
 
 /// # Safety
@@ -205,7 +195,7 @@ unsafe fn volume(volume: &sw_volume) -> Outcome<Volume> {
     Ok(Volume {
         // SAFETY: as the caller promises.
         key: unsafe { optional_text(volume.key, "sw_volume.key") }?.map(str::to_owned),
-        hash: choice(&[VolumeHash::Identity, VolumeHash::Murmurhash3X86_128], volume.hash, "sw_volume.hash")?,
+        hash: choice(VolumeHash::ALL, volume.hash, "sw_volume.hash")?,
         preshift_bits: bits(volume.preshift_bits, "sw_volume.preshift_bits")?,
         minishard_bits: bits(volume.minishard_bits, "sw_volume.minishard_bits")?,
         shard_bits: bits(volume.shard_bits, "sw_volume.shard_bits")?,
@@ -238,7 +228,7 @@ unsafe fn record_field(field: &sw_record_field) -> Outcome<RecordField> {
     is_zero(&[field.reserved.into()], "sw_record_field.reserved")?;
     // SAFETY: as the caller promises.
     let name = unsafe { text(field.name, "sw_record_field.name") }?.to_owned();
-    Ok(RecordField { name, dtype: choice(&Dtype::ALL, field.dtype, "sw_record_field.dtype")? })
+    Ok(RecordField { name, dtype: choice(Dtype::ALL, field.dtype, "sw_record_field.dtype")? })
 }
 
 /// # Safety
@@ -256,8 +246,6 @@ unsafe fn channel(channel: &sw_channel) -> Outcome<Channel> {
 }
 
 fn compressor(config: &sw_config) -> Outcome<Compressor> {
-    const CNAMES: [BloscCname; 5] =
-        [BloscCname::Lz4, BloscCname::Lz4hc, BloscCname::Zstd, BloscCname::Zlib, BloscCname::Blosclz];
     let (level, block_bytes) = (config.level, config.block_bytes);
     let small_level = || match u8::try_from(level) {
         Ok(level) => Ok(level),
@@ -266,9 +254,9 @@ fn compressor(config: &sw_config) -> Outcome<Compressor> {
     Ok(match config.compressor {
         SW_COMPRESSOR_NONE => Compressor::None,
         SW_COMPRESSOR_BLOSC => Compressor::Blosc {
-            cname: choice(&CNAMES, config.blosc_cname, "sw_config.blosc_cname")?,
+            cname: choice(BloscCname::ALL, config.blosc_cname, "sw_config.blosc_cname")?,
             level: small_level()?,
-            shuffle: choice(&[Shuffle::None, Shuffle::Byte, Shuffle::Bit], config.shuffle, "sw_config.shuffle")?,
+            shuffle: choice(Shuffle::ALL, config.shuffle, "sw_config.shuffle")?,
             block_bytes,
         },
         SW_COMPRESSOR_BLOSC_NOISE => Compressor::BloscNoise { block_bytes },
@@ -325,7 +313,7 @@ mod tests {
         let dtypes = [SW_U8, SW_I8, SW_U16, SW_I16, SW_U32, SW_I32, SW_U64, SW_I64, SW_F32, SW_F64];
         let names = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
         for (number, name) in dtypes.into_iter().zip(names) {
-            assert_eq!(choice(&Dtype::ALL, number, "dtype").unwrap().to_string(), name);
+            assert_eq!(choice(Dtype::ALL, number, "dtype").unwrap().to_string(), name);
         }
     }
 }

@@ -130,7 +130,7 @@ pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
 
 fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, String> {
     let own = info.shardwright.unwrap_or_default();
-    let dtype = Dtype::ALL.into_iter().find(|dtype| dtype.zarr_name() == info.data_type);
+    let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype.zarr_name() == info.data_type);
     let dtype = dtype.ok_or_else(|| format!("data_type {:?} is not read here", info.data_type))?;
     let scale = info.scales.into_iter().find(|scale| scale.key == key);
     let scale = scale.ok_or_else(|| format!("has no scale {key:?}"))?;

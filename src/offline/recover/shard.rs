@@ -90,34 +90,10 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         Err(error) => return Err(error),
     };
     let array = &image.node.array;
-    let number = image.places.shard_number(position).filter(|_| image.places.has_file(position));
-    let (Some(shard), Some(index_location)) = (number, array.layout().index_location()) else {
-        return leave(plan, "lies outside the array");
+    let expected = match expected(image, position, &file) {
+        Ok(expected) => expected,
+        Err(reason) => return leave(plan, &reason),
     };
-    let head_bytes = array.layout().volume().and_then(|volume| Some(volume.shards()?.spec.head_bytes()));
-    if head_bytes.is_some_and(|head| image.own.slots.is_none_or(|slots| slots.first_at < head)) {
-        return leave(plan, "its slots stand where its head should be");
-    }
-    let table_bytes = array.layout().table().map(|layout| layout.bytes());
-    let expected = Expected {
-        own: &image.own,
-        places: &image.places,
-        position,
-        shard,
-        chunks: image.places.chunks_of(position),
-        index_bytes: head_bytes.or(table_bytes).unwrap_or(0),
-        index_location,
-        payload_bytes_max: array.encoded_bytes_max(),
-    };
-    let is_absurd = |bytes: u64| bytes > file.disk_bytes().max(INDEX_BYTES_FREE);
-    if table_bytes.is_some_and(is_absurd) {
-        let reason = format!(
-            "its index would have {} bytes, and the whole file takes {}",
-            table_bytes.unwrap_or_default(),
-            file.disk_bytes()
-        );
-        return leave(plan, &reason);
-    }
     let named = match array.read_index(&file, position, None) {
         Ok(index) => Some(Named::new(&index, image, position, file.len())),
         Err(Error::Format { .. }) => None,
@@ -137,6 +113,48 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         plan.deepest = deepest(&file, image, position, &plan.chunks)?;
     }
     Ok(plan)
+}
+
+/// What the writer's books let one expect of the shard at `position`; or why it has to be left as it is.
+fn expected<'a>(image: &'a Image, position: &'a [u64], file: &ShardFile) -> Result<Expected<'a>, String> {
+    let array = &image.node.array;
+    let number = image.places.shard_number(position).filter(|_| image.places.has_file(position));
+    let (Some(shard), Some(index_location)) = (number, array.layout().index_location()) else {
+        return Err("lies outside the array".to_owned());
+    };
+    let head_bytes = array.layout().volume().and_then(|volume| Some(volume.shards()?.spec.head_bytes()));
+    if head_bytes.is_some_and(|head| image.own.slots.is_none_or(|slots| slots.first_at < head)) {
+        return Err("its slots stand where its head should be".to_owned());
+    }
+    let table_bytes = array.layout().table().map(|layout| layout.bytes());
+    let on_disk = file.disk_bytes();
+    if let Some(bytes) = table_bytes.filter(|&bytes| bytes > on_disk.max(INDEX_BYTES_FREE)) {
+        return Err(format!("its index would have {bytes} bytes, and the whole file takes {on_disk}"));
+    }
+    Ok(Expected {
+        own: &image.own,
+        places: &image.places,
+        position,
+        shard,
+        chunks: image.places.chunks_of(position),
+        index_bytes: head_bytes.or(table_bytes).unwrap_or(0),
+        index_location,
+        payload_bytes_max: array.encoded_bytes_max(),
+    })
+}
+
+/// The copy of each chunk that stays, should it be there twice.
+fn best_of_each(scan: &Scan, named: Option<&Named>) -> BTreeMap<u32, Seen> {
+    // The one with more frames; of two alike, which are both what was committed, the one that readers have seen.
+    let worth = |seen: &Seen| (seen.header.frames, named.is_some_and(|named| named.names(seen)));
+    let mut chunks: BTreeMap<u32, Seen> = BTreeMap::new();
+    for seen in scan.seen.iter().filter(|seen| seen.whole) {
+        let other = chunks.entry(seen.header.chunk).or_insert(*seen);
+        if worth(seen) > worth(other) {
+            *other = *seen;
+        }
+    }
+    chunks
 }
 
 /// The deepest layer of chunks in a volume's shard, and how many planes its chunks have: those that end with the volume have
@@ -276,16 +294,7 @@ impl ShardPlan {
         scan: &Scan,
         named: Option<&Named>,
     ) -> Result<()> {
-        let mut chunks: BTreeMap<u32, Seen> = BTreeMap::new();
-        for seen in scan.seen.iter().filter(|seen| seen.whole) {
-            // Should a chunk be there twice, the one with more frames stays; of two alike, which are both what was committed, the one
-            // that readers have seen.
-            let worth = |seen: &Seen| (seen.header.frames, named.is_some_and(|named| named.names(seen)));
-            let other = chunks.entry(seen.header.chunk).or_insert(*seen);
-            if worth(seen) > worth(other) {
-                *other = *seen;
-            }
-        }
+        let chunks = best_of_each(scan, named);
         // What stood for a chunk while it waited for frames, and is not needed, is no loss.
         let is_kept = |seen: &Seen| chunks.get(&seen.header.chunk).is_some_and(|kept| kept.range == seen.range);
         let is_named = |seen: &Seen| named.is_some_and(|named| named.names(seen));

@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use serde::{Deserialize, Serialize};
+use crate::named::named;
 
 /// The order of a shard's chunks in its file. The index has the same order whatever the file's is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ChunkOrder {
     /// The last dimension fastest: reading whole frames, or all of a shard, goes straight through the file.
     #[default]
@@ -16,6 +16,12 @@ pub enum ChunkOrder {
     /// As they follow each other now. Where chunks change their shape, there is no such order, and C order takes its place.
     Kept,
 }
+
+named!(ChunkOrder, "order", {
+    C => "c",
+    Morton => "morton",
+    Kept => "kept",
+});
 
 /// Compares places along a Z-order curve whose bits alternate between the dimensions, the last dimension's lowest.
 pub(super) fn morton(a: &[u64], b: &[u64]) -> Ordering {

@@ -59,7 +59,7 @@ fn crc_index() -> Value {
 
 #[test]
 fn every_type_with_shards_and_edges() {
-    for dtype in Dtype::ALL {
+    for &dtype in Dtype::ALL {
         for location in ["start", "end"] {
             let codecs = sharded(&[2, 4, 3], json!([little(), {"name": "crc32c"}]), crc_index(), location);
             write(&document(dtype.zarr_name(), &[5, 11, 13], &[4, 8, 6], codecs), None).assert_all();
@@ -69,7 +69,7 @@ fn every_type_with_shards_and_edges() {
 
 #[test]
 fn every_type_without_shards() {
-    for dtype in Dtype::ALL {
+    for &dtype in Dtype::ALL {
         for endian in ["little", "big"] {
             let codecs = json!([{"name": "bytes", "configuration": {"endian": endian}}, {"name": "crc32c"}]);
             write(&document(dtype.zarr_name(), &[5, 11], &[2, 4], codecs), None).assert_all();

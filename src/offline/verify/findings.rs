@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
+use crate::named::named;
+
 /// How many findings are kept; more of them are counted.
 const FINDINGS_MAX: usize = 1000;
 
@@ -23,14 +25,19 @@ pub struct Finding {
 }
 
 /// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Severity {
     /// Readers get wrong pixels, an error, or less than was written.
     Damage,
     /// Nothing is lost by it.
     Note,
 }
+
+named!(Severity, "severity", {
+    Damage => "damage",
+    Note => "note",
+});
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use shardwright::codec::Encoder;
-use shardwright::{
-    Acquisition, BloscCname, Codec, Compressor, Config, Dim, Record, Shuffle, StorageKind, storage_rates,
-};
+use shardwright::{Acquisition, BloscCname, Codec, Compressor, Config, Dim, Record, Shuffle, storage_rates};
 
 use crate::args::Probe;
 use crate::failure::{Failure, exit};
@@ -124,7 +122,7 @@ pub(crate) fn run(args: &Probe) -> Result<u8, Failure> {
         copy_bytes_per_s,
         folder: args.path.clone(),
         free_bytes,
-        storage: storage.iter().map(|&(kind, bytes_per_s)| StorageRow { name: name_of(kind), bytes_per_s }).collect(),
+        storage: storage.iter().map(|&(kind, bytes_per_s)| StorageRow { name: kind.name(), bytes_per_s }).collect(),
         advice: advice(&codecs),
         codecs,
     };
@@ -145,15 +143,6 @@ fn candidates() -> [(&'static str, Compressor); 4] {
         ("blosc-lz4", blosc(BloscCname::Lz4)),
         ("blosc-zstd", blosc(BloscCname::Zstd)),
     ]
-}
-
-fn name_of(kind: StorageKind) -> &'static str {
-    match kind {
-        StorageKind::Auto => "auto",
-        StorageKind::Mapped => "mapped",
-        StorageKind::Buffered => "buffered",
-        StorageKind::Direct => "direct",
-    }
 }
 
 /// Bytes a second that all cores together copy.

@@ -8,8 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use shardwright::{
-    Acquisition, Channel, Codec, Compressor, Config, Dialect, DimKind, Placement, Record, RingFull, Shuffle, Summary,
-    Unfinished,
+    Acquisition, Channel, Codec, Compressor, Config, Dialect, DimKind, Record, RingFull, Summary, Unfinished,
 };
 
 use crate::args::{Rate, Replay};
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     interrupt_politely()?;
     let mut run = Circumstances {
         codec: codec_text(&config.codec),
-        placement: placement_text(config.placement_in_use()).into(),
+        placement: config.placement_in_use().name().into(),
         notes,
         ..Circumstances::default()
     };
@@ -330,31 +329,19 @@ fn codec_text(codec: &Codec) -> String {
     let mut text = match codec.compressor {
         Compressor::None => "none".to_owned(),
         Compressor::Blosc { cname, level, shuffle, .. } => {
-            let shuffle = match shuffle {
-                Shuffle::None => "no",
-                Shuffle::Byte => "byte",
-                Shuffle::Bit => "bit",
-            };
-            format!("blosc-{} level {level}, {shuffle} shuffle", cname.name())
+            format!("blosc-{cname} level {level}, shuffle {shuffle}")
         }
         Compressor::BloscNoise { .. } => "blosc-noise".to_owned(),
         Compressor::Zstd { level } => format!("zstd level {level}"),
         Compressor::Gzip { level } => format!("gzip level {level}"),
         Compressor::Lz4 => "numcodecs.lz4".to_owned(),
         Compressor::Zlib { level } => format!("numcodecs.zlib level {level}"),
+        other => other.name().to_owned(),
     };
     if codec.checksum {
         text.push_str(", crc32c");
     }
     text
-}
-
-fn placement_text(placement: Placement) -> &'static str {
-    match placement {
-        Placement::Auto => "auto",
-        Placement::Fixed => "fixed",
-        Placement::Packed => "packed",
-    }
 }
 
 #[cfg(test)]

@@ -193,27 +193,12 @@ fn commit_latency(stages: &[StageRow]) -> Percentiles {
     })
 }
 
-fn stage_name(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Acquire => "acquire",
-        Stage::Commit => "commit",
-        Stage::Queue => "queue",
-        Stage::Gather => "gather",
-        Stage::Encode => "encode",
-        Stage::Store => "store",
-        Stage::Write => "write",
-        Stage::PrepareShard => "prepare shard",
-        Stage::Checkpoint => "checkpoint",
-        Stage::CloseShard => "close shard",
-    }
-}
-
 fn latency_table(stages: &[StageRow]) -> Table {
     let mut table = table(["latency", "count", "p50", "p99", "p99.9", "max"]);
     for row in stages.iter().filter(|row| row.count > 0) {
         let PercentilesNs { p50_ns, p99_ns, p999_ns, max_ns } = row.latency;
         let times = [p50_ns, p99_ns, p999_ns, max_ns].map(time_text);
-        table.add_row([stage_name(row.stage).to_owned(), row.count.to_string()].into_iter().chain(times));
+        table.add_row([row.stage.name().to_owned(), row.count.to_string()].into_iter().chain(times));
     }
     table
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use shardwright::offline::{self, Severity, Verification};
+use shardwright::offline::{self, Verification};
 
 use crate::args::Verify;
 use crate::failure::{Failure, exit};
@@ -45,11 +45,7 @@ fn to_text(verification: &Verification) -> String {
     let mut line = |line: String| writeln!(text, "{line}").expect("a string takes it");
     line(format!("{}\n", arrays.trim_fmt()));
     for finding in &verification.findings {
-        let kind = match finding.severity {
-            Severity::Damage => "damage",
-            Severity::Note => "note  ",
-        };
-        line(format!("{kind}  {finding}"));
+        line(format!("{:6}  {finding}", finding.severity));
     }
     let left_out = (verification.damage + verification.notes).saturating_sub(verification.findings.len() as u64);
     if left_out > 0 {

@@ -13,14 +13,6 @@ use shardwright::{
 use super::values::{Camera, Length, Rate, bytes, one_of, positive, seconds};
 use crate::failure::Failure;
 
-/// The names that `--form` and `--manifest` take.
-pub(super) const FORMS: [(&str, ManifestForm); 3] =
-    [("manifest", ManifestForm::Manifest), ("inlined", ManifestForm::Inlined), ("kerchunk", ManifestForm::Kerchunk)];
-
-/// The names that `--placement` takes.
-const PLACEMENTS: [(&str, Placement); 3] =
-    [("auto", Placement::Auto), ("fixed", Placement::Fixed), ("packed", Placement::Packed)];
-
 /// The names that `--codec` takes.
 pub(super) const CODECS: [&str; 11] = [
     "none",
@@ -91,10 +83,7 @@ pub(crate) struct PaceArgs {
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct LayoutArgs {
     /// The on-disk format: Zarr v3 with sharding_indexed, the sharding drafts before it, or Neuroglancer's precomputed volume
-    #[arg(long, default_value = "zarr3", value_parser = one_of(&[
-        ("zarr3", Dialect::Zarr3), ("zarr3-transformer", Dialect::Zarr3Transformer),
-        ("zarr2-sharded", Dialect::Zarr2Sharded), ("precomputed", Dialect::Precomputed),
-    ]))]
+    #[arg(long, default_value = "zarr3", value_parser = one_of(Dialect::ALL, Dialect::name))]
     pub(crate) dialect: Dialect,
     /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer is made
     /// for camera noise [default: replay takes blosc-lz4, for a precomputed volume none; repack keeps what is]
@@ -104,7 +93,7 @@ pub(crate) struct LayoutArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) level: Option<i32>,
     /// What Blosc reorders before it compresses [default: bit]
-    #[arg(long, value_parser = one_of(&[("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)]))]
+    #[arg(long, value_parser = one_of(Shuffle::ALL, Shuffle::name))]
     pub(crate) shuffle: Option<Shuffle>,
     /// Leave out the CRC-32C of every chunk, which only zarr3 has
     #[arg(long)]
@@ -116,7 +105,7 @@ pub(crate) struct LayoutArgs {
     #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
     pub(crate) shard: Vec<u64>,
     /// Where a shard's index stands [default: at the end; repack leaves it where it is]
-    #[arg(long, value_parser = one_of(&[("end", IndexLocation::End), ("start", IndexLocation::Start)]))]
+    #[arg(long, value_parser = one_of(IndexLocation::ALL, IndexLocation::name))]
     pub(crate) index: Option<IndexLocation>,
     /// Leave out the CRC-32C of every shard's index, which only zarr3 has
     #[arg(long)]
@@ -135,11 +124,11 @@ pub(crate) struct RunArgs {
     pub(crate) pixel_size: Option<Length>,
     /// Where a chunk's bytes go in its shard: into a slot of its own, or behind the one before; auto packs what is compressed,
     /// unless it is made in a map
-    #[arg(long, default_value = "auto", value_parser = one_of(&PLACEMENTS))]
+    #[arg(long, default_value = "auto", value_parser = one_of(Placement::ALL, Placement::name))]
     pub(crate) placement: Placement,
     /// At the end, write down where the chunks lie, for readers that go by references, into a folder beside the dataset; the
     /// forms are those of the command manifest
-    #[arg(long, value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(&FORMS))]
+    #[arg(long, value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) manifest: Vec<ManifestForm>,
     /// Replace a dataset that is in the way
     #[arg(long)]
@@ -153,9 +142,7 @@ pub(crate) struct VolumeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) key: Option<String>,
     /// What is done to a chunk's id before its bits choose the shard; murmurhash3_x86_128 keeps all shards open to the end
-    #[arg(long, default_value = "identity", value_parser = one_of(&[
-        ("identity", VolumeHash::Identity), ("murmurhash3_x86_128", VolumeHash::Murmurhash3X86_128),
-    ]))]
+    #[arg(long, default_value = "identity", value_parser = one_of(VolumeHash::ALL, VolumeHash::name))]
     pub(crate) hash: VolumeHash,
     /// How many of an id's lowest bits neighbours in one minishard may differ in [default: chooses]
     #[arg(long, value_name = "BITS")]
@@ -217,10 +204,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = bytes)]
     pub(crate) memory: u64,
     /// How bytes reach the file
-    #[arg(long, default_value = "auto", value_parser = one_of(&[
-        ("auto", StorageKind::Auto), ("mapped", StorageKind::Mapped), ("buffered", StorageKind::Buffered),
-        ("direct", StorageKind::Direct),
-    ]))]
+    #[arg(long, default_value = "auto", value_parser = one_of(StorageKind::ALL, StorageKind::name))]
     pub(crate) storage: StorageKind,
     /// With --storage mapped, end with an error, not by SIGBUS, when a shard is cut off or its device goes away
     #[arg(long)]
@@ -276,13 +260,7 @@ pub(super) fn compressor(codec: &str, level: Option<i32>, shuffle: Option<Shuffl
         Err(Failure::Usage(format!("--level {level} is not possible with --codec {codec}: {lowest} to {highest}")))
     };
     if let Some(name) = blosc {
-        let cname = match name {
-            "lz4" => BloscCname::Lz4,
-            "lz4hc" => BloscCname::Lz4hc,
-            "zstd" => BloscCname::Zstd,
-            "zlib" => BloscCname::Zlib,
-            _ => BloscCname::Blosclz,
-        };
+        let cname = name.parse::<BloscCname>().map_err(|error| Failure::Usage(error.to_string()))?;
         let (level, shuffle) = (within(0, 9)? as u8, shuffle.unwrap_or_default());
         return Ok(Compressor::Blosc { cname, level, shuffle, block_bytes: 0 });
     }

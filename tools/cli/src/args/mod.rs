@@ -11,7 +11,7 @@ use shardwright::offline::ChunkOrder;
 use shardwright::{Codec, Dialect, ManifestForm};
 
 pub(crate) use self::groups::RecordingArgs;
-use self::groups::{EngineArgs, FORMS, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, compressor};
+use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, compressor};
 pub(crate) use self::values::{Camera, Rate, unit_name};
 use self::values::{bytes, one_of, seconds};
 use crate::failure::Failure;
@@ -97,7 +97,7 @@ pub(crate) struct Export {
     #[arg(long, value_name = "SPANS")]
     pub(crate) region: Option<RegionArg>,
     /// The format [default: what the file's name ends with: .ome.tif, .tif, .npy, .raw]
-    #[arg(long, value_parser = one_of(&FORMATS))]
+    #[arg(long, value_parser = one_of(&Format::ALL, Format::name))]
     pub(crate) format: Option<Format>,
     /// Write BigTIFF also where TIFF would do
     #[arg(long)]
@@ -147,7 +147,7 @@ pub(crate) struct Manifest {
     pub(crate) zarr_format: u8,
     /// What is written: documents with manifest.json beside them, documents with the manifest inlined, kerchunk.json [default:
     /// all; manifests of few chunks are inlined, others are not]
-    #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(&FORMS))]
+    #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) forms: Vec<ManifestForm>,
     /// Put the manifest into the array's document where the array has at most so many chunks
     #[arg(long, value_name = "N", default_value_t = 32)]
@@ -212,9 +212,7 @@ pub(crate) struct Repack {
     /// The dataset to create [default: in place]
     pub(crate) output: Option<PathBuf>,
     /// The order of chunks in their shard
-    #[arg(long, default_value = "c", value_parser = one_of(&[
-        ("c", ChunkOrder::C), ("morton", ChunkOrder::Morton), ("kept", ChunkOrder::Kept),
-    ]))]
+    #[arg(long, default_value = "c", value_parser = one_of(ChunkOrder::ALL, ChunkOrder::name))]
     pub(crate) order: ChunkOrder,
     #[command(flatten)]
     pub(crate) layout: LayoutArgs,
@@ -286,9 +284,19 @@ pub(crate) enum Format {
     Raw,
 }
 
-/// The names that `--format` takes.
-pub(crate) const FORMATS: [(&str, Format); 4] =
-    [("ome-tiff", Format::OmeTiff), ("tiff", Format::Tiff), ("npy", Format::Npy), ("raw", Format::Raw)];
+impl Format {
+    pub(crate) const ALL: [Self; 4] = [Self::OmeTiff, Self::Tiff, Self::Npy, Self::Raw];
+
+    /// The name that `--format` takes.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::OmeTiff => "ome-tiff",
+            Self::Tiff => "tiff",
+            Self::Npy => "npy",
+            Self::Raw => "raw",
+        }
+    }
+}
 
 impl Repack {
     /// The codec that the options describe; `None` to keep what is.

@@ -6,13 +6,14 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use shardwright::Dtype;
 
-/// Parses one of a few names to the value that belongs to it, and lists the names in help and completions.
+/// Parses the name of one of a few values, and lists the names in help and completions.
 pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
-    table: &'static [(&'static str, T)],
+    all: &'static [T],
+    name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(table.iter().map(|row| row.0)).map(|name| {
-        let found = table.iter().find(|row| row.0 == name);
-        found.expect("clap lets only names of the table pass").1
+    PossibleValuesParser::new(all.iter().map(move |&value| name(value))).map(move |text| {
+        let found = all.iter().find(|&&value| name(value) == text);
+        *found.expect("clap lets only names of these pass")
     })
 }
 
@@ -47,7 +48,12 @@ impl FromStr for Camera {
             Ok(pixels @ 1..=1_000_000) => Ok(pixels),
             _ => Err(format!("{name} {digits:?} is not a number of pixels from 1 to 1000000")),
         };
-        Ok(Self { width: side("width", width)?, height: side("height", height)?, dtype: dtype.parse()?, fps })
+        Ok(Self {
+            width: side("width", width)?,
+            height: side("height", height)?,
+            dtype: dtype.parse().map_err(|error: shardwright::Error| error.to_string())?,
+            fps,
+        })
     }
 }
 

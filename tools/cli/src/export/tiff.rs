@@ -123,6 +123,7 @@ macro_rules! write_pages {
                     Dtype::I64 => self.write::<colortype::GrayI64>(i64::from_le_bytes),
                     Dtype::F32 => self.write::<colortype::Gray32Float>(f32::from_le_bytes),
                     Dtype::F64 => self.write::<colortype::Gray64Float>(f64::from_le_bytes),
+                    other => Err(Failure::Input(format!("TIFF has no pixels of {other}"))),
                 }
             }
         }

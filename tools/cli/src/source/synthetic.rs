@@ -170,6 +170,7 @@ fn digitize(dtype: Dtype, counts: &[f32], row: &mut [u8]) {
         Dtype::I64 => whole!(i64, 1.0),
         Dtype::F32 => real!(f32),
         Dtype::F64 => real!(f64),
+        other => unreachable!("the command line takes no {other}"),
     }
 }
 
@@ -422,7 +423,7 @@ mod tests {
 
     #[test]
     fn every_element_type_has_a_picture() {
-        for dtype in Dtype::ALL {
+        for &dtype in Dtype::ALL {
             let source = Synthetic::new(Camera { dtype, width: 40, height: 30, fps: None }, 2, 1 << 20).unwrap();
             assert_eq!(source.pool.len(), 2 * 40 * 30 * dtype.size());
             let first = &source.pool[..dtype.size()];

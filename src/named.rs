@@ -1,0 +1,75 @@
+//! What people choose by name: in configurations, on command lines, in messages.
+
+/// Gives an enum without fields its names: `ALL`, `name`, `Display`, `FromStr`, and `serde` by name. `$field` is what an error calls
+/// a wrong name's place.
+macro_rules! named {
+    ($type:ident, $field:literal, { $($variant:ident => $name:literal),+ $(,)? }) => {
+        impl $type {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// The name in a configuration and on the command line.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::Error;
+
+            fn from_str(text: &str) -> $crate::Result<Self> {
+                let found = Self::ALL.iter().find(|value| value.name() == text);
+                let unknown = || format!("possible are {}", Self::NAMES.join(", "));
+                found.copied().ok_or_else(|| $crate::Error::config($field, format_args!("{text:?}"), unknown()))
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(|_| serde::de::Error::unknown_variant(&text, Self::NAMES))
+            }
+        }
+    };
+}
+
+pub(crate) use named;
+
+#[cfg(test)]
+mod tests {
+    use crate::{Dialect, Error};
+
+    #[test]
+    fn a_value_is_its_name_everywhere() {
+        for &dialect in Dialect::ALL {
+            assert_eq!(dialect.to_string().parse::<Dialect>().unwrap(), dialect);
+            let json = serde_json::to_string(&dialect).unwrap();
+            assert_eq!(json, format!("{:?}", dialect.name()));
+            assert_eq!(serde_json::from_str::<Dialect>(&json).unwrap(), dialect);
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_with_those_that_are_possible() {
+        let error = "zarr4".parse::<Dialect>().unwrap_err();
+        assert!(matches!(&error, Error::Config { field: "dialect", value, .. } if value == "\"zarr4\""), "{error}");
+        assert!(error.to_string().contains("zarr3-transformer"), "{error}");
+        let error = serde_json::from_str::<Dialect>("\"zarr4\"").unwrap_err().to_string();
+        assert!(error.contains("zarr4") && error.contains("zarr3-transformer"), "{error}");
+    }
+}

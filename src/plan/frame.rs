@@ -1,0 +1,78 @@
+//! One frame, and how it lies in a ring buffer.
+
+use crate::config::{Config, FrameLayout};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+
+/// The facts of one frame.
+#[derive(Debug)]
+pub(crate) struct FramePlan {
+    pub(crate) dtype: Dtype,
+    pub(crate) rows: usize,
+    pub(crate) row_bytes: usize,
+    /// All rows without gaps.
+    pub(crate) bytes: usize,
+    pub(crate) layout: FrameLayout,
+    /// One element of the fill value, as stored.
+    pub(crate) fill: Vec<u8>,
+}
+
+impl FramePlan {
+    pub(super) fn new(config: &Config) -> Result<Self> {
+        let [.., y, x] = &config.dims[..] else { unreachable!("dims::check saw at least two dimensions") };
+        let (rows, columns) = (y.size.unwrap_or(0), x.size.unwrap_or(0));
+        let in_memory = || {
+            let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
+            let row_bytes = columns.checked_mul(config.dtype.size())?;
+            let bytes = row_bytes.checked_mul(rows).filter(|&bytes| bytes < isize::MAX as usize)?;
+            Some((rows, row_bytes, bytes))
+        };
+        let (rows, row_bytes, bytes) = in_memory().ok_or_else(|| {
+            let reason = format!("a frame of {rows} rows and {columns} columns is more than the address space holds");
+            Error::config("dims", format_args!("[{rows}, {columns}]"), reason)
+        })?;
+        let layout =
+            config.frame_layout.unwrap_or(FrameLayout { buffer_bytes: bytes, offset: 0, row_stride: row_bytes });
+        let needed = (rows - 1)
+            .checked_mul(layout.row_stride)
+            .and_then(|last| last.checked_add(layout.offset)?.checked_add(row_bytes));
+        if layout.row_stride < row_bytes || needed.is_none_or(|needed| needed > layout.buffer_bytes) {
+            return Err(Error::config(
+                "frame_layout",
+                format_args!("{layout:?}"),
+                format!(
+                    "{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least {row_bytes} apart"
+                ),
+            ));
+        }
+        Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, layout, fill: fill_element(config)? })
+    }
+}
+
+/// One element of the fill value in the byte order of the machine, which is the one that documents declare.
+fn fill_element(config: &Config) -> Result<Vec<u8>> {
+    let value = config.fill_value;
+    macro_rules! element {
+        ($int:ty) => {{
+            let element = value as $int;
+            // A cast saturates and rounds; only what survives the way back was a value of the type.
+            if element as f64 != value {
+                let reason = format!("{} holds whole numbers from {} to {}", config.dtype, <$int>::MIN, <$int>::MAX);
+                return Err(Error::config("fill_value", value, reason));
+            }
+            element.to_ne_bytes().to_vec()
+        }};
+    }
+    Ok(match config.dtype {
+        Dtype::U8 => element!(u8),
+        Dtype::I8 => element!(i8),
+        Dtype::U16 => element!(u16),
+        Dtype::I16 => element!(i16),
+        Dtype::U32 => element!(u32),
+        Dtype::I32 => element!(i32),
+        Dtype::U64 => element!(u64),
+        Dtype::I64 => element!(i64),
+        Dtype::F32 => (value as f32).to_ne_bytes().to_vec(),
+        Dtype::F64 => value.to_ne_bytes().to_vec(),
+    })
+}
