@@ -36,7 +36,7 @@ fn main() -> Outcome<()> {
 fn start(folder: Option<&PathBuf>, config: Config) -> Outcome<Acquisition> {
     Ok(match folder {
         Some(folder) => Acquisition::create(folder.join("ring-bench.zarr"), Config { overwrite: true, ..config })?,
-        None => Acquisition::create_in(Arc::new(Memory::new(true)), config)?,
+        None => Acquisition::create_in(Arc::new(Memory::mapped()), config)?,
     })
 }
 

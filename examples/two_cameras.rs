@@ -25,7 +25,7 @@ fn main() -> Result<(), Failure> {
     let overview = Camera { name: "overview", height: 480, width: 640, frames: 50, period: Duration::from_millis(20) };
     let detail = Camera { name: "detail", height: 1200, width: 1600, frames: 100, period: Duration::from_millis(10) };
 
-    let dataset = Dataset::create(path, false)?;
+    let dataset = Dataset::create(path)?;
     // Both acquisitions stand before either camera starts.
     let running = [(overview.acquisition(&dataset)?, overview), (detail.acquisition(&dataset)?, detail)];
     let threads = running.map(|(acquisition, camera)| thread::spawn(move || camera.run(acquisition)));

@@ -151,9 +151,18 @@ impl Acquisition {
         }
     }
 
-    /// As [`acquire`](Self::acquire), but waits as long as this call says, not as the configuration does. `None`: for ever.
-    /// A full ring is not counted as a dropped frame: the caller may try again.
-    pub fn acquire_within(&self, wait: Option<Duration>) -> Result<FrameMut> {
+    /// As [`acquire`](Self::acquire), but never waits, and a full ring is not counted as a dropped frame: the caller may try again.
+    pub fn try_acquire(&self) -> Result<FrameMut> {
+        self.acquire_within(Some(Duration::ZERO))
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), but waits at most so long, whatever the configuration says.
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<FrameMut> {
+        self.acquire_within(Some(timeout))
+    }
+
+    /// `None`: waits for ever.
+    pub(crate) fn acquire_within(&self, wait: Option<Duration>) -> Result<FrameMut> {
         self.check()?;
         // With small frames, looking at the clock is a good part of the work.
         let (loan, acquired_in_ns) = match self.engine.ring.try_loan() {

@@ -63,9 +63,22 @@ enum Location {
 }
 
 impl Dataset {
-    /// Creates the dataset `path`. With `overwrite`, a dataset that is in the way is replaced; anything else never is.
-    pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self> {
-        Ok(Self { root: Arc::new(Root::create(path.as_ref(), overwrite, true)?) })
+    /// Creates the dataset `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] when something is in the way; [`Error::Io`] when the system refuses something.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self { root: Arc::new(Root::create(path.as_ref(), false, true)?) })
+    }
+
+    /// Creates the dataset `path`, and replaces a dataset that is in the way. Anything else is never replaced.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create); [`Error::Locked`] when somebody writes what is to be replaced.
+    pub fn create_or_replace(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self { root: Arc::new(Root::create(path.as_ref(), true, true)?) })
     }
 
     /// Creates a dataset in a storage of the caller's own.

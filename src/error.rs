@@ -96,6 +96,22 @@ pub enum Error {
         /// What is wrong with it and what was expected.
         reason: String,
     },
+    /// A file or document that may be right, but holds what this library does not read.
+    #[error("{}: {reason}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What it holds, and what is read.
+        reason: String,
+    },
+    /// A path at which there is no dataset, or none of what was asked for.
+    #[error("{}: {reason}", path.display())]
+    NotFound {
+        /// The path.
+        path: PathBuf,
+        /// What is there instead.
+        reason: String,
+    },
     /// A worker thread panicked; the chunk that it worked on is missing.
     #[error("a worker thread panicked: {message}")]
     Panicked {
@@ -113,6 +129,32 @@ pub enum Error {
     /// The acquisition was finished or aborted; no more frames are taken.
     #[error("the acquisition has ended; no more frames are taken")]
     Ended,
+}
+
+/// What kind of thing went wrong: what a program decides by, where a person reads the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A value that was given can't work, another can.
+    InvalidArgument,
+    /// There is nothing at the path, or nothing of that kind.
+    NotFound,
+    /// Something is in the way.
+    AlreadyExists,
+    /// Another process writes the dataset.
+    Locked,
+    /// What was read is not what it should be.
+    Corrupt,
+    /// What was read may be right, but this library does not read it.
+    Unsupported,
+    /// The operating system refused something.
+    Io,
+    /// No frame buffer is free now. The call may be repeated.
+    RingFull,
+    /// The acquisition has ended or was aborted, or can't be waited for from where the call was made.
+    Ended,
+    /// A thread panicked, or a codec failed at what it should be able to do.
+    Internal,
 }
 
 /// Why a frame number was refused.
@@ -166,7 +208,64 @@ impl fmt::Display for WaitedFor {
     }
 }
 
+/// Why a document or other bytes are refused, before it is said in which file they stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Corrupt(String),
+    Unsupported(String),
+}
+
+impl Refusal {
+    pub(crate) fn unsupported<T>(reason: impl Into<String>) -> Result<T, Self> {
+        Err(Self::Unsupported(reason.into()))
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self::Corrupt(reason)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(reason: &str) -> Self {
+        Self::Corrupt(reason.to_owned())
+    }
+}
+
+impl From<&String> for Refusal {
+    fn from(reason: &String) -> Self {
+        Self::Corrupt(reason.clone())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Corrupt(reason) | Self::Unsupported(reason)) = self;
+        f.write_str(reason)
+    }
+}
+
 impl Error {
+    /// What kind of thing went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config { .. } | Self::FrameSize { .. } | Self::FrameNumber { .. } | Self::Record { .. } => {
+                ErrorKind::InvalidArgument
+            }
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            Self::Io { .. } => ErrorKind::Io,
+            Self::Exists { .. } => ErrorKind::AlreadyExists,
+            Self::Locked { .. } => ErrorKind::Locked,
+            Self::Format { .. } => ErrorKind::Corrupt,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::RingFull { .. } => ErrorKind::RingFull,
+            Self::Ended | Self::Aborted | Self::InCallback => ErrorKind::Ended,
+            Self::Panicked { .. } | Self::Codec { .. } => ErrorKind::Internal,
+        }
+    }
+
     /// Whether the call may be repeated later: the ring was full, nothing is broken.
     pub fn is_ring_full(&self) -> bool {
         matches!(self, Self::RingFull { .. })
@@ -180,8 +279,25 @@ impl Error {
         Self::Io { action, path: path.as_ref().to_path_buf(), source: Arc::new(source.into()) }
     }
 
-    pub(crate) fn format(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
-        Self::Format { path: path.as_ref().to_path_buf(), reason: reason.into() }
+    pub(crate) fn format(path: impl AsRef<Path>, reason: impl Into<Refusal>) -> Self {
+        let path = path.as_ref().to_path_buf();
+        match reason.into() {
+            Refusal::Corrupt(reason) => Self::Format { path, reason },
+            Refusal::Unsupported(reason) => Self::Unsupported { path, reason },
+        }
+    }
+
+    pub(crate) fn not_found(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
+        Self::NotFound { path: path.as_ref().to_path_buf(), reason: reason.into() }
+    }
+
+    /// Of an error about what a file holds, the file and the reason.
+    #[cfg(feature = "offline")]
+    pub(crate) fn about_file(&self) -> Option<(&Path, &str)> {
+        match self {
+            Self::Format { path, reason } | Self::Unsupported { path, reason } => Some((path, reason)),
+            _ => None,
+        }
     }
 
     pub(crate) fn codec(codec: &'static str, reason: impl fmt::Display) -> Self {

@@ -39,6 +39,7 @@
 
 mod acquisition;
 mod aligned_memory;
+#[doc(hidden)]
 pub mod codec;
 mod config;
 mod dataset;
@@ -80,8 +81,8 @@ pub use config::{
 };
 pub use dataset::Dataset;
 pub use dtype::Dtype;
-pub use error::{Error, RefusedNumber, Result};
+pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use frame::{FrameMut, FrameView};
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
-pub use storage::{Blob, Mapped, Memory, Storage, storage_rates};
+pub use storage::{Blob, Mapped, Memory, Storage, StorageTrial, storage_rates};

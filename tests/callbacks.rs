@@ -103,7 +103,7 @@ fn setting_an_attribute_does_not_wait_for_a_document() {
 
 #[test]
 fn memory_refuses_what_does_not_fit_and_hides_what_is_being_written() {
-    let memory = Memory::new(false);
+    let memory = Memory::new();
     assert!(memory.create("a", u64::MAX).is_err());
     let blob = memory.create("a", 100).unwrap();
     assert!(blob.write_at(90, &[1; 11]).is_err() && blob.write_at(u64::MAX, &[1]).is_err());
@@ -112,7 +112,7 @@ fn memory_refuses_what_does_not_fit_and_hides_what_is_being_written() {
     blob.publish().unwrap();
     blob.truncate(u64::MAX).unwrap();
     assert_eq!(memory.read("a").unwrap().len(), 100);
-    let mapped = Memory::new(true);
+    let mapped = Memory::mapped();
     let blob = mapped.create("b", 100).unwrap();
     blob.publish().unwrap();
     assert!(mapped.read("b").is_none());
@@ -124,7 +124,7 @@ fn memory_refuses_what_does_not_fit_and_hides_what_is_being_written() {
 fn absurd_sizes_are_refused_at_once() {
     let started = std::time::Instant::now();
     let refused = |config: Config| {
-        let error = Acquisition::create_in(Arc::new(Memory::new(false)), config).map(Acquisition::abort).unwrap_err();
+        let error = Acquisition::create_in(Arc::new(Memory::new()), config).map(Acquisition::abort).unwrap_err();
         assert!(matches!(error, Error::Config { .. }), "{error}");
     };
     for (y, x, chunk) in

@@ -79,7 +79,7 @@ fn describe(folder: &Path, case: &Case, images: &[Written]) {
 fn automatic_shards_of_tiny_frames_have_an_index_that_readers_can_load() {
     let dims = vec![Dim::time(None), Dim::channel(2), Dim::y(9), Dim::x(7)];
     let config = Config { dtype: Dtype::U8, dims, ring_bytes: 1 << 20, ..Config::default() };
-    let acquisition = Acquisition::create_in(Arc::new(Memory::new(false)), config).unwrap();
+    let acquisition = Acquisition::create_in(Arc::new(Memory::new()), config).unwrap();
     let chunks = |(shard, chunk): (&u64, &u64)| shard / chunk;
     let count: u64 = acquisition.shard_shape().iter().zip(acquisition.chunk_shape()).map(chunks).product();
     assert!((1 << 15..=1 << 16).contains(&count), "{count} chunks a shard");

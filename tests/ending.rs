@@ -172,7 +172,7 @@ fn commits_that_race_with_the_end_are_whole_or_refused() {
 fn images_of_a_dataset_end_on_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");
-    let dataset = Dataset::create(&path, false).unwrap();
+    let dataset = Dataset::create(&path).unwrap();
     let left = dataset.acquisition("left", tiny(None, 8)).unwrap();
     let right = dataset.acquisition("right", tiny(Some(9), 9)).unwrap();
     let never = dataset.acquisition("never", tiny(None, 8)).unwrap();
@@ -184,13 +184,10 @@ fn images_of_a_dataset_end_on_their_own() {
     left.finish().unwrap();
     holds(&path.join("left"), 0..9, 9);
     drop(never);
-    assert!(matches!(Dataset::create(&path, true), Err(Error::Locked { .. })), "one image is still being written");
+    assert!(matches!(Dataset::create_or_replace(&path), Err(Error::Locked { .. })), "one image is still being written");
     right.finish().unwrap();
     holds(&path.join("right"), 0..9, 9);
-    assert_eq!(
-        Dataset::create(&path, false).unwrap_err().to_string(),
-        Error::Exists { path: path.clone() }.to_string()
-    );
+    assert_eq!(Dataset::create(&path).unwrap_err().to_string(), Error::Exists { path: path.clone() }.to_string());
 }
 
 #[test]

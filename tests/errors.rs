@@ -377,7 +377,7 @@ fn a_dataset_in_the_way() {
         let error = Acquisition::create(&path, Config { overwrite, ..tiny(None, 8) }).unwrap_err();
         assert!(matches!(&error, Error::Locked { path: named } if *named == path), "{error:?}");
         assert!(error.to_string().contains("being written"), "{error}");
-        let error = Dataset::create(&path, overwrite).unwrap_err();
+        let error = if overwrite { Dataset::create_or_replace(&path) } else { Dataset::create(&path) }.unwrap_err();
         assert!(matches!(&error, Error::Locked { .. }), "{error:?}");
         assert_eq!(names(), before);
     }
@@ -407,7 +407,7 @@ fn child_tries_to_overwrite() {
 #[test]
 fn images_of_a_dataset_need_names_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
-    let dataset = Dataset::create(folder.path().join("run.zarr"), false).unwrap();
+    let dataset = Dataset::create(folder.path().join("run.zarr")).unwrap();
     let left = dataset.acquisition("left", tiny(None, 8)).unwrap();
     let _ = left.append(&frame(0, 256)).unwrap();
     for name in ["", ".", "..", ".hidden", "a/b", "/etc", "OME", "ome", "a\0b", "ä"] {

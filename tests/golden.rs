@@ -323,7 +323,7 @@ fn orders_and_images() {
     compare_runs("orders", cases);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("several");
-    let dataset = Dataset::create(&path, false).unwrap();
+    let dataset = Dataset::create(&path).unwrap();
     for (name, dialect) in [("left", Dialect::Zarr3), ("right", Dialect::Zarr3)] {
         let config = config(dialect, Some(4));
         let acquisition = dataset.acquisition(name, config.clone()).unwrap();

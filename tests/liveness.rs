@@ -73,7 +73,7 @@ fn a_number_that_another_thread_is_about_to_bring_is_waited_for() {
         let held = (20..64).map(|_| acquisition.acquire().unwrap()).collect::<Vec<_>>();
         others.into_iter().for_each(|(number, slot)| slot.commit(number, Record::default()).unwrap());
         for _ in 0..5 {
-            assert!(acquisition.acquire_within(Some(Duration::from_millis(20))).unwrap_err().is_ring_full());
+            assert!(acquisition.acquire_timeout(Duration::from_millis(20)).unwrap_err().is_ring_full());
         }
         late.commit(0, Record::default()).unwrap();
         drop(held);

@@ -217,8 +217,8 @@ impl Camera {
         if self.random.one_in(300) {
             std::thread::sleep(Duration::from_millis(self.random.of(&[1, 30, 250])));
         }
-        let wait = Some(LIMIT / 2);
-        self.loans.insert(0, run.watch.call("acquire for a queue", || run.acquisition.acquire_within(wait))?);
+        let wait = LIMIT / 2;
+        self.loans.insert(0, run.watch.call("acquire for a queue", || run.acquisition.acquire_timeout(wait))?);
         if self.loans.len() > queue { self.commit(run) } else { Ok(()) }
     }
 
@@ -226,7 +226,7 @@ impl Camera {
         let loan = match self.random.below(3) {
             0 => {
                 let wait = Duration::from_millis(self.random.of(&[0, 5, 300]));
-                run.watch.call("acquire_within", || run.acquisition.acquire_within(Some(wait)))
+                run.watch.call("acquire_timeout", || run.acquisition.acquire_timeout(wait))
             }
             _ => run.watch.call("acquire", || run.acquisition.acquire()),
         };
@@ -289,7 +289,7 @@ fn run(seed: u64, steps: u64) -> u64 {
     let (storage, failing) = storage(&mut random);
     let storage_fails = failing.is_some();
     // Several cells of deep chunks may need more.
-    while Acquisition::create_in(Arc::new(Memory::new(false)), config.clone()).is_err() {
+    while Acquisition::create_in(Arc::new(Memory::new()), config.clone()).is_err() {
         config.ring_bytes *= 2;
     }
     let watch = Arc::new(Watch::default());
@@ -349,8 +349,8 @@ fn drive(run: &Run, cameras: u64, steps: u64, queue: Option<usize>, give_back: b
     });
     if kept.is_empty() {
         // Nobody holds a buffer, so one comes, whatever numbers are waited for.
-        let wait = Some(Duration::from_secs(10));
-        match run.watch.call("acquire at the end", || run.acquisition.acquire_within(wait)) {
+        let wait = Duration::from_secs(10);
+        match run.watch.call("acquire at the end", || run.acquisition.acquire_timeout(wait)) {
             Ok(loan) => loan.discard(),
             Err(error) => assert!(run.storage_fails && !error.is_ring_full(), "seed {}: {error}", run.seed),
         }

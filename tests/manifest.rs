@@ -255,9 +255,9 @@ fn a_manifest_that_can_t_be_is_refused_before_the_run() {
     volume.dims.iter_mut().for_each(|dim| dim.shard = 0);
     let volume = refused(volume);
     assert!(matches!(&volume, Error::Config { field: "manifest", .. }), "{volume}");
-    let stored = Acquisition::create_in(std::sync::Arc::new(Memory::new(false)), wished.clone()).unwrap_err();
+    let stored = Acquisition::create_in(std::sync::Arc::new(Memory::new()), wished.clone()).unwrap_err();
     assert!(matches!(&stored, Error::Config { field: "manifest", .. }), "{stored}");
-    let several = Dataset::create(folder.path().join("several"), false).unwrap();
+    let several = Dataset::create(folder.path().join("several")).unwrap();
     let one = several.acquisition("left", wished.clone()).unwrap_err().to_string();
     assert!(one.contains("as a whole"), "{one}");
     let out = manifest_path(&path);

@@ -223,7 +223,7 @@ fn a_full_disk_gives_what_is_kept_for_documents_to_no_shard() {
 fn a_full_disk_is_full_for_all_images_of_a_dataset() {
     let mount = Mount::new("tmpfs", 64);
     let path = mount.at.join("run.zarr");
-    let dataset = Dataset::create(&path, false).unwrap();
+    let dataset = Dataset::create(&path).unwrap();
     let mapped = Config { storage: StorageKind::Mapped, ..config(0) };
     let large = dataset.acquisition("large", Config { ring_bytes: 256 * FRAME_BYTES, ..mapped.clone() }).unwrap();
     let dims = vec![Dim::time(None).chunk(1).shard(2), Dim::y(16), Dim::x(16)];

@@ -37,7 +37,7 @@ impl Subscriber for Panics {
 }
 
 fn bring(acquisition: &Acquisition, number: u64) -> Result<(), Error> {
-    let mut slot = acquisition.acquire_within(Some(Duration::from_secs(10)))?;
+    let mut slot = acquisition.acquire_timeout(Duration::from_secs(10))?;
     slot.copy_from_slice(&frame(number, 256));
     slot.commit(number, Record::default())
 }

@@ -454,7 +454,7 @@ fn links_that_lead_out_are_not_followed() {
 fn several_images_come_back_together() {
     let folder = tempfile::tempdir().unwrap();
     let (live, path) = (folder.path().join("live"), folder.path().join("left"));
-    let two = Dataset::create(&live, false).unwrap();
+    let two = Dataset::create(&live).unwrap();
     let configs = [small(FIXED), Config { dtype: Dtype::U16, ..small(PACKED) }];
     let running: Vec<_> = ["left", "right"]
         .iter()

@@ -107,7 +107,7 @@ fn datasets_of_every_layout_are_sound_and_all_headers_are_compared() {
 fn two_images(folder: &Path) -> PathBuf {
     let path = folder.join("two.zarr");
     let config = small(FIXED);
-    let two = Dataset::create(&path, false).unwrap();
+    let two = Dataset::create(&path).unwrap();
     for name in ["left", "right"] {
         let acquisition = two.acquisition(name, config.clone()).unwrap();
         (0..5).for_each(|number| common::stopped::commit(&acquisition, &config, number));

@@ -54,7 +54,7 @@ fn a_run_stays_where_it_was_begun() {
 
     // Images that begin later, and a run of which nothing comes.
     env::set_current_dir(&day1).unwrap();
-    let dataset = Dataset::create("many.zarr", false).unwrap();
+    let dataset = Dataset::create("many.zarr").unwrap();
     env::set_current_dir(&day2).unwrap();
     let left = dataset.acquisition("left", config()).unwrap();
     append(&left, 0..10);

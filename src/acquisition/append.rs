@@ -44,9 +44,19 @@ impl Acquisition {
         self.append_within(pixels, row_stride, record, self.patience())
     }
 
-    /// As [`append_with`](Self::append_with), but the whole call waits as long as it says here, not as the configuration does.
-    /// `None`: for ever.
-    pub fn append_within(
+    /// As [`append_with`](Self::append_with), but the whole call waits at most so long, whatever the configuration says.
+    pub fn append_timeout(
+        &self,
+        pixels: &[u8],
+        row_stride: usize,
+        record: Record,
+        timeout: Duration,
+    ) -> Result<Appended> {
+        self.append_within(pixels, row_stride, record, Some(timeout))
+    }
+
+    /// `None`: waits for ever.
+    pub(crate) fn append_within(
         &self,
         pixels: &[u8],
         row_stride: usize,

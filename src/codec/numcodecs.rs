@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
+use crate::error::Refusal;
 
 /// The compressors of numcodecs that are read here.
 const READ: [&str; 5] = ["blosc", "zstd", "gzip", "zlib", "lz4"];
@@ -45,8 +46,8 @@ pub(crate) fn named(id: &str, settings: &Map<String, Value>) -> Option<Compresso
     codec(settings).or_else(|| codec(&Map::new()))
 }
 
-pub(crate) fn unsupported(compressor: &Value) -> String {
-    format!("compressor {compressor} is not read here; these are: {}", READ.join(", "))
+pub(crate) fn unsupported(compressor: &Value) -> Refusal {
+    Refusal::Unsupported(format!("compressor {compressor} is not read here; these are: {}", READ.join(", ")))
 }
 
 /// `blosc(cname=lz4, clevel=1)`.

@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn check(placement: Placement, index_location: IndexLocation, mapped: bool) {
-        let memory = Arc::new(Memory::new(mapped));
+        let memory = Arc::new(if mapped { Memory::mapped() } else { Memory::new() });
         // One frame a layer, two chunks a frame, two frames a shard.
         let dims = vec![Dim::time(None).chunk(1).shard(2), Dim::y(4).chunk(2), Dim::x(4)];
         let means = Config { placement, index_location, ring_bytes: 4 * 4096, workers: 2, ..Config::default() };

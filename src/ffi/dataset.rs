@@ -36,7 +36,11 @@ pub unsafe extern "C" fn sw_dataset_create(
             return refuse!(SW_ERROR_ARGUMENT, "overwrite = {overwrite}: 0 or 1");
         }
         DATASETS.check_room()?;
-        dataset.set(DATASETS.insert(Dataset::create(path, overwrite == 1)?)?);
+        dataset.set(DATASETS.insert(if overwrite == 1 {
+            Dataset::create_or_replace(path)?
+        } else {
+            Dataset::create(path)?
+        })?);
         Ok(())
     })
 }

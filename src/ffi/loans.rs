@@ -110,7 +110,7 @@ impl Loans {
         if let Some(found) = look()? {
             return Ok(found);
         }
-        match acquisition.acquire_within(Some(Duration::ZERO)) {
+        match acquisition.try_acquire() {
             Ok(frame) => {
                 if let Ok(kept) = keep(frame) {
                     return Ok(kept);
@@ -228,8 +228,8 @@ mod tests {
     fn a_frame_of_another_run_is_none_of_this_one() {
         let dims = vec![Dim::time(None).chunk(1).shard(4), Dim::y(8), Dim::x(8)];
         let config = Config { dtype: Dtype::U8, dims, ring_bytes: 8 * 4096, workers: 1, ..Config::default() };
-        let [one, other] = [config.clone(), config]
-            .map(|config| Acquisition::create_in(Arc::new(Memory::new(false)), config).unwrap());
+        let [one, other] =
+            [config.clone(), config].map(|config| Acquisition::create_in(Arc::new(Memory::new()), config).unwrap());
         let [of_one, of_other] = [&one, &other].map(|run| Loans::new(run.stats().ring_frames));
         let (index, turn) = of_one.any(&one, None).unwrap();
         let (same_index, its_turn) = of_other.any(&other, None).unwrap();
@@ -246,9 +246,9 @@ mod tests {
     fn the_whole_wait_for_a_buffer_is_told() {
         let dims = vec![Dim::time(None).chunk(1).shard(4), Dim::y(8), Dim::x(8)];
         let config = Config { dtype: Dtype::U8, dims, ring_bytes: 64 * 4096, workers: 1, ..Config::default() };
-        let acquisition = Acquisition::create_in(Arc::new(Memory::new(false)), config).unwrap();
+        let acquisition = Acquisition::create_in(Arc::new(Memory::new()), config).unwrap();
         let loans = Loans::new(acquisition.stats().ring_frames);
-        let held: Vec<_> = std::iter::from_fn(|| acquisition.acquire_within(Some(Duration::ZERO)).ok()).collect();
+        let held: Vec<_> = std::iter::from_fn(|| acquisition.try_acquire().ok()).collect();
         let waited = 8 * LOOK_UP_EVERY;
         std::thread::scope(|scope| {
             scope.spawn(|| {

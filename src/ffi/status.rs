@@ -37,7 +37,7 @@ pub const SW_ERROR_ENDED: sw_status = 10;
 pub const SW_ERROR_NOT_ENDED: sw_status = 11;
 /// More handles than the library holds at once.
 pub const SW_ERROR_TOO_MANY: sw_status = 12;
-/// This library was built without what the call needs.
+/// This library was built without what the call needs, or does not read what a file holds.
 pub const SW_ERROR_UNSUPPORTED: sw_status = 13;
 /// The time limit passed. The work goes on; repeat the call to wait longer.
 pub const SW_TIMEOUT: sw_status = 20;
@@ -65,11 +65,13 @@ pub const SW_ERROR_CODEC: sw_status = 37;
 pub const SW_ERROR_FORMAT: sw_status = 38;
 /// The library ran into a bug of its own, and stopped it at its border. Please report the text.
 pub const SW_ERROR_PANIC: sw_status = 39;
+/// There is no dataset at the path, or none of what was asked for.
+pub const SW_ERROR_NOT_FOUND: sw_status = 41;
 /// An error without a number of its own yet.
 pub const SW_ERROR_OTHER: sw_status = 40;
 
 /// For every status: its number, and what it says without any evidence.
-const TEXTS: [(sw_status, &CStr); 27] = [
+const TEXTS: [(sw_status, &CStr); 28] = [
     (SW_OK, c"fine"),
     (SW_ERROR_NULL, c"a pointer is null"),
     (SW_ERROR_MISALIGNED, c"a pointer is not aligned"),
@@ -83,7 +85,7 @@ const TEXTS: [(sw_status, &CStr); 27] = [
     (SW_ERROR_ENDED, c"the acquisition has ended"),
     (SW_ERROR_NOT_ENDED, c"the acquisition has not ended"),
     (SW_ERROR_TOO_MANY, c"too many handles"),
-    (SW_ERROR_UNSUPPORTED, c"not in this build of the library"),
+    (SW_ERROR_UNSUPPORTED, c"not in this library"),
     (SW_TIMEOUT, c"the time limit passed"),
     (SW_RING_FULL, c"the ring is full"),
     (SW_ABORTED, c"the acquisition was aborted"),
@@ -97,6 +99,7 @@ const TEXTS: [(sw_status, &CStr); 27] = [
     (SW_ERROR_CODEC, c"a codec failed"),
     (SW_ERROR_FORMAT, c"a wrong format"),
     (SW_ERROR_PANIC, c"a bug in the library"),
+    (SW_ERROR_NOT_FOUND, c"not found"),
 ];
 
 /// Bytes of an error's text, the ending zero included; longer ones are cut off.
@@ -169,6 +172,8 @@ pub(super) fn status_of(error: &Error) -> sw_status {
         Error::Locked { .. } => SW_ERROR_LOCKED,
         Error::Codec { .. } => SW_ERROR_CODEC,
         Error::Format { .. } => SW_ERROR_FORMAT,
+        Error::Unsupported { .. } => SW_ERROR_UNSUPPORTED,
+        Error::NotFound { .. } => SW_ERROR_NOT_FOUND,
         Error::Panicked { .. } => SW_ERROR_PANIC,
         Error::Aborted => SW_ABORTED,
         Error::InCallback => SW_ERROR_BUSY,

@@ -20,7 +20,7 @@ use super::metadata::Metadata;
 use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation};
 use crate::dtype::Dtype;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 
 /// What a document says of the grids.
 #[derive(Deserialize)]
@@ -51,17 +51,17 @@ pub(crate) fn parse(path: &Path, document: &Value, attributes: Value) -> Result<
     metadata(document, attributes).map_err(|reason| Error::format(path, reason))?.check(path)
 }
 
-fn metadata(document: &Value, attributes: Value) -> Result<Metadata, String> {
+fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
     let said = Said::deserialize(document).map_err(|error| error.to_string())?;
     let layout = layout(document, &attributes)?;
     if said.zarr_format != 2 {
-        return Err(format!("zarr_format is {}; expected 2", said.zarr_format));
+        return Err(format!("zarr_format is {}; expected 2", said.zarr_format).into());
     }
     if said.order != "C" && layout.shape.len() > 1 {
-        return Err(format!("order {:?} is not read here; expected \"C\"", said.order));
+        return Refusal::unsupported(format!("order {:?} is not read here; expected \"C\"", said.order));
     }
     if let Some(filter) = said.filters.iter().flatten().next() {
-        return Err(format!("filter {filter} is not read here"));
+        return Refusal::unsupported(format!("filter {filter} is not read here"));
     }
     let (dtype, big_endian) = dtype(&said.dtype)?;
     let fill = match &said.fill_value {
@@ -78,37 +78,40 @@ fn metadata(document: &Value, attributes: Value) -> Result<Metadata, String> {
 /// # Errors
 ///
 /// A reason when files, or the chunks in them, can't be told.
-pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, String> {
+pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Refusal> {
     let Grids { shape, chunks, dimension_separator, shards, shard_format } =
         Grids::deserialize(document).map_err(|error| error.to_string())?;
     let separator = match dimension_separator {
         None | Some('.') => '.',
         Some('/') => '/',
-        Some(other) => return Err(format!("dimension_separator is {other:?}; expected \".\" or \"/\"")),
+        Some(other) => return Err(format!("dimension_separator is {other:?}; expected \".\" or \"/\"").into()),
     };
     let (file_shape, index) = match &shards {
         None => (chunks.clone(), None),
         Some(shards) => {
             if shard_format.as_deref() != Some("indexed") {
-                return Err(format!("shards {shards:?} of format {shard_format:?} are not read here"));
+                return Refusal::unsupported(format!("shards {shards:?} of format {shard_format:?} are not read here"));
             }
             (shard_shape(shards, &chunks, "shards")?, Some(plain_table(shards)?))
         }
     };
     let names = dimension_names(attributes, shape.len());
     let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Nothing, separator }, index };
-    Layout { dialect: Dialect::Zarr2Sharded, shape, names, chunk_shape: chunks, file_shape, files }.check()
+    Layout { dialect: Dialect::Zarr2Sharded, shape, names, chunk_shape: chunks, file_shape, files }
+        .check()
+        .map_err(Refusal::Corrupt)
 }
 
 /// A table behind the chunks, without a checksum.
-pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, String> {
+pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, Refusal> {
     let table = product(per_shard).and_then(|chunks| TableLayout::new(chunks, IndexLocation::End, false));
-    table.ok_or_else(|| format!("a shard of {per_shard:?} chunks holds too many"))
+    table.ok_or_else(|| format!("a shard of {per_shard:?} chunks holds too many").into())
 }
 
 /// A type and whether its elements are stored with their highest byte first.
-pub(super) fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
-    let refused = || format!("type {value} is not read here; expected a number such as \"<u2\" or \"|u1\"");
+pub(super) fn dtype(value: &Value) -> Result<(Dtype, bool), Refusal> {
+    let refused =
+        || Refusal::Unsupported(format!("type {value} is not read here; expected a number such as \"<u2\" or \"|u1\""));
     let text = value.as_str().filter(|text| text.is_char_boundary(1)).ok_or_else(refused)?;
     let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype_name(*dtype, false).get(1..) == text.get(1..));
     let dtype = dtype.ok_or_else(refused)?;
@@ -135,7 +138,7 @@ pub(super) fn dtype_name(dtype: Dtype, big_endian: bool) -> String {
     format!("{order}{kind}{}", dtype.size())
 }
 
-fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), String> {
+fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Refusal> {
     let Some(value) = value else { return Ok((Compressor::None, None)) };
     let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
     let mut settings = value.as_object().cloned().unwrap_or_default();

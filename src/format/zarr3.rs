@@ -17,7 +17,7 @@ use super::layout::{Files, Layout, product};
 use super::metadata::Metadata;
 use crate::config::{Dialect, IndexLocation};
 use crate::dtype::Dtype;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 
 const SHARDING: &str = "sharding_indexed";
 const MANIFEST: &str = "chunk-manifest-json";
@@ -71,21 +71,23 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
     metadata(document).map_err(|reason| Error::format(path, reason))?.check(path)
 }
 
-fn metadata(document: &Value) -> Result<Metadata, String> {
+fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     let said = Document::deserialize(document).map_err(|error| error.to_string())?;
     only_known_fields(&said)?;
     let manifest = manifest(&said.storage_transformers)?;
     let dtype = dtype(&said.data_type)?;
     let layout = layout(document)?;
     if manifest.is_some() && layout.has_index() {
-        return Err(format!("a manifest names the chunks, but codecs has {SHARDING}: a chunk is never a shard here"));
+        return Err(
+            format!("a manifest names the chunks, but codecs has {SHARDING}: a chunk is never a shard here").into()
+        );
     }
     let inner = sharding(&said.codecs)?.map(|configuration| configuration.get("codecs").and_then(Value::as_array));
     let codecs = match inner {
         None => &said.codecs,
         Some(inner) => inner.ok_or(format!("{SHARDING} has no codecs"))?,
     };
-    let chain = Chain::from_zarr3(codecs, dtype.size()).map_err(|error| error.to_string())?;
+    let chain = Chain::from_zarr3(codecs, dtype.size()).map_err(|error| Refusal::Unsupported(error.to_string()))?;
     let fill = fill_value::element(dtype, &said.fill_value)?;
     Ok(Metadata { layout, dtype, chain, fill, attributes: Value::Object(said.attributes), manifest })
 }
@@ -95,13 +97,13 @@ fn metadata(document: &Value) -> Result<Metadata, String> {
 /// # Errors
 ///
 /// A reason when files, or the chunks in them, can't be told.
-pub(crate) fn layout(document: &Value) -> Result<Layout, String> {
+pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     let Grids { shape, chunk_grid, chunk_key_encoding, codecs, dimension_names } =
         Grids::deserialize(document).map_err(|error| error.to_string())?;
     let file_shape = match named(&chunk_grid) {
         Some(("regular", Some(configuration))) => sizes(configuration.get("chunk_shape"), "chunk_shape")?,
         _ => {
-            return Err(format!(
+            return Refusal::unsupported(format!(
                 "chunk_grid {chunk_grid} is not read here; expected a regular one with its chunk_shape"
             ));
         }
@@ -127,44 +129,48 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, String> {
 }
 
 /// The manifest that takes the place of the chunks' names, if any.
-fn manifest(transformers: &[Value]) -> Result<Option<Value>, String> {
+fn manifest(transformers: &[Value]) -> Result<Option<Value>, Refusal> {
     let [transformer] = transformers else {
         return match transformers {
             [] => Ok(None),
-            several => Err(format!("{} storage transformers on one array are not read here", several.len())),
+            several => {
+                Refusal::unsupported(format!("{} storage transformers on one array are not read here", several.len()))
+            }
         };
     };
     match named(transformer) {
         Some((MANIFEST, Some(configuration))) if configuration.contains_key("manifest") => {
             Ok(Some(configuration["manifest"].clone()))
         }
-        Some((MANIFEST, _)) => Err(format!("{MANIFEST} has no manifest in its configuration")),
-        _ => Err(format!("storage transformer {transformer} is not read here; {MANIFEST} is")),
+        Some((MANIFEST, _)) => Err(format!("{MANIFEST} has no manifest in its configuration").into()),
+        _ => Refusal::unsupported(format!("storage transformer {transformer} is not read here; {MANIFEST} is")),
     }
 }
 
 /// The specification lets a reader pass over an unknown field only when the field says so.
-fn only_known_fields(document: &Document) -> Result<(), String> {
+fn only_known_fields(document: &Document) -> Result<(), Refusal> {
     const GRIDS: [&str; 6] =
         ["zarr_format", "node_type", "shape", "chunk_grid", "chunk_key_encoding", "dimension_names"];
     for (key, value) in &document.rest {
         if !GRIDS.contains(&key.as_str()) && value.get("must_understand") != Some(&Value::Bool(false)) {
-            return Err(format!("field {key:?} is unknown and must be understood"));
+            return Err(format!("field {key:?} is unknown and must be understood").into());
         }
     }
     Ok(())
 }
 
-fn dtype(value: &Value) -> Result<Dtype, String> {
+fn dtype(value: &Value) -> Result<Dtype, Refusal> {
     let known = Dtype::ALL.iter().copied().find(|dtype| value.as_str() == Some(dtype.zarr_name()));
     known.ok_or_else(|| {
         let names: Vec<_> = Dtype::ALL.iter().map(|dtype| dtype.zarr_name()).collect();
-        format!("data_type {value} is not read here; these are: {}", names.join(", "))
+        Refusal::Unsupported(format!("data_type {value} is not read here; these are: {}", names.join(", ")))
     })
 }
 
-fn key_encoding(value: &Value) -> Result<KeyEncoding, String> {
-    let refused = || format!("chunk_key_encoding {value} is not read here; expected default or v2 with / or .");
+fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
+    let refused = || {
+        Refusal::Unsupported(format!("chunk_key_encoding {value} is not read here; expected default or v2 with / or ."))
+    };
     let (name, configuration) = named(value).ok_or_else(refused)?;
     let (prefix, usual) = match name {
         "default" => (Prefix::Part, "/"),
@@ -180,31 +186,34 @@ fn key_encoding(value: &Value) -> Result<KeyEncoding, String> {
 }
 
 /// The configuration of the sharding codec, if the chain is that.
-fn sharding(codecs: &[Value]) -> Result<Option<&Map<String, Value>>, String> {
+fn sharding(codecs: &[Value]) -> Result<Option<&Map<String, Value>>, Refusal> {
     let is_sharding = |codec: &Value| matches!(named(codec), Some((SHARDING, _)));
     if !codecs.iter().any(is_sharding) {
         return Ok(None);
     }
     let [codec] = codecs else {
         let names: Vec<_> = codecs.iter().map(codecs::describe).collect();
-        return Err(format!("{SHARDING} together with other codecs is not read here: {}", names.join(", ")));
+        return Refusal::unsupported(format!(
+            "{SHARDING} together with other codecs is not read here: {}",
+            names.join(", ")
+        ));
     };
     named(codec)
         .and_then(|(_, configuration)| configuration)
         .map(Some)
-        .ok_or(format!("{SHARDING} has no configuration"))
+        .ok_or_else(|| format!("{SHARDING} has no configuration").into())
 }
 
-fn index_location(configuration: &Map<String, Value>) -> Result<IndexLocation, String> {
+fn index_location(configuration: &Map<String, Value>) -> Result<IndexLocation, Refusal> {
     match configuration.get("index_location").map(Value::as_str) {
         None | Some(Some("end")) => Ok(IndexLocation::End),
         Some(Some("start")) => Ok(IndexLocation::Start),
-        Some(_) => Err("index_location is neither \"start\" nor \"end\"".to_owned()),
+        Some(_) => Err("index_location is neither \"start\" nor \"end\"".into()),
     }
 }
 
 /// Whether the index ends with a checksum. Its size must be known without reading it, so nothing may compress it.
-fn index_checksum(configuration: &Map<String, Value>) -> Result<bool, String> {
+fn index_checksum(configuration: &Map<String, Value>) -> Result<bool, Refusal> {
     let codecs = configuration.get("index_codecs").and_then(Value::as_array).ok_or("there are no index_codecs")?;
     let names: Vec<_> = codecs.iter().map(|codec| named(codec).map_or("", |(name, _)| name)).collect();
     let endian = codecs.first().and_then(named).and_then(|(_, configuration)| configuration?.get("endian")?.as_str());
@@ -214,7 +223,8 @@ fn index_checksum(configuration: &Map<String, Value>) -> Result<bool, String> {
         _ => Err(format!(
             "index_codecs {} are not read here; expected little-endian bytes, with or without crc32c",
             Value::from(codecs.clone())
-        )),
+        )
+        .into()),
     }
 }
 

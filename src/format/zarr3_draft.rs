@@ -25,7 +25,7 @@ use super::{fill_value, zarr2};
 use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect};
 use crate::dtype::Dtype;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 
 /// What an entry point document calls the format.
 const PROTOCOL: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
@@ -165,16 +165,16 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
     metadata(document).map_err(|reason| Error::format(path, reason))?.check(path)
 }
 
-fn metadata(document: &Value) -> Result<Metadata, String> {
+fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     let said = Said::deserialize(document).map_err(|error| error.to_string())?;
     let layout = layout(document)?;
     let order = said.chunk_memory_layout;
     if order != "C" && layout.shape.len() > 1 {
-        return Err(format!("chunk_memory_layout {order:?} is not read here; expected \"C\""));
+        return Refusal::unsupported(format!("chunk_memory_layout {order:?} is not read here; expected \"C\""));
     }
     let required = |extension: &&Value| extension.get("must_understand") != Some(&Value::Bool(false));
     if let Some(extension) = said.extensions.iter().find(required) {
-        return Err(format!("extension {extension} is not read here"));
+        return Refusal::unsupported(format!("extension {extension} is not read here"));
     }
     let (dtype, big_endian) = dtype(&said.data_type)?;
     let (compressor, name) = compressor(said.compressor)?;
@@ -191,12 +191,12 @@ fn metadata(document: &Value) -> Result<Metadata, String> {
 /// # Errors
 ///
 /// A reason when files, or the chunks in them, can't be told.
-pub(crate) fn layout(document: &Value) -> Result<Layout, String> {
+pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     let Grids { shape, chunk_grid, storage_transformers, attributes } =
         Grids::deserialize(document).map_err(|error| error.to_string())?;
     let ChunkGrid { kind, chunk_shape, separator } = chunk_grid;
     if kind != "regular" || !matches!(separator, '/' | '.') {
-        return Err(format!(
+        return Refusal::unsupported(format!(
             "a chunk_grid of type {kind:?} with separator {separator:?} is not read here; expected a regular one with / or ."
         ));
     }
@@ -209,10 +209,12 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, String> {
     // The draft has no names; those of xarray and of this crate's own writer are attributes.
     let names = dimension_names(&Value::Object(attributes), shape.len());
     let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Letter, separator }, index };
-    Layout { dialect: Dialect::Zarr3Transformer, shape, names, chunk_shape, file_shape, files }.check()
+    Layout { dialect: Dialect::Zarr3Transformer, shape, names, chunk_shape, file_shape, files }
+        .check()
+        .map_err(Refusal::Corrupt)
 }
 
-fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
+fn dtype(value: &Value) -> Result<(Dtype, bool), Refusal> {
     match value.as_str() {
         // Of one byte there is no order to say.
         Some(text @ ("u1" | "i1")) => zarr2::dtype(&Value::from(format!("|{text}"))),
@@ -221,13 +223,22 @@ fn dtype(value: &Value) -> Result<(Dtype, bool), String> {
 }
 
 /// Chunks of a shard in each dimension; `None` without shards.
-fn shards(transformers: &[Value]) -> Result<Option<Vec<u64>>, String> {
+fn shards(transformers: &[Value]) -> Result<Option<Vec<u64>>, Refusal> {
     let transformer = match transformers {
         [] => return Ok(None),
         [transformer] => transformer,
-        several => return Err(format!("{} storage transformers on one array are not read here", several.len())),
+        several => {
+            return Refusal::unsupported(format!(
+                "{} storage transformers on one array are not read here",
+                several.len()
+            ));
+        }
     };
-    let refused = || format!("storage transformer {transformer} is not read here; {SHARDING} of type indexed is");
+    let refused = || {
+        Refusal::Unsupported(format!(
+            "storage transformer {transformer} is not read here; {SHARDING} of type indexed is"
+        ))
+    };
     let parsed = Transformer::deserialize(transformer).map_err(|error| format!("{}: {error}", refused()))?;
     if parsed.extension != SHARDING || parsed.kind != "indexed" {
         return Err(refused());
@@ -235,7 +246,7 @@ fn shards(transformers: &[Value]) -> Result<Option<Vec<u64>>, String> {
     Ok(Some(parsed.configuration.chunks_per_shard))
 }
 
-fn compressor(codec: Option<NamedCodec>) -> Result<(Compressor, Option<String>), String> {
+fn compressor(codec: Option<NamedCodec>) -> Result<(Compressor, Option<String>), Refusal> {
     let Some(NamedCodec { codec, configuration }) = codec else { return Ok((Compressor::None, None)) };
     let id = codec.strip_prefix(CODECS).and_then(|rest| rest.strip_suffix("/1.0"));
     let known = id.and_then(|id| Some((id, numcodecs::named(id, &configuration)?)));

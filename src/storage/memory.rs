@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use super::seam::{Blob, Mapped, Storage};
 
 /// Holds a dataset's files as byte vectors.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Memory {
     files: Arc<Mutex<BTreeMap<String, File>>>,
     mapped: bool,
@@ -24,10 +24,14 @@ enum File {
 }
 
 impl Memory {
-    /// An empty one. `mapped`: workers encode straight into the reserved memory; otherwise through
-    /// [`Blob::write_at`].
-    pub fn new(mapped: bool) -> Self {
-        Self { files: Arc::default(), mapped }
+    /// An empty one, into which workers write by [`Blob::write_at`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty one, in whose reserved memory workers encode in place.
+    pub fn mapped() -> Self {
+        Self { mapped: true, ..Self::default() }
     }
 
     /// The keys of all files.

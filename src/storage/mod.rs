@@ -15,4 +15,4 @@ pub use memory::Memory;
 pub(crate) use seam::PUTS_AT_ONCE;
 pub(crate) use seam::WRITES_AT_ONCE;
 pub use seam::{Blob, Mapped, Storage};
-pub use trial::storage_rates;
+pub use trial::{StorageTrial, storage_rates};

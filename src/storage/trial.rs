@@ -78,13 +78,24 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(A
     Ok(rates.best())
 }
 
-/// Tries the ways of writing in `folder`: fresh, reserved files, some writes of `piece_bytes` at once, `sync` included if
-/// wished. Returns those that are possible and safe there, with bytes a second; `StorageKind::Auto` takes about the fastest.
+/// How [`storage_rates`] tries to write.
+#[derive(Debug, Clone, Copy)]
+pub struct StorageTrial {
+    /// Bytes of one write; rounded up to whole pages.
+    pub write_bytes: u64,
+    /// Whether the time until the bytes are on the device counts.
+    pub sync: bool,
+    /// How long each way is tried at most.
+    pub time: Duration,
+}
+
+/// Tries the ways of writing in `folder`: fresh, reserved files, several writes at once. Returns those that are possible and safe there, with bytes a second; `StorageKind::Auto` takes about the fastest.
 ///
 /// # Errors
 /// [`Error::Io`] where nothing can be written.
-pub fn storage_rates(folder: &Path, piece_bytes: u64, sync: bool, time: Duration) -> Result<Vec<(StorageKind, f64)>> {
-    let piece = piece_bytes.next_multiple_of(PAGE).max(PAGE);
+pub fn storage_rates(folder: &Path, trial: &StorageTrial) -> Result<Vec<(StorageKind, f64)>> {
+    let &StorageTrial { write_bytes, sync, time } = trial;
+    let piece = write_bytes.next_multiple_of(PAGE).max(PAGE);
     let rates = try_accesses(&Access::ALL, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
     let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
     let kind = |way| match way {

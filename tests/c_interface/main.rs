@@ -291,7 +291,7 @@ fn a_program_may_change_its_working_directory() {
     let dims = || vec![Dim::time(None).chunk(1).shard(8), Dim::y(16), Dim::x(16)];
     let config = || Config { dtype: Dtype::U8, dims: dims(), ring_bytes: 1 << 20, ..Config::default() };
     let yesterday = Acquisition::create(day2.join("run.zarr"), config()).unwrap();
-    let many = Dataset::create(day2.join("many.zarr"), false).unwrap();
+    let many = Dataset::create(day2.join("many.zarr")).unwrap();
     for acquisition in [yesterday, many.acquisition("left", config()).unwrap()] {
         assert_eq!(acquisition.append(&[7; 40 * 256]).unwrap().frames, 40);
         acquisition.finish().unwrap();

@@ -77,7 +77,7 @@ impl Case {
         {
             return vec![image.run(Acquisition::create(path, image.config.clone()).unwrap())];
         }
-        let dataset = Dataset::create(path, false).unwrap();
+        let dataset = Dataset::create(path).unwrap();
         // As with several cameras, all run at the same time.
         let start = |image: &Image| dataset.acquisition(image.group, image.config.clone()).unwrap();
         let running: Vec<_> = self.images.iter().map(start).collect();

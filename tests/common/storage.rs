@@ -38,7 +38,7 @@ pub struct Probed {
 
 impl Probed {
     pub fn new(probe: impl Fn(Call, &str) -> io::Result<()> + Send + Sync + 'static) -> Self {
-        Self { memory: Arc::new(Memory::new(false)), probe: Arc::new(probe), one_at_a_time: false, alignment: 1 }
+        Self { memory: Arc::new(Memory::new()), probe: Arc::new(probe), one_at_a_time: false, alignment: 1 }
     }
 
     /// The same, but it says that writes to one of its files wait for each other.

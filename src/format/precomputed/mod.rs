@@ -27,7 +27,7 @@ use super::metadata::Metadata;
 use super::provenance::ATTRIBUTE;
 use crate::config::{Codec, Compressor, Dialect, VolumeHash};
 use crate::dtype::Dtype;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use ids::ShardSpec;
 pub(crate) use volume::{CHANNEL, X, Y, Z};
 pub(crate) use volume::{Shards, Volume, chunk_ids};
@@ -128,23 +128,28 @@ pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
     metadata(info, attributes, key).map_err(|reason| Error::format(path, reason))?.check(path)
 }
 
-fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, String> {
+fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, Refusal> {
     let own = info.shardwright.unwrap_or_default();
     let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype.zarr_name() == info.data_type);
     let dtype = dtype.ok_or_else(|| format!("data_type {:?} is not read here", info.data_type))?;
     let scale = info.scales.into_iter().find(|scale| scale.key == key);
     let scale = scale.ok_or_else(|| format!("has no scale {key:?}"))?;
     if scale.encoding != "raw" {
-        return Err(format!("encoding {:?} is not read here; raw is, alone or compressed with gzip", scale.encoding));
+        return Refusal::unsupported(format!(
+            "encoding {:?} is not read here; raw is, alone or compressed with gzip",
+            scale.encoding
+        ));
     }
     // Several chunk sizes are the same pixels cut in several ways, any of which will do.
     let chunk = *scale.chunk_sizes.first().ok_or("has no chunk_sizes")?;
     if chunk.contains(&0) || info.num_channels == 0 {
-        return Err(format!("chunks of {chunk:?} with {} channels can't be", info.num_channels));
+        return Err(format!("chunks of {chunk:?} with {} channels can't be", info.num_channels).into());
     }
     let dims = Dims::new(&own, info.num_channels)?;
     if scale.size[2] > 1 && !dims.roles.contains(&Z) {
-        return Err(format!("its writer's dimensions are {:?}, of which none is {} deep", dims.names, scale.size[2]));
+        return Err(
+            format!("its writer's dimensions are {:?}, of which none is {} deep", dims.names, scale.size[2]).into()
+        );
     }
     let grid = [0, 1, 2].map(|dim| scale.size[dim].div_ceil(chunk[dim]));
     let gzip = scale.sharding.as_ref().is_some_and(|sharding| sharding.data_encoding == Encoding::Gzip);
@@ -164,7 +169,7 @@ fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, String
         Some(in_file) => {
             let lengths = [0, 1, 2].map(|dim| in_file[dim].checked_mul(chunk[dim]));
             let [Some(x), Some(y), Some(z)] = lengths else {
-                return Err(format!("shards of {in_file:?} chunks are too large"));
+                return Err(format!("shards of {in_file:?} chunks are too large").into());
             };
             [x, y, z]
         }
@@ -199,7 +204,7 @@ struct Dims {
 
 impl Dims {
     /// Those that the writer had, if it says so.
-    fn new(own: &Value, channels: u64) -> Result<Self, String> {
+    fn new(own: &Value, channels: u64) -> Result<Self, Refusal> {
         let usual = || {
             let dims = [("c", CHANNEL), ("z", Z), ("y", Y), ("x", X)];
             let (names, roles) =
@@ -219,24 +224,24 @@ impl Dims {
         roles.dedup();
         // Channels that no dimension has would be lost.
         if roles.len() != names.len() || (channels > 1 && !roles.contains(&CHANNEL)) {
-            return Err(wrong());
+            return Err(wrong().into());
         }
         Ok(Self { names, roles })
     }
 }
 
 impl LiteralSharding {
-    fn shards(self, grid: [u64; 3], unbounded: bool) -> Result<Shards, String> {
+    fn shards(self, grid: [u64; 3], unbounded: bool) -> Result<Shards, Refusal> {
         let Self { kind, hash, preshift_bits, minishard_bits, shard_bits, minishard_index_encoding, .. } = self;
         if kind != SHARDED {
-            return Err(format!("sharding {kind:?} is not read here; {SHARDED} is"));
+            return Refusal::unsupported(format!("sharding {kind:?} is not read here; {SHARDED} is"));
         }
         let sum = u64::from(preshift_bits) + u64::from(minishard_bits) + u64::from(shard_bits);
         if minishard_bits > MINISHARD_BITS_MAX || sum > 64 {
             return Err(format!(
                 "{preshift_bits} preshift_bits, {minishard_bits} minishard_bits and {shard_bits} shard_bits can't be: they are \
                  at most 64 together, and here at most {MINISHARD_BITS_MAX} for minishards"
-            ));
+            ).into());
         }
         let gzip_indexes = minishard_index_encoding == Encoding::Gzip;
         let spec = ShardSpec { hash, preshift_bits, minishard_bits, shard_bits, gzip_indexes };

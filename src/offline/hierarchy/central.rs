@@ -152,10 +152,10 @@ impl CentralMetadata {
             [first, ..] if self.info.is_some() => Ok(first.clone()),
             [only] => Ok(only.clone()),
             arrays if arrays.iter().any(|name| name == "0") => Ok("0".to_owned()),
-            [] => Err(Error::format(&self.root, "is a group; there is nothing in it")),
+            [] => Err(Error::not_found(&self.root, "is a group; there is nothing in it")),
             arrays => {
                 let names: Vec<_> = arrays.iter().take(NAMES_MAX).map(String::as_str).collect();
-                Err(Error::format(&self.root, format!("is a group; arrays in it: {}", names.join(", "))))
+                Err(Error::not_found(&self.root, format!("is a group; arrays in it: {}", names.join(", "))))
             }
         }
     }

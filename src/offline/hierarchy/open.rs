@@ -22,7 +22,8 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// [`Error::Format`] says what is at `path` instead, or what in its document can't be read here.
+    /// [`Error::NotFound`] says what is at `path` instead; [`Error::Format`] and [`Error::Unsupported`], what in its document can't
+    /// be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         links::enter(path);
@@ -32,7 +33,7 @@ impl Array {
         let dataset = Self::first_dataset(path)?;
         let inner = path.join(&dataset);
         Self::open_exactly(&inner)?.ok_or_else(|| {
-            Error::format(path, format!("is an image whose first dataset {dataset:?} is a group, not an array"))
+            Error::not_found(path, format!("is an image whose first dataset {dataset:?} is a group, not an array"))
         })
     }
 
@@ -74,7 +75,7 @@ impl Array {
             Ok(metadata) if !metadata.is_dir() => "is a file; expected the directory of an array or an image",
             Ok(_) => "holds neither zarr.json nor .zarray nor info; expected the directory of an array or an image",
         };
-        Err(Error::format(path, what))
+        Err(Error::not_found(path, what))
     }
 
     /// The path of the first dataset of the image group at `path`.
@@ -88,7 +89,7 @@ impl Array {
         };
         let dataset = &attributes["multiscales"][0]["datasets"][0]["path"];
         let Some(dataset) = dataset.as_str() else {
-            return Err(Error::format(path, format!("is a group; {}", children(path))));
+            return Err(Error::not_found(path, format!("is a group; {}", children(path))));
         };
         // A document must not lead out of its dataset.
         if crate::fs::is_below(dataset) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::config::Dialect;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::format;
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::Files;
@@ -228,7 +228,7 @@ impl Search<'_> {
         attributes: Option<&Attributes>,
         dialect: Dialect,
         document: &Value,
-        parse: impl Fn(&Value) -> Result<Layout, String>,
+        parse: impl Fn(&Value) -> Result<Layout, Refusal>,
     ) -> Result<()> {
         if !format::has_shards(dialect, document) {
             return Ok(());

@@ -55,7 +55,7 @@ impl Check<'_> {
     /// An error about what a file holds is a finding; one of the system means that the check can't go on.
     pub(super) fn found_in(&self, path: &Path, error: Error) -> Result<()> {
         match error {
-            Error::Format { path, reason } => self.damage(&path, None, reason),
+            Error::Format { path, reason } | Error::Unsupported { path, reason } => self.damage(&path, None, reason),
             error @ (Error::Io { .. } | Error::Locked { .. }) => return Err(error),
             other => self.damage(path, None, other.to_string()),
         }
@@ -65,7 +65,7 @@ impl Check<'_> {
 
 pub(super) fn reason(error: Error) -> String {
     match error {
-        Error::Format { reason, .. } => reason,
+        Error::Format { reason, .. } | Error::Unsupported { reason, .. } => reason,
         other => other.to_string(),
     }
 }

@@ -121,9 +121,9 @@ impl<'a> Run<'a> {
 
     fn documents(&self) {
         for error in &self.check.tree.broken {
-            match error {
-                Error::Format { path, reason } => self.check.damage(path, None, reason),
-                other => self.check.damage(self.check.root, None, other.to_string()),
+            match error.about_file() {
+                Some((path, reason)) => self.check.damage(path, None, reason),
+                None => self.check.damage(self.check.root, None, error.to_string()),
             }
         }
         for group in &self.check.tree.groups {

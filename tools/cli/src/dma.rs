@@ -89,12 +89,12 @@ impl Resident {
         let mut places = vec![0; buffers];
         let mut filled = Vec::with_capacity(used);
         for place in 0..used {
-            let mut buffer = acquisition.acquire_within(Some(Duration::ZERO))?;
+            let mut buffer = acquisition.try_acquire()?;
             source.read(place as u64 % distinct, &mut buffer)?;
             places[buffer.index()] = place as u32;
             filled.push(buffer);
         }
-        let rest = || acquisition.acquire_within(Some(Duration::ZERO)).ok();
+        let rest = || acquisition.try_acquire().ok();
         let beyond = std::iter::from_fn(rest).collect();
         // They go back in their order.
         filled.into_iter().for_each(FrameMut::discard);
@@ -138,7 +138,7 @@ impl Resident {
         loop {
             let next = match self.early.len() {
                 0 => acquisition.acquire(),
-                few if few < self.early_max => acquisition.acquire_within(Some(self.patience)),
+                few if few < self.early_max => acquisition.acquire_timeout(self.patience),
                 _ => return Ok(None),
             };
             match next {

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use shardwright::codec::Encoder;
-use shardwright::{Acquisition, BloscCname, Codec, Compressor, Config, Dim, Record, Shuffle, storage_rates};
+use shardwright::{
+    Acquisition, BloscCname, Codec, Compressor, Config, Dim, Record, Shuffle, StorageTrial, storage_rates,
+};
 
 use crate::args::Probe;
 use crate::failure::{Failure, exit};
@@ -103,7 +105,8 @@ pub(crate) fn run(args: &Probe) -> Result<u8, Failure> {
     let copy_bytes_per_s = copy_rate(&frame, cores);
     step("each way of writing");
     let sync = !args.engine.no_sync;
-    let storage = storage_rates(&scratch.0, 512 << 10, sync, PART_TIME).map_err(Failure::from)?;
+    let storage = storage_rates(&scratch.0, &StorageTrial { write_bytes: 512 << 10, sync, time: PART_TIME })
+        .map_err(Failure::from)?;
     let free_bytes = free_bytes(&scratch.0)?;
     let mut codecs = Vec::new();
     for (name, compressor) in candidates() {
