@@ -177,6 +177,9 @@ pub enum Dialect {
     /// Neuroglancer's precomputed volume with `neuroglancer_uint64_sharded_v1`. The dimensions are one before rows and columns,
     /// which becomes z, and perhaps channels, which each chunk holds all of. Codecs: none and gzip, without a checksum.
     Precomputed,
+    /// Plain Zarr v2 with the metadata of OME-Zarr 0.4, each chunk a file: for older readers. Only a
+    /// [`Repack`](crate::offline::Repack) writes it, not an acquisition. Codecs as for `Zarr3Transformer`.
+    Zarr2,
 }
 
 named!(Dialect, "dialect", {
@@ -184,6 +187,7 @@ named!(Dialect, "dialect", {
     Zarr3Transformer => "zarr3-transformer",
     Zarr2Sharded => "zarr2-sharded",
     Precomputed => "precomputed",
+    Zarr2 => "zarr2",
 });
 
 /// What only [`Dialect::Precomputed`] has. Every default fits any run.

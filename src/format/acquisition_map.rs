@@ -66,8 +66,9 @@ impl Ranks {
 impl AcquisitionMap {
     /// The map of an array; an error says why it has none.
     pub(crate) fn new(layout: &Layout, own: &Provenance) -> Result<Self, String> {
-        let (Some(outer), true) = (layout.shape.len().checked_sub(2), layout.has_index()) else {
-            return Err("is not an array of shards with rows and columns, as its writer makes them".into());
+        let is_known = layout.has_index() || layout.volume().is_none();
+        let (Some(outer), true) = (layout.shape.len().checked_sub(2), is_known) else {
+            return Err("is not an array with rows and columns, as its writer makes them".into());
         };
         let names = layout.names.as_deref().unwrap_or_default();
         let place = |name: &String| names.iter().take(outer).position(|other| other == name);

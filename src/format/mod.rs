@@ -6,6 +6,7 @@
 //! zarr3-transformer   zarr.json, meta/root.group.json, meta/root/0.array.json data/root/0/c0/0/0
 //! zarr2-sharded       .zarray, .zattrs                                        0/0/0
 //! precomputed         info                                                    <key>/0.shard
+//! zarr2               .zgroup, .zattrs, 0/.zarray, 0/.zattrs                  none: 0/0/0/0 is a chunk
 //! ```
 //!
 //! Per-frame records are arrays of Zarr v3 beside them in every dialect. Which dialect is which is asked here and at the doors (the
@@ -20,6 +21,7 @@ pub(crate) mod index;
 pub(crate) mod keys;
 pub(crate) mod layout;
 mod metadata;
+pub(crate) mod ngff;
 pub(crate) mod precomputed;
 pub(crate) mod provenance;
 pub(crate) mod slot_header;
@@ -44,6 +46,7 @@ impl ImageDescription<'_> {
     pub(crate) fn entry(&self) -> Vec<Document> {
         match self.array.layout.dialect {
             Dialect::Zarr3Transformer => vec![zarr3_draft::entry()],
+            Dialect::Zarr2 => zarr2::entry(self.array),
             Dialect::Zarr3 | Dialect::Zarr2Sharded | Dialect::Precomputed => Vec::new(),
         }
     }
@@ -53,7 +56,7 @@ impl ImageDescription<'_> {
         let document = match self.array.layout.dialect {
             Dialect::Zarr3 => zarr3::array(self.array, self.shape),
             Dialect::Zarr3Transformer => zarr3_draft::array(self.array, self.shape),
-            Dialect::Zarr2Sharded => zarr2::array(self.array, self.shape),
+            Dialect::Zarr2 | Dialect::Zarr2Sharded => zarr2::array(self.array, self.shape),
             Dialect::Precomputed => precomputed::info(self),
         };
         (node_paths(&self.array.layout).document, document)
@@ -70,6 +73,7 @@ impl ImageDescription<'_> {
             }
             Dialect::Zarr3Transformer => zarr3_draft::group(attributes),
             Dialect::Zarr2Sharded => zarr2::attributes(self.array, attributes),
+            Dialect::Zarr2 => zarr2::group_attributes(self.ome, attributes),
             Dialect::Precomputed => self.of_shape(),
         }
     }
@@ -92,6 +96,7 @@ pub(crate) fn node_paths(layout: &Layout) -> NodePaths {
         (Dialect::Zarr3, _) => ("0", "0", "0/zarr.json"),
         (Dialect::Zarr3Transformer, _) => ("0", "data/root/0", "meta/root/0.array.json"),
         (Dialect::Zarr2Sharded, _) => ("", "", ".zarray"),
+        (Dialect::Zarr2, _) => ("0", "0", "0/.zarray"),
         (Dialect::Precomputed, volume) => {
             let key = volume.map_or("", |volume| volume.key());
             (key, key, "info")
@@ -109,12 +114,12 @@ pub(crate) fn shard_key(layout: &Layout, file: &[u64]) -> String {
 
 /// What an array is, for people.
 pub(crate) fn describe(layout: &Layout) -> &'static str {
-    match (layout.dialect, layout.has_index()) {
-        (Dialect::Zarr3, _) => "Zarr v3",
-        (Dialect::Zarr3Transformer, _) => "Zarr v3, draft of 2022",
-        (Dialect::Zarr2Sharded, false) => "Zarr v2",
-        (Dialect::Zarr2Sharded, true) => "Zarr v2 with shards, prototype of zarr-python's pull request 876",
-        (Dialect::Precomputed, _) => "precomputed volume",
+    match layout.dialect {
+        Dialect::Zarr3 => "Zarr v3",
+        Dialect::Zarr3Transformer => "Zarr v3, draft of 2022",
+        Dialect::Zarr2 => "Zarr v2",
+        Dialect::Zarr2Sharded => "Zarr v2 with shards, prototype of zarr-python's pull request 876",
+        Dialect::Precomputed => "precomputed volume",
     }
 }
 
@@ -123,7 +128,7 @@ pub(crate) fn has_shards(dialect: Dialect, document: &Value) -> bool {
     match dialect {
         Dialect::Zarr3 => zarr3::has_shards(document),
         Dialect::Zarr3Transformer => zarr3_draft::has_shards(document),
-        Dialect::Zarr2Sharded => zarr2::has_shards(document),
+        Dialect::Zarr2 | Dialect::Zarr2Sharded => zarr2::has_shards(document),
         Dialect::Precomputed => true,
     }
 }
@@ -134,7 +139,7 @@ pub(crate) fn without_shards(dialect: Dialect, document: &Value) -> Value {
     match dialect {
         Dialect::Zarr3 => zarr3::remove_shards(&mut shown),
         Dialect::Zarr3Transformer => zarr3_draft::remove_shards(&mut shown),
-        Dialect::Zarr2Sharded => zarr2::remove_shards(&mut shown),
+        Dialect::Zarr2 | Dialect::Zarr2Sharded => zarr2::remove_shards(&mut shown),
         Dialect::Precomputed => precomputed::remove_shards(&mut shown),
     }
     shown
@@ -145,10 +150,15 @@ pub(crate) fn free_fields(dialect: Dialect) -> &'static [&'static str] {
     match dialect {
         Dialect::Zarr3 => &["shape", "attributes", "dimension_names"],
         Dialect::Zarr3Transformer => &["shape", "attributes"],
-        Dialect::Zarr2Sharded => &["shape"],
+        Dialect::Zarr2 | Dialect::Zarr2Sharded => &["shape"],
         // The size is part of what the ids of chunks mean.
         Dialect::Precomputed => &["attributes"],
     }
+}
+
+/// Whether chunks share files. Without shards, there is none to be filled while frames come: only a repacking makes such a dataset.
+pub(crate) fn shares_files(dialect: Dialect) -> bool {
+    dialect != Dialect::Zarr2
 }
 
 /// Whether readers want a shard to be there even if nothing is in it.

@@ -1,4 +1,4 @@
-//! Zarr v2, also with the key `shards` of the prototype in zarr-python's pull request 876.
+//! Zarr v2, plain and with the key `shards` of the prototype in zarr-python's pull request 876.
 //!
 //! The prototype's reader finds shards only in an array that stands at the root of its store, and takes a shard that is not there for
 //! an error.
@@ -17,6 +17,7 @@ use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout, product};
 use super::metadata::Metadata;
+use super::ngff;
 use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation};
 use crate::dtype::Dtype;
@@ -86,6 +87,7 @@ pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Ref
         Some('/') => '/',
         Some(other) => return Err(format!("dimension_separator is {other:?}; expected \".\" or \"/\"").into()),
     };
+    let dialect = if shards.is_some() { Dialect::Zarr2Sharded } else { Dialect::Zarr2 };
     let (file_shape, index) = match &shards {
         None => (chunks.clone(), None),
         Some(shards) => {
@@ -97,9 +99,7 @@ pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Ref
     };
     let names = dimension_names(attributes, shape.len());
     let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Nothing, separator }, index };
-    Layout { dialect: Dialect::Zarr2Sharded, shape, names, chunk_shape: chunks, file_shape, files }
-        .check()
-        .map_err(Refusal::Corrupt)
+    Layout { dialect, shape, names, chunk_shape: chunks, file_shape, files }.check().map_err(Refusal::Corrupt)
 }
 
 /// A table behind the chunks, without a checksum.
@@ -165,7 +165,7 @@ pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
         settings.insert("id".into(), json!(name));
         settings
     });
-    json!({
+    let mut document = json!({
         "zarr_format": 2,
         "shape": shape,
         "chunks": layout.chunk_shape,
@@ -175,13 +175,28 @@ pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
         "order": "C",
         "filters": null,
         "dimension_separator": "/",
-        "shards": layout.chunks_per_file(),
-        "shard_format": "indexed",
-    })
+    });
+    if layout.has_index() {
+        document["shards"] = json!(layout.chunks_per_file());
+        document["shard_format"] = json!("indexed");
+    }
+    document
 }
 
-/// An array's `.zattrs`.
+/// The `.zattrs` of an array that is all there is.
 pub(super) fn attributes(array: &Metadata, mut attributes: Map<String, Value>) -> Document {
     attributes.insert(DIMENSION_NAMES.into(), json!(array.layout.names));
+    (".zattrs".into(), Value::Object(attributes))
+}
+
+/// The documents of an image group and its array that say nothing of the array's shape.
+pub(super) fn entry(array: &Metadata) -> Vec<Document> {
+    let (_, names) = attributes(array, Map::new());
+    vec![(".zgroup".into(), json!({"zarr_format": 2})), ("0/.zattrs".into(), names)]
+}
+
+/// The `.zattrs` of an image group. `ome`: what OME-Zarr 0.5 says.
+pub(super) fn group_attributes(ome: Option<&Value>, mut attributes: Map<String, Value>) -> Document {
+    attributes.extend(ome.map(ngff::to_0_4).unwrap_or_default());
     (".zattrs".into(), Value::Object(attributes))
 }

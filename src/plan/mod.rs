@@ -14,11 +14,11 @@ mod volume;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::format::Metadata;
 use crate::format::codecs::Chain;
 use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
+use crate::format::{self, Metadata};
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
 pub(crate) use frame::FramePlan;
@@ -56,6 +56,10 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(config: &Config) -> Result<Self> {
+        if !format::shares_files(config.dialect) {
+            let reason = "is made by a repacking alone; acquire into another dialect, and repack what came";
+            return Err(Error::config("dialect", config.dialect, reason));
+        }
         let mut plan = Self::on_disk(config)?;
         let Self { frame, layers, shards, shard, frames_total, workers, tiles, .. } = &plan;
         plan.ring = RingPlan::new(config, frame, layers, shards, shard, *frames_total, *workers, tiles.len())?;
@@ -222,6 +226,7 @@ fn described(
     volume: Option<&VolumePlan>,
 ) -> Metadata {
     let index = match shard.index.form {
+        _ if !format::shares_files(config.dialect) => None,
         IndexForm::Table { location, checksum } => TableLayout::new(shard.chunks as u64, location, checksum),
         IndexForm::Minishards => None,
     };

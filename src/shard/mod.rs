@@ -23,6 +23,6 @@ pub(crate) use checkpoint::Checkpoint;
 pub(crate) use claim::{Claim, DetachedClaim, PIECES_MAX, StagedSlot};
 pub(crate) use file::{Shard, ShardPosition, WaitsFor};
 pub(crate) use provisional::ProvisionalRoom;
-#[cfg(feature = "capi")]
+#[cfg(any(feature = "capi", loom))]
 pub(crate) use slot::Entry;
 pub(crate) use write_batch::{BATCH_MAX, BatchEntry};

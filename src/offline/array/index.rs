@@ -25,6 +25,8 @@ const DEFLATE_MAX: u64 = 1032;
 /// A shard's index. An entry is a chunk's place in the shard in C order or, in a volume, the chunk's id.
 #[derive(Debug)]
 pub(crate) enum Index {
+    /// Of a file that is one chunk.
+    Whole(Range),
     Table(Table),
     Minishards(Minishards),
 }
@@ -48,10 +50,10 @@ impl Index {
     pub(crate) fn read(file: &ShardFile, layout: &Layout, position: &[u64], wanted: Option<&[u64]>) -> Result<Self> {
         match &layout.files {
             Files::Grid { index: Some(table), .. } => file.table(*table).map(Self::Table),
-            Files::Grid { index: None, .. } => Err(Error::format(file.path(), "has no index: it is a chunk itself")),
+            Files::Grid { index: None, .. } => Ok(Self::Whole(file.whole())),
             Files::Volume(volume) => match volume.shards() {
                 Some(shards) => Self::of_volume(file, shards, volume.shard_number(position), wanted),
-                None => Err(Error::format(file.path(), "has no index: it is a chunk itself")),
+                None => Ok(Self::Whole(file.whole())),
             },
         }
     }
@@ -100,6 +102,7 @@ impl Index {
     /// Where the chunk of an entry lies; `None` when the shard doesn't hold it; an error says what is wrong with the entry.
     pub(crate) fn entry(&self, entry: u64) -> Result<Option<Range>, String> {
         match self {
+            Self::Whole(range) => Ok(Some(*range).filter(|_| entry == 0)),
             Self::Table(table) => table.entry(usize::try_from(entry).unwrap_or(usize::MAX)),
             Self::Minishards(found) => {
                 let broken = || found.broken.get(&found.shards.spec.place(entry).1);
@@ -115,6 +118,7 @@ impl Index {
     /// All entries that are there, with what is wrong with them.
     pub(crate) fn entries(&self) -> Box<dyn Iterator<Item = (u64, Result<Range, String>)> + '_> {
         match self {
+            Self::Whole(range) => Box::new(std::iter::once((0, Ok(*range)))),
             Self::Table(table) => {
                 let entry = |chunk| Some((chunk as u64, table.entry(chunk).transpose()?));
                 Box::new((0..table.len()).filter_map(entry))
@@ -130,7 +134,7 @@ impl Index {
     /// What is wrong with more than single entries.
     pub(crate) fn broken(&self) -> impl Iterator<Item = &String> {
         match self {
-            Self::Table(_) => None,
+            Self::Whole(_) | Self::Table(_) => None,
             Self::Minishards(found) => Some(found.broken.values()),
         }
         .into_iter()
@@ -140,6 +144,7 @@ impl Index {
     /// The bytes of the file that are the index.
     pub(crate) fn parts(&self) -> Vec<Range> {
         match self {
+            Self::Whole(_) => Vec::new(),
             Self::Table(table) => vec![table.part()],
             Self::Minishards(found) => found.parts.clone(),
         }

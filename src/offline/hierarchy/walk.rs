@@ -251,7 +251,7 @@ impl Walk {
 
     fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
         // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
-        let has_nodes = array.layout().dialect == Dialect::Zarr2Sharded;
+        let has_nodes = is_zarr2(&array);
         if has_nodes && array.attributes().get(ATTRIBUTE).is_some() {
             self.add(Entry::Group(Group {
                 name: name.to_owned(),
@@ -276,13 +276,16 @@ impl Walk {
     }
 
     fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
+        let is_zarr2 = path.join(".zgroup").exists() && !path.join("zarr.json").exists();
+        let (document, pointer) = if is_zarr2 { (".zattrs", "") } else { ("zarr.json", "/attributes") };
+        let document = path.join(document);
         match attributes(path) {
             Ok(attributes) => self.add(Entry::Group(Group {
                 name: name.to_owned(),
                 path: path.to_path_buf(),
                 attributes,
-                document: path.join("zarr.json"),
-                pointer: "/attributes",
+                document,
+                pointer,
                 image: below(name, "0"),
                 speaker: Speaker::Group,
             }))?,
@@ -387,7 +390,7 @@ impl Walk {
                 (Some(position), ..) if !path.is_dir() => files.push((path, position)),
                 (_, Some(name), _) if !path.is_dir() && is_partial(name) => self.tree.partial.push(path),
                 (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
-                (_, Some(name), _) if array.layout().dialect == Dialect::Zarr2Sharded && has_document(&path) => {
+                (_, Some(name), _) if is_zarr2(array) && has_document(&path) => {
                     let name = below(node, name);
                     self.node(&path, &name, depth + 1)?;
                 }
@@ -401,6 +404,11 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// Whether nodes may stand below the array, where this crate's writer puts records in Zarr v2.
+fn is_zarr2(array: &Array) -> bool {
+    matches!(array.layout().dialect, Dialect::Zarr2 | Dialect::Zarr2Sharded)
 }
 
 fn is_beside_array(name: &str) -> bool {

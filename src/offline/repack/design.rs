@@ -56,8 +56,11 @@ impl Design {
         };
         let plan = Plan::on_disk(&config)?;
         check_fill(metadata, &plan)?;
-        let (user, own) = split(attributes, metadata.layout.dialect, options.dialect);
-        let ome = ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(&config, "0"));
+        let (mut user, own) = split(attributes, metadata.layout.dialect, options.dialect);
+        let said = if options.dialect == Dialect::Zarr2 { user.remove("ome") } else { None };
+        let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
+        let made = || ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(&config, "0"));
+        let ome = said.or_else(made);
         let image = format::ImageDescription {
             array: &plan.array,
             shape: &plan.array.layout.shape,
@@ -135,7 +138,7 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
     user.remove(DIMENSION_NAMES);
     let mut own = user.remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
     if let Some(own) = own.as_object_mut() {
-        if to != Dialect::Zarr3Transformer {
+        if !matches!(to, Dialect::Zarr3Transformer | Dialect::Zarr2) {
             groups::put_ome_aside(&mut user, own);
         }
         for of_the_old in ["slots", "dimensions", "channel_dimension"] {
@@ -157,6 +160,10 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
 fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
     let metadata = array.metadata();
     let count = metadata.layout.shape.len();
+    if !format::shares_files(options.dialect) && !options.shard.is_empty() {
+        let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.dialect);
+        return Err(Error::config("shard", format_args!("{:?}", options.shard), reason));
+    }
     let volume = options.dialect == Dialect::Precomputed;
     // Shards of a volume are boxes of a power of two: what was elsewhere is hardly one.
     let kept =

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::format::ngff;
 use crate::format::provenance::ATTRIBUTE;
 
 /// The attribute of OME-Zarr.
@@ -25,8 +26,9 @@ pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String,
     }
 }
 
-/// Brings back what [`put_ome_aside`] has put aside.
+/// Brings back what [`put_ome_aside`] has put aside, and what OME-Zarr 0.4 has in other places.
 pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
+    ngff::from_0_4(attributes);
     let own = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut);
     if let Some(ome) = own.and_then(|own| own.remove(OME)) {
         attributes.entry(OME).or_insert(ome);

@@ -1,0 +1,68 @@
+//! OME-Zarr's metadata in its versions 0.4, which stands in the attributes of Zarr v2, and 0.5, which stands in their `ome`.
+//!
+//! Source: OME-Zarr specification 0.5, "Version history": the metadata moved below `ome`, which has the one version of all of it.
+
+use serde_json::{Map, Value, json};
+
+/// The keys that OME-Zarr has among the attributes of a group.
+const KEYS: [&str; 7] = ["multiscales", "omero", "labels", "image-label", "plate", "well", "bioformats2raw.layout"];
+
+/// What OME-Zarr 0.5 says in `ome`, as attributes of 0.4.
+pub(crate) fn to_0_4(ome: &Value) -> Map<String, Value> {
+    let mut attributes = ome.as_object().cloned().unwrap_or_default();
+    attributes.remove("version");
+    for part in attributes.iter_mut().filter(|(key, _)| *key != "omero").flat_map(|(_, value)| parts(value)) {
+        part.insert("version".to_owned(), json!("0.4"));
+    }
+    attributes
+}
+
+/// Moves what OME-Zarr 0.4 says among attributes to where 0.5 has it. What stands there already stays.
+pub(crate) fn from_0_4(attributes: &mut Map<String, Value>) {
+    if attributes.contains_key("ome") || !KEYS.iter().any(|key| attributes.contains_key(*key)) {
+        return;
+    }
+    let mut ome = Map::from_iter([("version".to_owned(), json!("0.5"))]);
+    for key in KEYS {
+        let Some(mut value) = attributes.remove(key) else { continue };
+        parts(&mut value).for_each(|part| drop(part.remove("version")));
+        ome.insert(key.to_owned(), value);
+    }
+    attributes.insert("ome".to_owned(), Value::Object(ome));
+}
+
+/// The objects that have a version each in 0.4.
+fn parts(value: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let (one, several) = match value {
+        Value::Object(object) => (Some(object), None),
+        Value::Array(array) => (None, Some(array.iter_mut().filter_map(Value::as_object_mut))),
+        _ => (None, None),
+    };
+    one.into_iter().chain(several.into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_there_and_back_is_the_same() {
+        let ome = json!({
+            "version": "0.5",
+            "multiscales": [{"axes": [{"name": "y"}], "datasets": [{"path": "0"}]}],
+            "omero": {"channels": []},
+        });
+        let mut attributes = to_0_4(&ome);
+        assert_eq!(attributes["multiscales"][0]["version"], "0.4");
+        assert!(!attributes.contains_key("version") && attributes["omero"].get("version").is_none());
+        from_0_4(&mut attributes);
+        assert_eq!(Value::Object(attributes), json!({"ome": ome}));
+    }
+
+    #[test]
+    fn what_is_not_of_ome_zarr_stays() {
+        let mut attributes = Map::from_iter([("channels".to_owned(), json!(3))]);
+        from_0_4(&mut attributes);
+        assert_eq!(Value::Object(attributes), json!({"channels": 3}));
+    }
+}
