@@ -17,6 +17,8 @@ from recordings import movie as pixels
 from test_live import running  # noqa: F401  a fixture
 
 DRAFT = pathlib.Path(__file__).parent / "zarr2_draft.py"
+# An interpreter that has zarr-python 2.18.
+PYTHON2 = os.environ.get("SHARDWRIGHT_ZARR2_PYTHON", DRAFT.parents[2] / "target/venv-zarr2/bin/python")
 MISSING = 2**64 - 1
 CODECS = ["none", "gzip", "blosc-lz4", "blosc-noise", "blosc-zstd", "zstd", "lz4"]
 LAYOUTS = {
@@ -52,9 +54,8 @@ def sparse(shape=(11, 60, 70)):
 
 def read_draft(dataset, tmp_path):
     """By zarr-python 2.18, which has the draft of 2022."""
-    python = os.environ.get("SHARDWRIGHT_ZARR2_PYTHON", DRAFT.parents[2] / "target/venv-zarr2/bin/python")
     out = tmp_path / "draft.npy"
-    subprocess.run([python, DRAFT, "read", dataset, "0", out], check=True)
+    subprocess.run([PYTHON2, DRAFT, "read", dataset, "0", out], check=True)
     return np.load(out)
 
 

@@ -4,9 +4,13 @@ import json
 import subprocess
 
 import numpy as np
+import ome_zarr_models.v04
 import pytest
+import tensorstore
+import yaozarrs
+import zarr
 from readers import assert_same, open_tensorstore, open_zarr_python
-from test_dialects import HASHED, read_draft, read_prototype, read_volume, record, sparse  # noqa: F401  a fixture
+from test_dialects import DRAFT, HASHED, PYTHON2, read_draft, read_prototype, read_volume, record, sparse  # noqa: F401  a fixture
 
 SOURCES = {
     "zarr3": ["--codec", "blosc-zstd", "--chunk", "4,16,30", "--shard", "8,48,60"],
@@ -24,6 +28,7 @@ TARGETS = {
         ["--codec", "gzip", "--chunk", "5,20,7", "--gzip-indexes", "--key", "fine", "--voxel-offset", "5,-6,7"],
         ["--codec", "gzip", *HASHED, "--shard-bits", "2", "--order", "morton"],
     ],
+    "zarr2": [["--codec", "blosc-lz4"], ["--codec", "gzip", "--chunk", "5,20,7"]],
 }
 
 
@@ -54,9 +59,25 @@ def read(dataset, dialect, tmp_path):
         return read_prototype(dataset)
     if dialect == "precomputed":
         return read_volume(dataset)[0]
+    if dialect == "zarr2":
+        return read_zarr2(dataset, tmp_path)
     array = dataset / "0"
     got = open_tensorstore(array).read().result()
     assert_same(np.asarray(open_zarr_python(array)), got)
+    return got
+
+
+def read_zarr2(dataset, tmp_path):
+    """By zarr-python 2.18, zarr-python 3 and tensorstore, after two validators of OME-Zarr 0.4."""
+    yaozarrs.validate_zarr_store(str(dataset))
+    model = ome_zarr_models.v04.Image.from_zarr(zarr.open_group(dataset, mode="r", zarr_format=2))
+    assert [axis.name for axis in model.attributes.multiscales[0].axes] == ["t", "y", "x"]
+    out = tmp_path / "v2.npy"
+    subprocess.run([PYTHON2, DRAFT, "read-v2", dataset, "0", out], check=True)
+    got = np.load(out)
+    assert_same(zarr.open_group(dataset, mode="r", zarr_format=2)["0"][...], got)
+    spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{dataset}/0/"}}
+    assert_same(tensorstore.open(spec).result().read().result(), got)
     return got
 
 

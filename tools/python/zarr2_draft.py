@@ -3,6 +3,7 @@
     zarr2_draft.py write DATASET ARRAYS.json    each with name, pixels (.npy), chunks, and perhaps chunks_per_shard, codec,
                                                 separator, parts (boxes that are written, the rest stays empty)
     zarr2_draft.py read DATASET NAME OUT.npy
+    zarr2_draft.py read-v2 DATASET NAME OUT.npy                 of a group of Zarr v2
 """
 
 import json
@@ -61,9 +62,17 @@ def read(dataset, name, out):
     np.save(out, zarr.open_array(store, path=name, mode="r", zarr_version=3)[...])
 
 
+def read_v2(dataset, name, out):
+    array = zarr.open_group(dataset, mode="r")[name]
+    assert array.attrs["_ARRAY_DIMENSIONS"], "xarray finds the dimensions by these"
+    np.save(out, array[...])
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "write":
         with open(sys.argv[3]) as file:
             write(sys.argv[2], json.load(file))
+    elif sys.argv[1] == "read-v2":
+        read_v2(*sys.argv[2:])
     else:
         read(*sys.argv[2:])
