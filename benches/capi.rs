@@ -1,12 +1,14 @@
-//! What the C interface costs: the same frames through C and through Rust, in turns, and the time of acquire plus commit.
+//! What the C interface costs: the same frames through C and through Rust, in turns, and the time of acquire plus
+//! commit.
 //!
 //! ```text
 //! cargo bench --bench capi [-- --folder DIR | --discard] [--rounds N] [--only WORDS]
 //! ```
 //!
-//! The library is built and installed by `tools/install-c` first; the C program is `benches/capi.c`. Give it a folder on a
-//! memory file system, or let it discard what is written if the kernel's part scatters too much, and a quiet machine: only the ratios within one run count. Two ratios are printed: the
-//! median of those of two runs in a row, each in a process of its own, and that of the upper quartiles.
+//! The library is built and installed by `tools/install-c` first; the C program is `benches/capi.c`. Give it a folder
+//! on a memory file system, or let it discard what is written if the kernel's part scatters too much, and a quiet
+//! machine: only the ratios within one run count. Two ratios are printed: the median of those of two runs in a row,
+//! each in a process of its own, and that of the upper quartiles.
 
 use std::error::Error;
 use std::io;
@@ -28,8 +30,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 type Case = (&'static str, usize, usize, usize, Compressor, u32, u64);
 
 const CASES: [Case; 5] = [
-    // The ring holds all frames, so that no call waits for a worker. In deep chunks most commits only add a frame; in flat ones
-    // each also tells the workers of a layer.
+    // The ring holds all frames, so that no call waits for a worker. In deep chunks most commits only add a frame; in
+    // flat ones each also tells the workers of a layer.
     ("calls alone, 64 deep", 64, 20_000, 256 << 20, Compressor::None, 0, 64),
     ("calls alone, 1 deep", 64, 20_000, 256 << 20, Compressor::None, 0, 1),
     ("none, 2048x2048", 2048, 256, 512 << 20, Compressor::None, 0, 1),
@@ -103,7 +105,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What three runs of four do not reach. Whatever disturbs a run, a kernel that looks for pages above all, only slows it.
+/// What three runs of four do not reach. Whatever disturbs a run, a kernel that looks for pages above all, only slows
+/// it.
 fn upper_quartile(runs: &[Measured]) -> f64 {
     let mut rates: Vec<f64> = runs.iter().map(|run| run.bytes_per_second).collect();
     rates.sort_by(f64::total_cmp);
@@ -129,7 +132,8 @@ fn build(folder: &Path) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// Both sides get a process of their own, or else the one that lives on would find its memory faulted in and its heap grown.
+/// Both sides get a process of their own, or else the one that lives on would find its memory faulted in and its heap
+/// grown.
 fn run(program: &mut Command, frames: &Path, output: &Path, case: &Case) -> Outcome<Measured> {
     let (_, side, count, ring_bytes, _, compressor, deep) = case;
     program.arg(frames).arg(output);

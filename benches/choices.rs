@@ -4,9 +4,10 @@
 //! cargo bench --bench choices [-- --folder DIR] [--rounds N] [--frames N] [--only WORDS]
 //! ```
 //!
-//! Frames of 2048 × 2048 u16, chunks of 1 × 512 × 512, shards of 64 frames, as fast as they go, files synced. Each line is
-//! the median, over the rounds, of the throughput with the choice over that of the run beside it without, and between which
-//! of the ratios the true median lies in 95 of 100 cases (of all if there are fewer than six). Give it a quiet machine.
+//! Frames of 2048 × 2048 u16, chunks of 1 × 512 × 512, shards of 64 frames, as fast as they go, files synced. Each line
+//! is the median, over the rounds, of the throughput with the choice over that of the run beside it without, and
+//! between which of the ratios the true median lies in 95 of 100 cases (of all if there are fewer than six). Give it a
+//! quiet machine.
 //!
 //! What a single checkpoint costs is less than what runs scatter by, so there are also ten of them a second.
 
@@ -57,8 +58,8 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// How many of `count` sorted values may be left out at each end, so that the rest encloses the median with a certainty of
-/// 95 %: a value is above the median as often as a coin shows heads.
+/// How many of `count` sorted values may be left out at each end, so that the rest encloses the median with a certainty
+/// of 95 %: a value is above the median as often as a coin shows heads.
 fn places_outside(count: usize) -> usize {
     let mut exactly = 0.5_f64.powi(count as i32);
     let mut at_most = exactly;

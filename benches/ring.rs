@@ -1,10 +1,12 @@
-//! What a caller pays: the hand-over of small frames as fast as they come, and the commit of large ones at a camera's pace.
+//! What a caller pays: the hand-over of small frames as fast as they come, and the commit of large ones at a camera's
+//! pace.
 //!
-//! A commit wakes a worker, and on a busy machine the scheduler, or the host of a virtual one, takes the core away now and
-//! then. So beside each paced commit stands the bound: the same thread wakes a parked thread that does nothing, halfway
-//! between two frames. Whatever that costs, no writer that wakes anyone can avoid.
+//! A commit wakes a worker, and on a busy machine the scheduler, or the host of a virtual one, takes the core away now
+//! and then. So beside each paced commit stands the bound: the same thread wakes a parked thread that does nothing,
+//! halfway between two frames. Whatever that costs, no writer that wakes anyone can avoid.
 //!
-//! `cargo bench --bench ring -- [--seconds 15] [--fps 100] [--folder DIR]`; without `--folder` the shards stay in memory.
+//! `cargo bench --bench ring -- [--seconds 15] [--fps 100] [--folder DIR]`; without `--folder` the shards stay in
+//! memory.
 
 #![allow(unsafe_code)]
 

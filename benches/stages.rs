@@ -1,8 +1,9 @@
-//! Where the time of a run goes: gather, encode, store, checkpoint, shard close, for each codec and each way of writing.
+//! Where the time of a run goes: gather, encode, store, checkpoint, shard close, for each codec and each way of
+//! writing.
 //!
-//! `cargo bench --bench stages -- [--frames 256] [--folder DIR]`; without `--folder` in a temporary one. 2048 × 2048 u16, chunks
-//! 1 × 512 × 512, shards of 64 frames, as fast as they go. The rates are those of one worker's time; close and checkpoint
-//! run beside the workers.
+//! `cargo bench --bench stages -- [--frames 256] [--folder DIR]`; without `--folder` in a temporary one. 2048 × 2048
+//! u16, chunks 1 × 512 × 512, shards of 64 frames, as fast as they go. The rates are those of one worker's time; close
+//! and checkpoint run beside the workers.
 
 #[allow(dead_code)]
 mod camera;

@@ -1,7 +1,8 @@
-//! Edits a finished dataset: copies the chunks of its first frames over those of its second, and takes the last chunk away.
+//! Edits a finished dataset: copies the chunks of its first frames over those of its second, and takes the last chunk
+//! away.
 //!
-//! Any program that knows the chunk's codecs can do the same with its own pixels: a denoised frame in the place of the noisy
-//! one, a frame that must not be published taken out.
+//! Any program that knows the chunk's codecs can do the same with its own pixels: a denoised frame in the place of the
+//! noisy one, a frame that must not be published taken out.
 
 use std::env;
 use std::error::Error;

@@ -23,8 +23,8 @@
 #define SW_VERSION_MINOR 1
 #define SW_VERSION_PATCH 0
 
-// The version of the interface that a header describes; sw_config_init keeps it in the struct. It grows with every struct that
-// gets a field and every call that is added.
+// The version of the interface that a header describes; sw_config_init keeps it in the struct. It grows with every
+// struct that gets a field and every call that is added.
 #define SW_INTERFACE 1
 
 // As a time limit: wait as long as it takes.
@@ -51,8 +51,8 @@
 // A running or ended acquisition of one image. Its calls may come from any thread, and from several at once.
 typedef struct sw_acquisition sw_acquisition;
 
-// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come from any
-// thread.
+// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come
+// from any thread.
 typedef struct sw_dataset sw_dataset;
 
 // What a call returns: SW_OK, or why it did nothing. The numbers never change their meaning; new ones may be added.
@@ -76,7 +76,8 @@ typedef struct sw_dim {
     uint64_t size;
     // Elements a chunk. 0: such that a chunk is about 512 KiB.
     uint64_t chunk;
-    // Elements a shard, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is about 512 MiB.
+    // Elements a shard, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is about 512
+    // MiB.
     uint64_t shard;
     // The distance between neighbours, in `unit`. 0: 1.
     double scale;
@@ -104,7 +105,8 @@ typedef uint32_t sw_index_location;
 // How bytes reach the file. Of no meaning with a storage of the caller's own.
 typedef uint32_t sw_storage_kind;
 
-// What sw_append does when no frame buffer became free within its time limit; and, with SW_AS_CONFIGURED, what the limit is.
+// What sw_append does when no frame buffer became free within its time limit; and, with SW_AS_CONFIGURED, what the
+// limit is.
 typedef uint32_t sw_ring_full;
 
 // A per-frame record field of the caller's own, stored as an array beside the image.
@@ -139,7 +141,8 @@ typedef uint32_t sw_hash;
 
 // What only SW_DIALECT_PRECOMPUTED has.
 typedef struct sw_volume {
-    // The name of the scale, which is that of the folder with the shards. UTF-8. Null: the resolution, as 325_325_1000.
+    // The name of the scale, which is that of the folder with the shards. UTF-8. Null: the resolution, as
+    // 325_325_1000.
     const char *key;
     // What is done to ids.
     sw_hash hash;
@@ -159,13 +162,14 @@ typedef struct sw_volume {
     double resolution[3];
 } sw_volume;
 
-// In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the wished ones.
+// In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the wished
+// ones.
 typedef uint32_t sw_manifest;
 
 // What arrives, how it is stored, with which means.
 //
-// sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps: all
-// pointers need to be good only during the call. Flags are 0 or 1.
+// sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
+// all pointers need to be good only during the call. Flags are 0 or 1.
 typedef struct sw_config {
     // sizeof(sw_config), as sw_config_init set it: a library that knows more or fewer fields goes by it.
     size_t size;
@@ -173,14 +177,16 @@ typedef struct sw_config {
     uint32_t version;
     // The type of a pixel. Default SW_U16.
     sw_dtype dtype;
-    // A document with the whole configuration, in place of all fields below, which must be as sw_config_init left them: JSON,
-    // or TOML where the library was built with it, with the fields of Rust's `Config`. sw_config_json writes one. Default null.
+    // A document with the whole configuration, in place of all fields below, which must be as sw_config_init left
+    // them: JSON, or TOML where the library was built with it, with the fields of Rust's `Config`. sw_config_json
+    // writes one. Default null.
     const char *document;
     // The dimensions in storage order, slowest first. The last two are the rows and columns of a frame.
     const struct sw_dim *dims;
     // How many, 2 to 16.
     size_t dim_count;
-    // The names of the outer dimensions in the order in which they arrive, slowest first. Default null: as they are stored.
+    // The names of the outer dimensions in the order in which they arrive, slowest first. Default null: as they are
+    // stored.
     const char *const *acquisition_order;
     // How many names. Default 0.
     size_t acquisition_order_count;
@@ -224,8 +230,8 @@ typedef struct sw_config {
     const size_t *affinity;
     // How many cores. Default 0.
     size_t affinity_count;
-    // How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then becomes
-    // durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
+    // How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then
+    // becomes durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
     uint64_t checkpoint_every_ms;
     // Per-frame record fields beyond the frame number and the two timestamps. Default null.
     const struct sw_record_field *record_fields;
@@ -247,20 +253,22 @@ typedef struct sw_config {
     uint32_t index_checksum;
     // What only SW_DIALECT_PRECOMPUTED has. Default null: chosen.
     const struct sw_volume *volume;
-    // 1: where shards are mapped, a lost page of a map (another program cut the file off, the device went away) is an error of the
-    // run instead of a SIGBUS that kills the process. For that, the process gets a handler for SIGBUS, once, which stays,
-    // and passes on to the handler before it what is not about such a map. Linux only. Default 0.
+    // 1: where shards are mapped, a lost page of a map (another program cut the file off, the device went away) is an
+    // error of the run instead of a SIGBUS that kills the process. For that, the process gets a handler for SIGBUS,
+    // once, which stays, and passes on to the handler before it what is not about such a map. Linux only. Default 0.
     uint32_t guard_maps;
-    // Manifests that finishing writes beside the dataset, into run.ome.manifest.zarr for run.ome.zarr: SW_MANIFEST_FILES and
-    // others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0: none.
+    // Manifests that finishing writes beside the dataset, into run.ome.manifest.zarr for run.ome.zarr:
+    // SW_MANIFEST_FILES and others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0:
+    // none.
     sw_manifest manifest;
-    // How far beyond the newest frame a frame number may leap; what is farther is refused, because a garbled number would make all
-    // true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that is more.
+    // How far beyond the newest frame a frame number may leap; what is farther is refused, because a garbled number
+    // would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that
+    // is more.
     uint64_t leap_max;
 } sw_config;
 
-// What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
-// `size` to sizeof(sw_memory) before the call.
+// What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
+// said. Set `size` to sizeof(sw_memory) before the call.
 typedef struct sw_memory {
     // sizeof(sw_memory).
     size_t size;
@@ -270,7 +278,8 @@ typedef struct sw_memory {
     uint64_t record_bytes;
     // What workers encode with: a tile, its encoded form, the compressor's own memory.
     uint64_t worker_bytes;
-    // Tables of the shards that may exist at once, some of which are made and freed as the run goes on: never more than this.
+    // Tables of the shards that may exist at once, some of which are made and freed as the run goes on: never more
+    // than this.
     uint64_t shard_bytes;
     // Queues, layers, counters of latencies; documents, while they are written.
     uint64_t other_bytes;
@@ -284,22 +293,23 @@ typedef struct sw_memory {
     uint64_t storage_bytes;
 } sw_memory;
 
-// A storage of the caller's own: a flat store of files by key ("zarr.json", "0/c/0/0/0"). Set `size` to sizeof(sw_storage) and
-// all else to 0 before filling it.
+// A storage of the caller's own: a flat store of files by key ("zarr.json", "0/c/0/0/0"). Set `size` to
+// sizeof(sw_storage) and all else to 0 before filling it.
 //
-// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once, published,
-// synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get `context` first, are
-// called from threads of the library, must not unwind or jump out, and return 0, or a positive errno value that becomes the
-// acquisition's error. What is durable before its shard is closed: with an index of at most 31 chunks, or without a checksum;
-// others can't be replaced safely by `write_at`. Functions that are not `write_at` are never called by a thread that encodes. None is called any more
-// when sw_free, or sw_create_in with an error, has returned.
+// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once,
+// published, synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get
+// `context` first, are called from threads of the library, must not unwind or jump out, and return 0, or a positive
+// errno value that becomes the acquisition's error. What is durable before its shard is closed: with an index of at
+// most 31 chunks, or without a checksum; others can't be replaced safely by `write_at`. Functions that are not
+// `write_at` are never called by a thread that encodes. None is called any more when sw_free, or sw_create_in with an
+// error, has returned.
 typedef struct sw_storage {
     // sizeof(sw_storage).
     size_t size;
     // Given to every function.
     void *context;
-    // Creates a file of `bytes` bytes that read as zeros, and sets `*blob` to what the other functions shall get. It must not
-    // appear under its key before `publish`. Required.
+    // Creates a file of `bytes` bytes that read as zeros, and sets `*blob` to what the other functions shall get. It
+    // must not appear under its key before `publish`. Required.
     int32_t (*create)(void *context, const char *key, uint64_t bytes, void **blob);
     // Replaces a file as a whole: a reader sees the old bytes or the new ones. Required.
     int32_t (*put)(void *context, const char *key, const void *data, size_t bytes);
@@ -317,16 +327,16 @@ typedef struct sw_storage {
     int32_t (*punch)(void *context, void *blob, uint64_t offset, uint64_t bytes);
     // Frees the blob, of which nothing is asked any more. Null: nothing to free.
     void (*release)(void *context, void *blob);
-    // What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16 on, large
-    // writes are done by threads of their own, several at once.
+    // What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16
+    // on, large writes are done by threads of their own, several at once.
     size_t alignment;
 } sw_storage;
 
-// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or discards the
-// frame, on any thread, by DMA or through a driver.
+// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or
+// discards the frame, on any thread, by DMA or through a driver.
 typedef struct sw_frame {
-    // The first byte, on a page boundary; frames of less than 2 KiB are only on a cache line. The buffer holds what an earlier
-    // frame left there.
+    // The first byte, on a page boundary; frames of less than 2 KiB are only on a cache line. The buffer holds what an
+    // earlier frame left there.
     void *data;
     // Bytes that may be written: a frame's, or the configuration's `buffer_bytes`.
     size_t bytes;
@@ -349,7 +359,8 @@ typedef union sw_number {
     double f;
 } sw_number;
 
-// The value of a record field. It is stored as the field's own type: what does not fit becomes the nearest value that does.
+// The value of a record field. It is stored as the field's own type: what does not fit becomes the nearest value that
+// does.
 typedef struct sw_value {
     // Which member of `number` counts.
     sw_value_kind kind;
@@ -391,8 +402,8 @@ typedef struct sw_stats {
     uint64_t frames_accepted;
     // Frames whose every chunk is in its shard.
     uint64_t frames_written;
-    // Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0 without the
-    // configuration's `sync`.
+    // Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0
+    // without the configuration's `sync`.
     uint64_t frames_durable;
     // Frame numbers that were settled without a frame.
     uint64_t frames_missing;
@@ -431,7 +442,8 @@ typedef struct sw_latency {
     uint64_t max_ns;
 } sw_latency;
 
-// The sizes with which an acquisition runs, the automatic ones filled in. Set `size` to sizeof(sw_layout) before the call.
+// The sizes with which an acquisition runs, the automatic ones filled in. Set `size` to sizeof(sw_layout) before the
+// call.
 typedef struct sw_layout {
     // sizeof(sw_layout).
     size_t size;
@@ -480,12 +492,12 @@ typedef struct sw_summary {
 // How much a log line matters.
 typedef uint32_t sw_log_level;
 
-// Hears a log line: its level, the part of the library it comes from, its text without a line end. Both texts are the library's
-// and good during the call. It is called from any thread, also from several at once.
+// Hears a log line: its level, the part of the library it comes from, its text without a line end. Both texts are the
+// library's and good during the call. It is called from any thread, also from several at once.
 typedef void (*sw_log_fn)(void *context, sw_log_level level, const char *source, const char *text);
 
-// Hears that a shard is closed: its key below the dataset, for example "0/c/0/0/0", good during the call. It is called from the
-// one thread that closes shards, which does nothing else meanwhile.
+// Hears that a shard is closed: its key below the dataset, for example "0/c/0/0/0", good during the call. It is called
+// from the one thread that closes shards, which does nothing else meanwhile.
 typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // The call did what it says.
@@ -527,7 +539,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // More handles than the library holds at once.
 #define SW_ERROR_TOO_MANY 12
 
-// This library was built without what the call needs.
+// This library was built without what the call needs, or does not read what a file holds.
 #define SW_ERROR_UNSUPPORTED 13
 
 // The time limit passed. The work goes on; repeat the call to wait longer.
@@ -568,6 +580,9 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // The library ran into a bug of its own, and stopped it at its border. Please report the text.
 #define SW_ERROR_PANIC 39
+
+// There is no dataset at the path, or none of what was asked for.
+#define SW_ERROR_NOT_FOUND 41
 
 // An error without a number of its own yet.
 #define SW_ERROR_OTHER 40
@@ -620,8 +635,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // Blosc 1 frames, with `blosc_cname`, `level` 0 to 9, `shuffle` and `block_bytes`. Read by every Zarr library.
 #define SW_COMPRESSOR_BLOSC 1
 
-// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; SW_COMPRESSOR_BLOSC with LZ4, level 1 and bit shuffle,
-// which is the default, does the same.
+// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; SW_COMPRESSOR_BLOSC with LZ4, level 1 and bit
+// shuffle, which is the default, does the same.
 #define SW_COMPRESSOR_BLOSC_NOISE 2
 
 // A Zstandard frame, with `level` from -131072 (fastest) to 22 (smallest).
@@ -663,7 +678,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // Fixed where chunks are not compressed or made in a map, else packed.
 #define SW_PLACEMENT_AUTO 0
 
-// Each chunk has a slot of its own, large enough for the worst case; what is unused is given back when the shard closes.
+// Each chunk has a slot of its own, large enough for the worst case; what is unused is given back when the shard
+// closes.
 #define SW_PLACEMENT_FIXED 1
 
 // Chunks follow each other without gaps.
@@ -694,13 +710,16 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // MurmurHash3_x86_128: all shards stay open until the end, and the number of frames must be known.
 #define SW_HASH_MURMURHASH3_X86_128 1
 
-// Buffered or direct: what a short trial finds faster in the dataset's folder; short runs, and those into a tmpfs, are buffered.
+// Buffered or direct: what a short trial finds faster in the dataset's folder; short runs, and those into a tmpfs, are
+// buffered.
 #define SW_STORAGE_AUTO 0
 
-// Straight into a memory map of the preallocated shard. A device that goes away then kills the process, unless `guard_maps` is 1.
+// Straight into a memory map of the preallocated shard. A device that goes away then kills the process, unless
+// `guard_maps` is 1.
 #define SW_STORAGE_MAPPED 1
 
-// Positioned writes through the page cache; on a tmpfs also copies through a map, with the same danger, unless `guard_maps` is 1.
+// Positioned writes through the page cache; on a tmpfs also copies through a map, with the same danger, unless
+// `guard_maps` is 1.
 #define SW_STORAGE_BUFFERED 2
 
 // Positioned writes past the page cache (O_DIRECT).
@@ -736,7 +755,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // `f`.
 #define SW_VALUE_FLOAT 3
 
-// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not count.
+// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not
+// count.
 #define SW_STAGE_ACQUIRE 0
 
 // A commit call.
@@ -788,8 +808,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 extern "C" {
 #endif // __cplusplus
 
-// The text of the last error that a call on this thread returned, in English, without a line end; empty if there was none.
-// A call that succeeds leaves it as it is.
+// The text of the last error that a call on this thread returned, in English, without a line end; empty if there was
+// none. A call that succeeds leaves it as it is.
 //
 // The text belongs to the library and stays as it is until the next call on this thread that fails.
 const char *sw_last_error(void);
@@ -809,15 +829,12 @@ sw_status sw_config_init(struct sw_config *config, size_t size);
 
 // Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 //
-// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
-// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
+// how many bytes that are. With `text` null and `capacity` 0, only `needed` is set.
 //
-// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at; for that,
-// see sw_memory_needed. Any thread.
-sw_status sw_config_json(const struct sw_config *config,
-                         char *text,
-                         size_t capacity,
-                         size_t *needed);
+// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at;
+// for that, see sw_memory_needed. Any thread.
+sw_status sw_config_json(const struct sw_config *config, char *text, size_t capacity, size_t *needed);
 
 // What a configuration will need, before anything is created. `memory` must have its `size` set.
 //
@@ -826,35 +843,33 @@ sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *mem
 
 // Creates the dataset `path` (a folder) with one image and starts its acquisition.
 //
-// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the disk. If
-// anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
+// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
+// disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
 //
-// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as
-// the file system needs to reserve a shard. Any thread.
-sw_status sw_create(const char *path,
-                    const struct sw_config *config,
-                    struct sw_acquisition **acquisition);
+// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes
+// as long as the file system needs to reserve a shard. Any thread.
+sw_status sw_create(const char *path, const struct sw_config *config, struct sw_acquisition **acquisition);
 
-// As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay until the
-// acquisition is freed.
+// As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay
+// until the acquisition is freed.
 sw_status sw_create_in(const struct sw_storage *storage,
                        const struct sw_config *config,
                        struct sw_acquisition **acquisition);
 
-// Borrows a free frame buffer, to be filled and then committed or discarded. Any number may be on loan at once, on any threads.
+// Borrows a free frame buffer, to be filled and then committed or discarded. Any number may be on loan at once, on any
+// threads.
 //
 // It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 //
-// Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will be recorded
-// as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
-sw_status sw_acquire(struct sw_acquisition *acquisition,
-                     int64_t timeout_ms,
-                     struct sw_frame *frame);
+// Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
+// be recorded as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
+sw_status sw_acquire(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_frame *frame);
 
-// As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in their own
-// order. Buffers that become free before it are kept for other calls.
+// As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in
+// their own order. Buffers that become free before it are kept for other calls.
 //
-// Errors: as sw_acquire; SW_ERROR_FRAME if the buffer is on loan already; SW_ERROR_ARGUMENT if there is none of that index.
+// Errors: as sw_acquire; SW_ERROR_FRAME if the buffer is on loan already; SW_ERROR_ARGUMENT if there is none of that
+// index.
 sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
                             uint32_t index,
                             int64_t timeout_ms,
@@ -862,16 +877,17 @@ sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
 
 // Hands a filled frame to the workers under its number, counted from 0 in acquisition order; SW_NEXT: the next one.
 //
-// Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window` behind the
-// newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the workers take less than
-// half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
+// Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window`
+// behind the newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the
+// workers take less than half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
 //
 // After SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT, SW_ERROR_HANDLE and
-// SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and all other errors the buffer is
-// the library's again.
+// SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and all other errors the
+// buffer is the library's again.
 //
-// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a number that
-// came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error of the run.
+// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
+// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error
+// of the run.
 sw_status sw_commit(struct sw_acquisition *acquisition,
                     const struct sw_frame *frame,
                     uint64_t number,
@@ -894,23 +910,21 @@ sw_status sw_discard_buffer(struct sw_acquisition *acquisition, uint32_t index);
 // The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
 // SetUserBuffers want to know before the first frame. They stay the same until the acquisition is freed.
 //
-// A buffer may be filled only while it is on loan. `addresses` gets all of them if `capacity` suffices, else nothing; `count`
-// (null: not wanted) gets how many there are. With `addresses` null and `capacity` 0, only `count` is set.
+// A buffer may be filled only while it is on loan. `addresses` gets all of them if `capacity` suffices, else nothing;
+// `count` (null: not wanted) gets how many there are. With `addresses` null and `capacity` 0, only `count` is set.
 //
 // Errors: SW_ERROR_SIZE.
-sw_status sw_buffers(struct sw_acquisition *acquisition,
-                     void **addresses,
-                     size_t capacity,
-                     size_t *count);
+sw_status sw_buffers(struct sw_acquisition *acquisition, void **addresses, size_t capacity, size_t *count);
 
 // Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
 //
-// `row_stride` is the distance of rows in `pixels` in bytes, for frames that are cut out of a larger picture; 0: rows follow
-// each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free buffers.
-// `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
+// `row_stride` is the distance of rows in `pixels` in bytes, for frames that are cut out of a larger picture; 0: rows
+// follow each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free
+// buffers. `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
 //
-// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the call can't go on
-// for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the rest, to hear the reason.
+// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the
+// call can't go on for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the
+// rest, to hear the reason.
 sw_status sw_append(struct sw_acquisition *acquisition,
                     const void *pixels,
                     size_t bytes,
@@ -919,26 +933,22 @@ sw_status sw_append(struct sw_acquisition *acquisition,
                     int64_t timeout_ms,
                     struct sw_appended *appended);
 
-// Sets a user attribute of the image to a JSON value. It is in the dataset after the next progress, at the latest at the end.
+// Sets a user attribute of the image to a JSON value. It is in the dataset after the next progress, at the latest at
+// the end.
 //
-// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", which the
-// writer sets itself; SW_ERROR_ENDED.
-sw_status sw_set_attribute(struct sw_acquisition *acquisition,
-                           const char *key,
-                           const char *json);
+// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright",
+// which the writer sets itself; SW_ERROR_ENDED.
+sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
 
-// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced; anything
-// else never is. Free the handle with sw_dataset_free.
+// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced;
+// anything else never is. Free the handle with sw_dataset_free.
 //
 // Errors: SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY.
-sw_status sw_dataset_create(const char *path,
-                            uint32_t overwrite,
-                            struct sw_dataset **dataset);
+sw_status sw_dataset_create(const char *path, uint32_t overwrite, struct sw_dataset **dataset);
 
-// As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay until
-// the dataset and all its acquisitions are freed.
-sw_status sw_dataset_create_in(const struct sw_storage *storage,
-                               struct sw_dataset **dataset);
+// As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must
+// stay until the dataset and all its acquisitions are freed.
+sw_status sw_dataset_create_in(const struct sw_storage *storage, struct sw_dataset **dataset);
 
 // Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots.
 //
@@ -948,8 +958,8 @@ sw_status sw_dataset_acquisition(struct sw_dataset *dataset,
                                  const struct sw_config *config,
                                  struct sw_acquisition **acquisition);
 
-// Gives the handle back. Acquisitions of the dataset go on; the dataset is unlocked when the last of them is freed. One in which
-// nothing was acquired disappears.
+// Gives the handle back. Acquisitions of the dataset go on; the dataset is unlocked when the last of them is freed.
+// One in which nothing was acquired disappears.
 //
 // Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
 sw_status sw_dataset_free(struct sw_dataset *dataset);
@@ -969,67 +979,60 @@ sw_status sw_get_latency(struct sw_acquisition *acquisition, sw_stage stage, str
 // Errors: only those of wrong arguments.
 sw_status sw_get_layout(struct sw_acquisition *acquisition, struct sw_layout *layout);
 
-// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are closed, the
-// documents completed. Numbers below the newest that never came count as missing.
+// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
+// closed, the documents completed. Numbers below the newest that never came count as missing.
 //
-// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call again to
-// wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be committed any more;
-// their memory stays until sw_free, so that a driver may be stopped afterwards.
+// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call
+// again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be
+// committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
 //
-// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call; SW_ERROR_ENDED if it succeeded before; otherwise the
-// first error of the run, once; sw_summary then says what was saved all the same.
-sw_status sw_finish(struct sw_acquisition *acquisition,
-                    int64_t timeout_ms,
-                    struct sw_summary *summary);
+// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call; SW_ERROR_ENDED if it succeeded before;
+// otherwise the first error of the run, once; sw_summary then says what was saved all the same.
+sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_summary *summary);
 
-// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable. If no frame
-// was committed, the dataset disappears. A sw_finish that is under way ends sooner. If the run has ended, nothing happens.
+// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
+// If no frame was committed, the dataset disappears. A sw_finish that is under way ends sooner. If the run has ended,
+// nothing happens.
 //
-// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards to close.
+// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
+// to close.
 //
 // Errors: SW_TIMEOUT, after which it may be called again.
-sw_status sw_abort(struct sw_acquisition *acquisition,
-                   int64_t timeout_ms);
+sw_status sw_abort(struct sw_acquisition *acquisition, int64_t timeout_ms);
 
 // What came of a run that has ended, also with an error. `summary` must have its `size` set.
 //
 // Errors: SW_ERROR_NOT_ENDED.
 sw_status sw_get_summary(struct sw_acquisition *acquisition, struct sw_summary *summary);
 
-// As sw_get_summary, everything as a JSON document: also the numbers of the missing frames, the array's shape, the latencies of
-// each stage, the storage that was chosen and why.
+// As sw_get_summary, everything as a JSON document: also the numbers of the missing frames, the array's shape, the
+// latencies of each stage, the storage that was chosen and why.
 //
-// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
-// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
+// how many bytes that are. With `text` null and `capacity` 0, only `needed` is set.
 //
 // Errors: SW_ERROR_NOT_ENDED, SW_ERROR_SIZE.
-sw_status sw_summary_json(struct sw_acquisition *acquisition,
-                          char *text,
-                          size_t capacity,
-                          size_t *needed);
+sw_status sw_summary_json(struct sw_acquisition *acquisition, char *text, size_t capacity, size_t *needed);
 
 // Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
 //
-// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another thread is in
-// a call with the handle.
+// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
+// thread is in a call with the handle.
 sw_status sw_free(struct sw_acquisition *acquisition);
 
-// Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the whole
-// process. On return, the function before is not called any more.
+// Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the
+// whole process. On return, the function before is not called any more.
 //
-// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in a Rust
-// program that has a subscriber for `tracing` of its own.
-sw_status sw_set_log(sw_log_level level,
-                     sw_log_fn callback,
-                     void *context);
+// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in
+// a Rust program that has a subscriber for `tracing` of its own.
+sw_status sw_set_log(sw_log_level level, sw_log_fn callback, void *context);
 
-// Has the keys of shards told to `callback` that are closed from now on: such a shard is complete, and with `sync` on the device.
-// It can be set once for an acquisition. The function and its context must stay until the acquisition is freed.
+// Has the keys of shards told to `callback` that are closed from now on: such a shard is complete, and with `sync` on
+// the device. It can be set once for an acquisition. The function and its context must stay until the acquisition is
+// freed.
 //
 // Errors: SW_ERROR_NULL, SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
-sw_status sw_on_shard_closed(struct sw_acquisition *acquisition,
-                             sw_shard_fn callback,
-                             void *context);
+sw_status sw_on_shard_closed(struct sw_acquisition *acquisition, sw_shard_fn callback, void *context);
 
 #ifdef __cplusplus
 }  // extern "C"

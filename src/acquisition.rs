@@ -28,8 +28,8 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
 
 /// One running acquisition of one image.
 ///
-/// All methods may be called from several threads. Dropping it ends the run as [`finish`](Self::finish) does, except that
-/// nobody hears about errors.
+/// All methods may be called from several threads. Dropping it ends the run as [`finish`](Self::finish) does, except
+/// that nobody hears about errors.
 ///
 /// ```no_run
 /// use shardwright::{Acquisition, Config, Dim, Record};
@@ -59,8 +59,8 @@ pub struct Acquisition {
 impl Acquisition {
     /// Creates the dataset `path` with one image and starts its acquisition.
     ///
-    /// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
-    /// disk. If anything fails, nothing is left behind.
+    /// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on
+    /// the disk. If anything fails, nothing is left behind.
     ///
     /// # Errors
     ///
@@ -151,7 +151,8 @@ impl Acquisition {
         }
     }
 
-    /// As [`acquire`](Self::acquire), but never waits, and a full ring is not counted as a dropped frame: the caller may try again.
+    /// As [`acquire`](Self::acquire), but never waits, and a full ring is not counted as a dropped frame: the caller
+    /// may try again.
     pub fn try_acquire(&self) -> Result<FrameMut> {
         self.acquire_within(Some(Duration::ZERO))
     }
@@ -203,11 +204,11 @@ impl Acquisition {
         if self.engine.gate.is_closed() { Err(Error::Ended) } else { Ok(()) }
     }
 
-    /// The frame that was committed last, to be looked at while the workers encode it; `None` if none came yet, or if the
-    /// workers were faster than this call.
+    /// The frame that was committed last, to be looked at while the workers encode it; `None` if none came yet, or if
+    /// the workers were faster than this call.
     ///
-    /// The writer never waits for a viewer, but as long as the view lives, its buffer is missing from the ring: copy what is
-    /// to be shown, and drop it.
+    /// The writer never waits for a viewer, but as long as the view lives, its buffer is missing from the ring: copy
+    /// what is to be shown, and drop it.
     pub fn newest(&self) -> Option<FrameView> {
         self.engine.ring.view_newest().map(|view| FrameView { view })
     }
@@ -254,12 +255,13 @@ impl Acquisition {
         self.engine.latencies()
     }
 
-    /// Has `call` told the key of every shard that is closed from now on: it is complete, and with [`Config::sync`] on the
-    /// device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first call counts;
-    /// false: there was one before.
+    /// Has `call` told the key of every shard that is closed from now on: it is complete, and with [`Config::sync`] on
+    /// the device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first
+    /// call counts; false: there was one before.
     ///
-    /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this one's last
-    /// handle; a thread of its own then ends that run, for which nobody waits. It can't [`finish`](Self::finish) its own.
+    /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this
+    /// one's last handle; a thread of its own then ends that run, for which nobody waits. It can't
+    /// [`finish`](Self::finish) its own.
     pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> bool {
         self.engine.shard_closed.set(Box::new(call)).is_ok()
     }
@@ -270,7 +272,8 @@ impl Acquisition {
         &self.engine
     }
 
-    /// Ends the acquisition: waits until all committed frames are in their shards, closes these, completes the documents.
+    /// Ends the acquisition: waits until all committed frames are in their shards, closes these, completes the
+    /// documents.
     ///
     /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
     /// missing; chunks that lack frames are written with the fill value in their place.
@@ -278,8 +281,8 @@ impl Acquisition {
     /// # Errors
     ///
     /// [`Unfinished`] with the first error of the run, and with the summary of what was saved all the same. With
-    /// [`Error::InCallback`] if one of the run's own threads calls, which can't wait for its own end: then the run ends by
-    /// itself, and the summary is that of this moment.
+    /// [`Error::InCallback`] if one of the run's own threads calls, which can't wait for its own end: then the run ends
+    /// by itself, and the summary is that of this moment.
     pub fn finish(mut self) -> Result<Summary, Unfinished> {
         if self.threads.as_ref().is_some_and(Threads::is_one_of_them) {
             let error = Error::InCallback;
@@ -289,8 +292,9 @@ impl Acquisition {
         self.end()
     }
 
-    /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable, and the
-    /// dataset's attributes say that it is not complete. If no frame was committed, the dataset disappears.
+    /// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays
+    /// readable, and the dataset's attributes say that it is not complete. If no frame was committed, the dataset
+    /// disappears.
     pub fn abort(mut self) {
         self.engine.aborting.store(true, Relaxed);
         if !Threads::is_one_of_any() {
@@ -298,8 +302,8 @@ impl Acquisition {
         }
     }
 
-    /// Lets a thread of its own end the run. For a thread of a run, which can't wait for its own end, nor for another's, whose
-    /// callback may be waiting for this one's.
+    /// Lets a thread of its own end the run. For a thread of a run, which can't wait for its own end, nor for
+    /// another's, whose callback may be waiting for this one's.
     fn end_elsewhere(&mut self) {
         let run = Arc::new(Mutex::new(Some(self.handed_on())));
         let handed_on = run.clone();

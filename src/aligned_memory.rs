@@ -24,8 +24,8 @@ pub(crate) struct AlignedMemory {
     layout: std::alloc::Layout,
 }
 
-// SAFETY: the region owns its memory, which any thread may touch. All ways to a piece but its address are unsafe functions, whose
-// callers promise that nobody writes it at the same time.
+// SAFETY: the region owns its memory, which any thread may touch. All ways to a piece but its address are unsafe
+// functions, whose callers promise that nobody writes it at the same time.
 #[cfg(not(loom))]
 unsafe impl Send for AlignedMemory {}
 // SAFETY: as above.
@@ -52,8 +52,8 @@ impl AlignedMemory {
         let mut map = memmap2::MmapOptions::new().len(len).map_anon()?;
         #[cfg(target_os = "linux")]
         {
-            // Wishes: huge pages make copies cheaper, and what a device is given longer; a fork must not double the camera's
-            // memory.
+            // Wishes: huge pages make copies cheaper, and what a device is given longer; a fork must not double the
+            // camera's memory.
             let _ = map.advise_range(memmap2::Advice::HugePage, 0, bytes / HUGE_PAGE * HUGE_PAGE);
             let _ = map.advise(memmap2::Advice::DontFork);
         }
@@ -133,8 +133,8 @@ impl AlignedMemory {
     /// Nobody else may touch the piece while the slice lives.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn write(&self, index: u32) -> &mut [u8] {
-        // SAFETY: as in `read`; the caller keeps everybody else away from this piece, and others don't overlap it, because the stride is
-        // at least a piece long.
+        // SAFETY: as in `read`; the caller keeps everybody else away from this piece, and others don't overlap it,
+        // because the stride is at least a piece long.
         unsafe { std::slice::from_raw_parts_mut(self.place(index, 1, 0), self.piece_bytes) }
     }
 }

@@ -45,8 +45,8 @@ pub struct Config {
     pub placement: Placement,
     /// Where a shard's index stands. Only [`Dialect::Zarr3`] leaves the choice.
     pub index_location: IndexLocation,
-    /// Whether a shard's index ends with its CRC-32C, so that readers notice when it is damaged. Only [`Dialect::Zarr3`]
-    /// has one; the others pass over this.
+    /// Whether a shard's index ends with its CRC-32C, so that readers notice when it is damaged. Only
+    /// [`Dialect::Zarr3`] has one; the others pass over this.
     pub index_checksum: bool,
     /// What only [`Dialect::Precomputed`] has.
     pub volume: Volume,
@@ -62,8 +62,8 @@ pub struct Config {
     pub frame_layout: Option<FrameLayout>,
     /// What `acquire` and `append` do when no frame buffer is free.
     pub ring_full: RingFull,
-    /// How far beyond the newest frame a frame number may leap. What is farther is refused, because a garbled number would make all
-    /// true ones come too late. `0`: automatic, 16,384, or four times the
+    /// How far beyond the newest frame a frame number may leap. What is farther is refused, because a garbled number
+    /// would make all true ones come too late. `0`: automatic, 16,384, or four times the
     /// [`reorder_window`](crate::Acquisition::reorder_window) if that is more.
     pub leap_max: u64,
     /// Worker threads that encode. `0`: one for each core that the process may use.
@@ -72,9 +72,10 @@ pub struct Config {
     pub affinity: Vec<usize>,
     /// Wait until shards and documents have reached the device before they are called done.
     pub sync: bool,
-    /// How often open shards, documents and per-frame records on disk catch up with the run: what is in its slot then becomes
-    /// durable, and readers see it. So do frames of a chunk that got none since the last time and waits for more. Zero: only when a shard is full, and at the end. So it is also with an index at the start that
-    /// has a checksum and more than 31 chunks, because it can't be replaced safely.
+    /// How often open shards, documents and per-frame records on disk catch up with the run: what is in its slot then
+    /// becomes durable, and readers see it. So do frames of a chunk that got none since the last time and waits for
+    /// more. Zero: only when a shard is full, and at the end. So it is also with an index at the start that has a
+    /// checksum and more than 31 chunks, because it can't be replaced safely.
     pub checkpoint_every: Duration,
     /// Per-frame record fields beyond the frame number and the two timestamps.
     pub record_fields: Vec<RecordField>,
@@ -84,15 +85,15 @@ pub struct Config {
     pub name: Option<String>,
     /// Replace a dataset that is in the way.
     pub overwrite: bool,
-    /// Where shards are mapped, let a lost page of a map (another program cut the file off, the device went away) be an error of
-    /// the run, as it is with the other storages, instead of a SIGBUS that kills the process.
+    /// Where shards are mapped, let a lost page of a map (another program cut the file off, the device went away) be an
+    /// error of the run, as it is with the other storages, instead of a SIGBUS that kills the process.
     ///
-    /// For that, the process gets a handler for SIGBUS, once, which stays. Every SIGBUS that is not about such a map goes on to
-    /// the handler that was installed before. A handler that is installed after it has to do the same, or maps are not
-    /// guarded any more. Linux only.
+    /// For that, the process gets a handler for SIGBUS, once, which stays. Every SIGBUS that is not about such a map
+    /// goes on to the handler that was installed before. A handler that is installed after it has to do the same, or
+    /// maps are not guarded any more. Linux only.
     pub guard_maps: bool,
-    /// What finishing writes about where the chunks lie, for readers that go by references, into a folder beside the dataset:
-    /// `run.ome.manifest.zarr` for `run.ome.zarr`. Empty: nothing. The bytes are those that
+    /// What finishing writes about where the chunks lie, for readers that go by references, into a folder beside the
+    /// dataset: `run.ome.manifest.zarr` for `run.ome.zarr`. Empty: nothing. The bytes are those that
     /// [`write_manifest`](crate::offline::write_manifest) would write afterwards. Of one image in a folder, and not of
     /// [`Dialect::Precomputed`].
     pub manifest: Vec<ManifestForm>,
@@ -149,7 +150,8 @@ impl Config {
 pub enum ManifestForm {
     /// Zarr v3 documents with the storage transformer `chunk-manifest-json`, each with a `manifest.json` beside it.
     Manifest,
-    /// The same documents with the manifests inside. Beside [`Manifest`](Self::Manifest), only where there are few chunks.
+    /// The same documents with the manifests inside. Beside [`Manifest`](Self::Manifest), only where there are few
+    /// chunks.
     Inlined,
     /// `kerchunk.json`: a reference file system, version 1.
     Kerchunk,
@@ -174,8 +176,9 @@ pub enum Dialect {
     /// Zarr v2 with the key `shards`, as the prototype in zarr-python's pull request 876 has it. Never released: other
     /// readers of Zarr v2 pass over the key, and misread. Codecs as for `Zarr3Transformer`.
     Zarr2Sharded,
-    /// Neuroglancer's precomputed volume with `neuroglancer_uint64_sharded_v1`. The dimensions are one before rows and columns,
-    /// which becomes z, and perhaps channels, which each chunk holds all of. Codecs: none and gzip, without a checksum.
+    /// Neuroglancer's precomputed volume with `neuroglancer_uint64_sharded_v1`. The dimensions are one before rows and
+    /// columns, which becomes z, and perhaps channels, which each chunk holds all of. Codecs: none and gzip, without a
+    /// checksum.
     Precomputed,
     /// Plain Zarr v2 with the metadata of OME-Zarr 0.4, each chunk a file: for older readers. Only a
     /// [`Repack`](crate::offline::Repack) writes it, not an acquisition. Codecs as for `Zarr3Transformer`.
@@ -196,9 +199,9 @@ named!(Dialect, "dialect", {
 pub struct Volume {
     /// The name of the scale, which is that of the folder with the shards. `None`: the resolution, as `325_325_1000`.
     pub key: Option<String>,
-    /// What is done to a chunk's id before its bits choose the shard. With `Identity`, shards are boxes that fill up one after
-    /// another. With a real hash the chunks of all shards arrive mixed: all shards stay open until the end, and the number of
-    /// frames must be known.
+    /// What is done to a chunk's id before its bits choose the shard. With `Identity`, shards are boxes that fill up
+    /// one after another. With a real hash the chunks of all shards arrive mixed: all shards stay open until the end,
+    /// and the number of frames must be known.
     pub hash: VolumeHash,
     /// How many of an id's lowest bits neighbours in one minishard may differ in. `None`: chosen.
     pub preshift_bits: Option<u8>,
@@ -373,9 +376,9 @@ pub enum Compressor {
         block_bytes: usize,
     },
     /// Blosc 1 frames with LZ4 inside after a bit shuffle, by a writer made for camera noise: two to four times as fast
-    /// as c-blosc's LZ4 at level 1 and about as small. Every reader of Blosc frames reads it. Tiles on which a general search
-    /// for matches does clearly better are left to one. `Blosc` with `Lz4`, level 1 and `Bit`, which is the default, does the
-    /// same, and documents call it that.
+    /// as c-blosc's LZ4 at level 1 and about as small. Every reader of Blosc frames reads it. Tiles on which a general
+    /// search for matches does clearly better are left to one. `Blosc` with `Lz4`, level 1 and `Bit`, which is the
+    /// default, does the same, and documents call it that.
     #[serde(rename = "blosc-noise")]
     BloscNoise {
         /// Bytes a block; 0 chooses one that suits the cache.
@@ -394,8 +397,8 @@ pub enum Compressor {
     },
     /// `numcodecs.lz4`: a 4-byte length and an LZ4 block. Only zarr-python reads it.
     Lz4,
-    /// `numcodecs.zlib`: a zlib stream, which is gzip's with another frame. For what others have written: in Zarr v3 only
-    /// zarr-python reads it.
+    /// `numcodecs.zlib`: a zlib stream, which is gzip's with another frame. For what others have written: in Zarr v3
+    /// only zarr-python reads it.
     Zlib {
         /// 0 (store) to 9 (smallest).
         level: u8,
@@ -469,8 +472,8 @@ pub enum Placement {
     /// [`Packed`](Self::Packed): what is as long as its slot leaves no gaps, and gaps cost a file system time.
     #[default]
     Auto,
-    /// Each chunk has a slot of its own, large enough for the worst case: no worker ever waits for another. Unused space
-    /// is given back to the file system when the shard closes.
+    /// Each chunk has a slot of its own, large enough for the worst case: no worker ever waits for another. Unused
+    /// space is given back to the file system when the shard closes.
     Fixed,
     /// Chunks follow each other without gaps: one atomic addition a chunk.
     Packed,
@@ -501,19 +504,19 @@ named!(IndexLocation, "index_location", {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum StorageKind {
-    /// `Buffered` or `Direct`: what a short trial finds faster in the dataset's folder, at about equal speed `Direct`. Short runs,
-    /// and those into memory file systems, are `Buffered` without a trial. The summary says which and why.
+    /// `Buffered` or `Direct`: what a short trial finds faster in the dataset's folder, at about equal speed `Direct`.
+    /// Short runs, and those into memory file systems, are `Buffered` without a trial. The summary says which and why.
     #[default]
     Auto,
-    /// Workers encode straight into a memory map of the preallocated shard. A device that goes away then kills the process,
-    /// unless [`Config::guard_maps`] is set.
+    /// Workers encode straight into a memory map of the preallocated shard. A device that goes away then kills the
+    /// process, unless [`Config::guard_maps`] is set.
     Mapped,
-    /// Positioned writes through the page cache. Workers take turns at it, because writes to one file wait for each other. On
-    /// a tmpfs, a second worker may copy through a map meanwhile; should another program cut the file off in just that
-    /// moment, it is killed, unless [`Config::guard_maps`] is set.
+    /// Positioned writes through the page cache. Workers take turns at it, because writes to one file wait for each
+    /// other. On a tmpfs, a second worker may copy through a map meanwhile; should another program cut the file off in
+    /// just that moment, it is killed, unless [`Config::guard_maps`] is set.
     Buffered,
-    /// Positioned writes past the page cache (`O_DIRECT`), several at once, on threads that are no workers. What the file
-    /// system refuses to take that way is written through the page cache.
+    /// Positioned writes past the page cache (`O_DIRECT`), several at once, on threads that are no workers. What the
+    /// file system refuses to take that way is written through the page cache.
     Direct,
 }
 

@@ -8,8 +8,8 @@
 //! records/…          per-frame        left/records/…
 //! ```
 //!
-//! Documents are written before the first frame, so that a reader can open the dataset from the first second, and replaced
-//! as a whole whenever they change.
+//! Documents are written before the first frame, so that a reader can open the dataset from the first second, and
+//! replaced as a whole whenever they change.
 
 use std::collections::HashSet;
 use std::io;
@@ -382,7 +382,8 @@ impl ImageWriter {
         )
     }
 
-    /// Creates those shards that no frame came for, where a reader wants them all, and removes those that were prepared for more.
+    /// Creates those shards that no frame came for, where a reader wants them all, and removes those that were prepared
+    /// for more.
     fn complete_shards(&self, plan: &Arc<Plan>) -> Result<()> {
         if !plan.shard.keep_empty {
             return Ok(());
@@ -540,8 +541,8 @@ fn random_uuid() -> io::Result<[u8; 16]> {
     Ok(uuid)
 }
 
-/// The UUID of one image of several (version 8: the dataset's, mixed with the FNV-1a of the name), so that a shard which got
-/// into another image's folder is known by its headers.
+/// The UUID of one image of several (version 8: the dataset's, mixed with the FNV-1a of the name), so that a shard
+/// which got into another image's folder is known by its headers.
 fn image_uuid(dataset: [u8; 16], name: &str) -> [u8; 16] {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

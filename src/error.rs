@@ -305,8 +305,8 @@ impl Error {
     }
 }
 
-/// Runs `log`, which tells the program's own subscriber something. If that panics, the message is lost, and nothing else: it is
-/// called in the middle of work that must go on, and in destructors.
+/// Runs `log`, which tells the program's own subscriber something. If that panics, the message is lost, and nothing
+/// else: it is called in the middle of work that must go on, and in destructors.
 pub(crate) fn logged(log: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(log));
 }

@@ -1,7 +1,7 @@
 //! The folder of a dataset that is being written: made, locked, and left again.
 //!
-//! It is held by a descriptor. A working directory that changes, and a folder that is renamed while frames arrive, lead nowhere
-//! else; and nothing is removed but what stands in this very folder.
+//! It is held by a descriptor. A working directory that changes, and a folder that is renamed while frames arrive, lead
+//! nowhere else; and nothing is removed but what stands in this very folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -188,7 +188,8 @@ impl Folder {
 }
 
 impl Replaced {
-    /// Gives it its name again, if that is still the one of the folder that took it, which is empty by now but for its lock.
+    /// Gives it its name again, if that is still the one of the folder that took it, which is empty by now but for its
+    /// lock.
     fn put_back(mut self, path: &Path, is_there: bool, lock: Option<Lock>) {
         if is_there && self.held.identity.is_at(&self.aside) && swap(&self.aside, path).is_ok() {
             if let Some(mut lock) = lock {
@@ -250,8 +251,8 @@ fn named(error: Error, path: &Path) -> Error {
     }
 }
 
-/// The path of a dataset that is to be created, from the root of the file system: behind a link stands the folder that is meant,
-/// and neither must take the other's place.
+/// The path of a dataset that is to be created, from the root of the file system: behind a link stands the folder that
+/// is meant, and neither must take the other's place.
 fn absolute(path: &Path) -> Result<PathBuf> {
     if let Ok(found) = path.canonicalize() {
         return Ok(found);
@@ -262,7 +263,8 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io("find", path, error))
 }
 
-/// Whether a folder holds a document that says that it is a dataset, or what a writer left that was killed before it wrote one.
+/// Whether a folder holds a document that says that it is a dataset, or what a writer left that was killed before it
+/// wrote one.
 fn is_dataset(path: &Path) -> bool {
     DATASET_MARKS
         .iter()

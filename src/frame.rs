@@ -54,8 +54,8 @@ impl FrameMut {
         self.acquired_in_ns = start.elapsed().as_nanos() as u64;
     }
 
-    /// The bytes to fill: rows without gaps, or as [`Config::frame_layout`](crate::Config::frame_layout) says. The buffer
-    /// starts on a page.
+    /// The bytes to fill: rows without gaps, or as [`Config::frame_layout`](crate::Config::frame_layout) says. The
+    /// buffer starts on a page.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.loan.pixels_mut()
     }
@@ -65,9 +65,9 @@ impl FrameMut {
     /// Numbers may come out of order and from several threads, as long as none is more than
     /// [`reorder_window`](crate::Acquisition::reorder_window) behind the newest.
     ///
-    /// While chunks that fill or wait for the workers take less than half of the ring, and the next shard is ready, it wakes
-    /// nobody: a worker that has nothing to do looks by itself whether something came, each 1 to 10 ms. So it makes no system
-    /// call then (seen on Linux), but for one in 16,384 frames, when their records are written.
+    /// While chunks that fill or wait for the workers take less than half of the ring, and the next shard is ready, it
+    /// wakes nobody: a worker that has nothing to do looks by itself whether something came, each 1 to 10 ms. So it
+    /// makes no system call then (seen on Linux), but for one in 16,384 frames, when their records are written.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl FrameMut {
         self.hand_over(None, record)
     }
 
-    /// Which of the ring's buffers this is: below [`Stats::ring_frames`](crate::Stats::ring_frames), and always the same
-    /// memory.
+    /// Which of the ring's buffers this is: below [`Stats::ring_frames`](crate::Stats::ring_frames), and always the
+    /// same memory.
     pub fn index(&self) -> usize {
         self.loan.index() as usize
     }
@@ -144,8 +144,8 @@ impl FrameView {
 impl std::ops::Deref for FrameView {
     type Target = [u8];
 
-    /// The buffer as the camera filled it: rows without gaps, or as [`Config::frame_layout`](crate::Config::frame_layout)
-    /// says.
+    /// The buffer as the camera filled it: rows without gaps, or as
+    /// [`Config::frame_layout`](crate::Config::frame_layout) says.
     fn deref(&self) -> &[u8] {
         self.view.pixels()
     }

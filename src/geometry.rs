@@ -1,11 +1,11 @@
 //! Which frame belongs to which layer, tile, chunk and shard.
 //!
-//! Frames arrive in the acquisition order of the outer dimensions; chunks and shards tile the storage order. This module
-//! alone knows both. It is pure arithmetic on checked numbers.
+//! Frames arrive in the acquisition order of the outer dimensions; chunks and shards tile the storage order. This
+//! module alone knows both. It is pure arithmetic on checked numbers.
 //!
-//! A *unit* cuts each outer dimension into cells: the chunk's shape for layers, the shard's shape for shards. Cells that
-//! are open at the same time form a *block*: take the slowest acquired dimension that a cell spans with more than one
-//! element; the cells below it in one step of it are all fed in turn until the step is over. A block is therefore a
+//! A *unit* cuts each outer dimension into cells: the chunk's shape for layers, the shard's shape for shards. Cells
+//! that are open at the same time form a *block*: take the slowest acquired dimension that a cell spans with more than
+//! one element; the cells below it in one step of it are all fed in turn until the step is over. A block is therefore a
 //! contiguous run of frame numbers, and blocks follow each other.
 
 /// The largest number of outer dimensions.
@@ -57,8 +57,8 @@ impl Order {
         (slowest == 0).then(|| frames.div_ceil(faster.iter().map(|&dim| self.sizes[dim]).product::<u64>()))
     }
 
-    /// One past the last number that has a place in an array with room for `frames` frames: a run that ends within a stack leaves
-    /// places without frames. `None`: all of them have one.
+    /// One past the last number that has a place in an array with room for `frames` frames: a run that ends within a
+    /// stack leaves places without frames. `None`: all of them have one.
     pub(crate) fn places_end(&self, frames: u64) -> Option<u64> {
         let (&slowest, faster) = self.acquired.split_first()?;
         let stack = faster.iter().map(|&dim| self.sizes[dim]).fold(1, u64::saturating_mul);
@@ -114,8 +114,8 @@ impl Cells {
         steps.saturating_mul(self.frames_a_step)
     }
 
-    /// Whether some blocks are shorter than [`frames_a_block`](Self::frames_a_block) other than at the very end. Then every
-    /// other one is, at most.
+    /// Whether some blocks are shorter than [`frames_a_block`](Self::frames_a_block) other than at the very end. Then
+    /// every other one is, at most.
     pub(crate) fn has_short_blocks(&self) -> bool {
         let Some(&dim) = self.order.acquired.get(self.pivot) else { return false };
         let (size, unit) = (self.order.sizes[dim], self.unit[dim]);
@@ -202,8 +202,8 @@ pub(crate) struct Tile {
     pub(crate) chunk: usize,
 }
 
-/// How a frame of `size` falls into tiles of `chunk` and shards of `shard` (each rows, columns). The plan has seen that they are
-/// not too many to be listed.
+/// How a frame of `size` falls into tiles of `chunk` and shards of `shard` (each rows, columns). The plan has seen that
+/// they are not too many to be listed.
 pub(crate) fn tiles(size: [u64; 2], chunk: [u64; 2], shard: [u64; 2]) -> Vec<Tile> {
     let shard_columns = size[1].div_ceil(shard[1]);
     let chunks_a_shard = [shard[0] / chunk[0], shard[1] / chunk[1]];

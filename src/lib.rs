@@ -1,9 +1,10 @@
 //! A high-throughput acquisition writer for instrument data: camera frames in, finished Zarr shards out.
 //!
-//! Frames are loaned from a ring of page-aligned buffers, filled in place, and committed under their number. Worker threads
-//! cut them into tiles, encode these in parallel and write each into a slot of its own in a preallocated shard, without
-//! waiting for each other. A finalizer creates shards ahead of need and closes full ones. The result is a Zarr v3 dataset
-//! with the `sharding_indexed` codec and OME-Zarr 0.5 metadata, which readers can open from the first second on.
+//! Frames are loaned from a ring of page-aligned buffers, filled in place, and committed under their number. Worker
+//! threads cut them into tiles, encode these in parallel and write each into a slot of its own in a preallocated shard,
+//! without waiting for each other. A finalizer creates shards ahead of need and closes full ones. The result is a Zarr
+//! v3 dataset with the `sharding_indexed` codec and OME-Zarr 0.5 metadata, which readers can open from the first second
+//! on.
 //!
 //! ```no_run
 //! use shardwright::{Acquisition, Config, Dim, Record};
@@ -26,13 +27,13 @@
 //! - [`Dialect`]: the on-disk formats. [`guide::formats`]: what stands in their files, byte by byte.
 //! - [`offline`]: reading datasets back.
 //!
-//! What a program may want to know of a run while it goes on is told to its `tracing` subscriber. One that panics loses that line, and
-//! nothing else.
+//! What a program may want to know of a run while it goes on is told to its `tracing` subscriber. One that panics loses
+//! that line, and nothing else.
 //!
 //! # Words
 //!
-//! A *layer* is the frames that one row of chunks needs: as many as a chunk is deep. A *tile* is a rectangle of a layer; its
-//! encoded form is a *chunk*. A *slot* is the byte range in a shard that one chunk may fill.
+//! A *layer* is the frames that one row of chunks needs: as many as a chunk is deep. A *tile* is a rectangle of a
+//! layer; its encoded form is a *chunk*. A *slot* is the byte range in a shard that one chunk may fill.
 
 // What reads the headers of slots stands beside what writes them.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]

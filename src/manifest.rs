@@ -60,7 +60,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where the dialect can't have one; [`Error::Exists`] and [`Error::Format`] for what is in its way.
+    /// [`Error::Config`] where the dialect can't have one; [`Error::Exists`] and [`Error::Format`] for what is in its
+    /// way.
     pub(crate) fn wished(path: &Path, config: &Config) -> Result<Option<Self>> {
         if config.manifest.is_empty() {
             return Ok(None);
@@ -78,11 +79,13 @@ impl Manifest {
         Ok(Some(Self { dataset, out, options }))
     }
 
-    /// Writes it, and returns what not every reader will be able to do. `in_place`: whether the dataset has its name still.
+    /// Writes it, and returns what not every reader will be able to do. `in_place`: whether the dataset has its name
+    /// still.
     ///
     /// # Errors
     ///
-    /// [`Error::Format`] also where it was moved: a manifest goes by names, and another dataset may have this one by now.
+    /// [`Error::Format`] also where it was moved: a manifest goes by names, and another dataset may have this one by
+    /// now.
     pub(crate) fn write(&self, in_place: bool) -> Result<Vec<String>> {
         if !in_place {
             let reason = "the dataset is finished, but it was moved while it was written, so it has no manifest; let \

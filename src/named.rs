@@ -1,7 +1,7 @@
 //! What people choose by name: in configurations, on command lines, in messages.
 
-/// Gives an enum without fields its names: `ALL`, `name`, `Display`, `FromStr`, and `serde` by name. `$field` is what an error calls
-/// a wrong name's place.
+/// Gives an enum without fields its names: `ALL`, `name`, `Display`, `FromStr`, and `serde` by name. `$field` is what
+/// an error calls a wrong name's place.
 macro_rules! named {
     ($type:ident, $field:literal, { $($variant:ident => $name:literal),+ $(,)? }) => {
         impl $type {

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 /// Fields of the caller's own in a frame's record.
 pub(crate) const RECORD_FIELDS_MAX: usize = 16;
 
-/// Fields that every record has: the frame's number (−1 where no frame came), the device's time stamp, and the host's, in
-/// nanoseconds since 1970.
+/// Fields that every record has: the frame's number (−1 where no frame came), the device's time stamp, and the host's,
+/// in nanoseconds since 1970.
 pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
     [("frame_number", Dtype::I64), ("device_timestamp", Dtype::U64), ("host_timestamp", Dtype::I64)];
 
@@ -65,7 +65,8 @@ impl Record {
     }
 
     /// Sets the value of a record field by its place in [`Config::record_fields`](crate::Config::record_fields). Places
-    /// beyond the configured fields are refused when the frame is committed; those beyond the most that are possible, 16, at once.
+    /// beyond the configured fields are refused when the frame is committed; those beyond the most that are possible,
+    /// 16, at once.
     pub fn set(&mut self, field: usize, value: impl Into<FieldValue>) -> &mut Self {
         assert!(field < RECORD_FIELDS_MAX, "record field {field}: at most {RECORD_FIELDS_MAX} are possible");
         self.fields[field] = Some(value.into());
@@ -75,7 +76,8 @@ impl Record {
 
 /// The number in the record of a frame that never came.
 pub(crate) const NO_FRAME: i64 = -1;
-/// The number in the record of a frame of which it was not known yet, when its record was last written, whether it would come.
+/// The number in the record of a frame of which it was not known yet, when its record was last written, whether it
+/// would come.
 pub(crate) const NOT_KNOWN: i64 = -2;
 /// The number in the record of a frame that came, and whose pixels could not be stored.
 pub(crate) const LOST: i64 = -3;

@@ -1,10 +1,10 @@
 //! The fixed pool of page-aligned frame buffers.
 //!
-//! Workers finish out of order, so a strict first-in-first-out ring would wait for its slowest frame. The ring is a pool:
-//! a buffer is *free* (its index is in the queue), on *loan* (one [`Loan`] exists), or *committed* (one [`Frame`] exists).
-//! The three are joined by consuming calls only, so a buffer has one owner at a time (a committed one may have viewers who
-//! count as part of it); each way through the queue is a
-//! Release/Acquire pair, which makes the last reader's reads happen before the next writer's writes.
+//! Workers finish out of order, so a strict first-in-first-out ring would wait for its slowest frame. The ring is a
+//! pool: a buffer is *free* (its index is in the queue), on *loan* (one [`Loan`] exists), or *committed* (one [`Frame`]
+//! exists). The three are joined by consuming calls only, so a buffer has one owner at a time (a committed one may have
+//! viewers who count as part of it); each way through the queue is a Release/Acquire pair, which makes the last
+//! reader's reads happen before the next writer's writes.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -22,7 +22,8 @@ pub(crate) struct Ring {
     free: Receiver<u32>,
     freed: Sender<u32>,
     frames: usize,
-    /// For each buffer, who needs its committed frame: the workers together, and each viewer. 0: nobody; it is free or on loan.
+    /// For each buffer, who needs its committed frame: the workers together, and each viewer. 0: nobody; it is free or
+    /// on loan.
     users: Box<[AtomicU32]>,
     /// The buffer that was committed last, plus one.
     newest: AtomicU32,
@@ -48,7 +49,8 @@ pub(crate) struct View {
 }
 
 impl Ring {
-    /// `frames` buffers of `frame_bytes` and records of `record_bytes` each, touched once so that no page fault comes later.
+    /// `frames` buffers of `frame_bytes` and records of `record_bytes` each, touched once so that no page fault comes
+    /// later.
     pub(crate) fn new(frames: usize, frame_bytes: usize, record_bytes: usize) -> Result<Self> {
         let memory = |bytes| {
             let refuse = |error: std::io::Error| {
@@ -80,8 +82,8 @@ impl Ring {
         self.free.len()
     }
 
-    /// Where a buffer's pixels begin, for a device that wants to know all places before the first frame. The address says
-    /// nothing about who may use it: that is the business of [`Loan`].
+    /// Where a buffer's pixels begin, for a device that wants to know all places before the first frame. The address
+    /// says nothing about who may use it: that is the business of [`Loan`].
     #[cfg(feature = "capi")]
     pub(crate) fn address(&self, index: u32) -> *mut u8 {
         self.pixels.address(index)
@@ -103,8 +105,9 @@ impl Ring {
 
     /// The pixels of a frame, for as long as the frame is not released.
     pub(crate) fn pixels<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
-        // SAFETY: the buffer is committed: no `Loan` of it exists, and none will before `release` takes the `Frame`, which is borrowed as
-        // long as the slice. A frame of another ring would be one of the crate's own mistakes; its index is checked.
+        // SAFETY: the buffer is committed: no `Loan` of it exists, and none will before `release` takes the `Frame`,
+        // which is borrowed as long as the slice. A frame of another ring would be one of the crate's own mistakes; its
+        // index is checked.
         unsafe { self.pixels.read(frame.index) }
     }
 
@@ -142,7 +145,8 @@ impl Ring {
     /// The frame that was committed last, if its buffer still holds it.
     pub(crate) fn view_newest(self: &Arc<Self>) -> Option<View> {
         let index = self.newest.load(Ordering::Relaxed).checked_sub(1)?;
-        // Only a frame that someone uses is there to be seen, and only from its commit on. Acquire: meets the Release there.
+        // Only a frame that someone uses is there to be seen, and only from its commit on. Acquire: meets the Release
+        // there.
         let join = |users: u32| users.checked_add(1).filter(|&users| users > 1);
         let joined = self.users[index as usize].fetch_update(Ordering::Acquire, Ordering::Relaxed, join);
         joined.ok().map(|_| View { ring: self.clone(), index })

@@ -16,8 +16,8 @@ pub struct Stats {
     pub frames_accepted: u64,
     /// Frames whose every chunk is in its slot.
     pub frames_written: u64,
-    /// Frames that a loss of power does not take: their chunks have reached the device, and an index there names them. 0
-    /// without [`Config::sync`](crate::Config::sync).
+    /// Frames that a loss of power does not take: their chunks have reached the device, and an index there names them.
+    /// 0 without [`Config::sync`](crate::Config::sync).
     pub frames_durable: u64,
     /// Frame numbers that were settled without a frame.
     pub frames_missing: u64,
@@ -85,7 +85,8 @@ impl Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not count.
+    /// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not
+    /// count.
     Acquire,
     /// A commit call.
     Commit,

@@ -1,5 +1,5 @@
-//! Datasets of every dialect as this crate writes them: read, described, checked, and brought back after their writer was
-//! stopped.
+//! Datasets of every dialect as this crate writes them: read, described, checked, and brought back after their writer
+//! was stopped.
 
 mod common;
 

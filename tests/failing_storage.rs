@@ -23,7 +23,8 @@ enum How {
     Panics,
 }
 
-/// Who writes what workers made: each its own, or all by turns, where those that compress wait for whoever's turn it is.
+/// Who writes what workers made: each its own, or all by turns, where those that compress wait for whoever's turn it
+/// is.
 const WAYS: [(bool, Compressor); 3] =
     [(false, Compressor::None), (true, Compressor::None), (true, Compressor::Zstd { level: 1 })];
 

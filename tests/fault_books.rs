@@ -1,5 +1,5 @@
-//! Each call of a storage fails in turn, once and for good, in several dialects: what is left is recovered, and then the
-//! pixels, the records, what is listed as missing and what a check finds agree.
+//! Each call of a storage fails in turn, once and for good, in several dialects: what is left is recovered, and then
+//! the pixels, the records, what is listed as missing and what a check finds agree.
 
 mod common;
 

@@ -1,8 +1,9 @@
-//! The bytes of every format, as they were when readers of other people last agreed with them: what is written, what `repack`,
-//! `recover` and the manifests make of it, and what the store shows.
+//! The bytes of every format, as they were when readers of other people last agreed with them: what is written, what
+//! `repack`, `recover` and the manifests make of it, and what the store shows.
 //!
-//! Each case is a text file in `tests/golden`: documents as they are, other files in hexadecimal, repeated rows left out. Where a change
-//! of bytes is meant, `SHARDWRIGHT_GOLDEN=write` writes the files anew; look at the difference, and let the readers in Python judge it.
+//! Each case is a text file in `tests/golden`: documents as they are, other files in hexadecimal, repeated rows left
+//! out. Where a change of bytes is meant, `SHARDWRIGHT_GOLDEN=write` writes the files anew; look at the difference, and
+//! let the readers in Python judge it.
 
 mod common;
 

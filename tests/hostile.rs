@@ -1,4 +1,5 @@
-//! Datasets that somebody, or something, made to harm their reader. Each gives its error, and soon; none is ever believed.
+//! Datasets that somebody, or something, made to harm their reader. Each gives its error, and soon; none is ever
+//! believed.
 //!
 //! What a fuzzer finds comes here as another case.
 

@@ -29,8 +29,8 @@ struct Ran {
     joined: u64,
 }
 
-/// Writes frames of one chunk each into shards of a third of them. Nothing is written before all are encoded, and each call
-/// asks `fails`, with its number among those of its kind.
+/// Writes frames of one chunk each into shards of a third of them. Nothing is written before all are encoded, and each
+/// call asks `fails`, with its number among those of its kind.
 fn run(way: (Placement, Compressor), fails: fn(Call, u64) -> bool) -> Ran {
     within(60, move || run_unwatched(way, fails))
 }
@@ -91,7 +91,8 @@ fn chunks_that_wait_are_written_together() {
         let ran = run(way, |_, _| false);
         let summary = ran.ended.unwrap();
         assert_eq!((summary.frames_written, summary.chunks_written), (FRAMES, FRAMES), "{way:?}");
-        // What the writers held when the others came, and a few: where a shard ends, and where a slot's neighbour was held.
+        // What the writers held when the others came, and a few: where a shard ends, and where a slot's neighbour was
+        // held.
         assert!(ran.joined > 0 && ran.single + ran.joined < FRAMES / 2, "{way:?}: {} and {}", ran.single, ran.joined);
         check(&ran.storage, &[]);
     }

@@ -21,7 +21,8 @@ fn fill(mut slot: FrameMut, number: u64) {
 #[test]
 fn frames_dropped_while_others_are_being_filled_count_after_them() {
     within(30, || {
-        // The ring is loaned out; three more frames find it full; then the frames from before are committed, in any order.
+        // The ring is loaned out; three more frames find it full; then the frames from before are committed, in any
+        // order.
         for order in [[0, 1, 2, 3, 4, 5, 6, 7], [4, 3, 2, 1, 0, 7, 6, 5], [2, 5, 1, 0, 7, 4, 3, 6]] {
             let config = Config { ring_full: RingFull::DropNewest, ..tiny(Some(64), 8) };
             let acquisition = Acquisition::create_in(Probed::new(|_, _| Ok(())).shared(), config).unwrap();

@@ -22,7 +22,8 @@ fn flat(ranges: &[std::ops::Range<u64>]) -> Vec<u64> {
     ranges.iter().cloned().flatten().collect()
 }
 
-/// A driver with a queue of buffers that it fills in turn: it asks for one more before it hands on the one that it has filled.
+/// A driver with a queue of buffers that it fills in turn: it asks for one more before it hands on the one that it has
+/// filled.
 fn drive(acquisition: &Acquisition, queue: usize, frames: u64, is_lost: impl Fn(u64) -> bool) -> (u64, u64) {
     let mut queued: VecDeque<_> = (0..queue).map(|_| acquisition.acquire().unwrap()).collect();
     let (mut committed, mut refused) = (0, 0);

@@ -1,8 +1,8 @@
-//! Random drivers: however many buffers they keep, whatever numbers they skip, repeat or swap, whether they pause or break off, each
-//! call makes progress or returns within its limit, the run can be ended, and its books are true.
+//! Random drivers: however many buffers they keep, whatever numbers they skip, repeat or swap, whether they pause or
+//! break off, each call makes progress or returns within its limit, the run can be ended, and its books are true.
 //!
-//! A run follows from its seed but for how the threads meet. `SHARDWRIGHT_LOAN_STEPS` says how many calls are made in all, and
-//! `SHARDWRIGHT_LOAN_SEED` which run is the first.
+//! A run follows from its seed but for how the threads meet. `SHARDWRIGHT_LOAN_STEPS` says how many calls are made in
+//! all, and `SHARDWRIGHT_LOAN_SEED` which run is the first.
 
 mod common;
 

@@ -13,7 +13,8 @@ use common::{frame, tiny};
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Config, Error};
 
-/// From now on the system answers a call of this process with `errno`; with `if_argument`, only where that argument is not 0.
+/// From now on the system answers a call of this process with `errno`; with `if_argument`, only where that argument is
+/// not 0.
 fn refuse(call: libc::c_long, if_argument: Option<u32>, errno: i32) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;

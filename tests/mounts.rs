@@ -1,7 +1,7 @@
 //! Full disks and losses of power on real file systems, mounted from image files.
 //!
-//! They need root, `mkfs.ext4`, `mkfs.xfs` and `mkfs.btrfs`, so they are ignored by `cargo test`; `tools/torture` runs them.
-//! A file system that can't be made here is an error, not a test that passes.
+//! They need root, `mkfs.ext4`, `mkfs.xfs` and `mkfs.btrfs`, so they are ignored by `cargo test`; `tools/torture` runs
+//! them. A file system that can't be made here is an error, not a test that passes.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)]
 
@@ -70,8 +70,8 @@ impl Mount {
     }
 }
 
-/// Loses everything on the file system of `path` that has not reached the disk, and the journal of what has not been written
-/// there.
+/// Loses everything on the file system of `path` that has not reached the disk, and the journal of what has not been
+/// written there.
 fn cut_power(path: &Path) {
     // From linux/fs.h: FS_IOC_SHUTDOWN is _IOR('X', 125, __u32), and 2 means: don't flush the log.
     const FS_IOC_SHUTDOWN: u64 = 0x8004_587D;
@@ -314,7 +314,8 @@ fn a_full_disk_ends_a_run_and_nothing_else() {
             let line = line.unwrap_or_else(|| panic!("{context}: it can't have fitted: {text}"));
             assert!(line.to_lowercase().contains("no space left"), "{context}: {line}");
             let (there, told) = (frames_there(&path, &context), last(&lines, "failed").expect("a number"));
-            // A shard whose index could not be rewritten counts for nothing, though most likely the one before is still there.
+            // A shard whose index could not be rewritten counts for nothing, though most likely the one before is still
+            // there.
             assert!((told..told + 64).contains(&there), "{context}: {there} frames are there: {line}");
             assert_eq!(leftovers(&path), Vec::<PathBuf>::new(), "{context}");
             failed += 1;
@@ -348,7 +349,8 @@ fn a_loss_of_power_takes_nothing_that_was_durable() {
             cut_power(&mount.at);
             // What it says after the cut does not count, but it must come to an end and not be killed.
             lines.for_each(drop);
-            // A map whose device is gone kills whoever touches it, as the loss of power itself would have, unless it is guarded.
+            // A map whose device is gone kills whoever touches it, as the loss of power itself would have, unless it is
+            // guarded.
             let killed = child.wait().unwrap().signal();
             let Config { storage, guard_maps, .. } = config(cut);
             let may_be = storage == StorageKind::Mapped && !guard_maps;

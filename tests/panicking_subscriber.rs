@@ -1,5 +1,5 @@
-//! A program's own subscriber hears of warnings and errors in the middle of the run's work, and may panic. That must not leave
-//! anybody waiting.
+//! A program's own subscriber hears of warnings and errors in the middle of the run's work, and may panic. That must
+//! not leave anybody waiting.
 
 mod common;
 

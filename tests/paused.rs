@@ -1,4 +1,5 @@
-//! A camera pauses in the middle of a chunk: what it gave so far is durable, readable, and never harmed by what comes later.
+//! A camera pauses in the middle of a chunk: what it gave so far is durable, readable, and never harmed by what comes
+//! later.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What somebody may have put into a folder that they sent, under names that this crate's tools would use: nothing outside is
-//! written, removed or read because of it.
+//! What somebody may have put into a folder that they sent, under names that this crate's tools would use: nothing
+//! outside is written, removed or read because of it.
 
 mod common;
 
@@ -12,7 +12,8 @@ use serde_json::json;
 use shardwright::offline::{Array, Repack, RepackOptions, follow_links_anywhere, verify};
 use shardwright::{Acquisition, Config, Placement};
 
-/// A folder with a movie of fixed slots in it, whose gaps a repack closes, and a file and a folder that are nobody's business.
+/// A folder with a movie of fixed slots in it, whose gaps a repack closes, and a file and a folder that are nobody's
+/// business.
 struct Sent {
     folder: tempfile::TempDir,
     movie: PathBuf,

@@ -1,4 +1,5 @@
-//! What happens when the disk is slower than the camera: the ring fills, and the policy says who waits and what is let go.
+//! What happens when the disk is slower than the camera: the ring fills, and the policy says who waits and what is let
+//! go.
 
 mod common;
 
@@ -233,7 +234,8 @@ fn whoever_waits_for_a_buffer_hears_that_the_run_failed() {
         let loans: Vec<_> = (1..RING).map(|_| acquisition.acquire().unwrap()).collect();
         commit(&acquisition, 0).unwrap();
         std::thread::scope(|scope| {
-            // The failed frame's own buffer comes back, so one of the two that wait gets it; the other must not wait on.
+            // The failed frame's own buffer comes back, so one of the two that wait gets it; the other must not wait
+            // on.
             let waiting: Vec<_> = (0..2).map(|_| scope.spawn(|| acquisition.acquire().map(std::mem::forget))).collect();
             std::thread::sleep(Duration::from_millis(50));
             barrier.open();

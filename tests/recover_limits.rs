@@ -1,4 +1,5 @@
-//! What a recovery takes follows from what is there, and neither from an archive's length nor from what a document promises.
+//! What a recovery takes follows from what is there, and neither from an archive's length nor from what a document
+//! promises.
 //!
 //! The tests stand in a program of their own, because they count what is allocated.
 #![allow(unsafe_code)]

@@ -1,4 +1,5 @@
-//! What a recovery writes down agrees with what it found: frame numbers in the records, what is missing, how many there are.
+//! What a recovery writes down agrees with what it found: frame numbers in the records, what is missing, how many there
+//! are.
 
 mod common;
 

@@ -699,7 +699,8 @@ struct Way {
     copies: bool,
 }
 
-/// What a child is asked to do: in place without a new document, in place with one, into a new dataset, into another dialect.
+/// What a child is asked to do: in place without a new document, in place with one, into a new dataset, into another
+/// dialect.
 fn ways() -> Vec<Way> {
     let zstd = Some(Codec::from(Compressor::Zstd { level: 3 }));
     let gzip = Some(plain(Compressor::Gzip { level: 1 }));

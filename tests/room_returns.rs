@@ -1,4 +1,5 @@
-//! A shard that finds no room while older ones are still on their way is made when these have given back what they don't need.
+//! A shard that finds no room while older ones are still on their way is made when these have given back what they
+//! don't need.
 
 mod common;
 

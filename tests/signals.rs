@@ -55,7 +55,8 @@ extern "C" fn count_signal(_: libc::c_int) {
 
 /// Has a handler called that lets system calls be interrupted.
 fn listen_to_alarms() {
-    // SAFETY: all zeros is a valid sigaction without flags, and so without SA_RESTART; the handler only adds to an atomic.
+    // SAFETY: all zeros is a valid sigaction without flags, and so without SA_RESTART; the handler only adds to an
+    // atomic.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = count_signal as extern "C" fn(libc::c_int) as usize;

@@ -1,5 +1,5 @@
-//! The store shows what is there, takes what is given, and loses nothing else; whatever it is compared with, a dull map, the
-//! reader, `verify`, `recover` or the crate zarrs.
+//! The store shows what is there, takes what is given, and loses nothing else; whatever it is compared with, a dull
+//! map, the reader, `verify`, `recover` or the crate zarrs.
 
 mod common;
 

@@ -31,7 +31,8 @@ impl Dice {
     }
 }
 
-/// Commits `0..frames` from `producers` threads, each with up to `loans` buffers at once, which it commits in any order.
+/// Commits `0..frames` from `producers` threads, each with up to `loans` buffers at once, which it commits in any
+/// order.
 ///
 /// A number may fall behind the newest by less than the window only, so no thread starts a number before those too far
 /// behind it are committed.

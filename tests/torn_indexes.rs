@@ -1,5 +1,5 @@
-//! Indexes of every size, replaced at checkpoints and at the close, on a disk that may tear each write at its sectors: what was
-//! called durable is named by an index that is whole, at every moment.
+//! Indexes of every size, replaced at checkpoints and at the close, on a disk that may tear each write at its sectors:
+//! what was called durable is named by an index that is whole, at every moment.
 
 mod common;
 

@@ -325,7 +325,8 @@ fn progress_goes_up_to_its_end() {
     assert_eq!(seen.iter().map(|&(done, _)| done).max(), Some(total));
 }
 
-/// What the writer says is missing, what the records say came, and what is there: each is changed, and the others object.
+/// What the writer says is missing, what the records say came, and what is there: each is changed, and the others
+/// object.
 #[test]
 fn books_that_contradict_each_other_are_found() {
     for (placement, compressor) in [(Placement::Fixed, Compressor::None), (Placement::Packed, Compressor::None)] {

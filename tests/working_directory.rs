@@ -1,5 +1,5 @@
-//! A program that changes its working directory, or its folders, while a run goes on. A process of its own, because the working
-//! directory is the process's.
+//! A program that changes its working directory, or its folders, while a run goes on. A process of its own, because the
+//! working directory is the process's.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A bare program that does at once all that a writer can't go without: gather, encode, and long writes by threads of their
-//! own, sync included. No ring, no shards, no index, no checksum.
+//! A bare program that does at once all that a writer can't go without: gather, encode, and long writes by threads of
+//! their own, sync included. No ring, no shards, no index, no checksum.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -19,8 +19,8 @@ pub(super) const DIRECT_PIECE: u64 = 4 << 20;
 /// May be more than there are cores, for each mostly waits for the device.
 pub(super) const DIRECT_WRITERS: usize = 4;
 
-/// Bytes a second for a fresh file of `wish.bytes` bytes, from its creation until it is synced; `None` where `way` is not
-/// possible.
+/// Bytes a second for a fresh file of `wish.bytes` bytes, from its creation until it is synced; `None` where `way` is
+/// not possible.
 pub(super) fn rate(wish: &Wish, frames: &[u8], way: fn(&Wish, &[u8], &Path) -> Outcome<bool>) -> Outcome<Option<f64>> {
     let seconds = seconds_to_file(wish, |path| way(wish, frames, path))?;
     Ok(seconds.map(|seconds| whole_pages(wish.bytes) as f64 / seconds))
@@ -102,8 +102,8 @@ pub(super) fn whole_pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(PAGE)
 }
 
-/// Hands ranges of the file, and frames to fill them, to `threads` threads, each range once. Offsets and lengths are whole
-/// pages, and so are the frames' addresses.
+/// Hands ranges of the file, and frames to fill them, to `threads` threads, each range once. Offsets and lengths are
+/// whole pages, and so are the frames' addresses.
 fn in_pieces(
     bytes: u64,
     piece: u64,

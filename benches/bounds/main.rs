@@ -1,11 +1,11 @@
 //! What this machine could do at best, for the same frames, tiles and codec that a writer gets: copies in memory, tiles
-//! encoded to nowhere, writes of raw bytes to a folder, sync included, and both at once. One JSON object on stdout, rates in
-//! bytes a second. They show about what is left to gain; on a machine whose speed changes, a run can come out above them.
+//! encoded to nowhere, writes of raw bytes to a folder, sync included, and both at once. One JSON object on stdout,
+//! rates in bytes a second. They show about what is left to gain; on a machine whose speed changes, a run can come out
+//! above them.
 //!
-//! `tools/compare` runs it between its rounds:
-//! `bounds --frames FILE --shape T,Y,X --chunk T,Y,X --pixel-bytes N --folder DIR --bytes N [--codec blosc-lz4] [--level 1]
-//! [--element-bytes 2] [--threads N]`. `--pixel-bytes` are gathered and encoded, `--bytes` are written. Without `--frames`, it
-//! tries itself on a few made-up frames.
+//! `tools/compare` runs it between its rounds: `bounds --frames FILE --shape T,Y,X --chunk T,Y,X --pixel-bytes N
+//! --folder DIR --bytes N [--codec blosc-lz4] [--level 1] [--element-bytes 2] [--threads N]`. `--pixel-bytes` are
+//! gathered and encoded, `--bytes` are written. Without `--frames`, it tries itself on a few made-up frames.
 
 #![allow(unsafe_code)]
 
@@ -98,7 +98,8 @@ impl Wish {
         self.chunk.iter().product::<usize>() * self.element_bytes
     }
 
-    /// Whole tiles along each dimension, as many as are worth the time. Ragged ones at the edges would only blur the rate.
+    /// Whole tiles along each dimension, as many as are worth the time. Ragged ones at the edges would only blur the
+    /// rate.
     fn tiles(&self) -> [usize; 3] {
         let [deep, high, wide] = [0, 1, 2].map(|dim| self.shape[dim] / self.chunk[dim]);
         let layer_bytes = high * wide * self.tile_bytes();
@@ -121,8 +122,8 @@ fn compressor(name: &str, level: u8) -> Outcome<Compressor> {
     Ok(Compressor::Blosc { cname, level, shuffle: Shuffle::Bit, block_bytes: 0 })
 }
 
-/// The frames, in memory that starts on a page: direct writes take nothing else. Few or small ones are repeated until they are
-/// beyond every cache, as those are that a camera has just brought.
+/// The frames, in memory that starts on a page: direct writes take nothing else. Few or small ones are repeated until
+/// they are beyond every cache, as those are that a camera has just brought.
 fn load(wish: &mut Wish) -> Outcome<MmapMut> {
     let pool_bytes = wish.shape[0] * wish.frame_bytes();
     let repeats = MEMORY_BYTES.div_ceil(pool_bytes.max(1));
@@ -178,9 +179,9 @@ fn copy(frames: &[u8], threads: usize) -> f64 {
     source.len() as f64 / seconds
 }
 
-/// Bytes a second that `threads` threads gather and encode to nowhere, and the ratio that comes of it. As many bytes as the
-/// writer's run takes: a shared machine's speed changes within seconds, and the fastest moment of it would be a bound for
-/// nobody.
+/// Bytes a second that `threads` threads gather and encode to nowhere, and the ratio that comes of it. As many bytes as
+/// the writer's run takes: a shared machine's speed changes within seconds, and the fastest moment of it would be a
+/// bound for nobody.
 fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
     let distinct = wish.tiles().iter().product::<usize>() as u64;
     if distinct == 0 {
@@ -231,8 +232,8 @@ fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
     Ok((pixels / seconds, pixels / encoded.into_inner() as f64))
 }
 
-/// One turn with made-up frames in a temporary folder, so that a plain `cargo bench` or a test of all targets shows that
-/// every part works.
+/// One turn with made-up frames in a temporary folder, so that a plain `cargo bench` or a test of all targets shows
+/// that every part works.
 fn try_out() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let mut wish = Wish {

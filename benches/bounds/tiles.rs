@@ -63,8 +63,8 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Copies its rows, frame by frame, to the start of each other. Rows are asked for ahead, as the writer does it: a slower
-    /// gather would be a bound that flatters.
+    /// Copies its rows, frame by frame, to the start of each other. Rows are asked for ahead, as the writer does it: a
+    /// slower gather would be a bound that flatters.
     pub(super) fn gather(&self, tile: &mut [u8]) {
         for (number, to) in tile.chunks_exact_mut(self.row_bytes).enumerate() {
             let from = self.row(number);

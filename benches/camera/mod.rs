@@ -11,8 +11,8 @@ const READ_NOISE_ELECTRONS: f64 = 1.6;
 const BACKGROUND_ELECTRONS: f64 = 6.0;
 const SPOTS: usize = 36;
 
-/// A frame of `side` × `side` pixels of `element_bytes` bytes, little-endian. Single bytes count in steps of four, as an
-/// 8-bit mode does.
+/// A frame of `side` × `side` pixels of `element_bytes` bytes, little-endian. Single bytes count in steps of four, as
+/// an 8-bit mode does.
 pub(crate) fn frame(side: usize, element_bytes: usize) -> Vec<u8> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let spots: Vec<_> = (0..SPOTS)

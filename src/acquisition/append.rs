@@ -13,8 +13,8 @@ use crate::record::Record;
 #[must_use = "fewer frames may have been taken than were given"]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Appended {
-    /// Frames taken. Fewer than given, if the ring became full on the way, or the call could not go on for another reason: repeat
-    /// it with the rest, which tells that reason.
+    /// Frames taken. Fewer than given, if the ring became full on the way, or the call could not go on for another
+    /// reason: repeat it with the rest, which tells that reason.
     pub frames: u64,
     /// Frames let go, because the ring was full and its policy is to drop the newest.
     pub dropped: u64,
@@ -28,23 +28,25 @@ impl Appended {
 }
 
 impl Acquisition {
-    /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
+    /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next
+    /// numbers.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire) and [`FrameMut::commit`]. After the first frame, the call returns how many were taken
-    /// instead.
+    /// As [`acquire`](Self::acquire) and [`FrameMut::commit`](crate::FrameMut::commit). After the first frame, the call
+    /// returns how many were taken instead.
     pub fn append(&self, pixels: &[u8]) -> Result<Appended> {
         self.append_with(pixels, self.engine.plan.frame.row_bytes, Record::default())
     }
 
-    /// As [`append`](Self::append), for frames that are cut out of a larger buffer: rows start `row_stride` bytes apart,
-    /// and the last row may end with the buffer. Every frame gets the same record.
+    /// As [`append`](Self::append), for frames that are cut out of a larger buffer: rows start `row_stride` bytes
+    /// apart, and the last row may end with the buffer. Every frame gets the same record.
     pub fn append_with(&self, pixels: &[u8], row_stride: usize, record: Record) -> Result<Appended> {
         self.append_within(pixels, row_stride, record, self.patience())
     }
 
-    /// As [`append_with`](Self::append_with), but the whole call waits at most so long, whatever the configuration says.
+    /// As [`append_with`](Self::append_with), but the whole call waits at most so long, whatever the configuration
+    /// says.
     pub fn append_timeout(
         &self,
         pixels: &[u8],

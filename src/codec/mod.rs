@@ -74,20 +74,20 @@ impl Encoder {
         self.bound
     }
 
-    /// Whether tiles become chunks as they are, byte for byte, so that a tile that lies in one piece may be written from
-    /// where it stands.
+    /// Whether tiles become chunks as they are, byte for byte, so that a tile that lies in one piece may be written
+    /// from where it stands.
     pub fn is_identity(&self) -> bool {
         matches!(self.means, EncoderMeans::Copy) && !self.checksum
     }
 
-    /// Whether tiles become chunks as they are, but perhaps for a checksum behind them: then a tile that was made where the
-    /// chunk shall be only needs [`seal`](Self::seal).
+    /// Whether tiles become chunks as they are, but perhaps for a checksum behind them: then a tile that was made where
+    /// the chunk shall be only needs [`seal`](Self::seal).
     pub(crate) fn copies(&self) -> bool {
         matches!(self.means, EncoderMeans::Copy)
     }
 
-    /// Turns the tile of `length` bytes at the start of `room` into a chunk, where tiles become chunks as they are; returns
-    /// the chunk's bytes. That is to append the checksum, if there is to be one.
+    /// Turns the tile of `length` bytes at the start of `room` into a chunk, where tiles become chunks as they are;
+    /// returns the chunk's bytes. That is to append the checksum, if there is to be one.
     pub(crate) fn seal(&self, length: usize, room: &mut [u8]) -> usize {
         if !self.checksum {
             return length;
@@ -108,14 +108,14 @@ impl Encoder {
         self.encode_part(raw, room)
     }
 
-    /// Whether it takes a tile's pixels from where they lie, by [`encode_from`](Self::encode_from), so that nothing is gained
-    /// by copying them together first.
+    /// Whether it takes a tile's pixels from where they lie, by [`encode_from`](Self::encode_from), so that nothing is
+    /// gained by copying them together first.
     pub fn gathers(&self) -> bool {
         matches!(self.means, EncoderMeans::BloscNoise(_))
     }
 
-    /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none, gzip or zlib: in some formats
-    /// chunks end with their array.
+    /// As [`encode`](Self::encode), but `raw` may be a shorter tile where the compressor is none, gzip or zlib: in some
+    /// formats chunks end with their array.
     pub(crate) fn encode_part(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
         self.encode_from(raw, &mut [], room)
     }

@@ -33,8 +33,8 @@ pub(crate) fn compressor(codec: &Codec) -> Option<(&'static str, Map<String, Val
     settings.as_object().map(|settings| (name, settings.clone()))
 }
 
-/// The compressor that numcodecs calls so. A frame names its own compressor and shuffle; settings only matter to a writer, so
-/// unknown ones are no error.
+/// The compressor that numcodecs calls so. A frame names its own compressor and shuffle; settings only matter to a
+/// writer, so unknown ones are no error.
 pub(crate) fn named(id: &str, settings: &Map<String, Value>) -> Option<Compressor> {
     if !READ.contains(&id) {
         return None;

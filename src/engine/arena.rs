@@ -1,8 +1,8 @@
 //! Workers' memory for chunks on their way to whoever writes them.
 //!
-//! How long a chunk is shows when it is encoded. Until then its worker has room for the longest; then the chunk keeps what it
-//! fills, and the next one's room begins right behind it. So the same memory holds more chunks the better they compress, which
-//! keeps a device busy with long writes.
+//! How long a chunk is shows when it is encoded. Until then its worker has room for the longest; then the chunk keeps
+//! what it fills, and the next one's room begins right behind it. So the same memory holds more chunks the better they
+//! compress, which keeps a device busy with long writes.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, PoisonError};
@@ -14,12 +14,13 @@ use crate::shard::WaitsFor;
 use crate::storage::WRITES_AT_ONCE;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-// To spare beside the slots that workers fill. Small ones: so many; who has less memory for frames has less for these, too.
+// To spare beside the slots that workers fill. Small ones: so many; who has less memory for frames has less for these,
+// too.
 const SPARE_SLOTS_MIN: usize = 8;
 const SPARE_BYTES_MIN: usize = 16 << 20;
 const SHARE_OF_RING: usize = 16;
-// For a device, whose writes now and then take many times as long as most: the workers go on meanwhile. With what they have
-// for themselves, several times a chunk each, it shall stay below this.
+// For a device, whose writes now and then take many times as long as most: the workers go on meanwhile. With what they
+// have for themselves, several times a chunk each, it shall stay below this.
 const WORKERS_BYTES: usize = 64 << 20;
 const SLOTS_A_WORKER: usize = 6;
 const SPARE_BYTES_MAX: usize = 48 << 20;
@@ -39,7 +40,8 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Its pages are there when the first chunk comes; with long slots, which few chunks fill, when they are first used.
+    /// Its pages are there when the first chunk comes; with long slots, which few chunks fill, when they are first
+    /// used.
     pub(crate) fn new(plan: &Plan, waits_for: WaitsFor) -> std::io::Result<Self> {
         let bytes = Self::bytes(plan, waits_for);
         let memory = AlignedMemory::new(1, bytes)?;
@@ -201,8 +203,8 @@ impl Spans {
         let mut used = self.used();
         let index = Self::index(&used.spans, start);
         used.spans.remove(index);
-        // Waking costs a call into the kernel, whether somebody waits or not; and who is woken before the lock is given up
-        // finds it held.
+        // Waking costs a call into the kernel, whether somebody waits or not; and who is woken before the lock is given
+        // up finds it held.
         let wake = used.is_waited_for && self.gap(&used.spans).is_some();
         used.is_waited_for &= !wake;
         drop(used);

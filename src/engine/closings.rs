@@ -1,18 +1,21 @@
-//! What the closer is given to do, by threads that must not wait for it: it may itself be waiting for the sequencer, which they run.
+//! What the closer is given to do, by threads that must not wait for it: it may itself be waiting for the sequencer,
+//! which they run.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 use crate::sync::{Mutex, Receiver, Sender, bounded};
 
-/// A queue that takes everything at once. What it has no room for lies beside it; for that, and for that alone, memory is taken.
+/// A queue that takes everything at once. What it has no room for lies beside it; for that, and for that alone, memory
+/// is taken.
 pub(crate) struct Closings<T> {
     queue: Sender<T>,
     beside: Mutex<VecDeque<T>>,
 }
 
 impl<T> Closings<T> {
-    /// Returns also the closer's end. After each thing that it takes there, it shall ask for what lies [beside](Self::beside).
+    /// Returns also the closer's end. After each thing that it takes there, it shall ask for what lies
+    /// [beside](Self::beside).
     pub(crate) fn new(capacity: usize) -> (Self, Receiver<T>) {
         let (queue, to_close) = bounded(capacity);
         (Self { queue, beside: Mutex::new(VecDeque::new()) }, to_close)
@@ -22,8 +25,8 @@ impl<T> Closings<T> {
         let Err(unsent) = self.queue.try_send(thing) else { return };
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         beside.push_back(unsent.into_inner());
-        // The closer may have emptied the queue meanwhile, and looked here before. If the queue is full now, it has yet to
-        // take something, and looks here after that.
+        // The closer may have emptied the queue meanwhile, and looked here before. If the queue is full now, it has yet
+        // to take something, and looks here after that.
         while let Some(thing) = beside.pop_front() {
             if let Err(unsent) = self.queue.try_send(thing) {
                 return beside.push_front(unsent.into_inner());

@@ -1,5 +1,5 @@
-//! The two threads beside the workers: one creates shards ahead of need, one closes full ones and keeps the documents up
-//! to date. Both may be slow; neither is waited for by a frame, as long as it keeps up on average.
+//! The two threads beside the workers: one creates shards ahead of need, one closes full ones and keeps the documents
+//! up to date. Both may be slow; neither is waited for by a frame, as long as it keeps up on average.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -39,9 +39,9 @@ pub(crate) fn prepare(engine: &Engine, image: &ImageWriter, live: &LiveCells, pr
     }
 }
 
-/// Creates the shards of one block. As long as no frame needs them, a failure is no error: the disk may have room again by then.
-/// Nor is it one as long as older shards are on their way, which give back what they have reserved in vain. `None`: the run
-/// ended without them.
+/// Creates the shards of one block. As long as no frame needs them, a failure is no error: the disk may have room again
+/// by then. Nor is it one as long as older shards are on their way, which give back what they have reserved in vain.
+/// `None`: the run ended without them.
 fn create_when_possible(engine: &Engine, image: &ImageWriter, number: u64) -> Result<Option<ShardBlock>> {
     let (mut pause, mut is_told) = (SPARE_PAUSE_MIN, false);
     loop {
@@ -188,11 +188,12 @@ fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, pause
     advance(engine, image, newest_end);
 }
 
-/// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind this,
-/// by the same thread.
+/// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind
+/// this, by the same thread.
 fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy) -> Result<()> {
     let mut from = 0;
-    // Its lock is held for a copy of what came since the last checkpoint, which is little: commits must not have to wait.
+    // Its lock is held for a copy of what came since the last checkpoint, which is little: commits must not have to
+    // wait.
     while engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).copy_records(from, copy) {
         let block = copy.for_file();
         from = block.number + 1;

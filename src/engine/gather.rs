@@ -6,8 +6,8 @@ use crate::geometry::Tile;
 use crate::plan::Plan;
 use crate::ring::{Frame, Ring};
 
-/// So many rows before its turn a row is asked for: the processor itself foresees only what follows within a page, and each
-/// row of a tile lies on another one.
+/// So many rows before its turn a row is asked for: the processor itself foresees only what follows within a page, and
+/// each row of a tile lies on another one.
 const PREFETCHED_ROWS: usize = 3;
 /// Shorter rows gain nothing.
 const PREFETCHED_ROW_BYTES_MIN: usize = 1 << 10;

@@ -100,8 +100,8 @@ impl Layers {
 }
 
 impl LayerSlot {
-    /// Makes the layer ready for `tickets` workers, of which the caller sends the first. The queue that carries the tickets
-    /// publishes all of it.
+    /// Makes the layer ready for `tickets` workers, of which the caller sends the first. The queue that carries the
+    /// tickets publishes all of it.
     pub(crate) fn open_to_workers(&self, tickets: u32) {
         self.next_tile.store(0, Ordering::Relaxed);
         self.failed.store(false, Ordering::Relaxed);

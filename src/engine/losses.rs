@@ -1,7 +1,8 @@
-//! Frames that were accepted and are not in the dataset, because a chunk or a whole shard of theirs could not be stored.
+//! Frames that were accepted and are not in the dataset, because a chunk or a whole shard of theirs could not be
+//! stored.
 //!
-//! They are noted by the layer or the shard, and only looked up frame by frame at the end: losses are rare, but then they
-//! must be told exactly.
+//! They are noted by the layer or the shard, and only looked up frame by frame at the end: losses are rare, but then
+//! they must be told exactly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -29,8 +30,8 @@ impl Losses {
         self.lock().numbers.extend(numbers);
     }
 
-    /// A cell of shards could not be closed. `named`: which layers it has all the same, by their place in the cell; those
-    /// beyond it are lost.
+    /// A cell of shards could not be closed. `named`: which layers it has all the same, by their place in the cell;
+    /// those beyond it are lost.
     pub(crate) fn add_cell(&self, block: u64, cell: u64, named: Box<[bool]>) {
         self.lock().cells.insert((block, cell), named);
     }

@@ -10,9 +10,10 @@
 //!                         └ a new block of shards begins ─ create the next
 //! ```
 //!
-//! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time, and
-//! nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the ring has room: a worker that has nothing to
-//! do, and the preparer, snapshot by themselves whether something came (see [`PolledQueue`]).
+//! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time,
+//! and nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the
+//! ring has room: a worker that has nothing to do, and the preparer, snapshot by themselves whether something came (see
+//! [`PolledQueue`]).
 
 pub(crate) mod arena;
 mod arrival;
@@ -91,7 +92,8 @@ mod tests {
                         while committed.load(SeqCst) < number.saturating_sub(1) {
                             std::thread::yield_now();
                         }
-                        // Without the wall clock, miri stays in a world of its own, and the same seed gives the same run.
+                        // Without the wall clock, miri stays in a world of its own, and the same seed gives the same
+                        // run.
                         let mut record = Record::default();
                         record.host_timestamp = Some(0);
                         slot.commit(number, record).unwrap();

@@ -1,8 +1,9 @@
 //! Which frame numbers were taken.
 //!
 //! Every number may come once, on any thread, in any order within the window. Callers claim a number here before the
-//! frame is queued, so that a wrong one is refused to the one who gave it. The sequencer gives up here the numbers for which it waits no
-//! longer: each number is claimed or given up, and never both, so no frame that was taken comes too late.
+//! frame is queued, so that a wrong one is refused to the one who gave it. The sequencer gives up here the numbers for
+//! which it waits no longer: each number is claimed or given up, and never both, so no frame that was taken comes too
+//! late.
 
 use std::ops::Range;
 
@@ -137,7 +138,8 @@ impl Numbers {
         Mark::claimed(last) != Some(number)
     }
 
-    /// As [`give_up`](Self::give_up) for a range of any length; false if somebody brings one of them. Others may be given up by then.
+    /// As [`give_up`](Self::give_up) for a range of any length; false if somebody brings one of them. Others may be
+    /// given up by then.
     pub(crate) fn give_up_range(&self, numbers: Range<u64>) -> bool {
         let is_claimed = |place: &AtomicU64| {
             Mark::claimed(place.load(Ordering::Relaxed)).is_some_and(|number| numbers.contains(&number))

@@ -1,4 +1,5 @@
-//! The cells of shards that exist and are not closed, for checkpoints, and so that those waiting to be closed don't pile up.
+//! The cells of shards that exist and are not closed, for checkpoints, and so that those waiting to be closed don't
+//! pile up.
 
 use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
 

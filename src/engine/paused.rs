@@ -1,7 +1,8 @@
 //! Makes what came of a layer durable while it waits for more frames: its camera may pause for hours.
 //!
-//! The thread that closes looks at each checkpoint which layers got nothing since the one before, and stores [provisional
-//! chunks](crate::shard::provisional) of them. Their frames stay in the ring, and the layer goes on as if nothing had been.
+//! The thread that closes looks at each checkpoint which layers got nothing since the one before, and stores
+//! [provisional chunks](crate::shard::provisional) of them. Their frames stay in the ring, and the layer goes on as if
+//! nothing had been.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -30,8 +31,8 @@ impl ShardCell {
         kept.numbers().count() as u64
     }
 
-    /// The last index is written, or can't be: frames in provisional chunks, where nothing came in their place, are not lost. Returns
-    /// how many.
+    /// The last index is written, or can't be: frames in provisional chunks, where nothing came in their place, are not
+    /// lost. Returns how many.
     pub(super) fn keep_provisional(&self, shared: &Shared, is_closed: bool) -> u64 {
         let mut kept = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_closed {
@@ -81,7 +82,8 @@ impl LayerSnapshot {
 
 /// The layers that got nothing for a while.
 pub(super) struct Paused {
-    /// What each layer was at the last checkpoint: where it stands and how many frames it had, and whether these are kept.
+    /// What each layer was at the last checkpoint: where it stands and how many frames it had, and whether these are
+    /// kept.
     before: Vec<Option<(u64, u64, u32, bool)>>,
     encoder: Option<ProvisionalEncoder>,
 }
@@ -98,8 +100,8 @@ impl Paused {
         Self { before: vec![None; shared.layers.count()], encoder: None }
     }
 
-    /// Stores provisional chunks of the layers that got nothing since the last call. That it can't be done is no error: the frames
-    /// are where they were.
+    /// Stores provisional chunks of the layers that got nothing since the last call. That it can't be done is no error:
+    /// the frames are where they were.
     pub(super) fn keep(&mut self, shared: &Shared) {
         let plan = &shared.plan;
         // The document of a volume that grows tells of whole chunks only.
@@ -163,7 +165,8 @@ impl ProvisionalEncoder {
         Ok(Self { encoder, raw: vec![0; plan.shard.chunk_bytes].into(), sealed: vec![0; bytes].into() })
     }
 
-    /// Stores what the chunks of a layer are so far, each shard's in room of its own; false if that can't be, or the layer has changed.
+    /// Stores what the chunks of a layer are so far, each shard's in room of its own; false if that can't be, or the
+    /// layer has changed.
     fn store_layer(
         &mut self,
         shared: &Shared,

@@ -80,8 +80,8 @@ impl Engine {
         })
     }
 
-    /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed for a while,
-    /// because another thread's commit is the better help.
+    /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed
+    /// for a while, because another thread's commit is the better help.
     pub(crate) fn relieve(&self) {
         const AFTER: Duration = Duration::from_millis(200);
         const FOR_LONG: Duration = Duration::from_secs(1);

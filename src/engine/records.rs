@@ -90,8 +90,8 @@ impl Records {
         }
     }
 
-    /// Copies the first block from block `from` on that has changed since it was copied, as far as `copy` does not hold it.
-    /// False: there is none.
+    /// Copies the first block from block `from` on that has changed since it was copied, as far as `copy` does not hold
+    /// it. False: there is none.
     pub(crate) fn copy(&mut self, from: u64, settled_end: u64, copy: &mut RecordCopy) -> bool {
         let frames = self.block_frames;
         let settled = |open: &OpenBlock| settled_end.saturating_sub(open.block.number * frames).min(frames) as usize;
@@ -110,8 +110,8 @@ impl Records {
     }
 }
 
-/// Writes the numbers in the blocks of frames that were lost with their chunks after they had been recorded: no record shall name
-/// what is not there. `missing`: those that never came, as far as they are remembered.
+/// Writes the numbers in the blocks of frames that were lost with their chunks after they had been recorded: no record
+/// shall name what is not there. `missing`: those that never came, as far as they are remembered.
 pub(crate) fn write_lost(
     image: &ImageWriter,
     plan: &Plan,

@@ -1,7 +1,7 @@
 //! Puts frames into layers, settles the numbers that never come, and gives complete layers to the workers.
 //!
-//! One thread at a time runs it, so it is plain sequential code. Whatever it lacks (a free layer, the next shard, a record
-//! block) makes it stop where it is; whoever provides the thing runs it again.
+//! One thread at a time runs it, so it is plain sequential code. Whatever it lacks (a free layer, the next shard, a
+//! record block) makes it stop where it is; whoever provides the thing runs it again.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -49,8 +49,8 @@ pub(crate) struct Sequencer {
     pub(crate) missing: Vec<Range<u64>>,
 }
 
-/// Frames that would push others out of the window that were taken before and are about to arrive: their threads were put to sleep
-/// in between.
+/// Frames that would push others out of the window that were taken before and are about to arrive: their threads were
+/// put to sleep in between.
 struct Early {
     frames: BinaryHeap<Reverse<Arrival>>,
     /// All numbers below were settled when the first of them was last tried; none if something else has changed since.
@@ -199,8 +199,8 @@ impl Sequencer {
             let block = self.plan.shards.locate(number).block;
             let frames = self.plan.shards.block_frames(block);
             if number == frames.start && frames.end <= end && !self.blocks.is_touched(block) {
-                // Nothing of these shards came, and nothing will; so with those that follow. One by one, the shards of a plan
-                // that nobody meant would take for ever.
+                // Nothing of these shards came, and nothing will; so with those that follow. One by one, the shards of
+                // a plan that nobody meant would take for ever.
                 let to = self.blocks.untouched_end(block, end);
                 if self.give_up(number..to, shared) {
                     self.blocks.skip(block, to, shared);
@@ -319,7 +319,8 @@ impl Sequencer {
 
     /// One past the last number for which the array has a place when no more frames come.
     fn last_end(&self, shared: &Shared) -> u64 {
-        // Frames that were let go at the very end count, too: each came after all frames whose buffers had been loaned by then.
+        // Frames that were let go at the very end count, too: each came after all frames whose buffers had been loaned
+        // by then.
         let (_, dropped_before) = self.newest;
         let dropped_last = shared.counters.dropped_unnumbered.load(Relaxed).saturating_sub(dropped_before);
         let end = shared.numbers.next().saturating_add(dropped_last).max(self.newest_end);
@@ -328,9 +329,9 @@ impl Sequencer {
         end.min(total).max(self.newest_end)
     }
 
-    /// Called when a caller finds no free buffer: if none is with the workers, nothing but a number that is missing, or a buffer that
-    /// is on loan, can bring one back, and neither may ever come. Gives up the oldest missing numbers until a layer can go on; if
-    /// there are none, and `for_long`, the rest of the oldest layer.
+    /// Called when a caller finds no free buffer: if none is with the workers, nothing but a number that is missing, or
+    /// a buffer that is on loan, can bring one back, and neither may ever come. Gives up the oldest missing numbers
+    /// until a layer can go on; if there are none, and `for_long`, the rest of the oldest layer.
     fn relieve(&mut self, shared: &Shared, for_long: bool) {
         let mut gaps = 0;
         while self.is_starving(shared) && self.settled_end < self.newest_end {

@@ -1,4 +1,5 @@
-//! What all threads of one acquisition share, but for the sequencer: that one and its parts can't reach themselves from here.
+//! What all threads of one acquisition share, but for the sequencer: that one and its parts can't reach themselves from
+//! here.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
@@ -104,7 +105,8 @@ impl Shared {
         (shared, to_close)
     }
 
-    /// A layer is complete. Whoever committed its last frame wakes a worker for it only if layers take half of the ring already.
+    /// A layer is complete. Whoever committed its last frame wakes a worker for it only if layers take half of the ring
+    /// already.
     pub(super) fn offer_layer(&self, slot: u32) {
         let frames_waiting = self.layers.in_use() * self.plan.layers.frames_a_cell() as usize;
         match 2 * frames_waiting > self.ring.frames() {

@@ -62,7 +62,8 @@ pub(super) struct StridedTile<'a> {
 }
 
 impl<'a> StridedTile<'a> {
-    /// `None` if a part of the tile lies nowhere, because its frame is missing or because it reaches over the frame's edge.
+    /// `None` if a part of the tile lies nowhere, because its frame is missing or because it reaches over the frame's
+    /// edge.
     pub(super) fn new(layer: &'a Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<Self> {
         let [.., rows, columns] = plan.array.layout.chunk_shape[..] else { return None };
         let is_whole = [tile.rows as u64, tile.columns as u64] == [rows, columns]

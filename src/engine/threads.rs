@@ -51,7 +51,8 @@ impl Threads {
         match threads.start_all(engine, image, config, ends, waits_for) {
             Ok(()) => Ok(threads),
             Err(error) => {
-                // Those that run hold the engine, and the engine what they wait for: they would never end by themselves.
+                // Those that run hold the engine, and the engine what they wait for: they would never end by
+                // themselves.
                 engine.tickets.push(Ticket::End);
                 threads.join(engine);
                 Err(error)

@@ -61,8 +61,8 @@ impl Worker {
                 continue;
             }
             let Ticket::Layer(slot) = ticket else {
-                // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall have
-                // as many workers as all others had.
+                // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall
+                // have as many workers as all others had.
                 let done = self.engine.tickets.is_empty() && !self.engine.layers.have_unsent();
                 self.engine.tickets.push(Ticket::End);
                 if done {
@@ -174,8 +174,8 @@ impl Worker {
         Ok(stored)
     }
 
-    /// Seals a tile's chunk in the scratch: all of it, or what stands round it where it can be written from the ring. Returns
-    /// its bytes, and whether the latter; `None` if it holds nothing but the fill value.
+    /// Seals a tile's chunk in the scratch: all of it, or what stands round it where it can be written from the ring.
+    /// Returns its bytes, and whether the latter; `None` if it holds nothing but the fill value.
     fn seal(
         &mut self,
         engine: &Engine,
@@ -222,7 +222,8 @@ struct TileEncoder {
 }
 
 impl TileEncoder {
-    /// Makes a tile's chunk at the start of `room` and returns its bytes; `None` if it holds nothing but the fill value.
+    /// Makes a tile's chunk at the start of `room` and returns its bytes; `None` if it holds nothing but the fill
+    /// value.
     fn make(
         &mut self,
         engine: &Engine,

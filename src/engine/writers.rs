@@ -1,14 +1,15 @@
 //! How encoded chunks get to storages that would keep a worker waiting, so that it goes on encoding meanwhile.
 //!
-//! A worker hands over what the chunk fills of its scratch, and goes on behind it. The layer's ticket count includes the writes
-//! under way, so its frames and shards are finished after the last of them. Who writes depends on the storage:
+//! A worker hands over what the chunk fills of its scratch, and goes on behind it. The layer's ticket count includes
+//! the writes under way, so its frames and shards are finished after the last of them. Who writes depends on the
+//! storage:
 //!
-//! - Where a write takes long and several may be under way, threads of their own do it, and join chunks of a shard that wait
-//!   for them. When no scratch is left, a worker waits: there is as much as keeps the device busy.
-//! - Where writes wait for each other, as those to one file do in the page cache, the workers take turns. The one whose turn
-//!   it is also writes what the others leave to it; they would only spin on the file's lock. When no scratch is left, a
-//!   worker that has more to encode waits, and leaves its core to the camera; one that has nothing to do but write does so
-//!   beside it.
+//! - Where a write takes long and several may be under way, threads of their own do it, and join chunks of a shard that
+//!   wait for them. When no scratch is left, a worker waits: there is as much as keeps the device busy.
+//! - Where writes wait for each other, as those to one file do in the page cache, the workers take turns. The one whose
+//!   turn it is also writes what the others leave to it; they would only spin on the file's lock. When no scratch is
+//!   left, a worker that has more to encode waits, and leaves its core to the camera; one that has nothing to do but
+//!   write does so beside it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -29,7 +30,8 @@ use crate::shard::{DetachedClaim, PIECES_MAX};
 use crate::stats::Stage;
 use crate::sync::{Doorbell, Receiver, Sender, bounded};
 
-// Longer writes are still faster, but keep scratch from workers that compress. Where none does, the device alone is waited for.
+// Longer writes are still faster, but keep scratch from workers that compress. Where none does, the device alone is
+// waited for.
 const BATCH_BYTES: usize = 2 << 20;
 const BATCH_RAW_BYTES: usize = 3 << 20;
 
@@ -93,8 +95,8 @@ pub(crate) enum WritePath {
 }
 
 impl WritePath {
-    /// Writes a chunk of a layer for which the caller holds a ticket, or leaves it to others and `scratch` exchanged; true if
-    /// it is written.
+    /// Writes a chunk of a layer for which the caller holds a ticket, or leaves it to others and `scratch` exchanged;
+    /// true if it is written.
     pub(crate) fn bring(
         &self,
         engine: &Engine,
@@ -216,8 +218,8 @@ impl Jobs {
         let Job { scratch, chunk, cell } = job;
         let (nbytes, layer) = (chunk.nbytes, chunk.layer);
         let write = || {
-            // This thread may read the layer already. It does not wait for itself: the chunk's ticket keeps everyone from
-            // wanting to change the layer.
+            // This thread may read the layer already. It does not wait for itself: the chunk's ticket keeps everyone
+            // from wanting to change the layer.
             let layer = engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner);
             chunk.write(engine, &layer, &cell, &scratch)
         };

@@ -13,14 +13,14 @@ use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
 use super::storage::{caller_storage, sw_storage};
 use crate::dataset::Dataset;
 
-/// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come from any
-/// thread.
+/// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come
+/// from any thread.
 pub struct sw_dataset(());
 
 static DATASETS: Registry<Dataset, SW_ACQUISITIONS_MAX> = Registry::new(0b1011, "dataset");
 
-/// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced; anything
-/// else never is. Free the handle with sw_dataset_free.
+/// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced;
+/// anything else never is. Free the handle with sw_dataset_free.
 ///
 /// Errors: SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY.
 #[unsafe(no_mangle)]
@@ -45,8 +45,8 @@ pub unsafe extern "C" fn sw_dataset_create(
     })
 }
 
-/// As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay until
-/// the dataset and all its acquisitions are freed.
+/// As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must
+/// stay until the dataset and all its acquisitions are freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_dataset_create_in(storage: *const sw_storage, dataset: *mut *mut sw_dataset) -> sw_status {
     boundary(|| {
@@ -77,8 +77,8 @@ pub unsafe extern "C" fn sw_dataset_acquisition(
     })
 }
 
-/// Gives the handle back. Acquisitions of the dataset go on; the dataset is unlocked when the last of them is freed. One in which
-/// nothing was acquired disappears.
+/// Gives the handle back. Acquisitions of the dataset go on; the dataset is unlocked when the last of them is freed.
+/// One in which nothing was acquired disappears.
 ///
 /// Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
 #[unsafe(no_mangle)]

@@ -1,7 +1,7 @@
 //! Finish, abort, free.
 //!
-//! To end a run takes as long as the disk needs, and a caller may not have so long. So a thread of its own ends the run, and
-//! callers wait for it as long as they say.
+//! To end a run takes as long as the disk needs, and a caller may not have so long. So a thread of its own ends the
+//! run, and callers wait for it as long as they say.
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;
@@ -74,15 +74,15 @@ fn check_thread() -> Outcome<()> {
     Ok(())
 }
 
-/// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are closed, the
-/// documents completed. Numbers below the newest that never came count as missing.
+/// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
+/// closed, the documents completed. Numbers below the newest that never came count as missing.
 ///
-/// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call again to
-/// wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be committed any more;
-/// their memory stays until sw_free, so that a driver may be stopped afterwards.
+/// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call
+/// again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be
+/// committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
 ///
-/// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call; SW_ERROR_ENDED if it succeeded before; otherwise the
-/// first error of the run, once; sw_summary then says what was saved all the same.
+/// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call; SW_ERROR_ENDED if it succeeded before;
+/// otherwise the first error of the run, once; sw_summary then says what was saved all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_finish(
     acquisition: *mut sw_acquisition,
@@ -123,10 +123,12 @@ pub unsafe extern "C" fn sw_finish(
     })
 }
 
-/// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable. If no frame
-/// was committed, the dataset disappears. A sw_finish that is under way ends sooner. If the run has ended, nothing happens.
+/// Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
+/// If no frame was committed, the dataset disappears. A sw_finish that is under way ends sooner. If the run has ended,
+/// nothing happens.
 ///
-/// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards to close.
+/// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
+/// to close.
 ///
 /// Errors: SW_TIMEOUT, after which it may be called again.
 #[unsafe(no_mangle)]
@@ -156,11 +158,11 @@ pub unsafe extern "C" fn sw_get_summary(acquisition: *mut sw_acquisition, summar
     })
 }
 
-/// As sw_get_summary, everything as a JSON document: also the numbers of the missing frames, the array's shape, the latencies of
-/// each stage, the storage that was chosen and why.
+/// As sw_get_summary, everything as a JSON document: also the numbers of the missing frames, the array's shape, the
+/// latencies of each stage, the storage that was chosen and why.
 ///
-/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
-/// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
+/// how many bytes that are. With `text` null and `capacity` 0, only `needed` is set.
 ///
 /// Errors: SW_ERROR_NOT_ENDED, SW_ERROR_SIZE.
 #[unsafe(no_mangle)]
@@ -179,8 +181,8 @@ pub unsafe extern "C" fn sw_summary_json(
 
 /// Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
 ///
-/// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another thread is in
-/// a call with the handle.
+/// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
+/// thread is in a call with the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_free(acquisition: *mut sw_acquisition) -> sw_status {
     boundary(|| {

@@ -1,9 +1,9 @@
 //! Handles that can be told from anything else without following them.
 //!
-//! What the caller holds looks like a pointer, but is a place in a table and the place's turn: a freed handle, one of another
-//! kind, one of the parent process or any other number is found out by comparing, never by reading memory that may not be
-//! there. Places are taken and left by compare-and-swap alone, so that a child process never waits for a lock that the fork
-//! left closed.
+//! What the caller holds looks like a pointer, but is a place in a table and the place's turn: a freed handle, one of
+//! another kind, one of the parent process or any other number is found out by comparing, never by reading memory that
+//! may not be there. Places are taken and left by compare-and-swap alone, so that a child process never waits for a
+//! lock that the fork left closed.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -61,8 +61,8 @@ impl<T> HandleSlot<T> {
     }
 }
 
-// SAFETY: the object is written by the one thread that made the place MAKING or REMOVING, and read by those that were counted
-// in while it was LIVE; each change is a Release/Acquire pair on the state.
+// SAFETY: the object is written by the one thread that made the place MAKING or REMOVING, and read by those that were
+// counted in while it was LIVE; each change is a Release/Acquire pair on the state.
 unsafe impl<T: Send + Sync, const N: usize> Sync for Registry<T, N> {}
 
 /// A stay in a place: as long as it lasts, the object is not freed.

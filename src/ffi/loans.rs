@@ -1,7 +1,8 @@
 //! Which buffers the caller has, and whether it may give them back.
 //!
-//! Rust's own interface lets a frame be committed once by taking it away from the caller. C keeps its copy; so each buffer has
-//! a place here that holds the frame while it is on loan, and a turn that tells this loan from the ones before.
+//! Rust's own interface lets a frame be committed once by taking it away from the caller. C keeps its copy; so each
+//! buffer has a place here that holds the frame while it is on loan, and a turn that tells this loan from the ones
+//! before.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -16,8 +17,8 @@ use crate::frame::FrameMut;
 // How often a thread that waits for any buffer looks for one that another thread put aside.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(5);
 
-// Turns of different runs begin far apart, so that a frame of a run that was freed is none of the next one's, even if its buffer
-// was the same memory. Odd, so that 2^30 runs begin at 2^30 different turns.
+// Turns of different runs begin far apart, so that a frame of a run that was freed is none of the next one's, even if
+// its buffer was the same memory. Odd, so that 2^30 runs begin at 2^30 different turns.
 static RUNS_BEGUN: AtomicU32 = AtomicU32::new(0);
 const TURNS_APART: u32 = 0x9e37_79b9;
 
@@ -41,8 +42,8 @@ struct LoanSlot {
     frame: UnsafeCell<Option<FrameMut>>,
 }
 
-// SAFETY: a place's frame is touched by the thread that made the state CHANGING, or that brings the frame which belongs there:
-// there is one of these. Each change is a Release/Acquire pair.
+// SAFETY: a place's frame is touched by the thread that made the state CHANGING, or that brings the frame which belongs
+// there: there is one of these. Each change is a Release/Acquire pair.
 unsafe impl Sync for Loans {}
 
 impl Loans {

@@ -30,13 +30,13 @@ pub const SW_LOG_DEBUG: sw_log_level = 4;
 /// More details.
 pub const SW_LOG_TRACE: sw_log_level = 5;
 
-/// Hears a log line: its level, the part of the library it comes from, its text without a line end. Both texts are the library's
-/// and good during the call. It is called from any thread, also from several at once.
+/// Hears a log line: its level, the part of the library it comes from, its text without a line end. Both texts are the
+/// library's and good during the call. It is called from any thread, also from several at once.
 pub type sw_log_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, level: sw_log_level, source: *const c_char, text: *const c_char)>;
 
-/// Hears that a shard is closed: its key below the dataset, for example "0/c/0/0/0", good during the call. It is called from the
-/// one thread that closes shards, which does nothing else meanwhile.
+/// Hears that a shard is closed: its key below the dataset, for example "0/c/0/0/0", good during the call. It is called
+/// from the one thread that closes shards, which does nothing else meanwhile.
 pub type sw_shard_fn = Option<unsafe extern "C" fn(context: *mut c_void, key: *const c_char)>;
 
 #[derive(Clone, Copy)]
@@ -69,11 +69,11 @@ fn calling(call: impl FnOnce()) {
     IN_CALLBACK.set(outer);
 }
 
-/// Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the whole
-/// process. On return, the function before is not called any more.
+/// Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the
+/// whole process. On return, the function before is not called any more.
 ///
-/// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in a Rust
-/// program that has a subscriber for `tracing` of its own.
+/// Errors: SW_ERROR_BUSY when called from such a function; SW_ERROR_ARGUMENT for a wrong level; SW_ERROR_UNSUPPORTED in
+/// a Rust program that has a subscriber for `tracing` of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, context: *mut c_void) -> sw_status {
     boundary(|| {
@@ -90,8 +90,9 @@ pub unsafe extern "C" fn sw_set_log(level: sw_log_level, callback: sw_log_fn, co
     })
 }
 
-/// Has the keys of shards told to `callback` that are closed from now on: such a shard is complete, and with `sync` on the device.
-/// It can be set once for an acquisition. The function and its context must stay until the acquisition is freed.
+/// Has the keys of shards told to `callback` that are closed from now on: such a shard is complete, and with `sync` on
+/// the device. It can be set once for an acquisition. The function and its context must stay until the acquisition is
+/// freed.
 ///
 /// Errors: SW_ERROR_NULL, SW_ERROR_BUSY if one was set before, SW_ERROR_ENDED.
 #[unsafe(no_mangle)]

@@ -21,8 +21,8 @@ use crate::shard::{Shard, WaitsFor};
 use crate::stats::Stage;
 use crate::storage::{PUTS_AT_ONCE, WRITES_AT_ONCE};
 
-/// What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is said. Set
-/// `size` to sizeof(sw_memory) before the call.
+/// What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
+/// said. Set `size` to sizeof(sw_memory) before the call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_memory {
@@ -34,7 +34,8 @@ pub struct sw_memory {
     pub record_bytes: u64,
     /// What workers encode with: a tile, its encoded form, the compressor's own memory.
     pub worker_bytes: u64,
-    /// Tables of the shards that may exist at once, some of which are made and freed as the run goes on: never more than this.
+    /// Tables of the shards that may exist at once, some of which are made and freed as the run goes on: never more
+    /// than this.
     pub shard_bytes: u64,
     /// Queues, layers, counters of latencies; documents, while they are written.
     pub other_bytes: u64,
@@ -48,7 +49,8 @@ pub struct sw_memory {
     pub storage_bytes: u64,
 }
 
-// SAFETY: `repr(C)`, numbers only, the size first. When it grows, FIRST_BYTES becomes the offset of the first new field.
+// SAFETY: `repr(C)`, numbers only, the size first. When it grows, FIRST_BYTES becomes the offset of the first new
+// field.
 unsafe impl Grows for sw_memory {
     const FIRST_BYTES: usize = size_of::<Self>();
     const NAME: &'static str = "sw_memory";

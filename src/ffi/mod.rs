@@ -1,7 +1,7 @@
 //! The C interface: `include/shardwright.h`, which is generated from these files.
 //!
-//! Each function is a few lines of etiquette round one Rust call: panics stop here, pointers are checked, results are set only
-//! on success, a code is returned, and the error's text waits in [`sw_last_error`](status::sw_last_error).
+//! Each function is a few lines of etiquette round one Rust call: panics stop here, pointers are checked, results are
+//! set only on success, a code is returned, and the error's text waits in [`sw_last_error`](status::sw_last_error).
 //!
 //! ```text
 //! status     codes, error text, the boundary at which panics stop

@@ -149,7 +149,8 @@ pub(super) struct GrownOut<T> {
 /// The place at `pointer`, whose `size` field the caller has set.
 ///
 /// # Safety
-/// If it is neither null nor misaligned, it must be good for as many bytes as its `size` field says until the call returns.
+/// If it is neither null nor misaligned, it must be good for as many bytes as its `size` field says until the call
+/// returns.
 pub(super) unsafe fn grown_out<T: Grows>(pointer: *mut T) -> Outcome<GrownOut<T>> {
     check(pointer, T::NAME)?;
     // SAFETY: the first field is the size, and the pointer is aligned.

@@ -16,8 +16,8 @@ pub struct sw_stats {
     pub frames_accepted: u64,
     /// Frames whose every chunk is in its shard.
     pub frames_written: u64,
-    /// Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0 without the
-    /// configuration's `sync`.
+    /// Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0
+    /// without the configuration's `sync`.
     pub frames_durable: u64,
     /// Frame numbers that were settled without a frame.
     pub frames_missing: u64,
@@ -35,7 +35,8 @@ pub struct sw_stats {
     pub shards_closed: u64,
 }
 
-// SAFETY: `repr(C)`, numbers only, the size first. When it grows, FIRST_BYTES becomes the offset of the first new field.
+// SAFETY: `repr(C)`, numbers only, the size first. When it grows, FIRST_BYTES becomes the offset of the first new
+// field.
 unsafe impl Grows for sw_stats {
     const FIRST_BYTES: usize = size_of::<Self>();
     const NAME: &'static str = "sw_stats";
@@ -43,7 +44,8 @@ unsafe impl Grows for sw_stats {
 
 /// The stages of a frame's path that are timed.
 pub type sw_stage = u32;
-/// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not count.
+/// Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not
+/// count.
 pub const SW_STAGE_ACQUIRE: sw_stage = 0;
 /// A commit call.
 pub const SW_STAGE_COMMIT: sw_stage = 1;
@@ -121,7 +123,8 @@ impl From<&StageLatency> for sw_latency {
 /// Dimensions that an array may have.
 pub const SW_DIMS_MAX: usize = 16;
 
-/// The sizes with which an acquisition runs, the automatic ones filled in. Set `size` to sizeof(sw_layout) before the call.
+/// The sizes with which an acquisition runs, the automatic ones filled in. Set `size` to sizeof(sw_layout) before the
+/// call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_layout {

@@ -20,13 +20,13 @@ use crate::record::{FieldValue, Record};
 
 /// As a frame number: one more than the largest number that was committed so far.
 pub const SW_NEXT: u64 = u64::MAX;
-/// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or discards the
-/// frame, on any thread, by DMA or through a driver.
+/// A frame buffer on loan. The memory belongs to the library; the caller alone may write it until it commits or
+/// discards the frame, on any thread, by DMA or through a driver.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_frame {
-    /// The first byte, on a page boundary; frames of less than 2 KiB are only on a cache line. The buffer holds what an earlier
-    /// frame left there.
+    /// The first byte, on a page boundary; frames of less than 2 KiB are only on a cache line. The buffer holds what an
+    /// earlier frame left there.
     pub data: *mut c_void,
     /// Bytes that may be written: a frame's, or the configuration's `buffer_bytes`.
     pub bytes: usize,
@@ -59,7 +59,8 @@ pub union sw_number {
     pub f: f64,
 }
 
-/// The value of a record field. It is stored as the field's own type: what does not fit becomes the nearest value that does.
+/// The value of a record field. It is stored as the field's own type: what does not fit becomes the nearest value that
+/// does.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sw_value {
@@ -170,11 +171,11 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
 
 /// Creates the dataset `path` (a folder) with one image and starts its acquisition.
 ///
-/// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the disk. If
-/// anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
+/// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
+/// disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
 ///
-/// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as
-/// the file system needs to reserve a shard. Any thread.
+/// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes
+/// as long as the file system needs to reserve a shard. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_create(
     path: *const c_char,
@@ -189,8 +190,8 @@ pub unsafe extern "C" fn sw_create(
     })
 }
 
-/// As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay until the
-/// acquisition is freed.
+/// As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay
+/// until the acquisition is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_create_in(
     storage: *const sw_storage,
@@ -205,12 +206,13 @@ pub unsafe extern "C" fn sw_create_in(
     })
 }
 
-/// Borrows a free frame buffer, to be filled and then committed or discarded. Any number may be on loan at once, on any threads.
+/// Borrows a free frame buffer, to be filled and then committed or discarded. Any number may be on loan at once, on any
+/// threads.
 ///
 /// It waits at most `timeout_ms` milliseconds; 0: not at all; SW_FOREVER; SW_AS_CONFIGURED.
 ///
-/// Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will be recorded
-/// as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
+/// Errors: SW_RING_FULL when the time is up: nothing is broken, try again; a frame number that is never committed will
+/// be recorded as missing. SW_ERROR_ENDED. Otherwise the first error of the run, for example SW_ERROR_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_acquire(
     acquisition: *mut sw_acquisition,
@@ -228,10 +230,11 @@ pub unsafe extern "C" fn sw_acquire(
     })
 }
 
-/// As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in their own
-/// order. Buffers that become free before it are kept for other calls.
+/// As sw_acquire, but this buffer and no other: for drivers that were told of all buffers up front and fill them in
+/// their own order. Buffers that become free before it are kept for other calls.
 ///
-/// Errors: as sw_acquire; SW_ERROR_FRAME if the buffer is on loan already; SW_ERROR_ARGUMENT if there is none of that index.
+/// Errors: as sw_acquire; SW_ERROR_FRAME if the buffer is on loan already; SW_ERROR_ARGUMENT if there is none of that
+/// index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_acquire_buffer(
     acquisition: *mut sw_acquisition,
@@ -252,16 +255,17 @@ pub unsafe extern "C" fn sw_acquire_buffer(
 
 /// Hands a filled frame to the workers under its number, counted from 0 in acquisition order; SW_NEXT: the next one.
 ///
-/// Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window` behind the
-/// newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the workers take less than
-/// half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
+/// Numbers may come out of order and from several threads, as long as none is more than sw_layout's `reorder_window`
+/// behind the newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the
+/// workers take less than half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
 ///
 /// After SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT, SW_ERROR_HANDLE and
-/// SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and all other errors the buffer is
-/// the library's again.
+/// SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and all other errors the
+/// buffer is the library's again.
 ///
-/// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a number that
-/// came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error of the run.
+/// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
+/// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error
+/// of the run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_commit(
     acquisition: *mut sw_acquisition,
@@ -317,8 +321,8 @@ pub extern "C" fn sw_discard_buffer(acquisition: *mut sw_acquisition, index: u32
 /// The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
 /// SetUserBuffers want to know before the first frame. They stay the same until the acquisition is freed.
 ///
-/// A buffer may be filled only while it is on loan. `addresses` gets all of them if `capacity` suffices, else nothing; `count`
-/// (null: not wanted) gets how many there are. With `addresses` null and `capacity` 0, only `count` is set.
+/// A buffer may be filled only while it is on loan. `addresses` gets all of them if `capacity` suffices, else nothing;
+/// `count` (null: not wanted) gets how many there are. With `addresses` null and `capacity` 0, only `count` is set.
 ///
 /// Errors: SW_ERROR_SIZE.
 #[unsafe(no_mangle)]
@@ -353,12 +357,13 @@ pub unsafe extern "C" fn sw_buffers(
 
 /// Copies one or several whole frames, which follow each other without gaps, and commits them under the next numbers.
 ///
-/// `row_stride` is the distance of rows in `pixels` in bytes, for frames that are cut out of a larger picture; 0: rows follow
-/// each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free buffers.
-/// `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
+/// `row_stride` is the distance of rows in `pixels` in bytes, for frames that are cut out of a larger picture; 0: rows
+/// follow each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free
+/// buffers. `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
 ///
-/// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the call can't go on
-/// for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the rest, to hear the reason.
+/// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the
+/// call can't go on for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the
+/// rest, to hear the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_append(
     acquisition: *mut sw_acquisition,
@@ -392,10 +397,11 @@ pub unsafe extern "C" fn sw_append(
     })
 }
 
-/// Sets a user attribute of the image to a JSON value. It is in the dataset after the next progress, at the latest at the end.
+/// Sets a user attribute of the image to a JSON value. It is in the dataset after the next progress, at the latest at
+/// the end.
 ///
-/// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright", which the
-/// writer sets itself; SW_ERROR_ENDED.
+/// Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright",
+/// which the writer sets itself; SW_ERROR_ENDED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_set_attribute(
     acquisition: *mut sw_acquisition,

@@ -199,8 +199,8 @@ pub(super) fn boundary(call: impl FnOnce() -> Outcome<()>) -> sw_status {
     }
 }
 
-/// The text of the last error that a call on this thread returned, in English, without a line end; empty if there was none.
-/// A call that succeeds leaves it as it is.
+/// The text of the last error that a call on this thread returned, in English, without a line end; empty if there was
+/// none. A call that succeeds leaves it as it is.
 ///
 /// The text belongs to the library and stays as it is until the next call on this thread that fails.
 #[unsafe(no_mangle)]

@@ -1,4 +1,5 @@
-//! The caller's own functions as a storage: for targets without POSIX files, and for programs that send shards elsewhere.
+//! The caller's own functions as a storage: for targets without POSIX files, and for programs that send shards
+//! elsewhere.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char, c_void};
@@ -9,15 +10,16 @@ use super::pointer::{Grows, read};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::storage::{Blob, Storage};
 
-/// A storage of the caller's own: a flat store of files by key ("zarr.json", "0/c/0/0/0"). Set `size` to sizeof(sw_storage) and
-/// all else to 0 before filling it.
+/// A storage of the caller's own: a flat store of files by key ("zarr.json", "0/c/0/0/0"). Set `size` to
+/// sizeof(sw_storage) and all else to 0 before filling it.
 ///
-/// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once, published,
-/// synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get `context` first, are
-/// called from threads of the library, must not unwind or jump out, and return 0, or a positive errno value that becomes the
-/// acquisition's error. What is durable before its shard is closed: with an index of at most 31 chunks, or without a checksum;
-/// others can't be replaced safely by `write_at`. Functions that are not `write_at` are never called by a thread that encodes. None is called any more
-/// when sw_free, or sw_create_in with an error, has returned.
+/// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once,
+/// published, synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get
+/// `context` first, are called from threads of the library, must not unwind or jump out, and return 0, or a positive
+/// errno value that becomes the acquisition's error. What is durable before its shard is closed: with an index of at
+/// most 31 chunks, or without a checksum; others can't be replaced safely by `write_at`. Functions that are not
+/// `write_at` are never called by a thread that encodes. None is called any more when sw_free, or sw_create_in with an
+/// error, has returned.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_storage {
@@ -25,8 +27,8 @@ pub struct sw_storage {
     pub size: usize,
     /// Given to every function.
     pub context: *mut c_void,
-    /// Creates a file of `bytes` bytes that read as zeros, and sets `*blob` to what the other functions shall get. It must not
-    /// appear under its key before `publish`. Required.
+    /// Creates a file of `bytes` bytes that read as zeros, and sets `*blob` to what the other functions shall get. It
+    /// must not appear under its key before `publish`. Required.
     pub create: Option<
         unsafe extern "C" fn(context: *mut c_void, key: *const c_char, bytes: u64, blob: *mut *mut c_void) -> i32,
     >,
@@ -56,13 +58,13 @@ pub struct sw_storage {
     pub punch: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void, offset: u64, bytes: u64) -> i32>,
     /// Frees the blob, of which nothing is asked any more. Null: nothing to free.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, blob: *mut c_void)>,
-    /// What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16 on, large
-    /// writes are done by threads of their own, several at once.
+    /// What offsets, lengths and addresses of large writes should be multiples of, at most 4096. 0: anything. From 16
+    /// on, large writes are done by threads of their own, several at once.
     pub alignment: usize,
 }
 
-// SAFETY: `repr(C)`, numbers, pointers and functions that may be null; the size first. When it grows, FIRST_BYTES becomes the
-// offset of the first new field.
+// SAFETY: `repr(C)`, numbers, pointers and functions that may be null; the size first. When it grows, FIRST_BYTES
+// becomes the offset of the first new field.
 unsafe impl Grows for sw_storage {
     const FIRST_BYTES: usize = size_of::<Self>();
     const NAME: &'static str = "sw_storage";
@@ -78,8 +80,8 @@ unsafe impl Send for Functions {}
 unsafe impl Sync for Functions {}
 
 /// # Safety
-/// `storage` must be good for reads of as many bytes as its `size` says, unless null or misaligned; what it holds must stay
-/// callable as long as the result lives.
+/// `storage` must be good for reads of as many bytes as its `size` says, unless null or misaligned; what it holds must
+/// stay callable as long as the result lives.
 pub(super) unsafe fn caller_storage(storage: *const sw_storage) -> Outcome<Arc<dyn Storage>> {
     let none = sw_storage {
         size: 0,

@@ -1,5 +1,5 @@
-//! Which frames, chunks and shards are which in an array that this crate's writer made, seen from the end: in the order of acquisition,
-//! the grid of shards counts like the digits of a number.
+//! Which frames, chunks and shards are which in an array that this crate's writer made, seen from the end: in the order
+//! of acquisition, the grid of shards counts like the digits of a number.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -213,8 +213,8 @@ impl AcquisitionMap {
         self.frames_box(chunk, &self.chunk).map_or(0, |(_, counts)| self.run_count(&counts))
     }
 
-    /// Calls `visit` with the frame numbers that the chunks of a shard that is a box can hold, as ranges. False: they are
-    /// more than `most`, and none was visited.
+    /// Calls `visit` with the frame numbers that the chunks of a shard that is a box can hold, as ranges. False: they
+    /// are more than `most`, and none was visited.
     pub(crate) fn shard_frames(&self, shard: &[u64], most: u64, visit: impl FnMut(Range<u64>)) -> bool {
         let frames = self.frames_box(shard, &self.file);
         let few = frames.as_ref().is_none_or(|(_, counts)| self.run_count(counts) <= most);
@@ -249,8 +249,8 @@ impl AcquisitionMap {
         });
     }
 
-    /// One past the last number that has a place in the array when it has one for `frames` frames: a stack that was begun has
-    /// places for all of its planes.
+    /// One past the last number that has a place in the array when it has one for `frames` frames: a stack that was
+    /// begun has places for all of its planes.
     pub(crate) fn end(&self, frames: u64) -> u64 {
         let mut faster = self.acquired.get(1..).unwrap_or_default().iter();
         let faster = faster.try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]));

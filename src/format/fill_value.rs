@@ -6,7 +6,8 @@ use crate::dtype::Dtype;
 
 /// The little-endian bytes of one element, or why the value is none.
 ///
-/// Zarr v3 core, "Fill value list": floats may also be `"NaN"`, `"Infinity"`, `"-Infinity"` or their bits in hexadecimal.
+/// Zarr v3 core, "Fill value list": floats may also be `"NaN"`, `"Infinity"`, `"-Infinity"` or their bits in
+/// hexadecimal.
 pub(crate) fn element(dtype: Dtype, value: &Value) -> Result<Vec<u8>, String> {
     let wrong = || format!("fill_value {value} is no {}", dtype.zarr_name());
     let bytes = match dtype {

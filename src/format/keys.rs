@@ -1,7 +1,7 @@
 //! How the position of a file, or of a chunk, in its grid becomes a key, and back.
 //!
-//! Sources: Zarr v3 core specification 3.0, "Chunk key encoding"; Zarr v2 specification, "Arrays"; Zarr v3, draft of 2022, "Storage
-//! keys".
+//! Sources: Zarr v3 core specification 3.0, "Chunk key encoding"; Zarr v2 specification, "Arrays"; Zarr v3, draft of
+//! 2022, "Storage keys".
 
 use crate::config::Dialect;
 

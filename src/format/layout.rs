@@ -1,5 +1,5 @@
-//! Where everything of an array stands: the grids of chunks and of files, the keys of both, and the entry that a chunk has in its
-//! shard's index.
+//! Where everything of an array stands: the grids of chunks and of files, the keys of both, and the entry that a chunk
+//! has in its shard's index.
 
 use std::collections::BTreeMap;
 
@@ -118,8 +118,8 @@ impl Layout {
         self.shape.iter().zip(&self.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk)).collect()
     }
 
-    /// The file of a chunk, by its position in the grid of files or, of a volume without boxes, its number; and the chunk's entry in
-    /// there: its place in C order or, in a volume, its id.
+    /// The file of a chunk, by its position in the grid of files or, of a volume without boxes, its number; and the
+    /// chunk's entry in there: its place in C order or, in a volume, its id.
     pub(crate) fn file_of(&self, chunk: &[u64]) -> (Vec<u64>, u64) {
         if let Files::Volume(volume) = &self.files {
             return volume.file_of(chunk);
@@ -130,8 +130,8 @@ impl Layout {
         (file, linear(&inner, &per_file))
     }
 
-    /// The position in the grid of chunks of an entry of a file's index, be it inside the array's shape or not; `None` if the grid
-    /// can't have it.
+    /// The position in the grid of chunks of an entry of a file's index, be it inside the array's shape or not; `None`
+    /// if the grid can't have it.
     pub(crate) fn chunk_at(&self, file: &[u64], entry: u64) -> Option<Vec<u64>> {
         if let Some(volume) = self.volume().filter(|volume| volume.shards().is_some()) {
             return volume.chunk_of(entry);

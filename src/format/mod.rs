@@ -1,4 +1,5 @@
-//! What bytes mean: documents, keys, indexes and headers, each with both directions in one place. Nothing here reads or writes a file.
+//! What bytes mean: documents, keys, indexes and headers, each with both directions in one place. Nothing here reads or
+//! writes a file.
 //!
 //! ```text
 //! dialect             the image's documents                                   shards
@@ -9,8 +10,8 @@
 //! zarr2               .zgroup, .zattrs, 0/.zarray, 0/.zattrs                  none: 0/0/0/0 is a chunk
 //! ```
 //!
-//! Per-frame records are arrays of Zarr v3 beside them in every dialect. Which dialect is which is asked here and at the doors (the
-//! configuration, the C interface, the command line).
+//! Per-frame records are arrays of Zarr v3 beside them in every dialect. Which dialect is which is asked here and at
+//! the doors (the configuration, the C interface, the command line).
 
 pub(crate) mod acquisition_map;
 pub(crate) mod codecs;
@@ -123,7 +124,8 @@ pub(crate) fn describe(layout: &Layout) -> &'static str {
     }
 }
 
-/// Whether an array's document has shards in it, of which the chunks can be told or not. Scales of a volume say so one by one.
+/// Whether an array's document has shards in it, of which the chunks can be told or not. Scales of a volume say so one
+/// by one.
 pub(crate) fn has_shards(dialect: Dialect, document: &Value) -> bool {
     match dialect {
         Dialect::Zarr3 => zarr3::has_shards(document),
@@ -156,7 +158,8 @@ pub(crate) fn free_fields(dialect: Dialect) -> &'static [&'static str] {
     }
 }
 
-/// Whether chunks share files. Without shards, there is none to be filled while frames come: only a repacking makes such a dataset.
+/// Whether chunks share files. Without shards, there is none to be filled while frames come: only a repacking makes
+/// such a dataset.
 pub(crate) fn shares_files(dialect: Dialect) -> bool {
     dialect != Dialect::Zarr2
 }

@@ -1,6 +1,8 @@
-//! OME-Zarr's metadata in its versions 0.4, which stands in the attributes of Zarr v2, and 0.5, which stands in their `ome`.
+//! OME-Zarr's metadata in its versions 0.4, which stands in the attributes of Zarr v2, and 0.5, which stands in their
+//! `ome`.
 //!
-//! Source: OME-Zarr specification 0.5, "Version history": the metadata moved below `ome`, which has the one version of all of it.
+//! Source: OME-Zarr specification 0.5, "Version history": the metadata moved below `ome`, which has the one version of
+//! all of it.
 
 use serde_json::{Map, Value, json};
 

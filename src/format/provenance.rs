@@ -1,4 +1,5 @@
-//! What this crate's writer says about an image beside what the format says: who wrote it, where slots stand, how the run ended.
+//! What this crate's writer says about an image beside what the format says: who wrote it, where slots stand, how the
+//! run ended.
 //!
 //! It is one attribute of the image, `shardwright`, which readers pass over.
 
@@ -148,7 +149,8 @@ impl Statement<'_> {
             "complete": false,
             "acquisition_order": self.acquisition_order,
             "frames_planned": self.frames_planned,
-            // Where slots stand depends on how far the encoder may reach. Who rebuilds an index shall not have to ask it.
+            // Where slots stand depends on how far the encoder may reach. Who rebuilds an index shall not have to ask
+            // it.
             "slots": {"placement": placement, "first_at": first_at, "bytes": bytes, "empty_chunks": empty_chunks},
         });
         if let Some((frames, ending)) = self.ending {

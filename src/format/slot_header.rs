@@ -16,8 +16,8 @@
 //! 64  payload
 //! ```
 //!
-//! All numbers are little-endian. Zarr allows bytes between chunks that no index entry names; the header lives there, so
-//! that an index can be rebuilt when the process or the machine died before it wrote one.
+//! All numbers are little-endian. Zarr allows bytes between chunks that no index entry names; the header lives there,
+//! so that an index can be rebuilt when the process or the machine died before it wrote one.
 
 /// Bytes of a slot header.
 pub(crate) const HEADER_BYTES: usize = 64;

@@ -1,7 +1,7 @@
 //! Zarr v2, plain and with the key `shards` of the prototype in zarr-python's pull request 876.
 //!
-//! The prototype's reader finds shards only in an array that stands at the root of its store, and takes a shard that is not there for
-//! an error.
+//! The prototype's reader finds shards only in an array that stands at the root of its store, and takes a shard that is
+//! not there for an error.
 //!
 //! Source: Zarr v2 specification, "Arrays"; of shards, the pull request itself.
 

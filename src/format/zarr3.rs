@@ -1,7 +1,7 @@
 //! Zarr v3 with or without the `sharding_indexed` codec 1.0.
 //!
-//! Sources: Zarr v3 core specification 3.0, "Array metadata"; sharding codec 1.0, "Configuration parameters"; zarr-specs, proposal
-//! "Manifest storage transformer", "Array metadata".
+//! Sources: Zarr v3 core specification 3.0, "Array metadata"; sharding codec 1.0, "Configuration parameters";
+//! zarr-specs, proposal "Manifest storage transformer", "Array metadata".
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The draft of Zarr v3 of 2022 with the sharding storage transformer 1.0: documents stand below `meta/`, shards below `data/`.
+//! The draft of Zarr v3 of 2022 with the sharding storage transformer 1.0: documents stand below `meta/`, shards below
+//! `data/`.
 //!
 //! ```text
 //! zarr.json                     the entry point
@@ -7,9 +8,9 @@
 //! data/root/0/c0/0/0            one of its shards
 //! ```
 //!
-//! Sources: Zarr v3 core protocol, editor's draft of 2022, "Entry point metadata", "Array metadata" and "Storage keys"; sharding
-//! storage transformer 1.0, draft of 18 February 2022, "Configuration" and "Binary shard format". What the drafts leave open is as
-//! zarr-python 2.18 has it; what zarr-python 2.14 to 2.18 write and leave out is read, too.
+//! Sources: Zarr v3 core protocol, editor's draft of 2022, "Entry point metadata", "Array metadata" and "Storage keys";
+//! sharding storage transformer 1.0, draft of 18 February 2022, "Configuration" and "Binary shard format". What the
+//! drafts leave open is as zarr-python 2.18 has it; what zarr-python 2.14 to 2.18 write and leave out is read, too.
 
 use std::path::{Path, PathBuf};
 

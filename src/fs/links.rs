@@ -1,7 +1,7 @@
 //! Links in what is read: those that lead out of what the caller named are not followed, unless the caller allows it.
 //!
-//! A dataset that somebody sent may hold links to any file of this machine, whose bytes would then land in a copy or an export. Links
-//! that stay below what was named are fine, and so is a name that is a link itself.
+//! A dataset that somebody sent may hold links to any file of this machine, whose bytes would then land in a copy or an
+//! export. Links that stay below what was named are fine, and so is a name that is a link itself.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf, absolute};
@@ -16,8 +16,8 @@ static ANYWHERE: AtomicBool = AtomicBool::new(false);
 /// What callers named, none of them below another.
 static ROOTS: RwLock<BTreeSet<PathBuf>> = RwLock::new(BTreeSet::new());
 
-/// From now on, in this process, links in datasets may lead anywhere. Only for datasets of people whom you would let choose what you
-/// read and pass on, or whose links you know.
+/// From now on, in this process, links in datasets may lead anywhere. Only for datasets of people whom you would let
+/// choose what you read and pass on, or whose links you know.
 pub fn follow_links_anywhere() {
     ANYWHERE.store(true, Relaxed);
 }

@@ -48,7 +48,8 @@ impl Lock {
                 }
                 return Err(error);
             }
-            // Its last holder may have removed the file between the opening and the locking; then the lock means nothing.
+            // Its last holder may have removed the file between the opening and the locking; then the lock means
+            // nothing.
             if Identity::of(&file).is_ok_and(|held| held.is_at(&path)) {
                 return Ok(Self { path, file, is_shared: false });
             }
@@ -60,8 +61,8 @@ impl Lock {
         self.path = root.join(LOCK_FILE);
     }
 
-    /// Keeps writers from the dataset at `root`, which others may go on reading. `None` where there is no lock file: nobody
-    /// writes there.
+    /// Keeps writers from the dataset at `root`, which others may go on reading. `None` where there is no lock file:
+    /// nobody writes there.
     ///
     /// # Errors
     ///

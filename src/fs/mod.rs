@@ -1,5 +1,5 @@
-//! What the crate asks of the operating system's files beside reading and writing them: locks, names that appear at once, names
-//! that last, and removals that take nothing else along.
+//! What the crate asks of the operating system's files beside reading and writing them: locks, names that appear at
+//! once, names that last, and removals that take nothing else along.
 
 #[cfg(feature = "offline")]
 pub(crate) mod document;

@@ -20,8 +20,8 @@ pub(crate) fn hidden(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Creates a file under a name that others can foresee: what stands there, left by a call that was killed or put there by
-/// somebody, is removed, never followed nor written.
+/// Creates a file under a name that others can foresee: what stands there, left by a call that was killed or put there
+/// by somebody, is removed, never followed nor written.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     let open = || File::options().read(true).write(true).create_new(true).open(path);
     match open() {
@@ -33,8 +33,8 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Creates a folder and those above it that are not there, each of which lasts when this returns. Returns those that were
-/// created, the innermost first.
+/// Creates a folder and those above it that are not there, each of which lasts when this returns. Returns those that
+/// were created, the innermost first.
 pub(crate) fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     let missing: Vec<_> =
         path.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
@@ -92,7 +92,8 @@ pub(crate) fn exchange(made: &Path, path: &Path) -> Result<()> {
     sync_folder_of(path)
 }
 
-/// Lets two folders change their names, in one step where the file system can. If it fails, both have the names that they had.
+/// Lets two folders change their names, in one step where the file system can. If it fails, both have the names that
+/// they had.
 pub(crate) fn swap(made: &Path, path: &Path) -> Result<()> {
     match renameat_with(CWD, made, CWD, path, RenameFlags::EXCHANGE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => swap_by_renames(made, path),
@@ -111,8 +112,8 @@ fn swap_by_renames(made: &Path, path: &Path) -> io::Result<()> {
     swapped.or_else(|error| fs::rename(&aside, path).and(Err(error)))
 }
 
-/// Gives another name to what a kill before the last of three renames left in the way: one that tells whose it was, and that
-/// nobody gives back of itself, since the new folder has its name already.
+/// Gives another name to what a kill before the last of three renames left in the way: one that tells whose it was, and
+/// that nobody gives back of itself, since the new folder has its name already.
 fn set_apart(aside: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::symlink_metadata(aside) else { return Ok(()) };
     let mut name = aside.file_name().unwrap_or_default().to_os_string();
@@ -128,8 +129,8 @@ fn set_apart(aside: &Path) -> io::Result<()> {
     }
 }
 
-/// Finishes what a kill left of an [`exchange`] on a file system that has none: where `path` is gone and what was moved aside is
-/// there, that gets its name again.
+/// Finishes what a kill left of an [`exchange`] on a file system that has none: where `path` is gone and what was moved
+/// aside is there, that gets its name again.
 ///
 /// # Errors
 ///
@@ -145,7 +146,8 @@ pub(crate) fn finish_exchange(path: &Path) -> Result<()> {
     sync_folder_of(path)
 }
 
-/// Creates the folders from `root` down to `path`, none of them behind a link: what somebody planted there would lead elsewhere.
+/// Creates the folders from `root` down to `path`, none of them behind a link: what somebody planted there would lead
+/// elsewhere.
 pub(crate) fn folders_below(root: &Path, path: &Path) -> Result<()> {
     let below = path.strip_prefix(root).map_err(|_| Error::format(path, format!("is not below {}", root.display())))?;
     let mut folder = root.to_path_buf();

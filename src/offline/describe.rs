@@ -211,7 +211,8 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
     Ok(sums)
 }
 
-/// What the files that a manifest names add up to. Of those that are not on this machine, nothing is known but the ranges.
+/// What the files that a manifest names add up to. Of those that are not on this machine, nothing is known but the
+/// ranges.
 fn weigh_manifest(manifest: &Manifest) -> Result<Sums> {
     let mut sums = Sums::default();
     for (path, mut ranges) in manifest.ranges_by_path() {

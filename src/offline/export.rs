@@ -31,12 +31,13 @@ impl Axis {
 }
 
 impl Array {
-    /// Reads the box of `shape` elements from `start` piece by piece and hands each piece to `take`. The pieces follow each
-    /// other in C order without gaps, elements in little-endian byte order; where they end is for the reader to choose.
+    /// Reads the box of `shape` elements from `start` piece by piece and hands each piece to `take`. The pieces follow
+    /// each other in C order without gaps, elements in little-endian byte order; where they end is for the reader to
+    /// choose.
     ///
-    /// While one piece is taken the next one is read, on all cores. Both together have at most `memory_bytes` bytes; to this
-    /// come the chunks that are just being decoded, one a thread. Memory for fewer frames than a chunk is deep costs time,
-    /// because chunks are then decoded more than once.
+    /// While one piece is taken the next one is read, on all cores. Both together have at most `memory_bytes` bytes; to
+    /// this come the chunks that are just being decoded, one a thread. Memory for fewer frames than a chunk is deep
+    /// costs time, because chunks are then decoded more than once.
     ///
     /// # Errors
     ///
@@ -118,8 +119,8 @@ impl Array {
 
 /// Cuts a box into boxes that follow each other in C order, each with at most so many elements.
 ///
-/// Such a box has one index in the dimensions before some dimension, a run of them there, and all of them after it. The run
-/// ends where chunks end if it can be that long.
+/// Such a box has one index in the dimensions before some dimension, a run of them there, and all of them after it. The
+/// run ends where chunks end if it can be that long.
 pub(super) struct Pieces {
     start: Vec<u64>,
     shape: Vec<u64>,

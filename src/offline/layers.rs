@@ -1,7 +1,7 @@
 //! Which frames the chunks make up that are there, shard by shard.
 //!
-//! Shards that hold the same frames are looked at together, and of them stay ranges of frame numbers: what an archive takes in
-//! memory grows with its gaps, and not with its chunks.
+//! Shards that hold the same frames are looked at together, and of them stay ranges of frame numbers: what an archive
+//! takes in memory grows with its gaps, and not with its chunks.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -12,7 +12,8 @@ use super::ranges::{Gather, Ranges};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::slot_header::Header;
 
-/// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames each.
+/// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames
+/// each.
 const RUNS_MAX: u64 = 1 << 28;
 /// More of them are not claimed for one shard.
 const RUNS_A_SHARD_MAX: u64 = 1 << 20;

@@ -10,8 +10,8 @@
 //!     kerchunk.json               all of it once more: reference file system, version 1
 //! ```
 //!
-//! Sources: zarr-specs, proposal "Manifest storage transformer"; kerchunk, "References specification", version 1; Zarr v2
-//! specification, "Arrays".
+//! Sources: zarr-specs, proposal "Manifest storage transformer"; kerchunk, "References specification", version 1; Zarr
+//! v2 specification, "Arrays".
 //!
 //! The folder stands beside the dataset rather than in it, because a reader that lists a group fails on an array with a
 //! storage transformer that it does not know, which today all do.
@@ -53,13 +53,14 @@ const FILES_MAX: usize = 1 << 16;
 /// How [`write_manifest`] writes.
 #[derive(Debug, Clone)]
 pub struct ManifestOptions {
-    /// What stands before the paths of the dataset's files: `https://central/run.ome.zarr`, `s3://bucket/run.ome.zarr`. `None`:
-    /// `file://` and where they are now.
+    /// What stands before the paths of the dataset's files: `https://central/run.ome.zarr`, `s3://bucket/run.ome.zarr`.
+    /// `None`: `file://` and where they are now.
     pub url_prefix: Option<String>,
-    /// In which forms. None is as good as all. With [`ManifestForm::Inlined`] alone, arrays of up to 65536 chunks have their
-    /// manifest in their document.
+    /// In which forms. None is as good as all. With [`ManifestForm::Inlined`] alone, arrays of up to 65536 chunks have
+    /// their manifest in their document.
     pub forms: Vec<ManifestForm>,
-    /// Arrays of at most so many chunks have their manifest in their document, where both forms of manifests are written.
+    /// Arrays of at most so many chunks have their manifest in their document, where both forms of manifests are
+    /// written.
     pub inline_chunks: u64,
     /// The Zarr version of the documents in `kerchunk.json`: 2, which every reader of such files opens, or 3.
     pub kerchunk_zarr_format: u8,
@@ -116,14 +117,14 @@ pub struct ManifestSummary {
 
 /// Writes manifests of the dataset or array at `dataset` into the new folder `out`, which must lie outside of it.
 ///
-/// No pixel is read. `out` appears as a whole when everything is written. Every codec that [`Array`] reads can be said in
-/// both forms: the byte order, the compressor and a CRC-32C behind it.
+/// No pixel is read. `out` appears as a whole when everything is written. Every codec that [`Array`] reads can be said
+/// in both forms: the byte order, the compressor and a CRC-32C behind it.
 ///
 /// # Errors
 ///
 /// [`Error::Config`] for a prefix or a Zarr version that can't be used; [`Error::Exists`] when `out` is there;
-/// [`Error::Format`] when something in the dataset can't be read, a shard's index is damaged, or `out` is something else than
-/// manifests.
+/// [`Error::Format`] when something in the dataset can't be read, a shard's index is damaged, or `out` is something
+/// else than manifests.
 pub fn write_manifest(
     dataset: impl AsRef<Path>,
     out: impl AsRef<Path>,
@@ -387,8 +388,8 @@ fn array_document(node: &Node, array: &Array) -> Result<Value> {
     Ok(document)
 }
 
-/// The array's `.zarray`. All codecs are filters, because the last of them would otherwise be the compressor, of which some
-/// readers of references expect the one and some the other kind of document.
+/// The array's `.zarray`. All codecs are filters, because the last of them would otherwise be the compressor, of which
+/// some readers of references expect the one and some the other kind of document.
 fn zarray(array: &Array) -> Value {
     let metadata = array.metadata();
     let order = match (metadata.dtype.size(), metadata.chain.big_endian) {

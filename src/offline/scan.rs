@@ -1,8 +1,8 @@
 //! Finds chunks in a shard by the headers before them, whatever its index says.
 //!
-//! In fixed placement, each slot's place is known and holds a header or nothing. Packed chunks, and those behind all slots, follow
-//! each other: the walk goes from header to header, and where one is missing or its chunk was never finished, it looks for the next
-//! one at every multiple of 8 bytes.
+//! In fixed placement, each slot's place is known and holds a header or nothing. Packed chunks, and those behind all
+//! slots, follow each other: the walk goes from header to header, and where one is missing or its chunk was never
+//! finished, it looks for the next one at every multiple of 8 bytes.
 
 use crate::config::IndexLocation;
 use crate::error::{Error, Result};

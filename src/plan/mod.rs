@@ -1,5 +1,5 @@
-//! Every size, count, bound and offset of an acquisition, computed once from the wishes in [`Config`], checked, then only
-//! read.
+//! Every size, count, bound and offset of an acquisition, computed once from the wishes in [`Config`], checked, then
+//! only read.
 
 #[cfg(all(test, not(loom)))]
 mod absurd;
@@ -121,8 +121,8 @@ impl Plan {
         scattered.unwrap_or(chunk / self.shard.layer_chunks)
     }
 
-    /// The position of a shard in the grid of shards, or its number where shards are no boxes. `across`: its place beside the others
-    /// of its cell.
+    /// The position of a shard in the grid of shards, or its number where shards are no boxes. `across`: its place
+    /// beside the others of its cell.
     pub(crate) fn shard_position(&self, grid: &[u64; MAX_OUTER], across: usize) -> Vec<u64> {
         let Layout { shape, file_shape, .. } = &self.array.layout;
         if self.volume.as_ref().is_some_and(|volume| volume.table.is_some()) {
@@ -144,8 +144,8 @@ impl Plan {
         shape
     }
 
-    /// How long documents say that the array's first dimension is once `frames` frames have come; `None` if they don't change
-    /// it. `last`: no more will come.
+    /// How long documents say that the array's first dimension is once `frames` frames have come; `None` if they don't
+    /// change it. `last`: no more will come.
     pub(crate) fn extent(&self, frames: u64, last: bool) -> Option<u64> {
         if last {
             return self.declared_extent(frames);
@@ -159,8 +159,8 @@ impl Plan {
         Some((self.order.first_dim_extent(frames)? / depth).max(volume.volume.depth_min()) * depth)
     }
 
-    /// How long the array's first dimension is declared to be once `frames` frames have come and no more will; `None` if they
-    /// don't change it.
+    /// How long the array's first dimension is declared to be once `frames` frames have come and no more will; `None`
+    /// if they don't change it.
     fn declared_extent(&self, frames: u64) -> Option<u64> {
         let extent = self.order.first_dim_extent(frames)?;
         match &self.volume {
@@ -179,8 +179,8 @@ impl Plan {
         }
     }
 
-    /// One past the last number that has a place in the array once `frames` frames have come and no more will: a run that ends
-    /// within a stack leaves places without frames. `None`: all that were planned have one.
+    /// One past the last number that has a place in the array once `frames` frames have come and no more will: a run
+    /// that ends within a stack leaves places without frames. `None`: all that were planned have one.
     pub(crate) fn places_end(&self, frames: u64) -> Option<u64> {
         self.declared_extent(frames)?;
         self.order.places_end(frames)

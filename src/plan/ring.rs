@@ -68,8 +68,8 @@ impl RingPlan {
         let in_shards = shards.frames_a_block().saturating_mul(whole_blocks);
         let window = if frames as u64 == total { total } else { in_ring };
         let window = window.min(in_shards).min(WINDOW_MAX.max(span));
-        // Layers that gather: blocks at an edge may be as short as one frame, but then their neighbours are not. And layers
-        // that wait for workers; more of them than this just wait in the ring.
+        // Layers that gather: blocks at an edge may be as short as one frame, but then their neighbours are not. And
+        // layers that wait for workers; more of them than this just wait in the ring.
         let blocks = 2 * window.div_ceil(span) + 2;
         let waiting = (frames as u64).div_ceil(layers.frames_a_cell().max(1)).min(1024) + 2;
         let layer_slots = blocks * layers.cells_a_block + waiting;
@@ -130,8 +130,8 @@ fn descriptors(shards_a_block: u64, storage: StorageKind) -> Result<(u64, bool)>
     }
 }
 
-/// A run holds the shards being filled, those being closed and those being prepared. Returns how many blocks of them the
-/// process's limit allows.
+/// A run holds the shards being filled, those being closed and those being prepared. Returns how many blocks of them
+/// the process's limit allows.
 fn check_descriptors(shards_a_block: u64, files_a_shard: u64) -> Result<u64> {
     if cfg!(miri) {
         // Miri knows no limits.

@@ -43,8 +43,8 @@ pub(crate) struct ShardPlan {
     pub(crate) across_frame: usize,
     /// From one slot's start to the next.
     pub(crate) slot_bytes: usize,
-    /// Bytes of a slot before its header: so many that chunks start on a page where they can then be written past the page
-    /// cache from the ring itself, else 0.
+    /// Bytes of a slot before its header: so many that chunks start on a page where they can then be written past the
+    /// page cache from the ring itself, else 0.
     pub(crate) lead_bytes: usize,
     pub(crate) first_slot_at: u64,
     /// The length of a shard file while it is being filled.
@@ -59,12 +59,13 @@ pub(crate) struct IndexPlan {
     pub(crate) head_bytes: u64,
     /// The most bytes that it has behind the chunks.
     pub(crate) tail_bytes_max: u64,
-    /// While the shard is open, where the part behind the chunks stands: each new one in the other place than the one before.
-    /// Of a table, only the first stands there; see [`growth_bytes`](Self::growth_bytes).
+    /// While the shard is open, where the part behind the chunks stands: each new one in the other place than the one
+    /// before. Of a table, only the first stands there; see [`growth_bytes`](Self::growth_bytes).
     pub(crate) open_tails_at: [u64; 2],
     /// By how much an open file grows with each new table at its end, in whole pages: its last bytes are the table.
     pub(crate) growth_bytes: u64,
-    /// How many new layers a table must name to be worth it: all of them together let the file grow to twice its length at most.
+    /// How many new layers a table must name to be worth it: all of them together let the file grow to twice its length
+    /// at most.
     pub(crate) layers_a_growth: u64,
 }
 
@@ -189,9 +190,9 @@ impl IndexPlan {
 
     /// Finds the places of the part behind the chunks while a shard is open, and returns the length of its file.
     ///
-    /// The final one, which follows the last chunk, must not touch the one before until the file is cut off. A table ends with
-    /// the file, on a page, and what replaces it lets the file grow. In a precomputed shard the head says where the tail is:
-    /// there are two places.
+    /// The final one, which follows the last chunk, must not touch the one before until the file is cut off. A table
+    /// ends with the file, on a page, and what replaces it lets the file grow. In a precomputed shard the head says
+    /// where the tail is: there are two places.
     fn place_tails(&mut self, slots_end: u64, layers: u64) -> u64 {
         if self.tail_bytes_max == 0 {
             return slots_end;
@@ -210,8 +211,8 @@ impl IndexPlan {
         end
     }
 
-    /// Whether a new table may take the place of the one before: of each sector of 512 bytes, a loss of power leaves the old or
-    /// the new one. Without a checksum over all of it, each of its entries stands for itself.
+    /// Whether a new table may take the place of the one before: of each sector of 512 bytes, a loss of power leaves
+    /// the old or the new one. Without a checksum over all of it, each of its entries stands for itself.
     pub(crate) fn may_be_replaced_in_place(&self) -> bool {
         const SECTOR: u64 = 512;
         match self.form {

@@ -124,8 +124,8 @@ impl VolumePlan {
         self.table.as_ref().map(|table| table.ids[across].as_slice())
     }
 
-    /// The id of a chunk. `grid`: the place of its cell in the grid of shards; `across`: the shard's place beside the others
-    /// of its cell; `chunk`: the chunk's place in the shard.
+    /// The id of a chunk. `grid`: the place of its cell in the grid of shards; `across`: the shard's place beside the
+    /// others of its cell; `chunk`: the chunk's place in the shard.
     pub(crate) fn id(&self, grid: &Outer, across: usize, chunk: usize) -> u64 {
         match &self.table {
             Some(table) => table.ids[across][chunk],

@@ -1,7 +1,9 @@
-//! The index of a shard that is being filled: how a checkpoint has it name more chunks, and how the close puts the final one in
-//! its place, so that at each moment every reader, and whoever comes after a kill or a loss of power, finds a whole one.
+//! The index of a shard that is being filled: how a checkpoint has it name more chunks, and how the close puts the
+//! final one in its place, so that at each moment every reader, and whoever comes after a kill or a loss of power,
+//! finds a whole one.
 //!
-//! A reader takes an index at the end from the last bytes of the file, so the file's length is what switches from one to the next:
+//! A reader takes an index at the end from the last bytes of the file, so the file's length is what switches from one
+//! to the next:
 //!
 //! ```text
 //! | slots | room for the final index | index |                            at first: all chunks are missing
@@ -10,12 +12,14 @@
 //! | slots | final index |                                                 closed
 //! ```
 //!
-//! Each new index comes with [`Blob::grow`], which is all or nothing. The last few stay for readers that have looked how long the
-//! file is and have not read yet; those before are given back. An index at the start has one place. Where it can be torn there (see
-//! `IndexPlan::may_be_replaced_in_place`), it is written once, at the close, and until then nothing of the shard is durable.
-//! That of a precomputed shard has a head in one place, of which each part is old or new, and two places for what it points to.
+//! Each new index comes with [`Blob::grow`], which is all or nothing. The last few stay for readers that have looked
+//! how long the file is and have not read yet; those before are given back. An index at the start has one place. Where
+//! it can be torn there (see `IndexPlan::may_be_replaced_in_place`), it is written once, at the close, and until then
+//! nothing of the shard is durable. That of a precomputed shard has a head in one place, of which each part is old or
+//! new, and two places for what it points to.
 //!
-//! Chunks of layers that wait for frames, as when a camera pauses, have no place in their slots yet: see [`provisional`](super::provisional).
+//! Chunks of layers that wait for frames, as when a camera pauses, have no place in their slots yet: see
+//! [`provisional`](super::provisional).
 //!
 //! [`Blob::grow`]: crate::storage::Blob::grow
 
@@ -29,7 +33,8 @@ use crate::error::{Result, logged};
 use crate::format::index::{minishards, table};
 use crate::plan::IndexForm;
 
-/// So many indexes back, nothing is given back: a reader that looked for the file's end may be slow to read what stood there.
+/// So many indexes back, nothing is given back: a reader that looked for the file's end may be slow to read what stood
+/// there.
 const KEPT: u64 = 8;
 
 /// What a checkpoint did to a shard.
@@ -64,11 +69,11 @@ impl Shard {
         }
     }
 
-    /// Makes what is committed durable, and has the index name what belongs to layers that are `done`, by their place in the
-    /// shard.
+    /// Makes what is committed durable, and has the index name what belongs to layers that are `done`, by their place
+    /// in the shard.
     ///
-    /// The index names only what a successful sync covered: the set of chunks is fixed before the sync, and the index is
-    /// written after it.
+    /// The index names only what a successful sync covered: the set of chunks is fixed before the sync, and the index
+    /// is written after it.
     pub(crate) fn checkpoint(&self, done: &[bool]) -> Result<Checkpoint> {
         let mut open = self.open_index();
         let committed = self.committed_of(done);
@@ -96,8 +101,8 @@ impl Shard {
         entries.map(|(at, entry)| entry.committed().filter(|_| is_done(at))).collect()
     }
 
-    /// Has a new index name `committed`, and provisional chunks, once all of that is on the device, and lets the file grow by so many
-    /// bytes of room before the new end; false if there is no room.
+    /// Has a new index name `committed`, and provisional chunks, once all of that is on the device, and lets the file
+    /// grow by so many bytes of room before the new end; false if there is no room.
     pub(super) fn renew_index(
         &self,
         mut committed: Vec<Option<(u64, u64)>>,
@@ -170,8 +175,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends. The data
-    /// must have been synced.
+    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends.
+    /// The data must have been synced.
     fn write_index(&self, committed: &Committed, tail_at: u64, open: &mut OpenIndex) -> Result<u64> {
         let (head, tail) = self.index(committed, tail_at)?;
         // What the head points at has to be there before it.
@@ -187,8 +192,8 @@ impl Shard {
         Ok(tail_at + tail.len() as u64)
     }
 
-    /// Writes the final index behind the chunks, which end at `data_end`, and cuts the file off behind it: that is the moment in
-    /// which it counts, if it stands at the end.
+    /// Writes the final index behind the chunks, which end at `data_end`, and cuts the file off behind it: that is the
+    /// moment in which it counts, if it stands at the end.
     pub(super) fn end_with_index(&self, committed: &Committed, data_end: u64) -> Result<()> {
         let mut open = self.open_index();
         // Provisional chunks stay, which stand behind indexes: the final one must not be written over the last.

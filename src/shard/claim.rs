@@ -1,4 +1,5 @@
-//! A claim to a chunk's place in the shard, and chunks whose bytes are made in a worker's own memory before they are written there.
+//! A claim to a chunk's place in the shard, and chunks whose bytes are made in a worker's own memory before they are
+//! written there.
 
 use std::io::{self, IoSlice};
 use std::iter;
@@ -29,9 +30,9 @@ impl Shard {
         match self.map() {
             Some(map) if shard.fixed_slots => {
                 let at = self.place(chunk, shard.slot_bytes) + shard.lead_bytes as u64;
-                // SAFETY: fixed slots are disjoint and lie within the reserved length, all of which `create` saw to be mapped; the map
-                // lives as long as `self`, and is this shard's alone; and the entry was claimed just above, so no other slot of this
-                // chunk exists.
+                // SAFETY: fixed slots are disjoint and lie within the reserved length, all of which `create` saw to be
+                // mapped; the map lives as long as `self`, and is this shard's alone; and the entry was claimed just
+                // above, so no other slot of this chunk exists.
                 Some(Claim::InPlace(unsafe { Slot::new(map, at, shard.slot_bytes - shard.lead_bytes, entry) }))
             }
             _ => Some(Claim::Staged(StagedSlot { entry, shard: self, chunk })),
@@ -53,8 +54,8 @@ impl Shard {
         self.before_payload() + self.behind_pieces(size_of::<u32>())
     }
 
-    /// How much is written behind pieces that end with a checksum of so many bytes. Where the payload starts on a page, the
-    /// whole last page is the slot's own.
+    /// How much is written behind pieces that end with a checksum of so many bytes. Where the payload starts on a page,
+    /// the whole last page is the slot's own.
     fn behind_pieces(&self, checksum_bytes: usize) -> usize {
         let grain = if self.plan.shard.lead_bytes > 0 { PAGE } else { 1 };
         checksum_bytes.next_multiple_of(grain)
@@ -101,8 +102,8 @@ impl StagedSlot<'_> {
         Ok(())
     }
 
-    /// Makes in `scratch` what stands before and behind a payload that stays where it is, in `pieces`: its header, and its
-    /// checksum if the chunk shall end with one. Returns the chunk's bytes.
+    /// Makes in `scratch` what stands before and behind a payload that stays where it is, in `pieces`: its header, and
+    /// its checksum if the chunk shall end with one. Returns the chunk's bytes.
     pub(crate) fn seal_pieces(&self, scratch: &mut [u8], pieces: &[&[u8]], origin: &Origin) -> usize {
         let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
         let checksum_bytes = if origin.checksum_in_payload { size_of_val(&crc) } else { 0 };

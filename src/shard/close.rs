@@ -21,8 +21,8 @@ pub(crate) struct Closed {
 impl Shard {
     /// Closes the shard. All its writers must be done.
     ///
-    /// The order keeps the file readable at every step: data reach the device before an index names them; a new index at
-    /// the end stands inside the reserved range and counts only from the moment the file is cut off behind it.
+    /// The order keeps the file readable at every step: data reach the device before an index names them; a new index
+    /// at the end stands inside the reserved range and counts only from the moment the file is cut off behind it.
     pub(crate) fn close(&self, storage: &dyn Storage) -> Result<Closed> {
         let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
         let shard = &self.plan.shard;

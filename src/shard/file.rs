@@ -28,8 +28,8 @@ pub(crate) struct Shard {
     /// What claimed lengths are multiples of.
     pub(super) grain: u64,
     pub(super) open_index: Mutex<OpenIndex>,
-    /// A sync failed. The system tells it once and then may say that all is well, so nothing that is not named yet can be
-    /// trusted to be on the device.
+    /// A sync failed. The system tells it once and then may say that all is well, so nothing that is not named yet can
+    /// be trusted to be on the device.
     poisoned: AtomicBool,
 }
 
@@ -119,9 +119,10 @@ impl Shard {
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(at + bytes.len() as u64 <= self.plan.shard.reserve_bytes);
         match self.map() {
-            // SAFETY: callers write where `place` put a chunk, which gave the range to them alone: a slot in fixed placement, of which each
-            // has one claim; else what the tail was moved on by. All ranges together fit the reserved length, because each is at most a
-            // slot long and each chunk is claimed once; `create` saw that much to be mapped, and the map is this shard's alone.
+            // SAFETY: callers write where `place` put a chunk, which gave the range to them alone: a slot in fixed
+            // placement, of which each has one claim; else what the tail was moved on by. All ranges together fit the
+            // reserved length, because each is at most a slot long and each chunk is claimed once; `create` saw that
+            // much to be mapped, and the map is this shard's alone.
             Some(map) => unsafe { slot::copy_into(map, at, bytes) },
             None => self.blob.write_at(at, bytes)?,
         }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// At the latest so many checkpoints after the last one, a shard gets a new index for a single layer: a camera may have paused.
+/// At the latest so many checkpoints after the last one, a shard gets a new index for a single layer: a camera may have
+/// paused.
 const POSTPONED_MAX: u32 = 31;
 
 /// Offset and length by chunk; `None`: nothing is there.
@@ -19,7 +20,8 @@ pub(super) struct OpenIndex {
     /// Checkpoints since then that found too little to be worth a new index.
     pub(super) postponed: u32,
     pub(super) file_end: u64,
-    /// What no index from the one with this number on needs, by its place and length: for readers that have an older one.
+    /// What no index from the one with this number on needs, by its place and length: for readers that have an older
+    /// one.
     pub(super) retired: VecDeque<(u64, Range<u64>)>,
     /// How many indexes there were.
     pub(super) serial: u64,

@@ -1,13 +1,15 @@
-//! Chunks of layers that still wait for frames, so that those that have come are durable, as when a camera pauses for hours.
+//! Chunks of layers that still wait for frames, so that those that have come are durable, as when a camera pauses for
+//! hours.
 //!
-//! A slot takes one chunk, once. What may become another chunk yet stands behind all slots, in room by which the file grew:
+//! A slot takes one chunk, once. What may become another chunk yet stands behind all slots, in room by which the file
+//! grew:
 //!
 //! ```text
 //! | slots | … | index | header, chunk | header, chunk | … | index that names them |
 //! ```
 //!
-//! When its layer is complete, a chunk is in its slot, and the next index names that one; what stood for it is given back later. Where
-//! the final chunk could not be stored, the provisional one stays.
+//! When its layer is complete, a chunk is in its slot, and the next index names that one; what stood for it is given
+//! back later. Where the final chunk could not be stored, the provisional one stays.
 
 use std::io;
 use std::ops::Range;
@@ -27,8 +29,8 @@ pub(crate) struct ProvisionalRoom {
 }
 
 impl Shard {
-    /// Room for provisional chunks of so many bytes in all, their headers included; `None` if there is none, or if no index would name
-    /// them before the close. `done`: as for [`checkpoint`](Self::checkpoint), of which this is one.
+    /// Room for provisional chunks of so many bytes in all, their headers included; `None` if there is none, or if no
+    /// index would name them before the close. `done`: as for [`checkpoint`](Self::checkpoint), of which this is one.
     pub(crate) fn provisional_room(&self, done: &[bool], bytes: u64) -> Result<Option<ProvisionalRoom>> {
         let mut open = self.open_index();
         if open.torn || !self.blob.grows() || self.replacing() == Replacing::AtTheClose {

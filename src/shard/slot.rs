@@ -56,8 +56,8 @@ impl<'a> Slot<'a> {
     ///
     /// # Safety
     ///
-    /// `map` must be good for `at + len` bytes for `'a`, and the caller must have claimed `entry`, whose slot overlaps no
-    /// other entry's.
+    /// `map` must be good for `at + len` bytes for `'a`, and the caller must have claimed `entry`, whose slot overlaps
+    /// no other entry's.
     pub(crate) unsafe fn new(map: NonNull<u8>, at: u64, len: usize, entry: &'a Entry) -> Self {
         // SAFETY: the range lies within the map; claiming made this the only reference to it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(map.as_ptr().add(at as usize), len) };
@@ -75,8 +75,8 @@ impl<'a> Slot<'a> {
         let header = header(origin, &payload[..nbytes]);
         head[4..].copy_from_slice(&header[4..]);
         let magic = u32::from_ne_bytes(MAGIC);
-        // SAFETY: `head` is exclusively borrowed, 4 bytes long at least, and aligned: slots start at multiples of 8 in a
-        // page-aligned map.
+        // SAFETY: `head` is exclusively borrowed, 4 bytes long at least, and aligned: slots start at multiples of 8 in
+        // a page-aligned map.
         let place = unsafe { AtomicU32::from_ptr(head.as_mut_ptr().cast()) };
         // Release: after a kill, the file's pages hold no magic without the header and the payload that it vouches for.
         place.store(magic, Ordering::Release);

@@ -36,10 +36,11 @@ impl Shard {
         BatchEntry { chunk: claimed.chunk, nbytes, bytes, at: 0, written: false }
     }
 
-    /// Writes up to [`BATCH_MAX`] chunks, in one go those that come to lie one behind the other; in fixed slots these are
-    /// neighbours, so they should come in order.
+    /// Writes up to [`BATCH_MAX`] chunks, in one go those that come to lie one behind the other; in fixed slots these
+    /// are neighbours, so they should come in order.
     ///
-    /// The error is the first one. What failed together is then written one by one, so that no chunk takes others with it.
+    /// The error is the first one. What failed together is then written one by one, so that no chunk takes others with
+    /// it.
     pub(crate) fn commit_batch(&self, parts: &mut [BatchEntry]) -> io::Result<()> {
         self.place_batch(parts);
         let mut outcome = Ok(());

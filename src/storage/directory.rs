@@ -50,8 +50,8 @@ pub(crate) struct Directory {
 #[derive(Debug, Default)]
 pub(crate) struct DiskReserve {
     ballast: OnceLock<Option<Ballast>>,
-    /// The error with which a document, or a shard that frames waited for, found no room, else 0. No shard is begun any more: what is
-    /// left, and what the ballast gives, is for the documents.
+    /// The error with which a document, or a shard that frames waited for, found no room, else 0. No shard is begun any
+    /// more: what is left, and what the ballast gives, is for the documents.
     full: AtomicI32,
 }
 
@@ -64,7 +64,8 @@ impl DiskReserve {
         }
     }
 
-    /// Fails, with the same error, once there was none left. Whoever has used up a quota shall not look for a full disk.
+    /// Fails, with the same error, once there was none left. Whoever has used up a quota shall not look for a full
+    /// disk.
     fn check(&self) -> io::Result<()> {
         match self.full.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -73,8 +74,8 @@ impl DiskReserve {
     }
 }
 
-/// DiskReserve on the disk that is given up when it is full, so that documents and records can tell what is in the shards: those
-/// that are there by then are worth nothing to a reader whose document does not know of them.
+/// DiskReserve on the disk that is given up when it is full, so that documents and records can tell what is in the
+/// shards: those that are there by then are worth nothing to a reader whose document does not know of them.
 #[derive(Debug)]
 struct Ballast {
     path: PathBuf,
@@ -173,13 +174,14 @@ impl Directory {
         self.sync_folder_of(path)
     }
 
-    /// Whether a store into a preallocated, mapped range can't fail. On copy-on-write file systems it can (a full disk then
-    /// kills the process by SIGBUS), on network ones at any time.
+    /// Whether a store into a preallocated, mapped range can't fail. On copy-on-write file systems it can (a full disk
+    /// then kills the process by SIGBUS), on network ones at any time.
     pub(crate) fn is_safe_to_map(&self) -> bool {
         matches!(self.file_system, EXT4 | XFS | TMPFS)
     }
 
-    /// Whether not even a caller who names it may have a map: a full disk, or a lost connection, would kill the process.
+    /// Whether not even a caller who names it may have a map: a full disk, or a lost connection, would kill the
+    /// process.
     pub(crate) fn is_unsafe_to_map(&self) -> bool {
         UNSAFE_TO_MAP.contains(&self.file_system)
     }
@@ -200,8 +202,8 @@ impl Directory {
             return Err(Errno::NOSPC.into());
         }
         if self.is_memory() && self.way != Access::Mapped {
-            // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves. A
-            // write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
+            // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves.
+            // A write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
             return file.set_len(len);
         }
         match fallocate_all(file, len) {
@@ -210,8 +212,8 @@ impl Directory {
         }
     }
 
-    /// Creates the folders above `key`; each new one is synced into its parent. What somebody put there during the run, such as a link
-    /// to elsewhere, is not followed.
+    /// Creates the folders above `key`; each new one is synced into its parent. What somebody put there during the run,
+    /// such as a link to elsewhere, is not followed.
     fn create_parents(&self, key: &str) -> io::Result<()> {
         let mut folder = self.root.clone();
         for part in Path::new(key).parent().into_iter().flat_map(Path::components) {
@@ -243,8 +245,8 @@ impl Directory {
     }
 }
 
-/// A signal may interrupt the call, which on a tmpfs then takes back all that it has done: the pieces become smaller until one
-/// passes between two signals.
+/// A signal may interrupt the call, which on a tmpfs then takes back all that it has done: the pieces become smaller
+/// until one passes between two signals.
 fn fallocate_all(file: &File, len: u64) -> rustix::io::Result<()> {
     let (mut start, mut piece) = (0, len);
     while start < len {
@@ -285,7 +287,8 @@ impl Storage for Directory {
         self.create_parents(key)?;
         let partial = unpublished(&path);
         let file = create_new(&partial)?;
-        // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the disk.
+        // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the
+        // disk.
         let mut blob = FileBlob::new(file, path, partial, len, self.sync);
         blob.held = self.held.clone();
         // A shard that is made ahead of need may fail and be tried again when there is room.
@@ -300,7 +303,8 @@ impl Storage for Directory {
                 blob.map = Some(Arc::new(map)).filter(|_| blob.guard.is_some() || !self.guard_maps);
             }
             Access::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
-            // Without addresses to spare, writes wait for each other; and so they do for those who want no risk of a lost page.
+            // Without addresses to spare, writes wait for each other; and so they do for those who want no risk of a
+            // lost page.
             Access::Direct | Access::Buffered if self.is_memory() && !self.guard_maps => {
                 blob.beside = MmapOptions::new().len(len as usize).map_raw(&blob.file).ok();
             }

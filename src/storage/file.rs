@@ -104,7 +104,8 @@ fn write_slices(file: &File, offset: &mut u64, slices: &mut &mut [IoSlice]) -> i
 
 /// Copies into a file that is memory without its lock, which a write would wait for while it burns a core.
 ///
-/// The pages are asked for first: if there is no room for them, that is an error here, where a mere store would be a signal.
+/// The pages are asked for first: if there is no room for them, that is an error here, where a mere store would be a
+/// signal.
 #[allow(unsafe_code)]
 fn copy_beside(map: &MmapRaw, offset: u64, len: usize, slices: &[IoSlice]) -> io::Result<()> {
     let beyond = || io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the map");
@@ -118,8 +119,9 @@ fn copy_beside(map: &MmapRaw, offset: u64, len: usize, slices: &[IoSlice]) -> io
         if slice.len() > end - at {
             return Err(beyond());
         }
-        // SAFETY: the range from `at` on was just seen to end at `end` or before, which lies within the map; nobody else touches it,
-        // because callers of a blob never write overlapping ranges at the same time, and readers of the file are other mappings.
+        // SAFETY: the range from `at` on was just seen to end at `end` or before, which lies within the map; nobody
+        // else touches it, because callers of a blob never write overlapping ranges at the same time, and readers of
+        // the file are other mappings.
         unsafe { slice.as_ptr().copy_to_nonoverlapping(map.as_mut_ptr().add(at), slice.len()) };
         at += slice.len();
     }
@@ -140,9 +142,9 @@ impl Blob for FileBlob {
     #[allow(unsafe_code)]
     fn map(&self) -> Option<Mapped> {
         let map = self.map.as_ref().filter(|_| !self.mapped.swap(true, Ordering::Relaxed))?;
-        // SAFETY: the map is shared and writable, starts on a page, and lives as long as it is kept; this is the only `Mapped` of it,
-        // because `mapped` was false. What other programs do to the file is beyond any writer; this process writes into it by the
-        // blob's own calls alone.
+        // SAFETY: the map is shared and writable, starts on a page, and lives as long as it is kept; this is the only
+        // `Mapped` of it, because `mapped` was false. What other programs do to the file is beyond any writer; this
+        // process writes into it by the blob's own calls alone.
         NonNull::new(map.as_mut_ptr()).map(|start| unsafe { Mapped::new(start, map.len(), map.clone()) })
     }
 

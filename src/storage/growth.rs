@@ -1,10 +1,11 @@
 //! Makes a file longer by some bytes, all of them or none.
 //!
-//! A write into the page cache moves the end of the file page by page: whoever looks meanwhile, and a kill in its middle, finds a
-//! file that ends anywhere in it. One direct write moves it once, when all bytes are on the device: that is so on ext4 and XFS, for
-//! those who look (tested) and in what the file system's journal keeps, because the journal's commit flushes the device first.
-//! What fits a page is whole in the page cache, too. Elsewhere (tmpfs, Btrfs) readers are kept out for the moment, but a kill in
-//! its middle leaves a file that ends in the middle of `bytes`.
+//! A write into the page cache moves the end of the file page by page: whoever looks meanwhile, and a kill in its
+//! middle, finds a file that ends anywhere in it. One direct write moves it once, when all bytes are on the device:
+//! that is so on ext4 and XFS, for those who look (tested) and in what the file system's journal keeps, because the
+//! journal's commit flushes the device first. What fits a page is whole in the page cache, too. Elsewhere (tmpfs,
+//! Btrfs) readers are kept out for the moment, but a kill in its middle leaves a file that ends in the middle of
+//! `bytes`.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,8 +29,8 @@ pub(super) fn allowed(len: u64) -> io::Result<()> {
     }
 }
 
-/// Extends `file`, which is `len` bytes long, so that it ends with `bytes`, which begin at `at`, there or beyond. After an error it is
-/// as long as before.
+/// Extends `file`, which is `len` bytes long, so that it ends with `bytes`, which begin at `at`, there or beyond. After
+/// an error it is as long as before.
 pub(super) fn grow(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<()> {
     let end = at + bytes.len() as u64;
     allowed(end)?;

@@ -1,9 +1,10 @@
 //! Memory maps whose pages may vanish without taking the process with them, for callers who ask for it.
 //!
-//! A file that another program cuts off while it is mapped, or whose device goes away, answers the next access with SIGBUS. The
-//! handler here looks whether the address lies in one of the maps that are guarded. If so, it puts a page of zeros there,
-//! notes that the map is broken, and lets the thread go on: what was in that page is lost, and whoever is about to call
-//! something durable has to ask [`Guard::check`] first. Every other SIGBUS goes to whoever handled it before.
+//! A file that another program cuts off while it is mapped, or whose device goes away, answers the next access with
+//! SIGBUS. The handler here looks whether the address lies in one of the maps that are guarded. If so, it puts a page
+//! of zeros there, notes that the map is broken, and lets the thread go on: what was in that page is lost, and whoever
+//! is about to call something durable has to ask [`Guard::check`] first. Every other SIGBUS goes to whoever handled it
+//! before.
 //!
 //! ```text
 //! a spot of the table, one word, so that the handler never sees half of a change:
@@ -21,22 +22,22 @@ const SPOTS: usize = 1024;
 const PAGE_BITS: u32 = 12;
 const COUNT_BITS: u32 = 28;
 
-/// A map for which a lost page is an error instead of a signal that ends the process. It must go before the map does: what is
-/// mapped there later is not ours.
+/// A map for which a lost page is an error instead of a signal that ends the process. It must go before the map does:
+/// what is mapped there later is not ours.
 #[derive(Debug)]
 pub(crate) struct Guard(&'static table::Spot);
 
 impl Guard {
-    /// Guards `len` bytes from `start`, a map of whole pages. `None` if there are too many already, or if it is larger than
-    /// the table can say.
+    /// Guards `len` bytes from `start`, a map of whole pages. `None` if there are too many already, or if it is larger
+    /// than the table can say.
     pub(crate) fn over(start: *const u8, len: usize) -> Option<Self> {
         table::enter(start.addr(), len).map(Self)
     }
 
     /// Fails if a page of the map was ever lost.
     ///
-    /// A store that met a lost page has told so before it came to its end. Whoever sees what a thread published after its
-    /// stores therefore sees here that they went nowhere.
+    /// A store that met a lost page has told so before it came to its end. Whoever sees what a thread published after
+    /// its stores therefore sees here that they went nowhere.
     pub(crate) fn check(&self) -> io::Result<()> {
         if self.0.is_broken() {
             let reason = "SIGBUS: a page of the memory map was lost, because the file was cut off or its device failed; what \
@@ -212,7 +213,8 @@ mod handler {
                 inform(signal, info, context);
             }
             handler => {
-                // SAFETY: without SA_SIGINFO, and neither SIG_DFL nor SIG_IGN, it was installed as a function of this type.
+                // SAFETY: without SA_SIGINFO, and neither SIG_DFL nor SIG_IGN, it was installed as a function of this
+                // type.
                 let tell = unsafe { transmute::<usize, Tell>(handler) };
                 tell(signal);
             }

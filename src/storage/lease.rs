@@ -1,5 +1,5 @@
-//! A moment in which nobody else has a file open, for changes that a reader in their middle would stumble over: a file that
-//! becomes shorter between the look at its length and the read of its end.
+//! A moment in which nobody else has a file open, for changes that a reader in their middle would stumble over: a file
+//! that becomes shorter between the look at its length and the read of its end.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -10,8 +10,8 @@ use std::time::Duration;
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Makes a change during which who opens the file waits. Best effort: where a reader keeps the file open for longer than ten
-/// milliseconds, or the file system has no leases, the change is made all the same.
+/// Makes a change during which who opens the file waits. Best effort: where a reader keeps the file open for longer
+/// than ten milliseconds, or the file system has no leases, the change is made all the same.
 ///
 /// `file` must be the only open description of the file that this process has for writing.
 pub(super) fn unseen<T>(file: &File, change: impl FnOnce() -> T) -> T {
@@ -24,9 +24,8 @@ pub(super) fn unseen<T>(file: &File, change: impl FnOnce() -> T) -> T {
 }
 
 fn take(file: &File) -> bool {
-    // The signal that tells of somebody who waits to open the file: one that is ignored unless a program asks for it. The one by
-    // default would end the process.
-    // SAFETY: the call reads its arguments, which are numbers.
+    // The signal that tells of somebody who waits to open the file: one that is ignored unless a program asks for it.
+    // The one by default would end the process. SAFETY: the call reads its arguments, which are numbers.
     if unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) } != 0 {
         return false;
     }
@@ -52,7 +51,8 @@ const F_SETSIG: i32 = 10;
 
 /// Lets `other`, a further open description of the file behind `file`, become the same as `file`'s.
 pub(super) fn join(other: &File, file: &File) {
-    // SAFETY: both descriptors are open, and stay so: the number of `other` goes on to belong to it, and is never unused between.
+    // SAFETY: both descriptors are open, and stay so: the number of `other` goes on to belong to it, and is never
+    // unused between.
     let joined = unsafe { libc::dup3(file.as_raw_fd(), other.as_raw_fd(), libc::O_CLOEXEC) };
     // Without it there is no lease, and that is best effort.
     debug_assert!(joined >= 0, "both are open");

@@ -90,8 +90,8 @@ struct State {
     finished: bool,
 }
 
-// SAFETY: the block is plain memory. It is touched under the lock of `state`, or through the map, which `Mapped::new` leaves to those
-// who write disjoint ranges, until `finished` is set.
+// SAFETY: the block is plain memory. It is touched under the lock of `state`, or through the map, which `Mapped::new`
+// leaves to those who write disjoint ranges, until `finished` is set.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -120,8 +120,8 @@ impl Block {
         if !state.finished {
             return None;
         }
-        // SAFETY: `len` never exceeds the allocation, whose bytes are initialised; nobody writes through a map any more, and the lock
-        // keeps other writers away.
+        // SAFETY: `len` never exceeds the allocation, whose bytes are initialised; nobody writes through a map any
+        // more, and the lock keeps other writers away.
         let mut bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), state.len) }.to_vec();
         bytes.extend_from_slice(&state.grown);
         Some(bytes)
@@ -142,8 +142,8 @@ impl Block {
             .filter(|start| start.checked_add(len).is_some_and(|end| end <= self.layout.size()));
         let start =
             start.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the reserved length"))?;
-        // SAFETY: the range was just found to lie within the allocation. The lock keeps all others out but those who write through the
-        // map, and they keep to other ranges: that is what whoever uses a `Mapped` promises.
+        // SAFETY: the range was just found to lie within the allocation. The lock keeps all others out but those who
+        // write through the map, and they keep to other ranges: that is what whoever uses a `Mapped` promises.
         work(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(start), len) });
         Ok(())
     }
@@ -168,8 +168,8 @@ impl Blob for MemoryBlob {
     fn map(&self) -> Option<Mapped> {
         let first = self.block.mapped && !self.mapped.swap(true, Relaxed);
         let block = self.block.clone();
-        // SAFETY: the block lives as long as it is kept, is aligned to 64 bytes, and is not read before it is finished; this is the only
-        // `Mapped` of it, because `mapped` was false.
+        // SAFETY: the block lives as long as it is kept, is aligned to 64 bytes, and is not read before it is finished;
+        // this is the only `Mapped` of it, because `mapped` was false.
         first.then(|| unsafe { Mapped::new(block.start, block.layout.size(), block) })
     }
 

@@ -7,16 +7,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub(super) const PAGE: u64 = crate::aligned_memory::PAGE as u64;
-/// How many writes are under way at once where each goes to the device itself: as many as keep a fast one busy. More would
-/// leave shorter ones.
+/// How many writes are under way at once where each goes to the device itself: as many as keep a fast one busy. More
+/// would leave shorter ones.
 pub(crate) const WRITES_AT_ONCE: usize = 4;
 /// How many files are put at once: a block of records is three, or more.
 pub(crate) const PUTS_AT_ONCE: usize = 4;
 
 /// A place that holds a dataset's files, by key: `zarr.json`, `0/c/0/0/0`, …
 ///
-/// Everything that the engine does to the outside world goes through these calls. All of them come from threads that are
-/// no workers, except [`Blob::write_at`].
+/// Everything that the engine does to the outside world goes through these calls. All of them come from threads that
+/// are no workers, except [`Blob::write_at`].
 pub trait Storage: fmt::Debug + Send + Sync {
     /// The storage's name for summaries: `mapped`, `buffered`, …
     fn name(&self) -> &'static str;
@@ -28,7 +28,8 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Replaces `key` as a whole: a reader sees the old bytes or the new ones.
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()>;
 
-    /// [Puts](Self::put) several files, which may appear in any order. After an error, each may have been replaced or not.
+    /// [Puts](Self::put) several files, which may appear in any order. After an error, each may have been replaced or
+    /// not.
     fn put_all(&self, files: &[(&str, &[u8])]) -> io::Result<()> {
         files.iter().try_for_each(|(key, bytes)| self.put(key, bytes))
     }
@@ -56,9 +57,9 @@ impl Mapped {
     ///
     /// # Safety
     ///
-    /// As long as `keep` lives, the memory must be good for reads and writes by any thread. There must be no other `Mapped` of it, and
-    /// until this one is dropped, or [`Blob::forget`] is called, nothing but the engine may touch it, except by calls of the blob for
-    /// ranges that no worker has.
+    /// As long as `keep` lives, the memory must be good for reads and writes by any thread. There must be no other
+    /// `Mapped` of it, and until this one is dropped, or [`Blob::forget`] is called, nothing but the engine may touch
+    /// it, except by calls of the blob for ranges that no worker has.
     #[allow(unsafe_code)]
     pub unsafe fn new(start: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
         Self { start, len, _keep: keep }
@@ -89,13 +90,14 @@ pub trait Blob: Send + Sync {
         None
     }
 
-    /// Fails if bytes that were stored through [`map`](Self::map) are known to be lost. Asked after each chunk, by its worker.
+    /// Fails if bytes that were stored through [`map`](Self::map) are known to be lost. Asked after each chunk, by its
+    /// worker.
     fn check_map(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Fails if what was written and synced is known to be gone, as when another program cut the file off or removed it. Asked
-    /// when the file could not be finished.
+    /// Fails if what was written and synced is known to be gone, as when another program cut the file off or removed
+    /// it. Asked when the file could not be finished.
     fn check_intact(&self) -> io::Result<()> {
         Ok(())
     }
@@ -105,8 +107,8 @@ pub trait Blob: Send + Sync {
         1
     }
 
-    /// Whether writes to this file wait for each other, so that threads had better do something else meanwhile. They may
-    /// still come at the same time.
+    /// Whether writes to this file wait for each other, so that threads had better do something else meanwhile. They
+    /// may still come at the same time.
     fn one_write_at_a_time(&self) -> bool {
         false
     }
@@ -128,13 +130,13 @@ pub trait Blob: Send + Sync {
         false
     }
 
-    /// Extends the file so that it ends with `bytes`, which begin at `at`, its length or beyond. What lies between is reserved, reads
-    /// as zeros, and is written by [`write_at`](Self::write_at) later. It is all or nothing: whoever opens the file, and whatever a
-    /// kill or a loss of power leaves of it, has the old length, or the new one with all of `bytes`. After an error it has the old
-    /// length.
+    /// Extends the file so that it ends with `bytes`, which begin at `at`, its length or beyond. What lies between is
+    /// reserved, reads as zeros, and is written by [`write_at`](Self::write_at) later. It is all or nothing: whoever
+    /// opens the file, and whatever a kill or a loss of power leaves of it, has the old length, or the new one with all
+    /// of `bytes`. After an error it has the old length.
     ///
-    /// By this an index at the end of a shard is replaced while the shard is open. Without it, only an index that fits a sector
-    /// of 512 bytes, or one without a checksum, is replaced before the shard is closed.
+    /// By this an index at the end of a shard is replaced while the shard is open. Without it, only an index that fits
+    /// a sector of 512 bytes, or one without a checksum, is replaced before the shard is closed.
     fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let _ = (at, bytes);
         Err(io::ErrorKind::Unsupported.into())

@@ -1,8 +1,8 @@
 //! Which way of writing suits a folder, found out by writing a little in each.
 //!
-//! How fast a memory map, the page cache and the device itself are, compared with each other, depends on the file system,
-//! the kernel, the device and the machine around it; on one and the same computer it can differ by a factor of five from one
-//! folder to the next. No table knows that, but a tenth of a second of trying does.
+//! How fast a memory map, the page cache and the device itself are, compared with each other, depends on the file
+//! system, the kernel, the device and the machine around it; on one and the same computer it can differ by a factor of
+//! five from one folder to the next. No table knows that, but a tenth of a second of trying does.
 
 use std::io;
 use std::path::Path;
@@ -89,7 +89,8 @@ pub struct StorageTrial {
     pub time: Duration,
 }
 
-/// Tries the ways of writing in `folder`: fresh, reserved files, several writes at once. Returns those that are possible and safe there, with bytes a second; `StorageKind::Auto` takes about the fastest.
+/// Tries the ways of writing in `folder`: fresh, reserved files, several writes at once. Returns those that are
+/// possible and safe there, with bytes a second; `StorageKind::Auto` takes about the fastest.
 ///
 /// # Errors
 /// [`Error::Io`] where nothing can be written.
@@ -177,8 +178,8 @@ fn try_one(directory: &Directory, way: Access, piece: u64, bytes: u64, time: Dur
 #[allow(unsafe_code)]
 fn write_piece(blob: &dyn Blob, map: Option<&Mapped>, at: u64, piece: &[u8]) -> io::Result<()> {
     match map.map(Mapped::start) {
-        // SAFETY: the range lies within the blob's length, all of which is mapped, and each is given to one thread; the map is the
-        // trial's alone.
+        // SAFETY: the range lies within the blob's length, all of which is mapped, and each is given to one thread; the
+        // map is the trial's alone.
         Some(map) => unsafe { piece.as_ptr().copy_to_nonoverlapping(map.as_ptr().add(at as usize), piece.len()) },
         None => blob.write_at(at, piece)?,
     }

@@ -20,9 +20,9 @@ use atomic::{AtomicUsize, Ordering};
 
 /// Lets many threads ask for one piece of work that only one of them may do at a time, without any of them waiting.
 ///
-/// Whoever signals first does the work, for itself and for all who signal meanwhile; the others leave at once. Work that
-/// becomes possible before a signal is never missed: either the running thread's pass sees it, or the signal makes it
-/// pass once more.
+/// Whoever signals first does the work, for itself and for all who signal meanwhile; the others leave at once. Work
+/// that becomes possible before a signal is never missed: either the running thread's pass sees it, or the signal makes
+/// it pass once more.
 #[derive(Default)]
 pub(crate) struct Doorbell {
     signals: AtomicUsize,
@@ -44,8 +44,8 @@ impl Doorbell {
         self.leave(work);
     }
 
-    /// Runs `first`, and then `work` as often as others signal meanwhile; if another thread is at work, nothing is done, and
-    /// the answer is no. Neither may panic.
+    /// Runs `first`, and then `work` as often as others signal meanwhile; if another thread is at work, nothing is
+    /// done, and the answer is no. Neither may panic.
     pub(crate) fn ring_if_idle(&self, first: impl FnOnce(), work: impl FnMut()) -> bool {
         // AcqRel: as in `ring`.
         if self.signals.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -70,8 +70,8 @@ impl Doorbell {
     }
 }
 
-/// Waiting for another thread that is about to do something: first by giving way, then by sleeping. A thread with real-time
-/// priority that only gave way would keep the other from the core that they share.
+/// Waiting for another thread that is about to do something: first by giving way, then by sleeping. A thread with
+/// real-time priority that only gave way would keep the other from the core that they share.
 #[derive(Default)]
 pub(crate) struct Turns(u32);
 

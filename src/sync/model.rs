@@ -1,5 +1,5 @@
-//! A bounded queue under loom: one lock, whose release by the sender and acquisition by the receiver is the hand-over that
-//! crossbeam promises. Only the calls that the engine makes are there.
+//! A bounded queue under loom: one lock, whose release by the sender and acquisition by the receiver is the hand-over
+//! that crossbeam promises. Only the calls that the engine makes are there.
 
 use ::loom::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;

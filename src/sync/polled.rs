@@ -5,17 +5,18 @@ use std::time::{Duration, Instant};
 
 use super::primitives::{Condvar, Mutex, MutexGuard, Receiver, Sender, bounded};
 
-// A thread that waits looks again when it has waited for a quarter longer, so a look comes late by no more than that part of
-// the time since the last thing came, and a camera that pauses costs next to nothing.
+// A thread that waits looks again when it has waited for a quarter longer, so a look comes late by no more than that
+// part of the time since the last thing came, and a camera that pauses costs next to nothing.
 const LOOKS_AFTER: u32 = 4;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
 /// A bounded queue for several threads at both ends.
 ///
-/// Waking a thread is a call into the kernel, which takes longer than everything else a commit does; with a host or a scheduler
-/// that is busy, some hundred microseconds. So of the threads that wait, one *watches*: it looks by itself from time to time.
-/// What came by [`push_quietly`](Self::push_quietly) it finds then, after a quarter of the time it has waited, 1 to 10 ms.
+/// Waking a thread is a call into the kernel, which takes longer than everything else a commit does; with a host or a
+/// scheduler that is busy, some hundred microseconds. So of the threads that wait, one *watches*: it looks by itself
+/// from time to time. What came by [`push_quietly`](Self::push_quietly) it finds then, after a quarter of the time it
+/// has waited, 1 to 10 ms.
 pub(crate) struct PolledQueue<T> {
     push: Sender<T>,
     things: Receiver<T>,

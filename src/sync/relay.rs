@@ -7,11 +7,12 @@ const PASSES_MAX: usize = 8;
 /// In the count of signals: nobody is at work, and some is left.
 const LEFT: usize = 1 << (usize::BITS - 1);
 
-/// As a [`Doorbell`](super::Doorbell), but whoever works may stop before all is done, and does after some passes: with many
-/// threads that ask all the time, the first of them would work for all others and never return.
+/// As a [`Doorbell`](super::Doorbell), but whoever works may stop before all is done, and does after some passes: with
+/// many threads that ask all the time, the first of them would work for all others and never return.
 ///
-/// What is left is taken up by the next that asks. In case nobody does, somebody is called, who [`answers`](Self::answer) when it
-/// has time. So between a signal and the work for it there is always somebody who is bound to come.
+/// What is left is taken up by the next that asks. In case nobody does, somebody is called, who
+/// [`answers`](Self::answer) when it has time. So between a signal and the work for it there is always somebody who is
+/// bound to come.
 #[derive(Default)]
 pub(crate) struct Relay {
     /// Signals that nobody has answered, and [`LEFT`]. Above 0 without that: a thread is at work.
@@ -25,12 +26,12 @@ impl Relay {
         Self { signals: AtomicUsize::new(0), called: AtomicBool::new(false) }
     }
 
-    /// Does `work`, which returns whether it left some, unless another thread is at it; then that one does it once more. True:
-    /// the caller must call somebody who answers.
+    /// Does `work`, which returns whether it left some, unless another thread is at it; then that one does it once
+    /// more. True: the caller must call somebody who answers.
     #[must_use]
     pub(crate) fn ring(&self, work: impl FnMut() -> bool) -> bool {
-        // AcqRel: what this thread did before is seen by whoever takes the signal back, and what the last worker did by the
-        // one that becomes the worker here.
+        // AcqRel: what this thread did before is seen by whoever takes the signal back, and what the last worker did by
+        // the one that becomes the worker here.
         match self.signals.fetch_add(1, Ordering::AcqRel) {
             0 => self.serve(1, work),
             before if before & LEFT != 0 => self.take_up(work),
@@ -41,8 +42,8 @@ impl Relay {
     /// For whoever was called: goes on with what is left, unless somebody has.
     #[must_use]
     pub(crate) fn answer(&self, work: impl FnMut() -> bool) -> bool {
-        // AcqRel: meets the swap in `serve`. Either that one sees that the call was answered and calls again, or this thread sees
-        // that work was left.
+        // AcqRel: meets the swap in `serve`. Either that one sees that the call was answered and calls again, or this
+        // thread sees that work was left.
         self.called.swap(false, Ordering::AcqRel);
         self.take_up(work)
     }

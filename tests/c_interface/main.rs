@@ -1,8 +1,9 @@
-//! The C interface as a program meets it: installed into an empty prefix, found by pkg-config and by CMake, compiled against
-//! the installed header, run, and the datasets read back.
+//! The C interface as a program meets it: installed into an empty prefix, found by pkg-config and by CMake, compiled
+//! against the installed header, run, and the datasets read back.
 //!
-//! A C compiler is needed; not having one is a failure. Aravis, CMake and valgrind are used where they are; where they are not,
-//! the test says so in a line that starts with "not run:", and in the file `SHARDWRIGHT_NOT_RUN`, which `tools/test` counts.
+//! A C compiler is needed; not having one is a failure. Aravis, CMake and valgrind are used where they are; where they
+//! are not, the test says so in a line that starts with "not run:", and in the file `SHARDWRIGHT_NOT_RUN`, which
+//! `tools/test` counts.
 
 mod building;
 
@@ -244,7 +245,8 @@ fn memory_stays_within_what_was_reported() {
     assert!(count("by_caller") <= 8 && count("by_workers") <= 8, "{counts}");
 }
 
-/// A program of today runs with a library whose configuration has grown, and a program of tomorrow with today's library.
+/// A program of today runs with a library whose configuration has grown, and a program of tomorrow with today's
+/// library.
 #[test]
 fn program_and_library_may_grow_at_different_times() {
     let folder = folder();
@@ -397,7 +399,8 @@ fn valgrind_finds_nothing() {
         let paths: Vec<_> = names.iter().map(|name| folder.path().join(name)).collect();
         let program = Program::new(source);
         let mut command = Command::new("valgrind");
-        // The standard library keeps the main thread's handle till the end, by a pointer into its middle: "possibly lost".
+        // The standard library keeps the main thread's handle till the end, by a pointer into its middle: "possibly
+        // lost".
         command.args(["-q", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite"]);
         // It runs one thread at a time; without turns, one that looks for another's progress would look for ever.
         command.args(["--errors-for-leak-kinds=definite", "--fair-sched=yes"]);

@@ -47,8 +47,8 @@ pub fn frame_numbers(path: &Path) -> Vec<i64> {
 }
 
 impl Books<'_> {
-    /// Checks the books of a run that ended with `summary`, of which `path` is the dataset: each number below the array's end is written
-    /// or missing; what was accepted is written, or lost to the error that the run ended with.
+    /// Checks the books of a run that ended with `summary`, of which `path` is the dataset: each number below the
+    /// array's end is written or missing; what was accepted is written, or lost to the error that the run ended with.
     pub fn check(&self, path: &Path, summary: &Summary) {
         let missing = flat(&summary.missing);
         assert_eq!(missing.len() as u64, summary.frames_missing, "{summary:?}");
@@ -93,8 +93,8 @@ impl Books<'_> {
         assert!(verification.damage == 0 || own["complete"] == false, "{verification:#?}");
     }
 
-    /// Recovers a dataset and checks its books afterwards: nothing is there that was not accepted, all is that was `written`, and the
-    /// report, the documents, the records and the pixels say the same.
+    /// Recovers a dataset and checks its books afterwards: nothing is there that was not accepted, all is that was
+    /// `written`, and the report, the documents, the records and the pixels say the same.
     pub fn check_recovered(&self, path: &Path, written: &BTreeSet<u64>) {
         let recovered = recover(path, true, |_, _| {}).unwrap();
         let image = &recovered.images[0];

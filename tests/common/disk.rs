@@ -1,5 +1,6 @@
-//! A disk that lived through a [`FaultLog`](super::fault_log::FaultLog), moment by moment, and what is left of it when the power
-//! fails at one of them. Unlike [`crash`](super::fault_log::crash) it makes no copy of the files, which may be large.
+//! A disk that lived through a [`FaultLog`](super::fault_log::FaultLog), moment by moment, and what is left of it when
+//! the power fails at one of them. Unlike [`crash`](super::fault_log::crash) it makes no copy of the files, which may
+//! be large.
 
 use std::collections::BTreeMap;
 

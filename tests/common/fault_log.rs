@@ -1,8 +1,9 @@
-//! A storage in memory that writes down everything that is done to it, and makes of that what a disk may hold after a loss of
-//! power at any moment.
+//! A storage in memory that writes down everything that is done to it, and makes of that what a disk may hold after a
+//! loss of power at any moment.
 //!
-//! What a sync covered is there. Of all that came later, each sector of each write may be there or not, and so may each cut
-//! and each hole. Documents are replaced as a whole, and durably, before `put` returns; so is the name that `publish` gives.
+//! What a sync covered is there. Of all that came later, each sector of each write may be there or not, and so may each
+//! cut and each hole. Documents are replaced as a whole, and durably, before `put` returns; so is the name that
+//! `publish` gives.
 
 use std::collections::BTreeMap;
 use std::io;

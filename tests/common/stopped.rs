@@ -124,7 +124,8 @@ pub fn sound(path: &Path) -> Verification {
     verification
 }
 
-/// Which chunks of the image hold what was sent, by the frame's number: an error names a chunk that holds anything else.
+/// Which chunks of the image hold what was sent, by the frame's number: an error names a chunk that holds anything
+/// else.
 pub fn frames_of(path: &Path, config: &Config, numbers: u64) -> Vec<Frame> {
     let array = Array::open(path).unwrap();
     let frame_bytes = frame_bytes(config);

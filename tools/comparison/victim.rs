@@ -1,8 +1,9 @@
-//! A writer that says after every frame how far its three counters are, for `tools/compare --safety`, which kills it, cuts its
-//! power and fills its disk.
+//! A writer that says after every frame how far its three counters are, for `tools/compare --safety`, which kills it,
+//! cuts its power and fills its disk.
 //!
-//! Its one argument is a JSON object, the same that the rivals get. Lines on stdout: `ready`; `frame DELIVERED ACCEPTED SAFE`;
-//! `error WHEN FRAME MESSAGE`; `closed ACCEPTED SAFE THERE`, the last one being what the writer itself says is in the dataset.
+//! Its one argument is a JSON object, the same that the rivals get. Lines on stdout: `ready`; `frame DELIVERED ACCEPTED
+//! SAFE`; `error WHEN FRAME MESSAGE`; `closed ACCEPTED SAFE THERE`, the last one being what the writer itself says is
+//! in the dataset.
 
 use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
@@ -42,7 +43,8 @@ fn config(task: &Task) -> Config {
     let dim = |dim: Dim, at: usize| dim.chunk(task.chunk[at]).shard(task.shard[at]);
     let compressor = if task.codec == "none" { Compressor::None } else { Compressor::default() };
     Config {
-        // The length is not known beforehand, as in most acquisitions; it is also the harder case, since documents must follow.
+        // The length is not known beforehand, as in most acquisitions; it is also the harder case, since documents must
+        // follow.
         dims: vec![dim(Dim::time(None), 0), dim(Dim::y(task.frame[0]), 1), dim(Dim::x(task.frame[1]), 2)],
         codec: Codec::from(compressor),
         ring_bytes: 64 << 20,

@@ -102,8 +102,8 @@ pub(super) fn block_bytes(settings: &Settings, element_bytes: usize, raw_bytes: 
 ///
 /// Measured on tiles of camera noise. LZ4 at its fastest does best when a shuffled block stays in the first cache, and
 /// loses less than one part in 200 of the ratio of c-blosc's blocks, which are twice as large; at higher levels each
-/// piece is longer than the 64 KiB that LZ4 looks back, which also lets it hash 5 bytes instead of 4. The others gain from longer blocks at every level, and for them
-/// the sizes are those of c-blosc or twice that.
+/// piece is longer than the 64 KiB that LZ4 looks back, which also lets it hash 5 bytes instead of 4. The others gain
+/// from longer blocks at every level, and for them the sizes are those of c-blosc or twice that.
 pub(super) fn default_block_bytes(cname: BloscCname, level: u8, element_bytes: usize) -> usize {
     let kib = match (cname, level) {
         (BloscCname::Lz4, 0..=2) => (16 * element_bytes).max(32),

@@ -12,12 +12,13 @@
 //!           else:   u32 start of each block in the frame, then the blocks
 //! ```
 //!
-//! A block is shuffled by itself. It consists of one piece, or of as many as an element has bytes where blocks are split
-//! (never the last block, when it is shorter). A piece is its length as an i32 and so many bytes; a length equal to that
-//! of the raw piece says that the piece is stored. All numbers are little-endian. (c-blosc 1.21, README_CHUNK_FORMAT.)
+//! A block is shuffled by itself. It consists of one piece, or of as many as an element has bytes where blocks are
+//! split (never the last block, when it is shorter). A piece is its length as an i32 and so many bytes; a length equal
+//! to that of the raw piece says that the piece is stored. All numbers are little-endian. (c-blosc 1.21,
+//! README_CHUNK_FORMAT.)
 //!
-//! c-blosc could write these as well, but a default build of it shuffles with SSE2 only, takes memory for each call, and
-//! chooses blocks that do not stay in the first cache.
+//! c-blosc could write these as well, but a default build of it shuffles with SSE2 only, takes memory for each call,
+//! and chooses blocks that do not stay in the first cache.
 
 mod block;
 mod encoder;

@@ -12,8 +12,8 @@ use crate::codec::tile_source::TileSource;
 use crate::config::{BloscCname, Shuffle};
 use crate::error::Result;
 
-/// Bytes a block when the configuration leaves the choice to us. With the shuffled block and the masks, that fits a first
-/// cache of 48 KiB; blocks twice as large gain one part in 1000 of the ratio.
+/// Bytes a block when the configuration leaves the choice to us. With the shuffled block and the masks, that fits a
+/// first cache of 48 KiB; blocks twice as large gain one part in 1000 of the ratio.
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// How many times in a tile the writer is compared with a match finder: in the first block, and in one halfway.

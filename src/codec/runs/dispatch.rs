@@ -10,8 +10,8 @@ use super::neon;
 use super::x86;
 
 impl Masks {
-    /// Compares the first `block_bytes` bytes of `padded` with those one byte and `plane` bytes before, and asks for one of
-    /// the lines of `prefetched` with each word.
+    /// Compares the first `block_bytes` bytes of `padded` with those one byte and `plane` bytes before, and asks for
+    /// one of the lines of `prefetched` with each word.
     pub(super) fn compare(&mut self, padded: &[u8], block_bytes: usize, plane: usize, prefetched: &[usize]) {
         self.words = block_bytes.div_ceil(WORD);
         self.plane = plane;

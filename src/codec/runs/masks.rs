@@ -174,8 +174,8 @@ pub(super) fn compare(
     }
 }
 
-/// Fills the first word of `runs`, and `planes` up to and including the word that the second plane begins in, if it does
-/// so within the word.
+/// Fills the first word of `runs`, and `planes` up to and including the word that the second plane begins in, if it
+/// does so within the word.
 #[inline(always)]
 pub(super) fn first_words(
     equal: impl Fn(&[u8; WORD], &[u8; WORD]) -> u64,

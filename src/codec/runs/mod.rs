@@ -5,9 +5,9 @@
 //! distances beforehand: one byte, which makes runs, and one plane. It compares the block with itself at both, by
 //! vectors, into bit masks; after that only the masks are read. Everything else is copied as literals.
 //!
-//! What it writes is an ordinary block (LZ4 block format description): sequences of a token, literals, a 16-bit distance
-//! and the match's length, the last of which has literals alone. The last match begins at least 12 bytes before the end
-//! and ends at least 5 bytes before it.
+//! What it writes is an ordinary block (LZ4 block format description): sequences of a token, literals, a 16-bit
+//! distance and the match's length, the last of which has literals alone. The last match begins at least 12 bytes
+//! before the end and ends at least 5 bytes before it.
 //!
 //! All instruction sets make the same masks, so all machines write the same bytes.
 
@@ -58,10 +58,10 @@ impl Runs {
         block_bytes + block_bytes / 255 + 16 + 2 * WILD + 2
     }
 
-    /// Compresses the first `block_bytes` bytes of `padded`, which has [`SLACK`](Self::SLACK) more, and whose planes have
-    /// `plane_bytes` bytes, into `target`, which must have [`bound`](Self::bound) bytes. Returns the bytes used, which
-    /// may be more than the block's, and where the last long match begins that nothing but the end follows, or the block
-    /// ends.
+    /// Compresses the first `block_bytes` bytes of `padded`, which has [`SLACK`](Self::SLACK) more, and whose planes
+    /// have `plane_bytes` bytes, into `target`, which must have [`bound`](Self::bound) bytes. Returns the bytes used,
+    /// which may be more than the block's, and where the last long match begins that nothing but the end follows, or
+    /// the block ends.
     pub(crate) fn compress(
         &mut self,
         padded: &[u8],

@@ -1,7 +1,7 @@
 //! The masks with the vectors of x86-64.
 //!
-//! The names of the 512-bit instructions in Rust are younger than the oldest compiler that this crate supports, so those
-//! loops are written out.
+//! The names of the 512-bit instructions in Rust are younger than the oldest compiler that this crate supports, so
+//! those loops are written out.
 
 #![allow(unsafe_code)]
 
@@ -70,8 +70,8 @@ pub(super) unsafe fn compare_512(
 /// Fills these words of both masks, or of the first alone if the second is null.
 ///
 /// # Safety
-/// The processor must have AVX-512BW. The block must have whole words up to the last of these, masks and `prefetched` must have
-/// these words, and `plane` bytes and one byte must stand before the first.
+/// The processor must have AVX-512BW. The block must have whole words up to the last of these, masks and `prefetched`
+/// must have these words, and `plane` bytes and one byte must stand before the first.
 #[target_feature(enable = "avx2")]
 unsafe fn compare_words_512(
     padded: &[u8],
@@ -87,9 +87,9 @@ unsafe fn compare_words_512(
     // Where there is nothing to say about planes, it is said into the runs first and written over.
     let planes = if planes.is_null() { runs } else { planes };
     let block = padded.as_ptr();
-    // SAFETY: the loop reads words `words` of the block and of `prefetched`, as many bytes one and `plane` bytes before, and writes
-    // the masks' words of those numbers; the caller promises all of them. At least one word is left. To ask for a line fails
-    // nowhere.
+    // SAFETY: the loop reads words `words` of the block and of `prefetched`, as many bytes one and `plane` bytes
+    // before, and writes the masks' words of those numbers; the caller promises all of them. At least one word is left.
+    // To ask for a line fails nowhere.
     unsafe {
         asm!(
             "2:",
@@ -127,7 +127,8 @@ unsafe fn compare_words_512(
 pub(super) unsafe fn begin_512(runs: &[u64], planes: &[u64], starts: &mut [u64], words: usize) {
     assert!(words > 0 && [runs.len(), planes.len(), starts.len()].iter().all(|length| *length >= words + 16));
     const { assert!(WORTH == 5, "the shifts below are by 1, then by 2 and 3") };
-    // SAFETY: the loop takes eight words at once, so it reads at most eight and writes at most seven words after the last.
+    // SAFETY: the loop takes eight words at once, so it reads at most eight and writes at most seven words after the
+    // last.
     unsafe {
         asm!(
             "2:",

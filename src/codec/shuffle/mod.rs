@@ -1,9 +1,9 @@
 //! Byte shuffle and bit shuffle of one block, as Blosc 1 lays them out.
 //!
-//! With `n` elements of `s` bytes, a byte-shuffled block is an `s` × `n` matrix of bytes: row `j` holds byte `j` of every
-//! element. A bit-shuffled block is an `8s` × `n/8` matrix of bytes: row `8j + b` holds bit `b` of byte `j` of every
-//! element, the first element in the lowest bit of the first byte. Bytes beyond the last whole element follow as they
-//! are, and so does a whole block whose number of elements is not a multiple of 8 under the bit shuffle.
+//! With `n` elements of `s` bytes, a byte-shuffled block is an `s` × `n` matrix of bytes: row `j` holds byte `j` of
+//! every element. A bit-shuffled block is an `8s` × `n/8` matrix of bytes: row `8j + b` holds bit `b` of byte `j` of
+//! every element, the first element in the lowest bit of the first byte. Bytes beyond the last whole element follow as
+//! they are, and so does a whole block whose number of elements is not a multiple of 8 under the bit shuffle.
 //!
 //! The scalar functions are the definition; the vector ones are chosen at run time, because a build for every x86-64
 //! machine may assume no more than SSE2 while the machine that records nearly always has more. Every AArch64 has NEON.

@@ -1,7 +1,7 @@
 //! The shuffles with the vectors of AArch64, which all of its processors have.
 //!
-//! Both begin as on x86-64: the bytes of 16 elements are sorted into one vector for each byte of an element. The bit shuffle
-//! then transposes the bits of eight bytes at a time within 64-bit halves, and sorts the results into rows.
+//! Both begin as on x86-64: the bytes of 16 elements are sorted into one vector for each byte of an element. The bit
+//! shuffle then transposes the bits of eight bytes at a time within 64-bit halves, and sorts the results into rows.
 
 #![allow(unsafe_code)]
 

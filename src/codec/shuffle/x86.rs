@@ -1,8 +1,8 @@
 //! The shuffles with the vectors of x86-64.
 //!
-//! Both begin the same way: the bytes of as many elements as a vector has bytes are sorted into one vector for each byte
-//! of an element. The byte shuffle stores these; the bit shuffle stores the top bits of all bytes, shifts them up by
-//! one, and repeats until the lowest bit has been at the top.
+//! Both begin the same way: the bytes of as many elements as a vector has bytes are sorted into one vector for each
+//! byte of an element. The byte shuffle stores these; the bit shuffle stores the top bits of all bytes, shifts them up
+//! by one, and repeats until the lowest bit has been at the top.
 //!
 //! With AVX2, each 128-bit lane works on 16 elements of its own, since unpack instructions do not cross lanes: the low
 //! lanes are loaded from the first 16 elements and the high lanes from the next 16.
@@ -18,8 +18,8 @@ use super::scalar;
 /// A safe function pointer to one with AVX2, or with AVX2 and GFNI.
 macro_rules! avx2 {
     ($function:expr) => {
-        // SAFETY: `Instructions::Avx2` and `Instructions::Gfni` are made by `Instructions::detect` alone, which found that the processor
-        // has them; each arm that comes here is one of these.
+        // SAFETY: `Instructions::Avx2` and `Instructions::Gfni` are made by `Instructions::detect` alone, which found
+        // that the processor has them; each arm that comes here is one of these.
         Some(|block, out| unsafe { $function(block, out) })
     };
 }
@@ -255,8 +255,8 @@ unsafe fn planes_gfni<const S: usize>(elements: &[u8]) -> [[__m256i; 8]; S] {
 unsafe fn transpose_8x8_reversed(matrices: __m256i) -> __m256i {
     let single_bits = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
     let transposed;
-    // SAFETY: the caller promises GFNI, and with AVX2, which this function has, its form for these registers is there; registers alone
-    // are touched.
+    // SAFETY: the caller promises GFNI, and with AVX2, which this function has, its form for these registers is there;
+    // registers alone are touched.
     unsafe {
         asm!(
             "vgf2p8affineqb {}, {}, {}, 0",
@@ -272,8 +272,8 @@ unsafe fn transpose_8x8_reversed(matrices: __m256i) -> __m256i {
 /// Vector `j` of the result holds byte `j` of 16 elements in its low lane, and of 16 others in its high lane; where
 /// `REVERSED`, with each 8 elements in reverse order.
 ///
-/// Sorts the bytes within each 16 first, so that of the four interleavings of [`sort_sse2`] only the base-2 logarithm of
-/// `S` remain, with cells of `16 / S` bytes.
+/// Sorts the bytes within each 16 first, so that of the four interleavings of [`sort_sse2`] only the base-2 logarithm
+/// of `S` remain, with cells of `16 / S` bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn sort_avx2<const S: usize, const REVERSED: bool>(low: &[u8], high: &[u8]) -> [__m256i; S] {

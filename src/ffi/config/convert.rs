@@ -14,11 +14,11 @@ use crate::ffi::status::SW_ERROR_ARGUMENT;
 
 /// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 ///
-/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets how many
-/// bytes that are. With `text` null and `capacity` 0, only `needed` is set.
+/// `text` gets the document and an ending zero if `capacity` suffices, else nothing. `needed` (null: not wanted) gets
+/// how many bytes that are. With `text` null and `capacity` 0, only `needed` is set.
 ///
-/// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at; for that,
-/// see sw_memory_needed. Any thread.
+/// Errors: those of a wrong configuration struct, SW_ERROR_SIZE. Whether the values can work together is not looked at;
+/// for that, see sw_memory_needed. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_config_json(
     config: *const sw_config,
@@ -99,7 +99,8 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
     )
 }
 
-/// The element of `table` with the number that C gave. Where that is an enum's `ALL`, the order there is the interface's.
+/// The element of `table` with the number that C gave. Where that is an enum's `ALL`, the order there is the
+/// interface's.
 pub(super) fn choice<T: Copy>(table: &[T], number: u32, field: &str) -> Outcome<T> {
     match table.get(number as usize) {
         Some(&value) => Ok(value),

@@ -9,8 +9,8 @@ use super::pointer::{Grows, put_text, read, sized_out};
 use super::status::{Outcome, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
 use crate::config::Config;
 
-/// The version of the interface that a header describes; sw_config_init keeps it in the struct. It grows with every struct that
-/// gets a field and every call that is added.
+/// The version of the interface that a header describes; sw_config_init keeps it in the struct. It grows with every
+/// struct that gets a field and every call that is added.
 pub const SW_INTERFACE: u32 = 1;
 
 /// The type of a pixel, or of a record field.
@@ -53,8 +53,8 @@ pub type sw_compressor = u32;
 pub const SW_COMPRESSOR_NONE: sw_compressor = 0;
 /// Blosc 1 frames, with `blosc_cname`, `level` 0 to 9, `shuffle` and `block_bytes`. Read by every Zarr library.
 pub const SW_COMPRESSOR_BLOSC: sw_compressor = 1;
-/// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; SW_COMPRESSOR_BLOSC with LZ4, level 1 and bit shuffle,
-/// which is the default, does the same.
+/// Blosc 1 frames by a writer made for camera noise, with `block_bytes`; SW_COMPRESSOR_BLOSC with LZ4, level 1 and bit
+/// shuffle, which is the default, does the same.
 pub const SW_COMPRESSOR_BLOSC_NOISE: sw_compressor = 2;
 /// A Zstandard frame, with `level` from -131072 (fastest) to 22 (smallest).
 pub const SW_COMPRESSOR_ZSTD: sw_compressor = 3;
@@ -91,7 +91,8 @@ pub const SW_SHUFFLE_BIT: sw_shuffle = 2;
 pub type sw_placement = u32;
 /// Fixed where chunks are not compressed or made in a map, else packed.
 pub const SW_PLACEMENT_AUTO: sw_placement = 0;
-/// Each chunk has a slot of its own, large enough for the worst case; what is unused is given back when the shard closes.
+/// Each chunk has a slot of its own, large enough for the worst case; what is unused is given back when the shard
+/// closes.
 pub const SW_PLACEMENT_FIXED: sw_placement = 1;
 /// Chunks follow each other without gaps.
 pub const SW_PLACEMENT_PACKED: sw_placement = 2;
@@ -124,16 +125,20 @@ pub const SW_HASH_MURMURHASH3_X86_128: sw_hash = 1;
 
 /// How bytes reach the file. Of no meaning with a storage of the caller's own.
 pub type sw_storage_kind = u32;
-/// Buffered or direct: what a short trial finds faster in the dataset's folder; short runs, and those into a tmpfs, are buffered.
+/// Buffered or direct: what a short trial finds faster in the dataset's folder; short runs, and those into a tmpfs, are
+/// buffered.
 pub const SW_STORAGE_AUTO: sw_storage_kind = 0;
-/// Straight into a memory map of the preallocated shard. A device that goes away then kills the process, unless `guard_maps` is 1.
+/// Straight into a memory map of the preallocated shard. A device that goes away then kills the process, unless
+/// `guard_maps` is 1.
 pub const SW_STORAGE_MAPPED: sw_storage_kind = 1;
-/// Positioned writes through the page cache; on a tmpfs also copies through a map, with the same danger, unless `guard_maps` is 1.
+/// Positioned writes through the page cache; on a tmpfs also copies through a map, with the same danger, unless
+/// `guard_maps` is 1.
 pub const SW_STORAGE_BUFFERED: sw_storage_kind = 2;
 /// Positioned writes past the page cache (O_DIRECT).
 pub const SW_STORAGE_DIRECT: sw_storage_kind = 3;
 
-/// What sw_append does when no frame buffer became free within its time limit; and, with SW_AS_CONFIGURED, what the limit is.
+/// What sw_append does when no frame buffer became free within its time limit; and, with SW_AS_CONFIGURED, what the
+/// limit is.
 pub type sw_ring_full = u32;
 /// It returns SW_RING_FULL. The configured limit is `ring_full_timeout_ms`.
 pub const SW_RING_FULL_BLOCK: sw_ring_full = 0;
@@ -142,7 +147,8 @@ pub const SW_RING_FULL_DROP_NEWEST: sw_ring_full = 1;
 /// It returns SW_RING_FULL. The configured limit is 0.
 pub const SW_RING_FULL_ERROR: sw_ring_full = 2;
 
-/// In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the wished ones.
+/// In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the wished
+/// ones.
 pub type sw_manifest = u32;
 /// Zarr v3 documents with the storage transformer chunk-manifest-json, each with a manifest.json beside it.
 pub const SW_MANIFEST_FILES: sw_manifest = 1;
@@ -155,7 +161,8 @@ pub const SW_MANIFEST_KERCHUNK: sw_manifest = 4;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_volume {
-    /// The name of the scale, which is that of the folder with the shards. UTF-8. Null: the resolution, as 325_325_1000.
+    /// The name of the scale, which is that of the folder with the shards. UTF-8. Null: the resolution, as
+    /// 325_325_1000.
     pub key: *const c_char,
     /// What is done to ids.
     pub hash: sw_hash,
@@ -189,7 +196,8 @@ pub struct sw_dim {
     pub size: u64,
     /// Elements a chunk. 0: such that a chunk is about 512 KiB.
     pub chunk: u64,
-    /// Elements a shard, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is about 512 MiB.
+    /// Elements a shard, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is about 512
+    /// MiB.
     pub shard: u64,
     /// The distance between neighbours, in `unit`. 0: 1.
     pub scale: f64,
@@ -229,8 +237,8 @@ pub struct sw_record_field {
 
 /// What arrives, how it is stored, with which means.
 ///
-/// sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps: all
-/// pointers need to be good only during the call. Flags are 0 or 1.
+/// sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
+/// all pointers need to be good only during the call. Flags are 0 or 1.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_config {
@@ -240,14 +248,16 @@ pub struct sw_config {
     pub version: u32,
     /// The type of a pixel. Default SW_U16.
     pub dtype: sw_dtype,
-    /// A document with the whole configuration, in place of all fields below, which must be as sw_config_init left them: JSON,
-    /// or TOML where the library was built with it, with the fields of Rust's `Config`. sw_config_json writes one. Default null.
+    /// A document with the whole configuration, in place of all fields below, which must be as sw_config_init left
+    /// them: JSON, or TOML where the library was built with it, with the fields of Rust's `Config`. sw_config_json
+    /// writes one. Default null.
     pub document: *const c_char,
     /// The dimensions in storage order, slowest first. The last two are the rows and columns of a frame.
     pub dims: *const sw_dim,
     /// How many, 2 to 16.
     pub dim_count: usize,
-    /// The names of the outer dimensions in the order in which they arrive, slowest first. Default null: as they are stored.
+    /// The names of the outer dimensions in the order in which they arrive, slowest first. Default null: as they are
+    /// stored.
     pub acquisition_order: *const *const c_char,
     /// How many names. Default 0.
     pub acquisition_order_count: usize,
@@ -291,8 +301,8 @@ pub struct sw_config {
     pub affinity: *const usize,
     /// How many cores. Default 0.
     pub affinity_count: usize,
-    /// How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then becomes
-    /// durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
+    /// How often open shards, documents and records catch up with the run, in milliseconds: what is in its slot then
+    /// becomes durable, and readers see it. 0: only when a shard is full, and at the end. Default 1000.
     pub checkpoint_every_ms: u64,
     /// Per-frame record fields beyond the frame number and the two timestamps. Default null.
     pub record_fields: *const sw_record_field,
@@ -314,15 +324,17 @@ pub struct sw_config {
     pub index_checksum: u32,
     /// What only SW_DIALECT_PRECOMPUTED has. Default null: chosen.
     pub volume: *const sw_volume,
-    /// 1: where shards are mapped, a lost page of a map (another program cut the file off, the device went away) is an error of the
-    /// run instead of a SIGBUS that kills the process. For that, the process gets a handler for SIGBUS, once, which stays,
-    /// and passes on to the handler before it what is not about such a map. Linux only. Default 0.
+    /// 1: where shards are mapped, a lost page of a map (another program cut the file off, the device went away) is an
+    /// error of the run instead of a SIGBUS that kills the process. For that, the process gets a handler for SIGBUS,
+    /// once, which stays, and passes on to the handler before it what is not about such a map. Linux only. Default 0.
     pub guard_maps: u32,
-    /// Manifests that finishing writes beside the dataset, into run.ome.manifest.zarr for run.ome.zarr: SW_MANIFEST_FILES and
-    /// others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0: none.
+    /// Manifests that finishing writes beside the dataset, into run.ome.manifest.zarr for run.ome.zarr:
+    /// SW_MANIFEST_FILES and others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0:
+    /// none.
     pub manifest: sw_manifest,
-    /// How far beyond the newest frame a frame number may leap; what is farther is refused, because a garbled number would make all
-    /// true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that is more.
+    /// How far beyond the newest frame a frame number may leap; what is farther is refused, because a garbled number
+    /// would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that
+    /// is more.
     pub leap_max: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The index of a shard of Neuroglancer's precomputed format: at the file's start, for each minishard, where its own index
-//! stands, and that index behind the chunks.
+//! The index of a shard of Neuroglancer's precomputed format: at the file's start, for each minishard, where its own
+//! index stands, and that index behind the chunks.
 //!
 //! ```text
 //! | minishard 0  | minishard 1  | …  | chunks, gaps | index of a minishard | index of another | …
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Ids are each minus the one before, offsets each minus the end of the chunk before, all modulo 2^64 (Neuroglancer,
-//! "Precomputed sharded format", "Shard index format" and "Minishard index format"). A minishard without chunks starts and
-//! ends at the same place.
+//! "Precomputed sharded format", "Shard index format" and "Minishard index format"). A minishard without chunks starts
+//! and ends at the same place.
 
 use crate::codec::Encoder;
 use crate::config::{Codec, Compressor};

@@ -10,7 +10,8 @@ pub(crate) struct Range {
     pub(crate) nbytes: u64,
 }
 
-/// The parts of an index, each with its place in the file in the order in which they are to be written, and where the file ends.
+/// The parts of an index, each with its place in the file in the order in which they are to be written, and where the
+/// file ends.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     pub(crate) parts: Vec<(u64, Vec<u8>)>,

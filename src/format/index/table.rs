@@ -63,7 +63,8 @@ impl TableLayout {
     }
 }
 
-/// A shard's table, its checksum already compared. Entries are checked one by one, so that a broken one spoils one chunk.
+/// A shard's table, its checksum already compared. Entries are checked one by one, so that a broken one spoils one
+/// chunk.
 #[derive(Debug)]
 pub(crate) struct Table {
     entries: Vec<u8>,
@@ -156,8 +157,8 @@ mod tests {
         assert_eq!(bytes[64..], crc32c::crc32c(&bytes[..64]).to_le_bytes());
     }
 
-    /// Sharding storage transformer 1.0, "Binary shard format": 16 bytes a chunk, no checksum; the draft's "1014" is 16 · 64 = 1024
-    /// misspelled. Sharding codec 1.0: 16 · 4 + 4 of the checksum.
+    /// Sharding storage transformer 1.0, "Binary shard format": 16 bytes a chunk, no checksum; the draft's "1014" is 16
+    /// · 64 = 1024 misspelled. Sharding codec 1.0: 16 · 4 + 4 of the checksum.
     #[test]
     fn tables_are_as_large_as_the_specifications_say() {
         assert_eq!(TableLayout::new(64, IndexLocation::End, false).unwrap().bytes(), 1024);

@@ -1,7 +1,8 @@
-//! Where Neuroglancer's precomputed format puts the chunks of a volume: their ids, and the shard and minishard of an id.
+//! Where Neuroglancer's precomputed format puts the chunks of a volume: their ids, and the shard and minishard of an
+//! id.
 //!
-//! Sources: Neuroglancer, "Precomputed sharded format" (shards, minishards, hashes) and "Precomputed volume format" (the
-//! compressed Morton code of a chunk's place in the grid).
+//! Sources: Neuroglancer, "Precomputed sharded format" (shards, minishards, hashes) and "Precomputed volume format"
+//! (the compressed Morton code of a chunk's place in the grid).
 
 use crate::config::VolumeHash;
 

@@ -6,11 +6,12 @@
 //! 8_8_40/0-64_0-64_0-16     a chunk of it, where there are no shards
 //! ```
 //!
-//! Sources: Neuroglancer, "Precomputed volume format" (`info`, raw chunks, unsharded chunk storage) and "Precomputed sharded
-//! format".
+//! Sources: Neuroglancer, "Precomputed volume format" (`info`, raw chunks, unsharded chunk storage) and "Precomputed
+//! sharded format".
 //!
-//! A scale is an array of [c, z, y, x], or of [z, y, x] where there is one channel: that is the order in which the bytes of a
-//! raw chunk lie. Where this crate's writer says which dimensions it had, the array has these, in the writer's order.
+//! A scale is an array of [c, z, y, x], or of [z, y, x] where there is one channel: that is the order in which the
+//! bytes of a raw chunk lie. Where this crate's writer says which dimensions it had, the array has these, in the
+//! writer's order.
 
 pub(crate) mod ids;
 pub(crate) mod volume;

@@ -1,6 +1,7 @@
 //! Where the chunks of a scale go: which shard and which minishard, and how a stored chunk becomes one of the array's.
 //!
-//! Sources: Neuroglancer, "Precomputed volume format" (raw chunks, unsharded chunk storage) and "Precomputed sharded format".
+//! Sources: Neuroglancer, "Precomputed volume format" (raw chunks, unsharded chunk storage) and "Precomputed sharded
+//! format".
 
 use super::ids::{ChunkIds, ShardSpec};
 use crate::config::VolumeHash;
@@ -41,8 +42,8 @@ pub(crate) struct Shards {
     pub(crate) in_box: Option<[u64; 3]>,
 }
 
-/// The ids of the chunks of a volume of so many in x, y, z; `None` where 64 bits don't suffice. Of one without an end, the ids of
-/// chunks that are there say the same at any depth, and those to come have some.
+/// The ids of the chunks of a volume of so many in x, y, z; `None` where 64 bits don't suffice. Of one without an end,
+/// the ids of chunks that are there say the same at any depth, and those to come have some.
 pub(crate) fn chunk_ids([x, y, z]: [u64; 3], unbounded: bool) -> Option<ChunkIds> {
     if !unbounded {
         return ChunkIds::new([x, y, z]);
@@ -92,8 +93,8 @@ impl Volume {
         [0, 1, 2].map(|dim| self.size[dim].div_ceil(self.chunk[dim]))
     }
 
-    /// The least depth in chunks at which all ids of a volume that grows mean what they say: z has a bit wherever x or y has one
-    /// above it.
+    /// The least depth in chunks at which all ids of a volume that grows mean what they say: z has a bit wherever x or
+    /// y has one above it.
     pub(crate) fn depth_min(&self) -> u64 {
         let [x, y, _] = self.grid().map(|chunks| u64::BITS - chunks.saturating_sub(1).leading_zeros());
         match x.max(y).saturating_sub(1) {
@@ -117,8 +118,8 @@ impl Volume {
         [0, z, y, x]
     }
 
-    /// The file of a chunk, by its place in the grid of boxes or, where shards are no boxes, its number; and the chunk's entry
-    /// in there: its id.
+    /// The file of a chunk, by its place in the grid of boxes or, where shards are no boxes, its number; and the
+    /// chunk's entry in there: its id.
     pub(crate) fn file_of(&self, chunk: &[u64]) -> (Vec<u64>, u64) {
         let Some(Shards { spec, ids, in_box }) = &self.shards else { return (chunk.to_vec(), 0) };
         let at = self.xyz(chunk, 0);
@@ -203,7 +204,8 @@ impl Volume {
         (self.chunk_name(&found) == name).then_some(found)
     }
 
-    /// Elements of the chunk at a place in the grid as it is stored, in [c, z, y, x]: less than a chunk at the volume's end.
+    /// Elements of the chunk at a place in the grid as it is stored, in [c, z, y, x]: less than a chunk at the volume's
+    /// end.
     fn stored(&self, chunk: &[u64], shape: &[u64], chunk_shape: &[u64]) -> Option<[u64; 4]> {
         let mut stored = [1; 4];
         for (dim, &role) in self.roles.iter().enumerate() {

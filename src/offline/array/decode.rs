@@ -44,8 +44,8 @@ impl Array {
         Ok(())
     }
 
-    /// Reads the chunk at a place in the grid of chunks and decodes it into the worker's `raw`, elements in little-endian byte
-    /// order.
+    /// Reads the chunk at a place in the grid of chunks and decodes it into the worker's `raw`, elements in
+    /// little-endian byte order.
     pub(crate) fn decode(&self, worker: &mut Worker, file: &ShardFile, range: Range, chunk: &[u64]) -> Result<()> {
         let raw_bytes = self.metadata.chunk_bytes();
         self.check_encoded(range, file.path())?;

@@ -38,7 +38,8 @@ impl Array {
         Ok(found)
     }
 
-    /// The chunks of the file at a position; `None` when there is no such file. Not for volumes, whose shards have no places.
+    /// The chunks of the file at a position; `None` when there is no such file. Not for volumes, whose shards have no
+    /// places.
     ///
     /// An entry of a damaged index is an error here: who copies chunks must not leave one out silently.
     pub(crate) fn file_chunks(&self, position: &[u64]) -> Result<Option<FileChunks>> {

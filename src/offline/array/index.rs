@@ -46,7 +46,8 @@ pub(crate) struct Minishards {
 }
 
 impl Index {
-    /// The index of the shard at a position; of a volume's, only as much of it as tells of the entries in `wanted`, if there are any.
+    /// The index of the shard at a position; of a volume's, only as much of it as tells of the entries in `wanted`, if
+    /// there are any.
     pub(crate) fn read(file: &ShardFile, layout: &Layout, position: &[u64], wanted: Option<&[u64]>) -> Result<Self> {
         match &layout.files {
             Files::Grid { index: Some(table), .. } => file.table(*table).map(Self::Table),
@@ -58,8 +59,8 @@ impl Index {
         }
     }
 
-    /// Reads the head of a volume's shard, and the indexes of those minishards that the ids in `wanted` fall into; of all if
-    /// there is nothing wanted. `shard`: the number of the shard.
+    /// Reads the head of a volume's shard, and the indexes of those minishards that the ids in `wanted` fall into; of
+    /// all if there is nothing wanted. `shard`: the number of the shard.
     pub(crate) fn of_volume(
         file: &ShardFile,
         shards: &Shards,
@@ -99,7 +100,8 @@ impl Index {
         Ok(Self::Minishards(found))
     }
 
-    /// Where the chunk of an entry lies; `None` when the shard doesn't hold it; an error says what is wrong with the entry.
+    /// Where the chunk of an entry lies; `None` when the shard doesn't hold it; an error says what is wrong with the
+    /// entry.
     pub(crate) fn entry(&self, entry: u64) -> Result<Option<Range>, String> {
         match self {
             Self::Whole(range) => Ok(Some(*range).filter(|_| entry == 0)),

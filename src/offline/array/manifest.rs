@@ -4,11 +4,12 @@
 //! {"0.0.0": {"path": "file:///data/run.ome.zarr/0/c/0/0/0", "offset": 64, "length": 1234}, …}
 //! ```
 //!
-//! Source: zarr-specs, proposal "Manifest storage transformer", "Array metadata" and "Manifest object". Of a chunk only `path`
-//! is required: without `offset` it starts where the file does, without `length` it ends there. What the proposal leaves
-//! open: a path without a scheme that is not absolute starts from the folder in which the array's document stands; other
-//! keys of a chunk are passed over. A manifest is a stranger's word for what is to be read on this machine, so files count only where
-//! they stand in its own dataset, or in one beside that; see [`follow_manifests_anywhere`].
+//! Source: zarr-specs, proposal "Manifest storage transformer", "Array metadata" and "Manifest object". Of a chunk only
+//! `path` is required: without `offset` it starts where the file does, without `length` it ends there. What the
+//! proposal leaves open: a path without a scheme that is not absolute starts from the folder in which the array's
+//! document stands; other keys of a chunk are passed over. A manifest is a stranger's word for what is to be read on
+//! this machine, so files count only where they stand in its own dataset, or in one beside that; see
+//! [`follow_manifests_anywhere`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -29,8 +30,8 @@ use crate::offline::hierarchy::has_node;
 /// Whether manifests may name any file; see [`follow_manifests_anywhere`].
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
 
-/// From now on, in this process, manifests may name any file of this machine, not only those of their own dataset and of datasets in
-/// the same folder. Only for manifests of people whom you would let choose what you read and pass on.
+/// From now on, in this process, manifests may name any file of this machine, not only those of their own dataset and
+/// of datasets in the same folder. Only for manifests of people whom you would let choose what you read and pass on.
 pub fn follow_manifests_anywhere() {
     ANYWHERE.store(true, Relaxed);
 }
@@ -165,7 +166,8 @@ impl Manifest {
         Err(Error::format(&self.folder, reason))
     }
 
-    /// The file that holds the chunk at a position, and the chunk's range in it; `None` for a chunk that was never written.
+    /// The file that holds the chunk at a position, and the chunk's range in it; `None` for a chunk that was never
+    /// written.
     pub(crate) fn open_chunk(
         &self,
         position: &[u64],
@@ -240,7 +242,8 @@ fn position(chunk: u64, grid: &[u64]) -> Vec<u64> {
     position
 }
 
-/// What becomes of a manifest while it is read: entry by entry, since as a tree of values it would take many times its size.
+/// What becomes of a manifest while it is read: entry by entry, since as a tree of values it would take many times its
+/// size.
 struct Table<'a> {
     grid: &'a [u64],
     paths: Vec<String>,

@@ -7,7 +7,8 @@ const DECODED_BYTES_MAX: usize = 256 << 20;
 /// Smaller ones are had without asking.
 const LARGE_BYTES: usize = 64 << 20;
 
-/// Runs `work` on so many threads that their chunks, of `chunk_bytes` each, don't take more memory together than they may.
+/// Runs `work` on so many threads that their chunks, of `chunk_bytes` each, don't take more memory together than they
+/// may.
 pub(crate) fn on_fitting_threads<T: Send>(chunk_bytes: usize, work: impl FnOnce() -> T + Send) -> T {
     let fitting = (DECODED_BYTES_MAX / chunk_bytes.max(1)).max(1);
     if fitting >= rayon::current_num_threads() {

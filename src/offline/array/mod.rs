@@ -27,15 +27,16 @@ use shard_file::ShardFile;
 
 /// An array on disk, opened for reading.
 ///
-/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`; arrays of the Zarr v3 draft of
-/// 2022, with or without its sharding storage transformer; Zarr v2 arrays, also with the key `shards`; and the scales of
-/// Neuroglancer's precomputed volumes in raw encoding, sharded or not.
+/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`; arrays of the Zarr v3 draft
+/// of 2022, with or without its sharding storage transformer; Zarr v2 arrays, also with the key `shards`; and the
+/// scales of Neuroglancer's precomputed volumes in raw encoding, sharded or not.
 ///
-/// A scale is an array of c, z, y, x, or of z, y, x where it has one channel; one that this crate wrote has the dimensions that
-/// its writer had. `run/8_8_40` is the scale of that key in the volume `run`, and `run` alone the first one.
+/// A scale is an array of c, z, y, x, or of z, y, x where it has one channel; one that this crate wrote has the
+/// dimensions that its writer had. `run/8_8_40` is the scale of that key in the volume `run`, and `run` alone the first
+/// one.
 ///
-/// Where an array declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that the manifest
-/// names, wherever these are.
+/// Where an array declares the storage transformer `chunk-manifest-json`, its chunks are read from the local files that
+/// the manifest names, wherever these are.
 ///
 /// ```no_run
 /// use shardwright::offline::Array;
@@ -178,7 +179,8 @@ impl Array {
         Index::read(file, self.layout(), position, wanted)
     }
 
-    /// The same array with its files below another folder. `from`, which its folder and document lie below, becomes `to`.
+    /// The same array with its files below another folder. `from`, which its folder and document lie below, becomes
+    /// `to`.
     pub(crate) fn moved(&self, from: &Path, to: &Path) -> Self {
         let place = |path: &Path| path.strip_prefix(from).map_or_else(|_| path.to_path_buf(), |below| join(to, below));
         Self::with(&place(&self.path), &place(&self.folder), place(&self.document), self.metadata.clone())

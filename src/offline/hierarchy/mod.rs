@@ -1,7 +1,8 @@
-//! What a dataset holds: its groups and arrays, found by their documents, with their files, and what belongs to neither.
+//! What a dataset holds: its groups and arrays, found by their documents, with their files, and what belongs to
+//! neither.
 //!
-//! One walk serves all: who reads asks for the [nodes](walk::nodes), and hears of the first broken document; who checks or repairs asks
-//! for the [whole tree](walk::Tree), with all of them.
+//! One walk serves all: who reads asks for the [nodes](walk::nodes), and hears of the first broken document; who checks
+//! or repairs asks for the [whole tree](walk::Tree), with all of them.
 
 pub(crate) mod central;
 pub(crate) mod leftovers;

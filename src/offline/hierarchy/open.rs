@@ -17,13 +17,13 @@ const CHILDREN_MAX: usize = 20;
 impl Array {
     /// Opens the array at `path`, or the first and finest array of the image at `path`.
     ///
-    /// Some formats keep the documents of all arrays in one place. There the path of an array is that of the dataset and the
-    /// array's name, whether there is such a folder or not: `run.zarr/0`.
+    /// Some formats keep the documents of all arrays in one place. There the path of an array is that of the dataset
+    /// and the array's name, whether there is such a folder or not: `run.zarr/0`.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] says what is at `path` instead; [`Error::Format`] and [`Error::Unsupported`], what in its document can't
-    /// be read.
+    /// [`Error::NotFound`] says what is at `path` instead; [`Error::Format`] and [`Error::Unsupported`], what in its
+    /// document can't be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         links::enter(path);

@@ -92,8 +92,8 @@ impl Node {
         matches!(self.kind, Kind::Group(Some(_)))
     }
 
-    /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only attributes
-    /// in it.
+    /// The node's `zarr.json`, or what it would say if the node were of Zarr v3. An array of another format has only
+    /// attributes in it.
     pub(crate) fn document(&self) -> Result<Value> {
         let own = document::read(&self.path.join("zarr.json"))?;
         if let Some(document) = own.filter(|document| !zarr3_draft::is_entry(document)) {

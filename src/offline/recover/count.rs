@@ -26,13 +26,14 @@ pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, found_end: u
     let all = Ranges::from(0..end);
     let between = found.absent(&said.came);
     let FoundRanges { whole, dark, proven, closed, .. } = found;
-    // In a shard that the writer closed, a chunk that is not there held only the fill value; of a frame that is dark as a
-    // whole, only its record tells that it came.
+    // In a shard that the writer closed, a chunk that is not there held only the fill value; of a frame that is dark as
+    // a whole, only its record tells that it came.
     let skips = own.slots.is_none_or(|slots| !slots.empty_chunks);
     let dark = if skips { dark.union(&closed.and(&said.came)) } else { Ranges::default() };
     // What a shard that failed was thought to have lost may be there.
     let certain = proven.union(&whole.and(&said.came));
-    // What was known to be missing stays so otherwise: a shard that was recovered once looks as if its writer had closed it.
+    // What was known to be missing stays so otherwise: a shard that was recovered once looks as if its writer had
+    // closed it.
     let absent = Ranges::new(own.missing.clone()).union(&said.absent).union(&between);
     let present = whole.union(&dark).minus(&absent).union(&certain).and(&all);
     let missing = all.minus(&present);

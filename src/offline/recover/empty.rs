@@ -14,8 +14,8 @@ const FILES_EACH: u64 = 64;
 /// So many bytes of empty indexes are written at most.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// The places of an array of `shape` where a shard should be and is not, but for a document that asks for far more of them
-/// than a run that had begun can have left: a few bytes must not fill a disk.
+/// The places of an array of `shape` where a shard should be and is not, but for a document that asks for far more of
+/// them than a run that had begun can have left: a few bytes must not fill a disk.
 pub(super) fn places(array: &Array, shape: &[u64], files: &[FileAt]) -> Vec<Vec<u64>> {
     let Some(layout) = array.layout().table().filter(|_| keeps_empty(array)) else { return Vec::new() };
     let grid = grid(array, shape);

@@ -1,7 +1,7 @@
 //! One image: what is to be done with its shards, its records and its frames.
 //!
-//! Of a shard stays what is to become of it, if anything; its chunks are looked up again when it is changed. So a recovery takes
-//! no more memory for an archive than for a few shards.
+//! Of a shard stays what is to become of it, if anything; its chunks are looked up again when it is changed. So a
+//! recovery takes no more memory for an archive than for a few shards.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Brings a dataset whose writer was stopped into the state that the writer would have left.
 //!
 //! The order makes it safe to stop at any moment and to run again: what is missing is written down before anything is
-//! changed from which it could be told; then each shard gets its index as the writer's own close does it. Nothing is ever
-//! read from what this changes but the slot headers and the payloads, and these are never changed.
+//! changed from which it could be told; then each shard gets its index as the writer's own close does it. Nothing is
+//! ever read from what this changes but the slot headers and the payloads, and these are never changed.
 
 mod count;
 mod documents;
@@ -33,11 +33,11 @@ pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
 use source::{Image, images, name, stays_below};
 
 /// Finds what can be saved of the dataset at `path` after its writer was stopped, be it by a kill or a power cut. With
-/// `apply`, also makes the changes: shards get indexes that name exactly the chunks whose slot header and payload agree;
-/// documents say how many frames there are and which are missing; files that were never finished are removed.
+/// `apply`, also makes the changes: shards get indexes that name exactly the chunks whose slot header and payload
+/// agree; documents say how many frames there are and which are missing; files that were never finished are removed.
 ///
-/// It may be stopped at any moment and run again, and where nothing is to be done, it changes nothing. `progress` is called
-/// from several threads with the bytes that were looked through and those in all.
+/// It may be stopped at any moment and run again, and where nothing is to be done, it changes nothing. `progress` is
+/// called from several threads with the bytes that were looked through and those in all.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Where a recovery writes: below the folder that was named, and never through a link.
 //!
-//! A dataset may come from a stranger. Names are therefore looked up one by one from an open folder; a path as a whole would
-//! be followed to wherever a link in its middle leads.
+//! A dataset may come from a stranger. Names are therefore looked up one by one from an open folder; a path as a whole
+//! would be followed to wherever a link in its middle leads.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

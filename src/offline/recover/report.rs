@@ -31,7 +31,8 @@ pub struct ImageRecovered {
     pub shape_before: Vec<u64>,
     /// The array's shape.
     pub shape: Vec<u64>,
-    /// One past the highest frame number that is known of, or past the last place of its stack or volume, if it lies in one.
+    /// One past the highest frame number that is known of, or past the last place of its stack or volume, if it lies in
+    /// one.
     pub frames: u64,
     /// How many frames below that are missing, wholly or in part.
     pub frames_missing: u64,

@@ -57,8 +57,8 @@ pub(super) struct ShardPlan {
     pub(super) deepest: Option<(u64, u64)>,
     /// The writer itself closed it: what is not there now was never to come.
     pub(super) closed: bool,
-    /// The index named bytes that no header accounts for. Perhaps somebody can make something of them, so the file keeps
-    /// all that it has, in later recoveries too.
+    /// The index named bytes that no header accounts for. Perhaps somebody can make something of them, so the file
+    /// keeps all that it has, in later recoveries too.
     pub(super) damaged: bool,
 }
 
@@ -157,8 +157,8 @@ fn best_of_each(scan: &Scan, named: Option<&Named>) -> BTreeMap<u32, Seen> {
     chunks
 }
 
-/// The deepest layer of chunks in a volume's shard, and how many planes its chunks have: those that end with the volume have
-/// fewer than others.
+/// The deepest layer of chunks in a volume's shard, and how many planes its chunks have: those that end with the volume
+/// have fewer than others.
 fn deepest(file: &ShardFile, image: &Image, position: &[u64], chunks: &[Seen]) -> Result<Option<(u64, u64)>> {
     let array = &image.node.array;
     let Some(volume) = array.layout().volume() else { return Ok(None) };

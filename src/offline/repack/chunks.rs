@@ -116,7 +116,8 @@ impl Change {
         Ok(found)
     }
 
-    /// The first chunk of a new shard that is a box, and its chunks in each dimension, those beyond the array's edge left out.
+    /// The first chunk of a new shard that is a box, and its chunks in each dimension, those beyond the array's edge
+    /// left out.
     fn chunk_box(&self, position: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let to = self.target.layout();
         let per = to.chunks_per_file();
@@ -126,8 +127,8 @@ impl Change {
         (first, counts)
     }
 
-    /// Boxes of chunks that together are a new shard's, first chunk and counts of each, of at most `most` chunks: in C order
-    /// large ones, so that each old chunk is decoded about once; otherwise chunk by chunk.
+    /// Boxes of chunks that together are a new shard's, first chunk and counts of each, of at most `most` chunks: in C
+    /// order large ones, so that each old chunk is decoded about once; otherwise chunk by chunk.
     pub(super) fn boxes(&self, position: &[u64], most: u64) -> Result<Vec<(Vec<u64>, Vec<u64>)>> {
         let ones = vec![1; self.target.shape().len()];
         if self.has_boxes() && self.order != ChunkOrder::Morton {

@@ -1,5 +1,5 @@
-//! What an array becomes in a dialect other than Zarr v3. The writer's own plan says what can be and how it is cut, and the
-//! writer's own documents describe it; from these the reader knows where everything goes.
+//! What an array becomes in a dialect other than Zarr v3. The writer's own plan says what can be and how it is cut, and
+//! the writer's own documents describe it; from these the reader knows where everything goes.
 
 use std::path::Path;
 

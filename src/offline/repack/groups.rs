@@ -18,8 +18,8 @@ pub(super) struct Group {
     pub(super) is_new: bool,
 }
 
-/// What OME-Zarr says names an array `0`. Where there is none of that name, it waits among the writer's own attributes until
-/// there is one again.
+/// What OME-Zarr says names an array `0`. Where there is none of that name, it waits among the writer's own attributes
+/// until there is one again.
 pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String, Value>) {
     if let Some(ome) = user.remove(OME) {
         own.insert(OME.to_owned(), ome);

@@ -1,11 +1,12 @@
-//! Repacking: closes the gaps in shards, puts chunks in order, and where wished encodes them anew or cuts them otherwise.
+//! Repacking: closes the gaps in shards, puts chunks in order, and where wished encodes them anew or cuts them
+//! otherwise.
 //!
-//! Shards are made one by one: read, written beside their place, synced, read back and compared, and only then named. So
-//! that a call which was killed can be repeated, and goes on where the last one stopped:
+//! Shards are made one by one: read, written beside their place, synced, read back and compared, and only then named.
+//! So that a call which was killed can be repeated, and goes on where the last one stopped:
 //!
-//! - In place, if only the places of chunks change, each new shard replaces the old one by a rename. What is done is seen
-//!   from the shards themselves: one whose chunks stand in order and without gaps is left alone. Readers see a whole shard
-//!   at any time.
+//! - In place, if only the places of chunks change, each new shard replaces the old one by a rename. What is done is
+//!   seen from the shards themselves: one whose chunks stand in order and without gaps is left alone. Readers see a
+//!   whole shard at any time.
 //! - Otherwise the new arrays come into being in a hidden folder beside the dataset, and take the old ones' places when
 //!   all of their shards are there. Shards that a killed call has finished have their names already; a journal in that
 //!   folder says what they were made of, so that they are not used for something else.
@@ -89,15 +90,17 @@ pub struct Repack {
 impl Repack {
     /// Looks at the dataset or array at `path` and checks what is asked for; nothing is written yet.
     ///
-    /// The result goes to the new dataset `out`, or takes the place of the old one. All arrays with shards are repacked;
-    /// everything else is copied as it is, or left as it is. In a dialect other than [`Dialect::Zarr3`], what changes more than the
-    /// places of chunks can be only the one array of a dataset.
+    /// The result goes to the new dataset `out`, or takes the place of the old one. All arrays with shards are
+    /// repacked; everything else is copied as it is, or left as it is. In a dialect other than
+    /// [`Zarr3`](crate::Dialect::Zarr3), what changes more than the places of chunks can be only the one array of a
+    /// dataset.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for sizes, levels or a memory that don't go, and for what the dialect can't hold; [`Error::Exists`] when `out` is there and
-    /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::Format`] when it can't be read, has nothing
-    /// to repack, or is not complete and shall be changed in place.
+    /// [`Error::Config`] for sizes, levels or a memory that don't go, and for what the dialect can't hold;
+    /// [`Error::Exists`] when `out` is there and [`Error::Locked`] when somebody writes the dataset or repacks it;
+    /// [`Error::Format`] when it can't be read, has nothing to repack, or is not complete and shall be changed in
+    /// place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let path = path.as_ref();
         os::finish_exchange(path)?;
@@ -163,9 +166,9 @@ impl Repack {
     ///
     /// # Errors
     ///
-    /// The first error ends the work: a damaged chunk (with its place), a full disk, a new shard that reads back otherwise
-    /// than it was written. The old dataset is whole then, and another call goes on after the shards that are finished.
-    /// Only the first call works: what is there afterwards is no longer what [`new`](Self::new) looked at.
+    /// The first error ends the work: a damaged chunk (with its place), a full disk, a new shard that reads back
+    /// otherwise than it was written. The old dataset is whole then, and another call goes on after the shards that are
+    /// finished. Only the first call works: what is there afterwards is no longer what [`new`](Self::new) looked at.
     pub fn run(&self) -> Result<RepackSummary> {
         if self.begun.swap(true, Relaxed) {
             return Err(Error::format(
@@ -198,8 +201,8 @@ impl Repack {
         Ok(summary)
     }
 
-    /// Of every array that is made anew, what it becomes, and what of. Where documents and shards don't stand in folders of their
-    /// arrays, all are one.
+    /// Of every array that is made anew, what it becomes, and what of. Where documents and shards don't stand in
+    /// folders of their arrays, all are one.
     fn journal(&self) -> Result<Map<String, Value>> {
         let mut arrays = Map::new();
         for job in self.jobs.iter().filter(|job| !job.in_place) {

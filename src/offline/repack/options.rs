@@ -5,15 +5,15 @@ use serde::Serialize;
 use super::order::ChunkOrder;
 use crate::config::{Codec, Dialect, IndexLocation, Volume};
 
-/// What [`Repack`] is to do, and with which means.
+/// What [`Repack`](super::Repack) is to do, and with which means.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepackOptions {
     /// The on-disk format of the result. In place only where it is the one that the dataset has.
     pub dialect: Dialect,
     /// The order of chunks in their shard.
     pub order: ChunkOrder,
-    /// How chunks are encoded from now on. `None`: as they are, but without a checksum where the dialect has none; their bytes
-    /// are copied where their shape stays, too.
+    /// How chunks are encoded from now on. `None`: as they are, but without a checksum where the dialect has none;
+    /// their bytes are copied where their shape stays, too.
     pub codec: Option<Codec>,
     /// Elements a chunk, of all dimensions or only the last ones; 0, or none, keeps what is.
     pub chunk: Vec<u64>,
@@ -32,7 +32,8 @@ pub struct RepackOptions {
     pub workers: usize,
     /// Wait until new files have reached the device before old ones go.
     pub sync: bool,
-    /// Let the new dataset share the blocks of shards that are as they should be, where the file system can (XFS, Btrfs).
+    /// Let the new dataset share the blocks of shards that are as they should be, where the file system can (XFS,
+    /// Btrfs).
     pub reflink: bool,
     /// Take also a dataset in place whose writer didn't finish: chunks that only a recovery would find are lost then.
     pub incomplete: bool,

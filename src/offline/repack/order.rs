@@ -13,7 +13,8 @@ pub enum ChunkOrder {
     C,
     /// Along a Z-order curve: chunks that are neighbours in any dimension are mostly neighbours in the file.
     Morton,
-    /// As they follow each other now. Where chunks change their shape, there is no such order, and C order takes its place.
+    /// As they follow each other now. Where chunks change their shape, there is no such order, and C order takes its
+    /// place.
     Kept,
 }
 

@@ -44,7 +44,8 @@ impl Outcome {
 }
 
 impl Change {
-    /// Makes the new shard at a position, unless it is there already. `parcels` chunks at most are on their way at once.
+    /// Makes the new shard at a position, unless it is there already. `parcels` chunks at most are on their way at
+    /// once.
     pub(super) fn shard(&self, position: &[u64], parcels: usize, tally: &Tally<'_>) -> Result<Outcome> {
         let path = self.target.file_path(position);
         let in_place = self.source.folder() == self.target.folder();

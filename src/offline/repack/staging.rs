@@ -42,8 +42,9 @@ impl Staging {
         below(&staging.join("tree"), name)
     }
 
-    /// Opens the folder. What an earlier call left of an array stays if it was to become the same of the same, and if it is as
-    /// durable as it shall be: shards that are whole here may be torn after a loss of power, unless that call waited for them.
+    /// Opens the folder. What an earlier call left of an array stays if it was to become the same of the same, and if
+    /// it is as durable as it shall be: shards that are whole here may be torn after a loss of power, unless that call
+    /// waited for them.
     pub(super) fn open(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<Self> {
         check_own(path)?;
         // Links are copied as they are, and what they lead to must not be read behind the copies either.
@@ -72,8 +73,8 @@ impl Staging {
         Ok(!known(path)?.arrays.is_empty() && !path.join("tree").exists())
     }
 
-    /// Removes the folder if there is nothing in it: a call was killed in the moment between its last file and itself. The
-    /// dataset is complete then, as if the kill had come later.
+    /// Removes the folder if there is nothing in it: a call was killed in the moment between its last file and itself.
+    /// The dataset is complete then, as if the kill had come later.
     pub(super) fn sweep(path: &Path) {
         // Of a folder with something in it, the system says no.
         let _ = fs::remove_dir(path);
@@ -171,8 +172,8 @@ pub(super) fn fingerprint(array: &Array) -> Result<u64> {
     Ok(u64::from(high) << 32 | u64::from(low))
 }
 
-/// Copies everything below `from` that is no shard of an array that is made anew, and no document that is written anew, nor in
-/// `left`.
+/// Copies everything below `from` that is no shard of an array that is made anew, and no document that is written anew,
+/// nor in `left`.
 pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathBuf], sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
     fs::create_dir_all(to).map_err(failed)?;

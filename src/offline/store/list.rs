@@ -18,8 +18,8 @@ const DEPTH_MAX: usize = 64;
 pub struct Listing {
     /// Whole keys; there is a value for each.
     pub keys: Vec<String>,
-    /// Prefixes, each with a slash at its end. Some may hold no key, because shards are listed by all chunks that they can
-    /// hold.
+    /// Prefixes, each with a slash at its end. Some may hold no key, because shards are listed by all chunks that they
+    /// can hold.
     pub prefixes: Vec<String>,
 }
 

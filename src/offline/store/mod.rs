@@ -1,8 +1,8 @@
 //! Editing: a finished dataset as a store of keys and values in which no shard is to be seen.
 //!
-//! The keys are those that the dataset would have without shards: of documents, records and all other files as they are, and
-//! of every single chunk. This is the abstract store interface that the sharding storage transformer 1.0 describes under "API
-//! implementation", over every format with shards:
+//! The keys are those that the dataset would have without shards: of documents, records and all other files as they
+//! are, and of every single chunk. This is the abstract store interface that the sharding storage transformer 1.0
+//! describes under "API implementation", over every format with shards:
 //!
 //! | format | the array's document | keys of chunks |
 //! |---|---|---|
@@ -13,28 +13,31 @@
 //!
 //! # What a power cut leaves
 //!
-//! Every change makes a new file under a hidden name beside the old one, waits for the device, renames, and waits for the
-//! name. So at any moment, whatever is killed or cut, each shard is the old one or the new one, as a whole: all other chunks
-//! are readable, and all chunks of one batch in one shard are old together or new together. Readers that have opened the old
-//! file go on with the old file.
+//! Every change makes a new file under a hidden name beside the old one, waits for the device, renames, and waits for
+//! the name. So at any moment, whatever is killed or cut, each shard is the old one or the new one, as a whole: all
+//! other chunks are readable, and all chunks of one batch in one shard are old together or new together. Readers that
+//! have opened the old file go on with the old file.
 //!
 //! The specification allows two cheaper ways, and both are left out because they can tear a shard:
 //!
-//! - To replace a chunk in place, or to write it into a gap and then the index over the index. A write is not one step: the
-//!   device may have done half of it. A torn index, which most formats have no checksum for, spoils every chunk of the shard.
-//! - To append the chunk with a new index behind it. Readers take the last bytes of a file for the index, so from the first
-//!   byte appended until the last they find garbage there; a reader beside the writer does, and after a power cut all do.
+//! - To replace a chunk in place, or to write it into a gap and then the index over the index. A write is not one step:
+//!   the device may have done half of it. A torn index, which most formats have no checksum for, spoils every chunk of
+//!   the shard.
+//! - To append the chunk with a new index behind it. Readers take the last bytes of a file for the index, so from the
+//!   first byte appended until the last they find garbage there; a reader beside the writer does, and after a power cut
+//!   all do.
 //!
-//! The price is that each batch copies the shard. The kernel does it (`copy_file_range`), holes stay holes, and where slots
-//! are fixed and the file system can share blocks (Btrfs, XFS, bcachefs), only what is new is written. It is one batch for
-//! each call: so [`Store::set_many`] rather than many times [`Store::set`].
+//! The price is that each batch copies the shard. The kernel does it (`copy_file_range`), holes stay holes, and where
+//! slots are fixed and the file system can share blocks (Btrfs, XFS, bcachefs), only what is new is written. It is one
+//! batch for each call: so [`Store::set_many`] rather than many times [`Store::set`].
 //!
 //! # What verify and recover say
 //!
-//! In datasets of this crate's writer, new chunks get slot headers like the others, in the slots where the others stand; of a
-//! chunk that was there before, its frame numbers stay. [`verify`](super::verify()) and [`recover`](super::recover()) vouch for
-//! them as for all others. The writer's attributes get `"edited": true`. A chunk that is larger than the dataset's slots
-//! makes these `packed`, which is what they are called when they have no size of their own.
+//! In datasets of this crate's writer, new chunks get slot headers like the others, in the slots where the others
+//! stand; of a chunk that was there before, its frame numbers stay. [`verify`](super::verify()) and
+//! [`recover`](super::recover()) vouch for them as for all others. The writer's attributes get `"edited": true`. A
+//! chunk that is larger than the dataset's slots makes these `packed`, which is what they are called when they have no
+//! size of their own.
 
 mod disk;
 mod documents;
@@ -164,8 +167,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when there is no folder; [`Error::Format`] when a document in it is broken, or its array has shards whose
-    /// chunks can't be told apart.
+    /// [`Error::Io`] when there is no folder; [`Error::Format`] when a document in it is broken, or its array has
+    /// shards whose chunks can't be told apart.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
@@ -178,9 +181,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`Error::Locked`] while an acquisition or another editor has the dataset; [`Error::Format`] when
-    /// its writer did not finish (chunks that only [`recover`](super::recover()) finds would be lost), or when the folder is
-    /// only a part of a dataset.
+    /// As [`open`](Self::open); [`Error::Locked`] while an acquisition or another editor has the dataset;
+    /// [`Error::Format`] when its writer did not finish (chunks that only [`recover`](super::recover()) finds would be
+    /// lost), or when the folder is only a part of a dataset.
     pub fn edit(path: impl AsRef<Path>) -> Result<Self> {
         let mut store = Self::open(path)?;
         let root = &store.root;
@@ -248,8 +251,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a range that reaches beyond its value; [`Error::Format`] for a key that leads out of the dataset and
-    /// for a shard with a damaged index; [`Error::Io`] when the system refuses something.
+    /// [`Error::Config`] for a range that reaches beyond its value; [`Error::Format`] for a key that leads out of the
+    /// dataset and for a shard with a damaged index; [`Error::Io`] when the system refuses something.
     pub fn get_partial_values(&self, wanted: &[(&str, ByteRange)]) -> Result<Vec<Option<Vec<u8>>>> {
         let views = self.views();
         let mut values = vec![None; wanted.len()];
@@ -348,25 +351,25 @@ impl Store {
         self.set_many(&[(key, value)])
     }
 
-    /// Gives keys their values; of a key that is there twice, the last one counts. Each shard is made anew once, whatever
-    /// number of its chunks gets values.
+    /// Gives keys their values; of a key that is there twice, the last one counts. Each shard is made anew once,
+    /// whatever number of its chunks gets values.
     ///
-    /// Documents of arrays with shards are taken in the form in which they are shown, and may differ from what is there in
-    /// their `shape`, `attributes` and `dimension_names`. Files come first, then shards, in the order of their keys.
+    /// Documents of arrays with shards are taken in the form in which they are shown, and may differ from what is there
+    /// in their `shape`, `attributes` and `dimension_names`. Files come first, then shards, in the order of their keys.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when the store was opened to read, and for a chunk outside of the array's shape; [`Error::Format`] for a
-    /// key that leads out of the dataset, for a document with which the chunks would not be what they are, and for a shard whose
-    /// index is damaged; [`Error::Io`] when the system refuses something. The first error ends the call: what came before it is
-    /// done, and each shard is as it was or as it was to be.
+    /// [`Error::Config`] when the store was opened to read, and for a chunk outside of the array's shape;
+    /// [`Error::Format`] for a key that leads out of the dataset, for a document with which the chunks would not be
+    /// what they are, and for a shard whose index is damaged; [`Error::Io`] when the system refuses something. The
+    /// first error ends the call: what came before it is done, and each shard is as it was or as it was to be.
     pub fn set_many(&self, values: &[(&str, &[u8])]) -> Result<()> {
         let mut editing = self.editing()?;
         self.change(&mut editing, values.iter().map(|&(key, value)| (key, Some(Cow::Borrowed(value)))))
     }
 
-    /// Puts bytes into values, each from an offset on. A value becomes longer where they reach beyond its end, with zeros
-    /// before an offset behind the end; a key without a value gets one.
+    /// Puts bytes into values, each from an offset on. A value becomes longer where they reach beyond its end, with
+    /// zeros before an offset behind the end; a key without a value gets one.
     ///
     /// # Errors
     ///
@@ -410,8 +413,8 @@ impl Store {
         self.change(&mut editing, keys.iter().map(|&key| (key, None)))
     }
 
-    /// Takes all keys their values that start with `prefix`, which ends with a slash or is empty. Documents go last, so that
-    /// an array that is half gone is still an array.
+    /// Takes all keys their values that start with `prefix`, which ends with a slash or is empty. Documents go last, so
+    /// that an array that is half gone is still an array.
     ///
     /// # Errors
     ///
@@ -449,8 +452,8 @@ impl Store {
         self.list_prefix("")
     }
 
-    /// All keys that start with `prefix`, in order; it ends with a slash or is empty. Reads the index of each shard that may
-    /// hold such a key.
+    /// All keys that start with `prefix`, in order; it ends with a slash or is empty. Reads the index of each shard
+    /// that may hold such a key.
     ///
     /// # Errors
     ///
@@ -462,8 +465,8 @@ impl Store {
 
     /// The keys right below `prefix`, and the prefixes of those further below.
     ///
-    /// Indexes are read only for whole keys. A prefix that only chunks can have is listed for all chunks of the shards that are
-    /// there, so it may turn out to hold nothing (sharding storage transformer 1.0, note at `list_dir`).
+    /// Indexes are read only for whole keys. A prefix that only chunks can have is listed for all chunks of the shards
+    /// that are there, so it may turn out to hold nothing (sharding storage transformer 1.0, note at `list_dir`).
     ///
     /// # Errors
     ///
@@ -479,8 +482,8 @@ impl Store {
 
     /// Ends the editing: the documents say again how many chunks there are, for [`verify`](super::verify()) to compare.
     ///
-    /// A store that is dropped does the same, but nobody hears of its errors. After a kill the documents say nothing of the
-    /// number of chunks, and all else is as it should be.
+    /// A store that is dropped does the same, but nobody hears of its errors. After a kill the documents say nothing of
+    /// the number of chunks, and all else is as it should be.
     ///
     /// # Errors
     ///
@@ -586,7 +589,8 @@ impl Store {
         Ok(())
     }
 
-    /// Lets the writer's attributes say that chunks are not all the writer's any more, and no longer how many there are.
+    /// Lets the writer's attributes say that chunks are not all the writer's any more, and no longer how many there
+    /// are.
     fn note_edit(&self, editing: &mut Editing, owner: &Owner) -> Result<()> {
         if editing.ledgers.contains_key(&owner.document) {
             return Ok(());

@@ -117,8 +117,8 @@ impl View {
         numbers.iter().zip(&per_shard).zip(shard).all(|((number, per), shard)| number / per == *shard)
     }
 
-    /// The next parts of the keys that start with whole numbers, each with a slash at the end: of all chunks that a shard can
-    /// hold. `None` if what comes next is the end of a key.
+    /// The next parts of the keys that start with whole numbers, each with a slash at the end: of all chunks that a
+    /// shard can hold. `None` if what comes next is the end of a key.
     pub(super) fn folders(&self, numbers: &[u64], prefix: &str, shard: &[u64]) -> Option<Vec<String>> {
         let Files::Grid { keys, .. } = &self.layout.files else { return None };
         let lead = keys.lead();

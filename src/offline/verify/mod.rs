@@ -71,17 +71,17 @@ impl Verification {
     }
 }
 
-/// Checks the dataset or the array at `path`: documents; the index of each shard, its bounds, its checksum and overlaps in
-/// it; the checksum of each chunk, and that it decodes to its size; slot headers against index and chunk; committed chunks
-/// that no index names; frame numbers in the records against the frames that are listed as missing, and both against the
-/// chunks that are there; files that belong to nothing.
+/// Checks the dataset or the array at `path`: documents; the index of each shard, its bounds, its checksum and overlaps
+/// in it; the checksum of each chunk, and that it decodes to its size; slot headers against index and chunk; committed
+/// chunks that no index names; frame numbers in the records against the frames that are listed as missing, and both
+/// against the chunks that are there; files that belong to nothing.
 ///
 /// It never writes. `progress` is called from several threads with the bytes that are done and those in all.
 ///
 /// # Errors
 ///
-/// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work ([`Error::Locked`]). Damage is
-/// no error: see [`Verification::findings`].
+/// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work ([`Error::Locked`]).
+/// Damage is no error: see [`Verification::findings`].
 pub fn verify(path: impl AsRef<Path>, progress: impl Fn(u64, u64) + Sync) -> Result<Verification> {
     let root = path.as_ref();
     Lock::look(root)?;

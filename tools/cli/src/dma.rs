@@ -1,7 +1,7 @@
 //! Frames that lie in the ring before the run, as if the camera wrote them there itself, by direct memory access.
 //!
-//! A camera's driver fills its buffers in a fixed order, round and round. Buffers come back nearly in the order in which they
-//! went; those that come before their turn are kept, as a driver holds several buffers, too.
+//! A camera's driver fills its buffers in a fixed order, round and round. Buffers come back nearly in the order in
+//! which they went; those that come before their turn are kept, as a driver holds several buffers, too.
 
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ pub(crate) struct Resident {
     early: Early,
     early_max: usize,
     patience: Duration,
-    /// Buffers beyond whole passes through the recording stay on loan, or the order would be lost at the first repetition.
+    /// Buffers beyond whole passes through the recording stay on loan, or the order would be lost at the first
+    /// repetition.
     _beyond: Vec<FrameMut>,
     copied: u64,
 }
@@ -111,8 +112,8 @@ impl Resident {
         })
     }
 
-    /// Lends the next buffer where the recording's frame `index` lies, if that comes soon; else another one that holds it; else
-    /// any, into which `fill` copies it.
+    /// Lends the next buffer where the recording's frame `index` lies, if that comes soon; else another one that holds
+    /// it; else any, into which `fill` copies it.
     pub(crate) fn lend(&mut self, acquisition: &Acquisition, index: u64, fill: Fill) -> Result<FrameMut, Refusal> {
         let (wanted, distinct, places) = (index % self.distinct, self.distinct as usize, self.holds.len());
         // Frames that were dropped have had their turn.
@@ -152,8 +153,8 @@ impl Resident {
         }
     }
 
-    /// A buffer that came early, with its place: the next that holds the wanted frame, from which the order goes on; or the one
-    /// whose turn comes last, for what lies in it is lost.
+    /// A buffer that came early, with its place: the next that holds the wanted frame, from which the order goes on; or
+    /// the one whose turn comes last, for what lies in it is lost.
     fn stand_in(&mut self, wanted: u64) -> (usize, FrameMut) {
         let places = self.holds.len();
         let mut passes = (0..places).step_by(self.distinct as usize).map(|ahead| (self.turn + ahead) % places);

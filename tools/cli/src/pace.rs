@@ -46,8 +46,8 @@ impl Schedule {
     }
 }
 
-/// While it lives, the thread that made it has real-time priority, as the thread of a camera driver has: on a machine whose
-/// cores are all busy, an ordinary thread can lose its core for milliseconds in the middle of a commit.
+/// While it lives, the thread that made it has real-time priority, as the thread of a camera driver has: on a machine
+/// whose cores are all busy, an ordinary thread can lose its core for milliseconds in the middle of a commit.
 #[derive(Debug)]
 pub(crate) struct CameraPriority(());
 

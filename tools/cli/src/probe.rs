@@ -1,7 +1,7 @@
 //! `shardwright probe`: whether this machine keeps up with a camera, and with which settings.
 //!
-//! The parts are measured alone, to show where the time goes: copies in memory, each codec, each way of writing. What counts
-//! are whole runs of the engine with the camera's frames, synced to the device.
+//! The parts are measured alone, to show where the time goes: copies in memory, each codec, each way of writing. What
+//! counts are whole runs of the engine with the camera's frames, synced to the device.
 
 use std::fmt::Write;
 use std::fs;
@@ -245,8 +245,8 @@ fn try_codec(
     })
 }
 
-/// Of the codecs that keep up with room to spare, the one that writes least; if none has room to spare, the fastest that keeps
-/// up. Without a camera's rate, the fastest.
+/// Of the codecs that keep up with room to spare, the one that writes least; if none has room to spare, the fastest
+/// that keeps up. Without a camera's rate, the fastest.
 fn advice(codecs: &[CodecRow]) -> Option<&'static str> {
     let fastest = codecs.iter().max_by(|a, b| a.bytes_per_s.total_cmp(&b.bytes_per_s))?;
     let margin = |row: &CodecRow| row.margin.unwrap_or(f64::INFINITY);

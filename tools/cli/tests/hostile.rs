@@ -1,8 +1,8 @@
-//! Folders that somebody sent to do harm, through every command: nothing outside of them is changed, created, removed, read or shown,
-//! and none costs much time or memory.
+//! Folders that somebody sent to do harm, through every command: nothing outside of them is changed, created, removed,
+//! read or shown, and none costs much time or memory.
 //!
-//! `SHARDWRIGHT_HOSTILE_TREES` says how many, `SHARDWRIGHT_HOSTILE_FIRST` from which on; `SHARDWRIGHT_HOSTILE_SEEDS`, as in `7,1299`,
-//! runs some of them alone.
+//! `SHARDWRIGHT_HOSTILE_TREES` says how many, `SHARDWRIGHT_HOSTILE_FIRST` from which on; `SHARDWRIGHT_HOSTILE_SEEDS`,
+//! as in `7,1299`, runs some of them alone.
 
 use std::collections::BTreeMap;
 use std::fs;

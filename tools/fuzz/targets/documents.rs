@@ -1,5 +1,5 @@
-//! The documents of a dataset: the input says what is changed in those of its array and its group, or is both of them, cut
-//! at a zero byte.
+//! The documents of a dataset: the input says what is changed in those of its array and its group, or is both of them,
+//! cut at a zero byte.
 #![no_main]
 
 mod common;

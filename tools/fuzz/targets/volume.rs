@@ -1,5 +1,5 @@
-//! A shard of a precomputed volume: as bytes alone, whatever bits its ids are cut into, and in a dataset of this crate's writer
-//! in place of the one that it wrote.
+//! A shard of a precomputed volume: as bytes alone, whatever bits its ids are cut into, and in a dataset of this
+//! crate's writer in place of the one that it wrote.
 #![no_main]
 
 mod common;

@@ -1,5 +1,5 @@
-//! Power cuts: everything that the store does to files is written down, and from that is made what a disk may hold after a cut
-//! at any moment.
+//! Power cuts: everything that the store does to files is written down, and from that is made what a disk may hold
+//! after a cut at any moment.
 
 mod power;
 

@@ -1,8 +1,8 @@
 //! A disk that writes down what is done to it, and what it holds after a loss of power.
 //!
-//! What a sync of a file covered is there; of what was written to it later, each page may be there or not. What a sync of a
-//! folder covered are its names; of later ones, each name may be what it was after any of its changes. A cut may come after
-//! every operation.
+//! What a sync of a file covered is there; of what was written to it later, each page may be there or not. What a sync
+//! of a folder covered are its names; of later ones, each name may be what it was after any of its changes. A cut may
+//! come after every operation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};

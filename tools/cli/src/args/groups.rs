@@ -55,8 +55,8 @@ pub(crate) struct RecordingArgs {
     /// Read the whole recording into memory first, so that the speed is the writer's and not the reader's
     #[arg(long)]
     pub(crate) preload: bool,
-    /// Lay the whole recording into the ring before the run, and commit the frames where they lie, as a camera does that writes
-    /// into the ring by itself; --memory must have room for it
+    /// Lay the whole recording into the ring before the run, and commit the frames where they lie, as a camera does
+    /// that writes into the ring by itself; --memory must have room for it
     #[arg(long, conflicts_with = "preload")]
     pub(crate) dma: bool,
 }
@@ -82,11 +82,12 @@ pub(crate) struct PaceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct LayoutArgs {
-    /// The on-disk format: Zarr v3 with sharding_indexed, the sharding drafts before it, or Neuroglancer's precomputed volume
+    /// The on-disk format: Zarr v3 with sharding_indexed, the sharding drafts before it, or Neuroglancer's precomputed
+    /// volume
     #[arg(long, default_value = "zarr3", value_parser = one_of(Dialect::ALL, Dialect::name))]
     pub(crate) dialect: Dialect,
-    /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer is made
-    /// for camera noise [default: replay takes blosc-lz4, for a precomputed volume none; repack keeps what is]
+    /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer
+    /// is made for camera noise [default: replay takes blosc-lz4, for a precomputed volume none; repack keeps what is]
     #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
     pub(crate) codec: Option<String>,
     /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
@@ -98,10 +99,12 @@ pub(crate) struct LayoutArgs {
     /// Leave out the CRC-32C of every chunk, which only zarr3 has
     #[arg(long)]
     pub(crate) no_checksum: bool,
-    /// Elements a chunk, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default: 0]
+    /// Elements a chunk, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default:
+    /// 0]
     #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
     pub(crate) chunk: Vec<u64>,
-    /// Elements a shard, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default: 0]
+    /// Elements a shard, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default:
+    /// 0]
     #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
     pub(crate) shard: Vec<u64>,
     /// Where a shard's index stands [default: at the end; repack leaves it where it is]
@@ -122,12 +125,12 @@ pub(crate) struct RunArgs {
     /// The size of a pixel, such as 0.325um; it goes before what the recording says
     #[arg(long, value_name = "SIZE")]
     pub(crate) pixel_size: Option<Length>,
-    /// Where a chunk's bytes go in its shard: into a slot of its own, or behind the one before; auto packs what is compressed,
-    /// unless it is made in a map
+    /// Where a chunk's bytes go in its shard: into a slot of its own, or behind the one before; auto packs what is
+    /// compressed, unless it is made in a map
     #[arg(long, default_value = "auto", value_parser = one_of(Placement::ALL, Placement::name))]
     pub(crate) placement: Placement,
-    /// At the end, write down where the chunks lie, for readers that go by references, into a folder beside the dataset; the
-    /// forms are those of the command manifest
+    /// At the end, write down where the chunks lie, for readers that go by references, into a folder beside the
+    /// dataset; the forms are those of the command manifest
     #[arg(long, value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) manifest: Vec<ManifestForm>,
     /// Replace a dataset that is in the way
@@ -141,7 +144,8 @@ pub(crate) struct VolumeArgs {
     /// The name of the scale [default: the resolution, as 325_325_1000]
     #[arg(long, value_name = "NAME")]
     pub(crate) key: Option<String>,
-    /// What is done to a chunk's id before its bits choose the shard; murmurhash3_x86_128 keeps all shards open to the end
+    /// What is done to a chunk's id before its bits choose the shard; murmurhash3_x86_128 keeps all shards open to the
+    /// end
     #[arg(long, default_value = "identity", value_parser = one_of(VolumeHash::ALL, VolumeHash::name))]
     pub(crate) hash: VolumeHash,
     /// How many of an id's lowest bits neighbours in one minishard may differ in [default: chooses]
@@ -209,7 +213,8 @@ pub(crate) struct EngineArgs {
     /// With --storage mapped, end with an error, not by SIGBUS, when a shard is cut off or its device goes away
     #[arg(long)]
     pub(crate) guard_maps: bool,
-    /// How often what was written is made safe from a kill and a loss of power, and visible to readers; 0: at each shard's close
+    /// How often what was written is made safe from a kill and a loss of power, and visible to readers; 0: at each
+    /// shard's close
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) checkpoint_every: Duration,
     /// Don't wait until the data has reached the device
@@ -220,8 +225,8 @@ pub(crate) struct EngineArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Long runs")]
 pub(crate) struct SoakArgs {
-    /// Write a page with plots of throughput, commit latency and memory over time; without --frames the run takes twice the
-    /// machine's memory
+    /// Write a page with plots of throughput, commit latency and memory over time; without --frames the run takes twice
+    /// the machine's memory
     #[arg(long, value_name = "FILE.html")]
     pub(crate) soak: Option<PathBuf>,
     /// Delete the oldest shards as soon as all closed ones together take more than this [default with --soak: half of

@@ -85,8 +85,8 @@ pub(crate) struct Info {
     pub(crate) json: bool,
 }
 
-/// Write a region of an array as TIFF, OME-TIFF, npy or raw. Dimensions keep the array's order, slowest first; in TIFF each
-/// frame is a page. What would exceed 4 GB becomes BigTIFF.
+/// Write a region of an array as TIFF, OME-TIFF, npy or raw. Dimensions keep the array's order, slowest first; in TIFF
+/// each frame is a page. What would exceed 4 GB becomes BigTIFF.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// The array, or the image whose first array is meant
@@ -130,23 +130,23 @@ pub(crate) struct Verify {
     pub(crate) quiet: bool,
 }
 
-/// Write down where a dataset's chunks lie, so that readers which go by references open it without a copy: manifest.json
-/// (chunk-manifest-json) and kerchunk.json, in a folder beside the dataset.
+/// Write down where a dataset's chunks lie, so that readers which go by references open it without a copy:
+/// manifest.json (chunk-manifest-json) and kerchunk.json, in a folder beside the dataset.
 #[derive(Debug, Args)]
 pub(crate) struct Manifest {
     /// The dataset
     pub(crate) path: PathBuf,
     /// The folder to create [default: beside the dataset, run.ome.manifest.zarr for run.ome.zarr]
     pub(crate) output: Option<PathBuf>,
-    /// What stands before the paths of the dataset's files, such as s3://bucket/run.ome.zarr [default: file:// and where they
-    /// are now]
+    /// What stands before the paths of the dataset's files, such as s3://bucket/run.ome.zarr [default: file:// and
+    /// where they are now]
     #[arg(long, value_name = "URL")]
     pub(crate) url_prefix: Option<String>,
     /// The Zarr version of the documents in kerchunk.json: 2, which every reader of such files opens, or 3
     #[arg(long, value_name = "2|3", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
     pub(crate) zarr_format: u8,
-    /// What is written: documents with manifest.json beside them, documents with the manifest inlined, kerchunk.json [default:
-    /// all; manifests of few chunks are inlined, others are not]
+    /// What is written: documents with manifest.json beside them, documents with the manifest inlined, kerchunk.json
+    /// [default: all; manifests of few chunks are inlined, others are not]
     #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) forms: Vec<ManifestForm>,
     /// Put the manifest into the array's document where the array has at most so many chunks
@@ -162,8 +162,8 @@ pub(crate) struct Manifest {
 
 /// Bring back what a writer had written when it was killed or the power went.
 ///
-/// Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before the
-/// chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
+/// Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers
+/// before the chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
 #[derive(Debug, Args)]
 #[command(after_help = RECOVER_EXIT_CODES)]
 pub(crate) struct Recover {
@@ -180,8 +180,8 @@ pub(crate) struct Recover {
     pub(crate) quiet: bool,
 }
 
-/// Find out whether this machine keeps up with a camera when it writes into a folder, with which settings, and how long the
-/// disk lasts. Takes some ten seconds and a few gigabytes of free space for that time.
+/// Find out whether this machine keeps up with a camera when it writes into a folder, with which settings, and how long
+/// the disk lasts. Takes some ten seconds and a few gigabytes of free space for that time.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 it keeps up   4 it does not: frames would be lost   others as with every command"
@@ -202,9 +202,9 @@ pub(crate) struct Probe {
     pub(crate) json: bool,
 }
 
-/// Close the gaps in a dataset's shards and put their chunks in order; where wished, compress them anew and give chunks and
-/// shards other shapes. Every new shard is read back and compared before an old one goes. Killed and called again, it goes
-/// on where it stopped.
+/// Close the gaps in a dataset's shards and put their chunks in order; where wished, compress them anew and give chunks
+/// and shards other shapes. Every new shard is read back and compared before an old one goes. Killed and called again,
+/// it goes on where it stopped.
 #[derive(Debug, Args)]
 pub(crate) struct Repack {
     /// The dataset
@@ -230,7 +230,8 @@ pub(crate) struct Repack {
     /// Don't wait until the data has reached the device
     #[arg(long)]
     pub(crate) no_sync: bool,
-    /// Write the bytes of shards that stay as they are, rather than share their blocks with the old dataset's on XFS and Btrfs
+    /// Write the bytes of shards that stay as they are, rather than share their blocks with the old dataset's on XFS
+    /// and Btrfs
     #[arg(long)]
     pub(crate) no_reflink: bool,
     /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost

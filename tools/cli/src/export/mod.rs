@@ -67,7 +67,8 @@ trait Sink {
     fn finish(self: Box<Self>) -> Result<(), Failure>;
 }
 
-/// Refuses to write far more of the fill value than there are pixels: a document's few bytes may promise an array of any size.
+/// Refuses to write far more of the fill value than there are pixels: a document's few bytes may promise an array of
+/// any size.
 fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure> {
     const FILL_BYTES_MAX: u64 = 1 << 30;
     const FILL_SHARE_MAX: u64 = 100;

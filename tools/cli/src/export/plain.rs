@@ -35,7 +35,8 @@ impl Sink for Plain {
     }
 }
 
-/// Magic, version, length of the dictionary, dictionary; padded to a multiple of 64 bytes, so that the pixels can be mapped.
+/// Magic, version, length of the dictionary, dictionary; padded to a multiple of 64 bytes, so that the pixels can be
+/// mapped.
 fn npy_header(dtype: Dtype, shape: &[u64]) -> Vec<u8> {
     let kind = match dtype.zarr_name().as_bytes()[0] {
         b'u' => 'u',

@@ -1,7 +1,8 @@
 //! TIFF and OME-TIFF: one page for each frame, in the order of the array, slowest dimension first.
 //!
-//! Sources: TIFF 6.0; BigTIFF as libtiff defines it; OME Data Model 2016-06, "Pixels"; OME-TIFF specification, "The TiffData
-//! element". In plain TIFF, the first page's description has the array's shape as tifffile writes and reads it.
+//! Sources: TIFF 6.0; BigTIFF as libtiff defines it; OME Data Model 2016-06, "Pixels"; OME-TIFF specification, "The
+//! TiffData element". In plain TIFF, the first page's description has the array's shape as tifffile writes and reads
+//! it.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;

@@ -79,7 +79,8 @@ impl Source for Synthetic {
     }
 }
 
-/// Makes all frames of the pool, on all cores. Each frame has a seed of its own, so that the number of cores doesn't show.
+/// Makes all frames of the pool, on all cores. Each frame has a seed of its own, so that the number of cores doesn't
+/// show.
 fn expose_all(camera: Camera, pool: &mut [u8], frame_bytes: usize) {
     let count = pool.len() / frame_bytes;
     let noise = Noise::new();
@@ -281,7 +282,8 @@ impl Noise {
         self.gauss[random as usize & ((1 << GAUSS_BITS) - 1)]
     }
 
-    /// The counts of a pixel that `light` electrons are expected in. `random` is this exposure's, `fixed` the pixel's own.
+    /// The counts of a pixel that `light` electrons are expected in. `random` is this exposure's, `fixed` the pixel's
+    /// own.
     fn counts(&self, light: f32, random: u64, fixed: u64) -> f32 {
         let shot = random >> GAUSS_BITS;
         let level = (light * POISSON_STEPS + 0.5) as usize;

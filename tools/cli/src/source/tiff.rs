@@ -41,7 +41,8 @@ impl std::fmt::Display for Page {
 }
 
 impl Tiff {
-    /// Opens a stack and looks at every page's header, so that a page that doesn't fit is found before anything is written.
+    /// Opens a stack and looks at every page's header, so that a page that doesn't fit is found before anything is
+    /// written.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let file = File::open(path).map_err(|error| cannot("open", path, &error))?;
         let mut limits = Limits::unlimited();

@@ -87,8 +87,8 @@ pub fn seal_headers(shard: &mut [u8]) {
     }
 }
 
-/// Whether a chunk fits into the memory that a fuzzer has, and the index of a shard, too. A document may ask for gigabytes,
-/// and get them; that is no finding.
+/// Whether a chunk fits into the memory that a fuzzer has, and the index of a shard, too. A document may ask for
+/// gigabytes, and get them; that is no finding.
 pub fn is_small(array: &Array, dataset: &Path) -> bool {
     let bytes = |of: u64, shape: &[u64]| shape.iter().try_fold(of, |bytes, &length| bytes.checked_mul(length));
     let small = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes <= 16 << 20);
