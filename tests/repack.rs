@@ -523,6 +523,7 @@ fn every_dialect_becomes_every_other() {
                     &RepackOptions { shard: vec![6, 84, 132], chunk: vec![2, 4, 4], ..options() },
                 );
                 assert_same(&back, &path, Dialect::Zarr3, &what);
+                assert!(!back.join(".zgroup").exists() && back.join("zarr.json").exists(), "{what}");
                 fs::remove_dir_all(&back).unwrap();
                 fs::remove_dir_all(&out).unwrap();
             }

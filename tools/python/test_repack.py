@@ -93,6 +93,15 @@ def test_every_dialect_becomes_every_other(record, repack, tmp_path, source, to)
         assert_same(got[: len(movie)], movie, f"{source} to {to} with {options}:")
 
 
+def test_plain_zarr_v2_comes_back_as_ome_zarr_0_5(record, repack, tmp_path):  # noqa: F811
+    movie = sparse()
+    plain = repack(record(movie, "zarr3", *SOURCES["zarr3"]), "zarr2")
+    back = repack(plain, "zarr3", *CUT)
+    assert_same(read(back, "zarr3", tmp_path), movie)
+    yaozarrs.validate_zarr_store(str(back))
+    assert not [file for name in (".zgroup", ".zattrs", ".zarray") for file in back.rglob(name)]
+
+
 @pytest.mark.parametrize("axes, shape", [("z,c,y,x", (9, 3, 40, 50)), ("c,z,y,x", (3, 9, 40, 50))])
 def test_channels_become_a_volume_s(record, repack, axes, shape):  # noqa: F811
     movie = np.random.default_rng(1).integers(0, 1000, shape).astype(np.uint16)

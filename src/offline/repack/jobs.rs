@@ -221,6 +221,7 @@ fn of_zarr3(
     let mut jobs = Vec::new();
     let mut groups = Vec::new();
     let several = nodes.len() > 1;
+    let converted: Vec<String> = converted_groups(&nodes, options).map(|node| node.name.clone()).collect();
     let mut scales = 0;
     for node in nodes {
         let Kind::Array(source) = &node.kind else {
@@ -228,7 +229,8 @@ fn of_zarr3(
             if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
                 groups::take_ome_back(attributes);
             }
-            groups.push(Group { name: node.name.clone(), document, is_new: node.is_central() });
+            let is_new = node.is_central() || converted.contains(&node.name);
+            groups.push(Group { name: node.name.clone(), document, is_new });
             continue;
         };
         if !target::is_meant(source, options) {
@@ -264,6 +266,18 @@ fn of_zarr3(
     Ok((jobs, groups))
 }
 
+/// The groups of Zarr v2 that arrays stand in which become those of Zarr v3: no reader would find these there.
+fn converted_groups<'a>(nodes: &'a [Node], options: &'a RepackOptions) -> impl Iterator<Item = &'a Node> {
+    let is_zarr2 = |node: &&Node| node.path.join(".zgroup").exists() && !node.path.join("zarr.json").exists();
+    let converted = move |node: &&Node| {
+        all_arrays(nodes).any(|(below, array)| {
+            let is_above = groups_above(nodes, &below.name).any(|group| group.name == node.name);
+            is_above && array.layout().dialect != Dialect::Zarr3 && target::is_meant(array, options)
+        })
+    };
+    nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))).filter(is_zarr2).filter(converted)
+}
+
 /// Files and folders that are of another format than Zarr v3.
 fn left_of_others(root: &Path, nodes: &[Node], options: &RepackOptions) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
@@ -274,6 +288,9 @@ fn left_of_others(root: &Path, nodes: &[Node], options: &RepackOptions) -> Resul
         {
             left.push(node.path.join(".zattrs"));
         }
+    }
+    for group in converted_groups(nodes, options) {
+        left.extend([".zgroup", ".zattrs", ".zmetadata"].map(|document| group.path.join(document)));
     }
     if let Some(central) = CentralMetadata::at(root)? {
         left.extend(central.folders());
