@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use shardwright::{
-    Acquisition, Channel, Codec, Compressor, Config, Dialect, DimKind, Record, RingFull, Summary, Unfinished,
+    Acquisition, Channel, Codec, Compressor, Config, Dialect, DimKind, Record, RingFull, Shuffle, Summary, Unfinished,
 };
 
 use crate::args::{Rate, Replay};
@@ -329,7 +329,8 @@ fn codec_text(codec: &Codec) -> String {
     let mut text = match codec.compressor {
         Compressor::None => "none".to_owned(),
         Compressor::Blosc { cname, level, shuffle, .. } => {
-            format!("blosc-{cname} level {level}, shuffle {shuffle}")
+            let shuffle = if shuffle == Shuffle::None { "no" } else { shuffle.name() };
+            format!("blosc-{cname} level {level}, {shuffle} shuffle")
         }
         Compressor::BloscNoise { .. } => "blosc-noise".to_owned(),
         Compressor::Zstd { level } => format!("zstd level {level}"),
