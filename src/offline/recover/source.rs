@@ -28,6 +28,10 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
             Error::format(&group.path, format!("its writer made an array {} in it, which is not there", group.image))
         };
         let node = tree.array(&group.image).ok_or_else(missing)?;
+        if !node.array.layout().has_index() {
+            let reason = "is no array of shards: only the slot headers in these tell what was written";
+            return Err(Error::format(node.array.path(), reason));
+        }
         let places = node.array.acquisition_map(&own)?;
         images.push(Image { own, group, node, places });
     }
