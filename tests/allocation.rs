@@ -1,11 +1,12 @@
-//! After some shards of warm-up, neither the thread that brings frames nor the workers allocate.
+//! After some shards of warm-up, neither the thread that brings frames nor the workers allocate; encoders never do.
 //!
-//! The test stands in a program of its own, because it puts itself in front of the C library's `malloc`, which Rust's
+//! The tests stand in a program of its own, because they put themselves in front of the C library's `malloc`, which Rust's
 //! allocator and the codecs in C call. The threads that prepare and close shards may allocate: no frame waits for them.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code)]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::cell::Cell;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use common::storage::wait_until;
 use common::tiny;
+use shardwright::codec::Encoder;
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dim, Dtype, Placement, Record, RingFull, Shuffle, StorageKind,
 };
@@ -31,15 +33,15 @@ static COUNTING: AtomicBool = AtomicBool::new(false);
 static BY_WORKERS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Allocations of a thread that watches itself.
+    /// Allocations of each thread.
     static OWN: Cell<u64> = const { Cell::new(0) };
 }
 
 fn count() {
+    let _ = OWN.try_with(|own| own.set(own.get() + 1));
     if !COUNTING.load(SeqCst) {
         return;
     }
-    let _ = OWN.try_with(|own| own.set(own.get() + 1));
     // The kernel knows the thread's name without allocating.
     let mut name = [0; 16];
     // SAFETY: option 16, PR_GET_NAME, writes at most 16 bytes.
@@ -159,4 +161,42 @@ fn frames_pass_without_an_allocation() {
     worker.spawn(|| drop(std::hint::black_box(vec![1_u8; 100]))).unwrap().join().unwrap();
     COUNTING.store(false, SeqCst);
     assert!(OWN.get() > before.0 && BY_WORKERS.load(SeqCst) > before.1);
+}
+
+/// In Rust or in C.
+#[test]
+fn encoding_allocates_nothing() {
+    let blosc = |cname, level| Compressor::Blosc { cname, level, shuffle: Shuffle::Bit, block_bytes: 0 };
+    let compressors = [
+        Compressor::None,
+        blosc(BloscCname::Lz4, 1),
+        Compressor::BloscNoise { block_bytes: 0 },
+        blosc(BloscCname::Lz4hc, 5),
+        blosc(BloscCname::Zstd, 1),
+        blosc(BloscCname::Zstd, 5),
+        blosc(BloscCname::Zlib, 1),
+        Compressor::Zstd { level: 1 },
+        Compressor::Zstd { level: 12 },
+        Compressor::Gzip { level: 6 },
+        Compressor::Lz4,
+        Compressor::Zlib { level: 1 },
+    ];
+    // One tile ends with a short block, the other is one block.
+    for raw_bytes in [200_010, 30_000] {
+        let tiles = [vec![0; raw_bytes], (0..raw_bytes).map(|i| ((i * i) >> 7) as u8).collect::<Vec<u8>>()];
+        for compressor in compressors {
+            let mut encoder = Encoder::new(&Codec { compressor, checksum: true }, 2, raw_bytes).unwrap();
+            let mut room = vec![0; encoder.bound()];
+            let before = OWN.get();
+            for _ in 0..200 {
+                for tile in &tiles {
+                    encoder.encode(tile, &mut room).unwrap();
+                }
+            }
+            assert_eq!(OWN.get() - before, 0, "{compressor:?} with {raw_bytes} bytes");
+        }
+    }
+    let before = OWN.get();
+    drop(std::hint::black_box(vec![1_u8; 100]));
+    assert!(OWN.get() > before, "the test counts");
 }

@@ -4,6 +4,7 @@
 //! The tests stand in a program of their own, because they count what is allocated.
 #![allow(unsafe_code)]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

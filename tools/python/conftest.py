@@ -25,14 +25,14 @@ def built_command():
 
 
 def written_datasets(config):
-    """The folder with the datasets of `tests/datasets.rs`; written now, unless `SHARDWRIGHT_DATASETS` names one."""
+    """The folder with the datasets of `tests/it/datasets.rs`; written now, unless `SHARDWRIGHT_DATASETS` names one."""
     if path := os.environ.get("SHARDWRIGHT_DATASETS"):
         return pathlib.Path(path)
     if not hasattr(config, "written_datasets"):
         folder = config.cache.mkdir("datasets")
         subprocess.run(["rm", "-rf", folder], check=True)
         folder.mkdir()
-        test = ["cargo", "test", "--quiet", "--test", "datasets"]
+        test = ["cargo", "test", "--quiet", "--test", "it", "datasets::"]
         subprocess.run(test, cwd=ROOT, check=True, env={**os.environ, "SHARDWRIGHT_DATASETS": str(folder)})
         config.written_datasets = folder
     return config.written_datasets

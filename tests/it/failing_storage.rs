@@ -1,0 +1,193 @@
+//! A storage that fails or panics at any one call: the first error is kept and told to everyone, what was stored stays
+//! whole, buffers come home, and nothing ever hangs.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crate::common::storage::{Call, Probed, read_back, within};
+use crate::common::{frame, tiny};
+use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Error, Record, Summary};
+
+const FRAMES: u64 = 40;
+const FRAME_BYTES: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// This one call fails.
+    Once,
+    /// And all later ones of its kind.
+    EverSince,
+    Panics,
+}
+
+/// Who writes what workers made: each its own, or all by turns, where those that compress wait for whoever's turn it
+/// is.
+const WAYS: [(bool, Compressor); 3] =
+    [(false, Compressor::None), (true, Compressor::None), (true, Compressor::Zstd { level: 1 })];
+
+/// A storage whose `nth` call of a kind fails. The flag says whether it came to that.
+fn failing(call: Call, nth: u64, how: How) -> (Probed, Arc<AtomicBool>) {
+    let failed = Arc::new(AtomicBool::new(false));
+    let (calls, flag) = (AtomicU64::new(0), failed.clone());
+    let storage = Probed::new(move |called, key| {
+        let at = if called == call { calls.fetch_add(1, Relaxed) } else { return Ok(()) };
+        if at == nth || at > nth && how == How::EverSince {
+            flag.store(true, Relaxed);
+            if how == How::Panics {
+                // A panic like any other, but without a trace of the stack on the terminal each time.
+                std::panic::resume_unwind(Box::new(format!("boom at {call:?} {nth} of {key}")));
+            }
+            return Err(io::Error::other(format!("boom at {call:?} {at} of {key}")));
+        }
+        Ok(())
+    });
+    (storage, failed)
+}
+
+/// Frames of two chunks and two shards side by side.
+fn config(compressor: Compressor) -> Config {
+    let dims = vec![Dim::time(None).chunk(2).shard(4), Dim::y(16).chunk(8).shard(8), Dim::x(16)];
+    Config { dims, workers: 3, codec: Codec::from(compressor), ..tiny(None, 12) }
+}
+
+/// Acquires until something fails; returns the first error of any call and how the run ended.
+fn run(storage: &Probed, compressor: Compressor) -> (Option<Error>, Option<Summary>) {
+    // What panics in `create` panics to its caller, if it is not caught.
+    let create = || Acquisition::create_in(storage.shared(), config(compressor));
+    let created = std::panic::catch_unwind(std::panic::AssertUnwindSafe(create));
+    let created = created.unwrap_or_else(|_| Err(Error::Panicked { message: "boom".into() }));
+    let acquisition = match created {
+        Ok(acquisition) => acquisition,
+        Err(error) => return (Some(error), None),
+    };
+    let mut first = None;
+    for number in 0..FRAMES {
+        let committed = acquisition.acquire().and_then(|mut slot| {
+            slot.copy_from_slice(&frame(number, FRAME_BYTES));
+            slot.commit(number, Record::default())
+        });
+        match (&first, committed) {
+            (None, Err(error)) => first = Some(error),
+            (Some(first), again) => {
+                assert_eq!(again.expect_err("the first error stays").to_string(), first.to_string());
+            }
+            (None, Ok(())) => {}
+        }
+    }
+    let told = first.clone();
+    let (ended, summary) = match acquisition.finish() {
+        Ok(summary) => (None, summary),
+        Err(unfinished) => {
+            let text = unfinished.to_string();
+            assert!(text.contains(&format!("of {} accepted", unfinished.summary.frames_accepted)), "{text}");
+            (Some(unfinished.error), *unfinished.summary)
+        }
+    };
+    if let Some(told) = told {
+        assert_eq!(ended.as_ref().expect("finish repeats it").to_string(), told.to_string());
+    }
+    assert_eq!(summary.error.as_ref().map(ToString::to_string), ended.as_ref().map(ToString::to_string));
+    (ended, Some(summary))
+}
+
+/// What the summary says must be what a reader sees.
+fn check(storage: &Probed, summary: &Summary, what: &str) {
+    let listed: u64 = summary.missing.iter().map(|range| range.end - range.start).sum();
+    assert_eq!(listed, summary.frames_missing, "{what}: {:?}", summary.missing);
+    let end = summary.frames_written + summary.frames_missing;
+    assert!(end <= FRAMES && summary.frames_written <= summary.frames_accepted, "{what}: {summary:?}");
+    let (_, pixels) = read_back(&storage.memory);
+    let present = |number: &u64| !summary.missing.iter().any(|range| range.contains(number));
+    for number in (0..end).filter(present) {
+        let got = &pixels[number as usize * FRAME_BYTES..][..FRAME_BYTES];
+        assert!(got == frame(number, FRAME_BYTES), "{what}: frame {number} counts as written");
+    }
+}
+
+/// Lets each call of a kind fail in turn, with each way of writing.
+fn fail_each(call: Call, how: How) {
+    WAYS.into_iter().for_each(|way| fail_each_with(way, call, how));
+}
+
+fn fail_each_with((by_turns, compressor): (bool, Compressor), call: Call, how: How) {
+    for nth in 0..1000 {
+        let what = format!("{call:?} {nth} {how:?}, {compressor:?}, by turns: {by_turns}");
+        let (storage, failed) = failing(call, nth, how);
+        let storage = if by_turns { storage.one_at_a_time() } else { storage };
+        let running = storage.clone();
+        let (error, summary) = within(30, move || run(&running, compressor));
+        if !failed.load(Relaxed) {
+            assert!(nth > 0, "there are such calls");
+            assert!(error.is_none(), "{what}: {error:?}");
+            return;
+        }
+        let Some(error) = error else {
+            // A shard that was made ahead of need was made again, or not needed.
+            assert!(call != Call::Truncate, "{what}: nobody heard of it");
+            let summary = summary.unwrap_or_else(|| panic!("{what}: no summary"));
+            assert_eq!((summary.frames_missing, summary.frames_written), (0, FRAMES), "{what}");
+            check(&storage, &summary, &what);
+            continue;
+        };
+        assert!(error.to_string().contains("boom"), "{what}: {error}");
+        if how == How::Panics {
+            assert!(matches!(error, Error::Panicked { .. }), "{what}: {error:?}");
+        } else {
+            assert!(matches!(error, Error::Io { .. }), "{what}: {error:?}");
+        }
+        // A document that could not be written may be the very one that a reader needs.
+        if let (Some(summary), true) = (&summary, call != Call::Put) {
+            check(&storage, summary, &what);
+        }
+    }
+    panic!("no end of {call:?}");
+}
+
+#[test]
+fn create_fails() {
+    fail_each(Call::Create, How::Once);
+    fail_each(Call::Create, How::EverSince);
+}
+
+#[test]
+fn put_fails() {
+    fail_each(Call::Put, How::Once);
+    fail_each(Call::Put, How::EverSince);
+}
+
+#[test]
+fn write_at_fails() {
+    fail_each(Call::WriteAt, How::Once);
+    fail_each(Call::WriteAt, How::EverSince);
+}
+
+#[test]
+fn sync_fails() {
+    fail_each(Call::Sync, How::Once);
+    fail_each(Call::Sync, How::EverSince);
+}
+
+#[test]
+fn publish_fails() {
+    fail_each(Call::Publish, How::Once);
+    fail_each(Call::Publish, How::EverSince);
+}
+
+#[test]
+fn truncate_fails() {
+    fail_each(Call::Truncate, How::Once);
+    fail_each(Call::Truncate, How::EverSince);
+}
+
+#[test]
+fn remove_fails() {
+    fail_each(Call::Remove, How::Once);
+}
+
+#[test]
+fn any_call_panics() {
+    for call in [Call::Create, Call::Put, Call::WriteAt, Call::Sync, Call::Publish, Call::Truncate, Call::Remove] {
+        fail_each(call, How::Panics);
+    }
+}

@@ -1,0 +1,52 @@
+//! The tests of the library in one program, because linking one takes longer than running most of them. What must have
+//! a process of its own stands beside it, or starts this program again for one test (`common::child`).
+
+mod common;
+
+mod c_interface;
+mod callback_endings;
+mod callbacks;
+mod checkpoints;
+mod codec;
+mod datasets;
+mod descriptors;
+mod dialects_offline;
+mod disk;
+mod ending;
+mod errors;
+mod export;
+mod failing_storage;
+mod fault_books;
+mod floors;
+mod golden;
+mod header;
+mod hostile;
+mod joined;
+mod kill;
+mod last_numbers;
+mod liveness;
+mod loans;
+mod manifest;
+mod meddling;
+mod missing_calls;
+mod mounts;
+mod ome;
+mod overwriting;
+mod panicking_subscriber;
+mod paused;
+mod planted;
+mod policies;
+mod quiet_commits;
+mod records;
+mod recover;
+mod recovered_books;
+mod repack;
+mod room_returns;
+mod roundtrip;
+mod signals;
+mod store;
+mod threads;
+mod torn_indexes;
+mod verify;
+mod working_directory;
+mod zarrs;

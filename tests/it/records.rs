@@ -1,0 +1,273 @@
+//! What is kept about each frame beside its pixels: one array a field, one element a frame.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::common::storage::wait_until;
+use crate::common::{frame, tiny};
+use shardwright::offline::Array;
+use shardwright::{Acquisition, Config, Dim, Dtype, FieldValue, Record, RecordField};
+
+/// All elements of a record array; `N` is the size of one.
+fn column<const N: usize>(path: &Path, name: &str) -> Vec<[u8; N]> {
+    let array = Array::open(path.join("records").join(name)).unwrap();
+    assert_eq!(array.dtype().size(), N, "{name}");
+    let bytes = array.read_all().unwrap();
+    assert_eq!(bytes.len() as u64, array.shape()[0] * N as u64);
+    bytes.chunks_exact(N).map(|element| element.try_into().unwrap()).collect()
+}
+
+fn numbers(path: &Path) -> Vec<i64> {
+    column(path, "frame_number").into_iter().map(i64::from_le_bytes).collect()
+}
+
+fn fields(fields: &[(&str, Dtype)]) -> Vec<RecordField> {
+    fields.iter().map(|&(name, dtype)| RecordField { name: name.into(), dtype }).collect()
+}
+
+#[test]
+fn records_hold_what_was_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let record_fields = fields(&[
+        ("exposure", Dtype::F32),
+        ("stage-x", Dtype::F64),
+        ("gain", Dtype::U8),
+        ("offset", Dtype::I16),
+        ("serial", Dtype::U64),
+        ("laser", Dtype::U16),
+    ]);
+    let acquisition = Acquisition::create(&path, Config { record_fields, ..tiny(None, 16) }).unwrap();
+    for number in 0..50u64 {
+        let mut slot = acquisition.acquire().unwrap();
+        slot.copy_from_slice(&frame(number, 256));
+        let n = number as i64;
+        let mut record = Record::default();
+        (record.device_timestamp, record.host_timestamp) = (Some(u64::MAX - number), Some(n - 25));
+        record.set(0, number as f64 / 4.0).set(1, -(number as f64) / 3.0).set(2, number * 10).set(3, -n * 1000);
+        record.set(4, FieldValue::Uint(u64::MAX - number));
+        slot.commit(number, record).unwrap();
+    }
+    acquisition.finish().unwrap();
+
+    assert_eq!(numbers(&path), (0..50).collect::<Vec<_>>());
+    for (number, at) in (0..50u64).zip(0..) {
+        let n = number as i64;
+        assert_eq!(u64::from_le_bytes(column(&path, "device_timestamp")[at]), u64::MAX - number);
+        assert_eq!(i64::from_le_bytes(column(&path, "host_timestamp")[at]), n - 25);
+        assert_eq!(f32::from_le_bytes(column(&path, "exposure")[at]), number as f32 / 4.0);
+        assert_eq!(f64::from_le_bytes(column(&path, "stage-x")[at]), -(number as f64) / 3.0);
+        // What does not fit the type becomes the nearest value that does.
+        assert_eq!(u8::from_le_bytes(column(&path, "gain")[at]), (number * 10).min(255) as u8);
+        assert_eq!(i16::from_le_bytes(column(&path, "offset")[at]), (-n * 1000).max(-32768) as i16);
+        assert_eq!(u64::from_le_bytes(column(&path, "serial")[at]), u64::MAX - number);
+        assert_eq!(u16::from_le_bytes(column(&path, "laser")[at]), 0, "a field that was not set is 0");
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_become_the_nearest_that_do() {
+    let dtypes = [Dtype::U8, Dtype::I8, Dtype::U32, Dtype::I64, Dtype::U64];
+    let values: [FieldValue; 8] = [
+        (-1i64).into(),
+        i64::MIN.into(),
+        i64::MAX.into(),
+        u64::MAX.into(),
+        f64::NAN.into(),
+        f64::INFINITY.into(),
+        f64::NEG_INFINITY.into(),
+        (-0.9).into(),
+    ];
+    let expected: [[i128; 5]; 8] = [
+        [0, -1, 0, -1, 0],
+        [0, -128, 0, i64::MIN as i128, 0],
+        [255, 127, u32::MAX as i128, i64::MAX as i128, i64::MAX as i128],
+        [255, 127, u32::MAX as i128, i64::MAX as i128, u64::MAX as i128],
+        [0, 0, 0, 0, 0],
+        [255, 127, u32::MAX as i128, i64::MAX as i128, u64::MAX as i128],
+        [0, -128, 0, i64::MIN as i128, 0],
+        [0, 0, 0, 0, 0],
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let record_fields =
+        fields(&[("u8", dtypes[0]), ("i8", dtypes[1]), ("u32", dtypes[2]), ("i64", dtypes[3]), ("u64", dtypes[4])]);
+    let acquisition = Acquisition::create(&path, Config { record_fields, ..tiny(None, 16) }).unwrap();
+    for (number, value) in (0..).zip(values) {
+        let mut record = Record::default();
+        for field in 0..5 {
+            record.set(field, value);
+        }
+        acquisition.acquire().unwrap().commit(number, record).unwrap();
+    }
+    acquisition.finish().unwrap();
+    for (at, row) in expected.iter().enumerate() {
+        let got = [
+            i128::from(u8::from_le_bytes(column(&path, "u8")[at])),
+            i128::from(i8::from_le_bytes(column(&path, "i8")[at])),
+            i128::from(u32::from_le_bytes(column(&path, "u32")[at])),
+            i128::from(i64::from_le_bytes(column(&path, "i64")[at])),
+            i128::from(u64::from_le_bytes(column(&path, "u64")[at])),
+        ];
+        assert_eq!(got, *row, "{:?}", values[at]);
+    }
+}
+
+#[test]
+fn a_frame_without_a_time_gets_that_of_its_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let acquisition = Acquisition::create(&path, tiny(None, 16)).unwrap();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let before = now();
+    for number in 0..5 {
+        let _ = acquisition.append(&frame(number, 256)).unwrap();
+    }
+    let after = now();
+    acquisition.finish().unwrap();
+    let times: Vec<i64> = column(&path, "host_timestamp").into_iter().map(i64::from_le_bytes).collect();
+    assert_eq!(times.len(), 5);
+    assert!(times.is_sorted() && times[0] >= before && times[4] <= after, "{before} {times:?} {after}");
+}
+
+/// Commits `0..end` but those that `missing` names, and checks the frame numbers.
+fn check_numbers(config: Config, end: u64, missing: impl Fn(u64) -> bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let acquisition = Acquisition::create(&path, Config { leap_max: end, ..config }).unwrap();
+    for number in (0..end).filter(|&number| !missing(number)) {
+        let mut record = Record::default();
+        record.device_timestamp = Some(number * 7);
+        acquisition.acquire().unwrap().commit(number, record).unwrap();
+    }
+    let summary = acquisition.finish().unwrap();
+    let end = (0..end).rfind(|&number| !missing(number)).map_or(0, |last| last + 1);
+    let expected: Vec<i64> = (0..end).map(|number| if missing(number) { -1 } else { number as i64 }).collect();
+    assert!(numbers(&path) == expected);
+    let times: Vec<u64> = column(&path, "device_timestamp").into_iter().map(u64::from_le_bytes).collect();
+    let expected: Vec<u64> = (0..end).map(|number| if missing(number) { 0 } else { number * 7 }).collect();
+    assert!(times == expected);
+    assert_eq!(summary.frames_missing, (0..end).filter(|&number| missing(number)).count() as u64);
+}
+
+fn many(frames: Option<u64>) -> Config {
+    let dims = vec![Dim::time(frames).chunk(256).shard(8192), Dim::y(2), Dim::x(2)];
+    Config { dims, ..tiny(None, 1024) }
+}
+
+#[test]
+fn frames_that_never_came_have_the_number_minus_one() {
+    check_numbers(tiny(None, 16), 100, |number| number % 7 == 3 || (20..45).contains(&number));
+    check_numbers(tiny(Some(100), 16), 60, |number| number == 0 || number == 59);
+    check_numbers(tiny(None, 16), 0, |_| false);
+}
+
+#[test]
+fn records_go_on_over_several_blocks() {
+    // A block is 16384 frames.
+    check_numbers(many(None), 16384, |_| false);
+    check_numbers(many(None), 16385, |_| false);
+    check_numbers(many(None), 50_000, |number| number % 1000 == 999);
+    check_numbers(many(Some(40_000)), 40_000, |number| number == 16_383 || number == 16_384 || number == 39_998);
+}
+
+#[test]
+fn a_block_of_which_nothing_came_reads_as_missing() {
+    check_numbers(many(None), 60_000, |number| (10_000..55_000).contains(&number));
+}
+
+#[test]
+fn the_order_in_which_frames_come_does_not_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let acquisition = Acquisition::create(&path, tiny(None, 32)).unwrap();
+    let window = acquisition.reorder_window() as usize;
+    let mut order: Vec<u64> = (0..200).collect();
+    order.chunks_mut(window).for_each(<[u64]>::reverse);
+    for number in order {
+        acquisition.acquire().unwrap().commit(number, Record::default()).unwrap();
+    }
+    acquisition.finish().unwrap();
+    assert_eq!(numbers(&path), (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn checkpoints_write_what_is_known_so_far() {
+    for frames in [None, Some(40_000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.zarr");
+        let config = Config { checkpoint_every: Duration::from_millis(10), ..tiny(frames, 64) };
+        let acquisition = Acquisition::create(&path, config).unwrap();
+        let window = acquisition.reorder_window();
+        let commit = |number: u64| {
+            let mut slot = acquisition.acquire().unwrap();
+            slot.copy_from_slice(&frame(number, 256));
+            slot.commit(number, Record::stamped(1000 + number)).unwrap();
+        };
+        let told = |wanted: &[i64]| {
+            let block = path.join("records/frame_number/c/0");
+            wait_until("the numbers are there", || {
+                let bytes = std::fs::read(&block).unwrap_or_default();
+                let numbers = bytes.chunks_exact(8).map(|number| i64::from_le_bytes(number.try_into().unwrap()));
+                numbers.take(wanted.len()).eq(wanted.iter().copied())
+            });
+        };
+        [0, 1, 2, 4].into_iter().for_each(commit);
+        told(&[0, 1, 2, -2, 4, -2, -2]);
+        // It can still come as long as it is in the window.
+        (5..3 + window).for_each(commit);
+        told(&[0, 1, 2, -2, 4, 5]);
+        commit(3 + window);
+        let last = 3 + window as i64;
+        let expected: Vec<_> = (0..=last).map(|number| if number == 3 { -1 } else { number }).collect();
+        told(&[&expected[..], &[-2]].concat());
+        if frames.is_none() {
+            wait_until("the shape follows", || numbers(&path).len() as i64 == last + 1);
+        }
+        assert_eq!(numbers(&path)[..expected.len()], expected);
+        let stamps: Vec<_> = column(&path, "device_timestamp").into_iter().map(u64::from_le_bytes).collect();
+        assert_eq!(stamps[..5], [1000, 1001, 1002, 0, 1004]);
+
+        acquisition.finish().unwrap();
+        assert_eq!(numbers(&path)[..expected.len()], expected);
+        assert!(numbers(&path)[expected.len()..].iter().all(|&number| number == -1));
+    }
+}
+
+#[test]
+fn checkpoints_write_blocks_that_are_open_at_the_same_time() {
+    const BLOCK: u64 = 16_384;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let config = Config { checkpoint_every: Duration::from_millis(10), ..tiny(None, 64) };
+    let acquisition = Acquisition::create(&path, config).unwrap();
+    let commit = |number: u64| {
+        let mut slot = acquisition.acquire().unwrap();
+        slot.copy_from_slice(&frame(number, 256));
+        slot.commit(number, Record::default()).unwrap();
+    };
+    let window = acquisition.reorder_window();
+    assert!(window > 25, "{window}");
+    // Two numbers of the first block are not settled while others of the second have come.
+    let gaps = [BLOCK - 20, BLOCK - 2];
+    (0..BLOCK + 3).filter(|number| !gaps.contains(number)).for_each(commit);
+    let at = |number: u64| {
+        let bytes = std::fs::read(path.join(format!("records/frame_number/c/{}", number / BLOCK))).ok()?;
+        let bytes = bytes.get(8 * (number % BLOCK) as usize..)?.first_chunk()?;
+        Some(i64::from_le_bytes(*bytes))
+    };
+    let are = |wanted: &[(u64, i64)]| {
+        let all_are = || wanted.iter().all(|&(number, wanted)| at(number) == Some(wanted));
+        wait_until("they are as they should be", all_are);
+    };
+    let block = BLOCK as i64;
+    are(&[(gaps[0], -2), (gaps[1], -2), (BLOCK - 1, block - 1), (BLOCK + 2, block + 2), (BLOCK + 3, -2)]);
+    // The first of them falls out of the window, though nothing else comes for that block.
+    (BLOCK + 3..=gaps[0] + window).for_each(commit);
+    are(&[(gaps[0], -1), (gaps[1], -2), (BLOCK + 3, block + 3)]);
+    commit(gaps[1]);
+    are(&[(gaps[0], -1), (gaps[1], block - 2)]);
+    acquisition.finish().unwrap();
+    let expected = |number| if number == block - 20 { -1 } else { number };
+    assert_eq!(numbers(&path), (0..=(gaps[0] + window) as i64).map(expected).collect::<Vec<_>>());
+}
