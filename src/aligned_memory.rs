@@ -50,13 +50,10 @@ impl AlignedMemory {
         // Only maps of whole huge pages start on one. What is added is never touched.
         let len = if bytes < HUGE_PAGE { bytes } else { bytes.next_multiple_of(HUGE_PAGE) };
         let mut map = memmap2::MmapOptions::new().len(len).map_anon()?;
-        #[cfg(target_os = "linux")]
-        {
-            // Wishes: huge pages make copies cheaper, and what a device is given longer; a fork must not double the
-            // camera's memory.
-            let _ = map.advise_range(memmap2::Advice::HugePage, 0, bytes / HUGE_PAGE * HUGE_PAGE);
-            let _ = map.advise(memmap2::Advice::DontFork);
-        }
+        // Best effort: huge pages make copies cheaper, and what a device is given longer; a fork must not double the
+        // camera's memory.
+        let _ = map.advise_range(memmap2::Advice::HugePage, 0, bytes / HUGE_PAGE * HUGE_PAGE);
+        let _ = map.advise(memmap2::Advice::DontFork);
         let start = std::ptr::NonNull::new(map.as_mut_ptr()).expect("a map has an address");
         Ok(Self { start, piece_bytes, pieces, stride, map: Some(map), layout })
     }
@@ -65,7 +62,6 @@ impl AlignedMemory {
     pub(crate) fn touched(mut self) -> Self {
         let Some(map) = &mut self.map else { return self };
         let bytes = self.layout.size();
-        #[cfg(target_os = "linux")]
         if map.advise_range(memmap2::Advice::PopulateWrite, 0, bytes).is_ok() {
             return self;
         }

@@ -24,12 +24,13 @@ use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::{Ending, Slots, Statement, hex};
 use crate::format::{self, Document, zarr3};
+use crate::fs::{lost_pages, system};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::{Plan, RecordColumn, RecordPlan};
 use crate::record::NO_FRAME;
 use crate::shard::{Shard, ShardPosition};
-use crate::storage::{Access, Directory, DiskReserve, Storage, guard, trial};
+use crate::storage::{Access, Directory, DiskReserve, Storage, trial};
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions.
 ///
@@ -130,12 +131,14 @@ impl Root {
             Location::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
             Location::Folder(folder) => {
                 if config.guard_maps {
-                    guard::install().map_err(|error| Error::config("guard_maps", true, error.to_string()))?;
+                    lost_pages::install().map_err(|error| Error::config("guard_maps", true, error.to_string()))?;
                 }
                 let root = folder.root();
                 let look = |e| Error::io("look at the file system of", folder.path(), e);
-                let unsafe_to_map =
-                    || Directory::open(&root, Access::Buffered, config.sync).map(|place| place.is_unsafe_to_map());
+                let unsafe_to_map = || {
+                    Directory::open(&root, Access::Buffered, config.sync)
+                        .map(|place| place.file_system().is_unsafe_to_map())
+                };
                 let (way, reason) = match Access::named(config.storage) {
                     Some(Access::Mapped) if unsafe_to_map().map_err(look)? => {
                         (Access::Buffered, "a map may kill the process on this file system".to_owned())
@@ -532,10 +535,7 @@ fn put_json(storage: &dyn Storage, key: &str, document: &Value) -> Result<()> {
 /// A random (version 4) UUID.
 fn random_uuid() -> io::Result<[u8; 16]> {
     let mut uuid = [0; 16];
-    let mut filled = 0;
-    while filled < uuid.len() {
-        filled += rustix::rand::getrandom(&mut uuid[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
+    system::random(&mut uuid)?;
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     Ok(uuid)

@@ -3,17 +3,15 @@
 //! It is held by a descriptor. A working directory that changes, and a folder that is renamed while frames arrive, lead
 //! nowhere else; and nothing is removed but what stands in this very folder.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{Identity, LOCK_FILE, Lock, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
 
 /// Documents by which a folder is known to be a dataset, and may be replaced when the caller allows it.
@@ -215,9 +213,8 @@ impl Replaced {
 
 impl Held {
     fn open(path: &Path) -> Result<Self> {
-        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
         let open = || -> io::Result<_> {
-            let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+            let file = open_folder(path)?;
             let identity = Identity::of(&file)?;
             Ok(Self { file: Arc::new(file), identity, path: path.to_path_buf() })
         };
@@ -235,7 +232,7 @@ impl Held {
 
     /// A path that goes by the descriptor.
     fn root(&self) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let root = descriptor_path(&self.file);
         // A container may lack /proc.
         let leads_here = fs::metadata(&root).is_ok_and(|metadata| Identity::from(&metadata) == self.identity);
         if leads_here { root } else { self.path.clone() }
@@ -273,8 +270,7 @@ fn is_dataset(path: &Path) -> bool {
 }
 
 fn document(path: &Path) -> Option<Value> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let file = open_unfollowed(File::options().read(true), path).ok()?;
     let is_small = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= DOCUMENT_BYTES_MAX);
     let mut bytes = Vec::new();
     is_small.then(|| file.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes).ok())??;

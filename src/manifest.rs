@@ -4,8 +4,9 @@ use std::path::Path;
 #[cfg(feature = "offline")]
 use std::path::PathBuf;
 
-use crate::config::{Config, Dialect};
+use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::format::rules;
 #[cfg(feature = "offline")]
 use crate::offline::{ManifestOptions, check_manifest_place, manifest_path, write_manifest};
 
@@ -27,7 +28,7 @@ fn refused(config: &Config, reason: &str) -> Error {
 }
 
 fn check_dialect(config: &Config) -> Result<()> {
-    if config.dialect != Dialect::Precomputed {
+    if rules(config.dialect).manifests {
         return Ok(());
     }
     let reason = "manifests are Zarr's, and no reader of Zarr takes the shorter chunks at the end of a precomputed volume; leave \

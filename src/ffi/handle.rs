@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::status::{
     Outcome, SW_ERROR_BUSY, SW_ERROR_FORKED, SW_ERROR_HANDLE, SW_ERROR_NULL, SW_ERROR_TOO_MANY, refuse,
 };
+use crate::fs::system::in_forked_children;
 
 /// How often this process is the child of a fork since the library was used first.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -24,8 +25,8 @@ fn count_forks() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
     ONCE.call_once(|| {
-        // SAFETY: the function only adds to an atomic, which is allowed after a fork.
-        unsafe { libc::pthread_atfork(None, None, Some(in_the_child)) };
+        // The function only adds to an atomic, which is allowed after a fork.
+        in_forked_children(in_the_child);
     });
 }
 

@@ -1,8 +1,7 @@
 //! Create, acquire, commit, discard, append.
 #![allow(unsafe_code)]
 
-use std::ffi::{OsStr, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
 use crate::config::{Config, RingFull};
 use crate::error::Error;
+use crate::fs::system::path_of_bytes;
 use crate::record::{FieldValue, Record};
 
 /// As a frame number: one more than the largest number that was committed so far.
@@ -166,7 +166,7 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
     if bytes.is_empty() {
         return refuse!(SW_ERROR_ARGUMENT, "path is empty");
     }
-    Ok(Path::new(OsStr::from_bytes(bytes)))
+    Ok(path_of_bytes(bytes))
 }
 
 /// Creates the dataset `path` (a folder) with one image and starts its acquisition.

@@ -29,7 +29,7 @@ impl KeyEncoding {
         let prefix = match dialect {
             Dialect::Zarr3 => Prefix::Part,
             Dialect::Zarr3Transformer => Prefix::Letter,
-            Dialect::Zarr2 | Dialect::Zarr2Sharded | Dialect::Precomputed => Prefix::Nothing,
+            _ => Prefix::Nothing,
         };
         Self { prefix, separator: '/' }
     }

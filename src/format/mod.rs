@@ -25,6 +25,7 @@ mod metadata;
 pub(crate) mod ngff;
 pub(crate) mod precomputed;
 pub(crate) mod provenance;
+mod rules;
 pub(crate) mod slot_header;
 pub(crate) mod zarr2;
 pub(crate) mod zarr3;
@@ -41,6 +42,7 @@ use layout::Layout;
 pub(crate) use metadata::Metadata;
 #[cfg(feature = "offline")]
 pub(crate) use metadata::bytes;
+pub(crate) use rules::rules;
 
 impl ImageDescription<'_> {
     /// The documents that never change.
@@ -145,23 +147,6 @@ pub(crate) fn without_shards(dialect: Dialect, document: &Value) -> Value {
         Dialect::Precomputed => precomputed::remove_shards(&mut shown),
     }
     shown
-}
-
-/// The fields of an array's document that may become otherwise while the chunks stay what they are.
-pub(crate) fn free_fields(dialect: Dialect) -> &'static [&'static str] {
-    match dialect {
-        Dialect::Zarr3 => &["shape", "attributes", "dimension_names"],
-        Dialect::Zarr3Transformer => &["shape", "attributes"],
-        Dialect::Zarr2 | Dialect::Zarr2Sharded => &["shape"],
-        // The size is part of what the ids of chunks mean.
-        Dialect::Precomputed => &["attributes"],
-    }
-}
-
-/// Whether chunks share files. Without shards, there is none to be filled while frames come: only a repacking makes
-/// such a dataset.
-pub(crate) fn shares_files(dialect: Dialect) -> bool {
-    dialect != Dialect::Zarr2
 }
 
 /// Whether readers want a shard to be there even if nothing is in it.

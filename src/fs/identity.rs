@@ -13,6 +13,19 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Of what stands at `path`, or where a link there leads.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|metadata| Self::from(&metadata))
+    }
+
+    pub(crate) fn device(self) -> u64 {
+        self.device
+    }
+
+    pub(super) fn inode(self) -> u64 {
+        self.inode
+    }
+
     pub(crate) fn of(file: &File) -> io::Result<Self> {
         file.metadata().map(|metadata| Self::from(&metadata))
     }

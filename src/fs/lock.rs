@@ -2,15 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
-
 use super::identity::Identity;
+use super::system::{has_no_locks, open_folder, open_unfollowed, try_lock};
 use crate::error::{Error, Result};
 
 /// The file that a writer locks; it stays behind when the writer is killed.
@@ -70,7 +67,7 @@ impl Lock {
     pub(crate) fn share(root: &Path) -> Result<Option<Self>> {
         let path = root.join(LOCK_FILE);
         let Some(file) = open(&path, Purpose::Share)? else { return Ok(None) };
-        hold(&file, FlockOperation::NonBlockingLockShared, root)?;
+        hold(&file, false, root)?;
         Ok(Some(Self { path, file, is_shared: true }))
     }
 
@@ -85,10 +82,8 @@ impl Lock {
 
     /// Locks the folder itself: it is worked in, and has no lock file.
     pub(crate) fn on_folder(folder: &Path) -> Result<Self> {
-        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(folder);
-        let file = file.map_err(|error| Error::io("open the folder", folder, error))?;
-        hold(&file, FlockOperation::NonBlockingLockExclusive, folder)?;
+        let file = open_folder(folder).map_err(|error| Error::io("open the folder", folder, error))?;
+        hold(&file, true, folder)?;
         Ok(Self { path: folder.to_path_buf(), file, is_shared: true })
     }
 }
@@ -99,7 +94,7 @@ fn hold_in_spite_of_looks(file: &File, root: &Path) -> Result<()> {
     const LOOK: Duration = Duration::from_millis(2);
     let mut looks = 0;
     loop {
-        match hold(file, FlockOperation::NonBlockingLockExclusive, root) {
+        match hold(file, true, root) {
             Err(Error::Locked { .. }) if looks < LOOKS_MAX => looks += 1,
             held => return held,
         }
@@ -128,9 +123,8 @@ enum Purpose {
 /// Opens a lock file; `None` where there is none, or, if it is to be created, where there is one by now.
 fn open(path: &Path, purpose: Purpose) -> Result<Option<File>> {
     // A link would have another file created or locked, and opening a pipe would wait for ever.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let (writes, creates) = (purpose != Purpose::Share, purpose == Purpose::Create);
-    let file = OpenOptions::new().read(true).write(writes).create_new(creates).custom_flags(flags).open(path);
+    let file = open_unfollowed(OpenOptions::new().read(true).write(writes).create_new(creates), path);
     let is_file = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
     match file {
         Ok(file) if is_file(&file) => Ok(Some(file)),
@@ -146,26 +140,21 @@ fn not_a_file(path: &Path) -> Error {
     Error::format(path, "is not a regular file; a writer's lock file is one")
 }
 
-fn hold(file: &File, operation: FlockOperation, path: &Path) -> Result<()> {
-    loop {
-        match flock(file, operation) {
-            Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(refused(error, path)),
-        }
+fn hold(file: &File, exclusive: bool, path: &Path) -> Result<()> {
+    match try_lock(file, exclusive) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Locked { path: path.to_path_buf() }),
+        Err(error) => Err(refused(error, path)),
     }
 }
 
-fn refused(error: Errno, path: &Path) -> Error {
-    match error {
-        Errno::WOULDBLOCK => Error::Locked { path: path.to_path_buf() },
-        Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK => {
-            let reason = "this file system has no locks (flock), so two writers could not be kept apart; mount it with locks \
-                          (Lustre: -o flock), or write elsewhere";
-            Error::io("lock", path, io::Error::new(io::Error::from(error).kind(), reason))
-        }
-        error => Error::io("lock", path, error),
+fn refused(error: io::Error, path: &Path) -> Error {
+    if !has_no_locks(&error) {
+        return Error::io("lock", path, error);
     }
+    let reason = "this file system has no locks (flock), so two writers could not be kept apart; mount it with locks \
+                  (Lustre: -o flock), or write elsewhere";
+    Error::io("lock", path, io::Error::new(error.kind(), reason))
 }
 
 #[cfg(all(test, not(miri)))]
@@ -227,10 +216,11 @@ mod tests {
 
     #[test]
     fn a_file_system_without_locks_is_not_told_as_another_writer() {
-        for error in [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK] {
-            let told = refused(error, Path::new("there"));
+        for code in [libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOLCK] {
+            let told = refused(io::Error::from_raw_os_error(code), Path::new("there"));
             assert!(matches!(&told, Error::Io { .. }) && told.to_string().contains("has no locks"), "{told}");
         }
-        assert!(matches!(refused(Errno::WOULDBLOCK, Path::new("there")), Error::Locked { .. }));
+        let other = refused(io::Error::from_raw_os_error(libc::EIO), Path::new("there"));
+        assert!(!other.to_string().contains("has no locks"), "{other}");
     }
 }

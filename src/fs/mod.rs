@@ -1,13 +1,19 @@
-//! What the crate asks of the operating system's files beside reading and writing them: locks, names that appear at
-//! once, names that last, and removals that take nothing else along.
+//! What the crate asks of the operating system beside plain files: locks, names that appear at once, names that last,
+//! removals that take nothing else along, room on the disk, leases and lost pages. No other module knows the system.
 
 #[cfg(feature = "offline")]
+pub(crate) mod beneath;
+#[cfg(feature = "offline")]
 pub(crate) mod document;
+pub(crate) mod growth;
 mod identity;
+pub(crate) mod lease;
 #[cfg(feature = "offline")]
 pub(crate) mod links;
 mod lock;
+pub(crate) mod lost_pages;
 mod publish;
+pub(crate) mod system;
 
 #[cfg(feature = "offline")]
 use std::path::PathBuf;
@@ -19,8 +25,8 @@ use crate::error::{Error, Result};
 pub(crate) use identity::Identity;
 pub(crate) use lock::{LOCK_FILE, Lock};
 #[cfg(feature = "offline")]
-pub(crate) use publish::{absolute, create_new, folders_below, publish, put, remove_links};
-pub(crate) use publish::{exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
+pub(crate) use publish::{absolute, folders_below, publish, put, remove_links};
+pub(crate) use publish::{create_new, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
 
 /// Whether a path that a document names leads to something below, and not out of its dataset.
 pub(crate) fn is_below(path: &str) -> bool {

@@ -3,13 +3,11 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
-
+use super::identity::Identity;
 use super::lock::Lock;
+use super::system::{exchange_names, rename_new};
 use crate::error::{Error, Result};
 
 /// The name beside `path` under which its successor is made: hidden, and in the same folder, so that a rename suffices.
@@ -70,14 +68,9 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
 
 /// Lets the finished folder `made` take the name `path`. What was there, if anything, is removed afterwards.
 pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
-    match renameat_with(CWD, made, CWD, path, RenameFlags::NOREPLACE) {
+    match rename_new(made, path) {
         Ok(()) => return sync_folder_of(path),
-        Err(Errno::EXIST | Errno::NOTEMPTY) => {}
-        // The file system has no such rename; an empty folder may be replaced, anything else is refused below.
-        Err(Errno::INVAL | Errno::NOSYS) if !path.exists() => {
-            fs::rename(made, path).map_err(|error| Error::io("rename to", path, error))?;
-            return sync_folder_of(path);
-        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) => {}
         Err(error) => return Err(Error::io("rename to", path, error)),
     }
     exchange(made, path)?;
@@ -95,11 +88,8 @@ pub(crate) fn exchange(made: &Path, path: &Path) -> Result<()> {
 /// Lets two folders change their names, in one step where the file system can. If it fails, both have the names that
 /// they had.
 pub(crate) fn swap(made: &Path, path: &Path) -> Result<()> {
-    match renameat_with(CWD, made, CWD, path, RenameFlags::EXCHANGE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => swap_by_renames(made, path),
-        other => other.map_err(io::Error::from),
-    }
-    .map_err(|error| Error::io("replace", path, error))
+    let swapped = exchange_names(made, path).and_then(|done| if done { Ok(()) } else { swap_by_renames(made, path) });
+    swapped.map_err(|error| Error::io("replace", path, error))
 }
 
 /// The same in three steps. After a kill, [`finish_exchange`] brings back the name that may be gone.
@@ -117,7 +107,7 @@ fn swap_by_renames(made: &Path, path: &Path) -> io::Result<()> {
 fn set_apart(aside: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::symlink_metadata(aside) else { return Ok(()) };
     let mut name = aside.file_name().unwrap_or_default().to_os_string();
-    name.push(format!("-{:08x}", metadata.ino() as u32));
+    name.push(format!("-{:08x}", Identity::from(&metadata).inode() as u32));
     let apart = aside.with_file_name(name);
     match fs::symlink_metadata(&apart) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(aside, apart),

@@ -3,45 +3,41 @@
 use std::fmt::Display;
 
 use super::volume;
-use crate::config::{Compressor, Config, Dialect, IndexLocation, Volume};
+use crate::config::{Config, IndexLocation, Volume};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::rules;
 
 /// Refuses what the dialect of `config` can't hold.
 pub(super) fn check(config: &Config) -> Result<()> {
-    if config.dialect != Dialect::Precomputed && config.volume != Volume::default() {
+    let rules = rules(config.dialect);
+    if !rules.numbers_chunks && config.volume != Volume::default() {
         let reason = "only the dialect precomputed has these settings; leave them out";
         return Err(Error::config("volume", format_args!("{:?}", config.volume), reason));
-    }
-    if config.dialect == Dialect::Zarr3 {
-        return Ok(());
     }
     let name = config.dialect.name();
     let refuse = |field, value: &dyn Display, possible: &str| {
         Err(Error::config(field, value, format!("the dialect {name} can't hold this; {possible}")))
     };
     let compressor = config.codec.compressor.name();
-    let everywhere = matches!(config.codec.compressor, Compressor::None | Compressor::Gzip { .. });
-    if config.dialect == Dialect::Precomputed && !everywhere {
-        return refuse("codec.compressor", &compressor, "none and gzip are possible");
+    if let Some(possible) = rules.compressors.filter(|possible| !possible.contains(&compressor)) {
+        return refuse("codec.compressor", &compressor, &format!("{} are possible", possible.join(" and ")));
     }
-    if config.codec.checksum {
+    if config.codec.checksum && !rules.checksums {
         return refuse("codec.checksum", &true, "it has no checksums; set it to false, or choose the dialect zarr3");
     }
-    if config.index_location == IndexLocation::Start {
+    if config.index_location == IndexLocation::Start && !rules.checksums {
         return refuse("index_location", &"start", "its index has a place of its own; leave this at end");
     }
-    if config.dialect == Dialect::Precomputed {
-        if matches!(config.dtype, Dtype::F64 | Dtype::I64) {
-            let possible = "uint8, int8, uint16, int16, uint32, int32, uint64 and float32 are possible";
-            return refuse("dtype", &config.dtype, possible);
-        }
-        if config.fill_value != 0.0 {
-            return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
-        }
-        check_volume(&config.volume)?;
+    if rules.lacks.contains(&config.dtype) {
+        let possible: Vec<_> =
+            Dtype::ALL.iter().filter(|dtype| !rules.lacks.contains(dtype)).map(ToString::to_string).collect();
+        return refuse("dtype", &config.dtype, &format!("{} are possible", possible.join(", ")));
     }
-    Ok(())
+    if config.fill_value != 0.0 && !rules.fill_values {
+        return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
+    }
+    check_volume(&config.volume)
 }
 
 fn check_volume(volume: &Volume) -> Result<()> {
@@ -64,7 +60,7 @@ fn check_volume(volume: &Volume) -> Result<()> {
 
 /// A chunk of a precomputed volume holds all channels.
 pub(super) fn chunk_channels(config: &Config, chunk: &mut [u64]) -> Result<()> {
-    if config.dialect != Dialect::Precomputed {
+    if !rules(config.dialect).numbers_chunks {
         return Ok(());
     }
     let Some(channel) = volume::roles(&config.dims)?.1 else { return Ok(()) };

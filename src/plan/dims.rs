@@ -5,7 +5,7 @@ use super::dialects;
 use super::volume::VolumePlan;
 use crate::config::{Config, Dim};
 use crate::error::{Error, Result};
-use crate::format;
+use crate::format::rules;
 use crate::geometry::MAX_OUTER;
 
 // What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
@@ -121,7 +121,7 @@ pub(super) fn chunks_and_shards(
     }
     chunk.iter_mut().for_each(|n| *n = (*n).max(1));
 
-    if !format::shares_files(config.dialect) {
+    if !rules(config.dialect).shares_files {
         return Ok((chunk.clone(), chunk, None));
     }
     let mut shard: Vec<u64> = dims.iter().map(|dim| dim.shard).collect();

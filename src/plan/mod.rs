@@ -1,8 +1,6 @@
 //! Every size, count, bound and offset of an acquisition, computed once from the wishes in [`Config`], checked, then
 //! only read.
 
-#[cfg(all(test, not(loom)))]
-mod absurd;
 mod auto;
 mod dialects;
 mod dims;
@@ -10,15 +8,18 @@ mod frame;
 mod record;
 mod ring;
 mod shard;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod volume;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::format::Metadata;
 use crate::format::codecs::Chain;
 use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
-use crate::format::{self, Metadata};
+use crate::format::rules;
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
 pub(crate) use frame::FramePlan;
@@ -56,7 +57,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(config: &Config) -> Result<Self> {
-        if !format::shares_files(config.dialect) {
+        if !rules(config.dialect).shares_files {
             let reason = "is made by a repacking alone; acquire into another dialect, and repack what came";
             return Err(Error::config("dialect", config.dialect, reason));
         }
@@ -226,7 +227,7 @@ fn described(
     volume: Option<&VolumePlan>,
 ) -> Metadata {
     let index = match shard.index.form {
-        _ if !format::shares_files(config.dialect) => None,
+        _ if !rules(config.dialect).shares_files => None,
         IndexForm::Table { location, checksum } => TableLayout::new(shard.chunks as u64, location, checksum),
         IndexForm::Minishards => None,
     };

@@ -1,12 +1,11 @@
 //! How many frames, layers and shards there may be at once.
 
-use rustix::process::{Resource, getrlimit};
-
 use super::frame::FramePlan;
 use super::shard::ShardPlan;
 use crate::aligned_memory::PAGE;
 use crate::config::{Config, StorageKind};
 use crate::error::{Error, Result};
+use crate::fs::system::open_files_max;
 use crate::geometry::Cells;
 
 const RING_FRAMES_MAX: usize = 1 << 22;
@@ -140,7 +139,7 @@ fn check_descriptors(shards_a_block: u64, files_a_shard: u64) -> Result<u64> {
     let files_a_block = shards_a_block.saturating_mul(files_a_shard);
     let needed = files_a_block.saturating_mul(3).saturating_add(64);
     let twice = if files_a_shard > 1 { "another storage, which opens each shard once, " } else { "" };
-    match getrlimit(Resource::Nofile).current {
+    match open_files_max() {
         Some(limit) if limit < needed => Err(Error::config(
             "dims.shard",
             format_args!("{shards_a_block} shards open at once"),

@@ -1,9 +1,10 @@
 //! What a precomputed volume adds to a plan: the ids of its chunks, and which shard holds which of them.
 
-use crate::config::{Config, Dialect, Dim, DimKind, VolumeHash};
+use crate::config::{Config, Dim, DimKind, VolumeHash};
 use crate::error::{Error, Result};
 use crate::format::precomputed::ids::{ChunkIds, ShardSpec};
 use crate::format::precomputed::{self, Shards, Volume, chunk_ids};
+use crate::format::rules;
 use crate::geometry::Outer;
 
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
@@ -65,7 +66,7 @@ pub(super) fn roles(dims: &[Dim]) -> Result<(Option<usize>, Option<usize>)> {
 impl VolumePlan {
     /// `chunk`: the shape of a chunk. Sets `shard`, of which zeros are free, to what shards become.
     pub(super) fn new(config: &Config, chunk: &[u64], shard: &mut [u64]) -> Result<Option<Self>> {
-        if config.dialect != Dialect::Precomputed {
+        if !rules(config.dialect).numbers_chunks {
             return Ok(None);
         }
         let (z, channel) = roles(&config.dims)?;
@@ -321,7 +322,7 @@ impl SpecRequest<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Codec, Compressor, Volume};
+    use crate::config::{Codec, Compressor, Dialect, Volume};
     use crate::plan::Plan;
 
     fn config(dims: Vec<Dim>, volume: Volume) -> Config {

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,26 +10,19 @@ use std::thread;
 use std::time::Duration;
 
 use memmap2::MmapOptions;
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
 
 use super::file::FileBlob;
-use super::growth::{EXT4, XFS, allowed};
-use super::guard::Guard;
-use super::seam::{Blob, PAGE, PUTS_AT_ONCE, Storage};
+use super::seam::{Blob, PUTS_AT_ONCE, Storage};
 use crate::config::StorageKind;
+use crate::fs::lost_pages::Guard;
+use crate::fs::system::{self, FileExt, FileSystem, is_no_room, is_unsupported};
+use crate::fs::{create_new, hidden};
 
 // After a kill it is one of the unfinished files that may be removed.
 const BALLAST_FILE: &str = ".shardwright.ballast.partial";
 const BALLAST_BYTES: u64 = 1 << 20;
 const BALLAST_TRIES: u32 = 20;
 const BALLAST_PAUSE: Duration = Duration::from_millis(20);
-
-// From statfs(2).
-const TMPFS: u64 = 0x0102_1994;
-/// Copy on write (btrfs, bcachefs, ZFS) and network (NFS, SMB, FUSE, Ceph, 9P): reserved room is no promise there.
-const UNSAFE_TO_MAP: [u64; 9] =
-    [0x9123_683E, 0xCA45_1A4E, 0x2FC1_2FC1, 0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x6573_5546, 0x00C3_6400, 0x0102_1997];
 
 /// Keys are paths below a folder.
 #[derive(Debug)]
@@ -39,7 +31,7 @@ pub(crate) struct Directory {
     /// Keeps the folder open, where `root` goes by its descriptor.
     held: Option<Arc<File>>,
     way: Access,
-    file_system: u64,
+    file_system: FileSystem,
     sync: bool,
     /// A lost page of a map is an error, not a signal that ends the process.
     guard_maps: bool,
@@ -59,7 +51,7 @@ impl DiskReserve {
     /// Remembers that there is none left, if that is what `error` says.
     pub(crate) fn note(&self, error: &io::Error) {
         if is_no_room(error) {
-            let code = error.raw_os_error().unwrap_or(Errno::NOSPC.raw_os_error());
+            let code = error.raw_os_error().or(system::no_room().raw_os_error()).unwrap_or(1);
             let _ = self.full.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -83,13 +75,13 @@ struct Ballast {
 }
 
 impl Ballast {
-    /// Only a wish.
+    /// Best effort.
     fn load(root: &Path, held: Option<Arc<File>>) -> Option<Self> {
-        allowed(BALLAST_BYTES).ok()?;
+        system::check_file_limit(BALLAST_BYTES).ok()?;
         let path = root.join(BALLAST_FILE);
         let file = OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
         let ballast = Self { path, _held: held };
-        fallocate(&file, FallocateFlags::empty(), 0, BALLAST_BYTES).ok().map(|()| ballast)
+        system::reserve(&file, BALLAST_BYTES).ok().map(|()| ballast)
     }
 }
 
@@ -135,7 +127,7 @@ impl Access {
 impl Directory {
     /// `root` must exist.
     pub(crate) fn open(root: &Path, way: Access, sync: bool) -> io::Result<Self> {
-        let file_system = rustix::fs::statfs(root)?.f_type as u64;
+        let file_system = FileSystem::at(root)?;
         let root = root.to_path_buf();
         Ok(Self { root, held: None, way, file_system, sync, guard_maps: false, reserve: Arc::default() })
     }
@@ -151,7 +143,7 @@ impl Directory {
         Self { reserve, ..self }
     }
 
-    /// With guarded maps, if the handler is installed: see [`guard`](super::guard).
+    /// With guarded maps, if the handler is installed: see [`lost_pages`](crate::fs::lost_pages).
     pub(crate) fn with_guard(self, guard_maps: bool) -> Self {
         Self { guard_maps, ..self }
     }
@@ -159,10 +151,10 @@ impl Directory {
     fn put_once(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let path = &self.root.join(key);
         self.create_parents(key)?;
-        let partial = unpublished(path);
+        let partial = hidden(path, "partial");
         let write = || {
             let file = create_new(&partial)?;
-            allowed(bytes.len() as u64)?;
+            system::check_file_limit(bytes.len() as u64)?;
             file.write_all_at(bytes, 0)?;
             if self.sync { file.sync_all() } else { Ok(()) }
         };
@@ -174,41 +166,26 @@ impl Directory {
         self.sync_folder_of(path)
     }
 
-    /// Whether a store into a preallocated, mapped range can't fail. On copy-on-write file systems it can (a full disk
-    /// then kills the process by SIGBUS), on network ones at any time.
-    pub(crate) fn is_safe_to_map(&self) -> bool {
-        matches!(self.file_system, EXT4 | XFS | TMPFS)
-    }
-
-    /// Whether not even a caller who names it may have a map: a full disk, or a lost connection, would kill the
-    /// process.
-    pub(crate) fn is_unsafe_to_map(&self) -> bool {
-        UNSAFE_TO_MAP.contains(&self.file_system)
-    }
-
-    /// Whether its files are memory, which no way of writing passes by.
-    pub(crate) fn is_memory(&self) -> bool {
-        self.file_system == TMPFS
+    pub(crate) fn file_system(&self) -> FileSystem {
+        self.file_system
     }
 
     /// Makes sure that `len` bytes can be written to a new file.
     fn reserve(&self, file: &File, len: u64) -> io::Result<()> {
-        allowed(len)?;
+        system::check_file_limit(len)?;
         self.reserve.check()?;
-        let state = rustix::fs::fstatvfs(file)?;
         // A reservation that fails half-way would, for a moment, hold all the room that documents need.
-        let no_room = state.f_blocks > 0 && state.f_bavail.saturating_mul(state.f_frsize) < len;
-        if no_room {
-            return Err(Errno::NOSPC.into());
+        if system::free_bytes(file)?.is_some_and(|free| free < len) {
+            return Err(system::no_room());
         }
-        if self.is_memory() && self.way != Access::Mapped {
+        if self.file_system.is_memory() && self.way != Access::Mapped {
             // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves.
             // A write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
             return file.set_len(len);
         }
-        match fallocate_all(file, len) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.way != Access::Mapped => file.set_len(len),
-            other => Ok(other?),
+        match system::reserve(file, len) {
+            Err(error) if is_unsupported(&error) && self.way != Access::Mapped => file.set_len(len),
+            other => other,
         }
     }
 
@@ -245,38 +222,6 @@ impl Directory {
     }
 }
 
-/// A signal may interrupt the call, which on a tmpfs then takes back all that it has done: the pieces become smaller
-/// until one passes between two signals.
-fn fallocate_all(file: &File, len: u64) -> rustix::io::Result<()> {
-    let (mut start, mut piece) = (0, len);
-    while start < len {
-        match fallocate(file, FallocateFlags::empty(), start, piece.min(len - start)) {
-            Ok(()) => start += piece,
-            Err(Errno::INTR) => piece = (piece / 2).next_multiple_of(PAGE),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// The name under which a file is made before it appears: hidden, and beside its place, so that a rename suffices.
-fn unpublished(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.partial"))
-}
-
-fn create_new(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(path);
-    match open() {
-        // Left by a writer that was killed; this dataset's lock is ours.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            open()
-        }
-        other => other,
-    }
-}
-
 impl Storage for Directory {
     fn name(&self) -> &'static str {
         self.way.name()
@@ -285,7 +230,7 @@ impl Storage for Directory {
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
         let path = self.root.join(key);
         self.create_parents(key)?;
-        let partial = unpublished(&path);
+        let partial = hidden(&path, "partial");
         let file = create_new(&partial)?;
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the
         // disk.
@@ -302,10 +247,10 @@ impl Storage for Directory {
                 // What can't be guarded is written instead.
                 blob.map = Some(Arc::new(map)).filter(|_| blob.guard.is_some() || !self.guard_maps);
             }
-            Access::Direct if !self.is_memory() => blob.direct = open_direct(&blob.partial),
+            Access::Direct if !self.file_system.is_memory() => blob.direct = system::open_direct(&blob.partial),
             // Without addresses to spare, writes wait for each other; and so they do for those who want no risk of a
             // lost page.
-            Access::Direct | Access::Buffered if self.is_memory() && !self.guard_maps => {
+            Access::Direct | Access::Buffered if self.file_system.is_memory() && !self.guard_maps => {
                 blob.beside = MmapOptions::new().len(len as usize).map_raw(&blob.file).ok();
             }
             Access::Direct | Access::Buffered => {}
@@ -354,17 +299,6 @@ impl Storage for Directory {
             _ => Ok(()),
         }
     }
-}
-
-/// Whether something must go before more fits; a quota is a small disk.
-fn is_no_room(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-/// A second descriptor that passes the page cache by; `None` where the file system has no such thing.
-fn open_direct(path: &Path) -> Option<File> {
-    let flags = rustix::fs::OFlags::DIRECT.bits();
-    OpenOptions::new().write(true).custom_flags(flags.cast_signed()).open(path).ok()
 }
 
 #[cfg(test)]

@@ -2,19 +2,16 @@
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memmap2::{MmapRaw, UncheckedAdvice};
-use rustix::fs::{Advice, CWD, FallocateFlags, RenameFlags, fallocate, fdatasync, renameat_with};
-use rustix::io::{Errno, retry_on_intr};
 
-use super::guard::Guard;
 use super::seam::{Blob, Mapped, PAGE};
-use super::{growth, lease};
+use crate::fs::lost_pages::Guard;
+use crate::fs::{Identity, growth, lease, system};
 
 // Shorter writes hold the lock for less time than it takes to go around it.
 const BESIDE_BYTES_MIN: usize = 64 << 10;
@@ -69,9 +66,7 @@ impl FileBlob {
             let reason = format!("another program cut the file off at {} of {expected} bytes", file.len());
             return Err(io::Error::other(reason));
         }
-        let is_there =
-            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == (file.dev(), file.ino()));
-        if self.published.load(Ordering::Relaxed) && !is_there {
+        if self.published.load(Ordering::Relaxed) && !Identity::from(&file).is_at(&self.path) {
             return Err(io::Error::other("another program removed, moved or replaced the file"));
         }
         Ok(())
@@ -89,14 +84,14 @@ impl FileBlob {
 fn write_slices(file: &File, offset: &mut u64, slices: &mut &mut [IoSlice]) -> io::Result<()> {
     IoSlice::advance_slices(slices, 0);
     while !slices.is_empty() {
-        match rustix::io::pwritev(file, slices, *offset) {
+        match system::write_vectored_at(file, slices, *offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => {
                 *offset += written as u64;
                 IoSlice::advance_slices(slices, written);
             }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
@@ -175,7 +170,7 @@ impl Blob for FileBlob {
         if let Some(direct) = self.direct_for(offset, slices) {
             match write_slices(direct, &mut offset, &mut slices) {
                 // The device wants more than pages; the page cache takes anything.
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 other => return other,
             }
         }
@@ -203,8 +198,7 @@ impl Blob for FileBlob {
     }
 
     fn forget(&self) {
-        // Only a wish: cameras and readers have better uses for the memory.
-        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        system::forget_cached(&self.file);
     }
 
     fn done_with(&self, offset: u64, len: u64) {
@@ -215,11 +209,7 @@ impl Blob for FileBlob {
     }
 
     fn publish(&self) -> io::Result<()> {
-        match renameat_with(CWD, &self.partial, CWD, &self.path, RenameFlags::NOREPLACE) {
-            // The file system has no such rename; the dataset is locked, so nobody else puts a file there.
-            Err(Errno::INVAL | Errno::NOSYS) if !self.path.exists() => fs::rename(&self.partial, &self.path)?,
-            other => other?,
-        }
+        system::rename_new(&self.partial, &self.path)?;
         self.published.store(true, Ordering::Relaxed);
         match self.path.parent() {
             Some(parent) if self.sync => File::open(parent)?.sync_all(),
@@ -229,25 +219,16 @@ impl Blob for FileBlob {
 
     fn sync(&self) -> io::Result<()> {
         self.check_intact()?;
-        // Interrupted is not failed: what could not be written back is kept for the next call.
-        if self.sync { Ok(retry_on_intr(|| fdatasync(&self.file))?) } else { Ok(()) }
+        if self.sync { self.file.sync_data() } else { Ok(()) }
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        let (start, end) = (offset.next_multiple_of(PAGE), (offset + len) / PAGE * PAGE);
-        if end <= start {
-            return Ok(());
-        }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match retry_on_intr(|| fallocate(&self.file, flags, start, end - start)) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            other => Ok(other?),
-        }
+        system::give_back(&self.file, offset, len)
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
         if let Some(direct) = &self.direct {
-            lease::join(direct, &self.file);
+            system::join_descriptors(direct, &self.file);
         }
         lease::unseen(&self.file, || self.file.set_len(len))?;
         self.len.store(len, Ordering::Relaxed);
@@ -265,11 +246,10 @@ impl Drop for FileBlob {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use memmap2::MmapOptions;
 
     use super::*;
+    use crate::fs::system::FileExt;
 
     #[test]
     #[cfg_attr(miri, ignore = "miri has no file maps")]

@@ -2,9 +2,6 @@
 
 mod directory;
 mod file;
-mod growth;
-pub(crate) mod guard;
-mod lease;
 mod memory;
 mod seam;
 pub(crate) mod trial;

@@ -17,6 +17,7 @@ use super::directory::{Access, Directory};
 use super::seam::{Blob, Mapped, PAGE, Storage, WRITES_AT_ONCE};
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
+use crate::fs::Identity;
 
 // More is not worth the wait of `create`.
 const TRIAL_BYTES: u64 = 24 << 20;
@@ -57,11 +58,11 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(A
         return Ok((Access::Buffered, "direct writes need more open files than this process may have".to_owned()));
     }
     // There, nothing passes the page cache by, and a map has to be filled with zeros first.
-    if Directory::open(folder, Access::Buffered, sync)?.is_memory() {
+    if Directory::open(folder, Access::Buffered, sync)?.file_system().is_memory() {
         return Ok((Access::Buffered, "files are memory here".to_owned()));
     }
     let piece = run.slot_bytes.next_multiple_of(PAGE).clamp(PAGE, 1 << 20);
-    let device = rustix::fs::stat(folder)?.st_dev as u64;
+    let device = Identity::at(folder)?.device();
     let key = (device, sync, piece);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let rates = match known.iter().find(|(of, _)| *of == key) {
@@ -120,9 +121,9 @@ fn try_accesses(
     for &way in ways {
         let directory = Directory::open(folder, way, sync)?;
         let possible = match way {
-            Access::Mapped => directory.is_safe_to_map(),
+            Access::Mapped => directory.file_system().is_safe_to_map(),
             Access::Buffered => true,
-            Access::Direct => !directory.is_memory(),
+            Access::Direct => !directory.file_system().is_memory(),
         };
         // What can't be tried, be it for want of room, is no choice; the run itself will say what is wrong.
         if possible && let Ok(Some(rate)) = try_one(&directory, way, piece, bytes, time) {

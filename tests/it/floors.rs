@@ -226,6 +226,18 @@ fn no_files_import_each_other_in_a_circle() {
     assert!(circle.is_empty(), "these lead back to themselves:\n{}", circle.join("\n"));
 }
 
+#[test]
+fn only_one_folder_knows_the_operating_system() {
+    let of_the_system = ["libc::", "rustix::", "std::os::", "target_os"];
+    let sources = sources();
+    let elsewhere = sources.iter().filter(|(module, _)| !is_within(module, "fs") && *module != "offline::fuzzing");
+    let offences: Vec<_> = elsewhere
+        .filter(|(_, source)| of_the_system.iter().any(|name| code(source).contains(name)))
+        .map(|(module, _)| module)
+        .collect();
+    assert!(offences.is_empty(), "{offences:?} should ask src/fs");
+}
+
 fn small_house(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
     let sources = files.iter().map(|(module, source)| ((*module).to_owned(), (*source).to_owned())).collect();
     let imports = imports(&sources);

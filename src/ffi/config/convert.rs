@@ -99,8 +99,8 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
     )
 }
 
-/// Those that an acquisition writes.
-const DIALECTS: [Dialect; 4] = [Dialect::Zarr3, Dialect::Zarr3Transformer, Dialect::Zarr2Sharded, Dialect::Precomputed];
+/// Those that an acquisition writes stand first.
+const DIALECTS: &[Dialect] = Dialect::ALL.split_at(4).0;
 
 /// The element of `table` with the number that C gave. Where that is an enum's `ALL`, the order there is the
 /// interface's.
@@ -140,7 +140,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     // SAFETY: as above.
     let volume = volume.first().map(|volume| unsafe { self::volume(volume) }).transpose()?;
     Ok(Config {
-        dialect: choice(&DIALECTS, config.dialect, "sw_config.dialect")?,
+        dialect: choice(DIALECTS, config.dialect, "sw_config.dialect")?,
         volume: volume.unwrap_or_default(),
         index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
         dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,

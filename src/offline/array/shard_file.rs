@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::index::table::{Table, TableLayout};
 use crate::fs::links;
+use crate::fs::system::{self, FileExt};
 use crate::offline::array::memory;
 
 /// So much of a hole is read like anything else.
@@ -38,7 +38,7 @@ impl ShardFile {
         }
         let file = File::open(&path).map_err(|error| Error::io("open", &path, error))?;
         let metadata = file.metadata().map_err(|error| Error::io("look at", &path, error))?;
-        Ok(Some(Self { path, file, len: metadata.len(), disk_bytes: metadata.blocks().saturating_mul(512) }))
+        Ok(Some(Self { path, file, len: metadata.len(), disk_bytes: system::disk_bytes(&metadata) }))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -81,9 +81,8 @@ impl ShardFile {
         if !mostly_holes {
             return (at < self.len).then_some(at);
         }
-        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(at)) {
-            Ok(data) => Some(data.max(at)),
-            Err(rustix::io::Errno::NXIO) => None,
+        match system::data_from(&self.file, at) {
+            Ok(data) => data.map(|data| data.max(at)),
             Err(_) => (at < self.len).then_some(at),
         }
     }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::zarr3_draft;
+use crate::fs::Identity;
 use crate::fs::{self as os, document, links};
 use crate::offline::array::Array;
 
@@ -185,7 +185,7 @@ enum Entry {
 struct Walk {
     purpose: Purpose,
     /// Device and inode of folders seen, since a symbolic link may lead back up.
-    visited: HashSet<(u64, u64)>,
+    visited: HashSet<Identity>,
     /// Nodes, parents before their children.
     entries: Vec<Entry>,
     tree: Tree,
@@ -210,7 +210,7 @@ impl Walk {
         if depth > DEPTH_MAX {
             return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
         }
-        Ok(self.visited.insert((metadata.dev(), metadata.ino())))
+        Ok(self.visited.insert(Identity::from(&metadata)))
     }
 
     fn add(&mut self, entry: Entry) -> Result<()> {

@@ -11,13 +11,13 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::frames::Frames;
-use super::place::Root;
 use super::records::{self, Records};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
 use super::shard::{self, Action, ShardPlan};
 use super::source::{Image, name};
 use super::{count, empty};
 use crate::error::{Error, Result};
+use crate::fs::beneath::Root;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::layers::{Budget, Came, FileAt, Found, Layers, groups};
 use crate::storage::{Directory, Storage};

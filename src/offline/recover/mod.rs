@@ -9,7 +9,6 @@ mod documents;
 mod empty;
 mod frames;
 mod image;
-mod place;
 mod records;
 mod report;
 mod shard;
@@ -23,12 +22,12 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::fs::Lock;
+use crate::fs::beneath::Root;
 use crate::offline::hierarchy::leftovers;
 use crate::offline::hierarchy::walk::Tree;
 use crate::storage::{Access, Directory, Storage};
 use documents::Change;
 use image::{ImagePlan, Progress};
-use place::Root;
 pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
 use source::{Image, images, name, stays_below};
 

@@ -2,11 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FallocateFlags, fallocate, fdatasync};
-use rustix::io::Errno;
 
 use super::source::{Image, name, stays_below};
 use crate::config::{Compressor, IndexLocation};
@@ -14,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Encoded;
 use crate::format::index::Range;
+use crate::fs::system::{FileExt, give_back};
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
@@ -361,31 +358,18 @@ impl ShardPlan {
 impl NewIndex {
     /// As the writer closes a shard: the data before an index that names them, and that before the file is cut off.
     pub(super) fn write(&self, file: &File) -> std::io::Result<()> {
-        fdatasync(file)?;
+        file.sync_data()?;
         for (at, bytes) in &self.parts {
             file.write_all_at(bytes, *at)?;
-            fdatasync(file)?;
+            file.sync_data()?;
         }
         file.set_len(self.file_end)?;
         let head = self.parts.iter().find(|(at, _)| *at == 0).map_or(0, |(_, bytes)| bytes.len() as u64);
         let mut unused_from = head.next_multiple_of(BLOCK);
         for range in &self.used {
-            punch(file, unused_from, range.offset)?;
+            give_back(file, unused_from, range.offset.saturating_sub(unused_from))?;
             unused_from = unused_from.max(range.offset + range.nbytes);
         }
-        fdatasync(file)?;
-        Ok(())
-    }
-}
-
-/// Gives back the whole blocks of a range.
-fn punch(file: &File, from: u64, to: u64) -> std::io::Result<()> {
-    let (start, end) = (from.next_multiple_of(BLOCK), to / BLOCK * BLOCK);
-    if end <= start {
-        return Ok(());
-    }
-    match fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, end - start) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        other => Ok(other?),
+        file.sync_data()
     }
 }

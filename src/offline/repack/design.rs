@@ -15,6 +15,7 @@ use crate::format::Metadata;
 use crate::format::NodePaths;
 use crate::format::layout::Layout;
 use crate::format::provenance::ATTRIBUTE;
+use crate::format::rules;
 use crate::offline::repack::staging::below;
 use crate::ome;
 
@@ -75,7 +76,7 @@ impl Design {
         if documents.iter().all(|(key, _)| *key != of_attributes.0) {
             documents.push(of_attributes);
         }
-        if own.as_object().is_some_and(Map::is_empty) && options.dialect != Dialect::Precomputed {
+        if own.as_object().is_some_and(Map::is_empty) && !rules(options.dialect).numbers_chunks {
             // Another writer's array does not become one of this crate's.
             let places = documents.iter_mut().filter_map(|(_, document)| own_attributes(document));
             places.for_each(|attributes| drop(attributes.remove(ATTRIBUTE)));
@@ -144,11 +145,11 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
         for of_the_old in ["slots", "dimensions", "channel_dimension"] {
             own.remove(of_the_old);
         }
-        if from == Dialect::Precomputed || to == Dialect::Precomputed {
+        if rules(from).numbers_chunks || rules(to).numbers_chunks {
             // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
             own.remove("writer");
         }
-        if to == Dialect::Precomputed && own.get("frames_planned").is_some_and(Value::is_null) {
+        if rules(to).numbers_chunks && own.get("frames_planned").is_some_and(Value::is_null) {
             // The ids of chunks in a volume without an end are others, and this one has an end.
             own.remove("frames_planned");
         }
@@ -160,11 +161,11 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
 fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
     let metadata = array.metadata();
     let count = metadata.layout.shape.len();
-    if !format::shares_files(options.dialect) && !options.shard.is_empty() {
+    if !rules(options.dialect).shares_files && !options.shard.is_empty() {
         let reason = format!("each chunk is a file in {}; leave the shape of shards out", options.dialect);
         return Err(Error::config("shard", format_args!("{:?}", options.shard), reason));
     }
-    let volume = options.dialect == Dialect::Precomputed;
+    let volume = rules(options.dialect).numbers_chunks;
     // Shards of a volume are boxes of a power of two: what was elsewhere is hardly one.
     let kept =
         if array.shard_shape().is_some() && !volume { target::kept_shard(&metadata.layout) } else { vec![0; count] };
@@ -247,7 +248,7 @@ fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
 fn volume_of(array: &Array, options: &RepackOptions) -> Volume {
     let mut volume = options.volume.clone();
     let Some(old) = array.layout().volume() else { return volume };
-    if options.dialect != Dialect::Precomputed {
+    if !rules(options.dialect).numbers_chunks {
         return volume;
     }
     if let Some(shards) = old.shards().filter(|_| volume == Volume::default()) {

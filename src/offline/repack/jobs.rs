@@ -14,6 +14,7 @@ use super::staging::Staging;
 use super::target;
 use crate::config::{Dialect, Volume};
 use crate::error::{Error, Result};
+use crate::format::rules;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Kind, Node};
@@ -243,7 +244,7 @@ fn of_zarr3(
         }
         let (metadata, mut document) = target::of(&node, source, options)?;
         let mut name = node.name.clone();
-        if dialect == Dialect::Precomputed {
+        if rules(dialect).numbers_chunks {
             // The keys of scales say how fine they are; the first is the image.
             name = scales.to_string();
             scales += 1;

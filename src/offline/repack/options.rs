@@ -24,7 +24,7 @@ pub struct RepackOptions {
     pub index_location: Option<IndexLocation>,
     /// Whether a shard's index ends with its CRC-32C, which only [`Dialect::Zarr3`] has. `None`: as it is.
     pub index_checksum: Option<bool>,
-    /// What only [`Dialect::Precomputed`] has. What is not said stays what it is where a volume becomes another.
+    /// For a precomputed volume. What is not said stays what it is where a volume becomes another.
     pub volume: Volume,
     /// Bytes for chunks on their way, all threads together.
     pub memory_bytes: u64,

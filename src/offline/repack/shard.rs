@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -14,6 +13,7 @@ use super::writer::{Writer, Written};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs as os;
+use crate::fs::system;
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
@@ -112,12 +112,12 @@ impl Change {
         let to = os::create_new(partial).map_err(failed)?;
         if !self.reflink {
             copy_bytes(&from, &to).map_err(failed)?;
-        } else if rustix::fs::ioctl_ficlone(to.as_fd(), from.as_fd()).is_err() {
+        } else if !system::share_blocks(&from, &to) {
             // It uses copy_file_range where the file system has it.
             io::copy(&mut &from, &mut &to).map_err(failed)?;
         }
         if self.sync {
-            rustix::fs::fdatasync(&to).map_err(|error| failed(error.into()))?;
+            to.sync_data().map_err(failed)?;
         }
         // What there is to compare are two files, byte by byte.
         let opened = |path: &Path| {

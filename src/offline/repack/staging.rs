@@ -9,7 +9,6 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -19,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::fs::document;
 use crate::fs::is_below;
 use crate::fs::links;
+use crate::fs::system;
 use crate::fs::{self as os, LOCK_FILE, Lock};
 use crate::offline::array::Array;
 
@@ -165,7 +165,7 @@ pub(super) fn fingerprint(array: &Array) -> Result<u64> {
     let mut text = String::new();
     for (path, position) in files {
         let metadata = fs::metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
-        let (len, seconds, nanoseconds) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+        let (len, (seconds, nanoseconds)) = (metadata.len(), system::modified(&metadata));
         text.push_str(&format!("{position:?} {len} {seconds}.{nanoseconds}\n"));
     }
     let (low, high) = (crc32c::crc32c(text.as_bytes()), crc32c::crc32c_append(!0, text.as_bytes()));
@@ -197,7 +197,7 @@ pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathB
         } else if kind.is_symlink() {
             let _ = fs::remove_file(&copied);
             let leads = fs::read_link(&entry).map_err(failed)?;
-            std::os::unix::fs::symlink(leads, &copied).map_err(failed)?;
+            system::symlink(leads, &copied).map_err(failed)?;
         } else if kind.is_file() && !arrays.iter().any(|array| is_made_anew(array, &entry)) {
             copy_file(&entry, &copied, sync)?;
         }

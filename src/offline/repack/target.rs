@@ -9,6 +9,7 @@ use crate::format::codecs::Chain;
 use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout, product};
+use crate::format::rules;
 use crate::format::{DIMENSION_NAMES, Metadata, zarr3};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
@@ -16,9 +17,7 @@ use crate::offline::hierarchy::walk::Node;
 /// Whether the options concern this array.
 pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {
     let may_shard = !options.shard.is_empty() && array.shape().len() > 1;
-    // What is no Zarr can't be left as it is in a dataset of Zarr v3.
-    let must = matches!(array.layout().dialect, Dialect::Zarr3Transformer | Dialect::Precomputed);
-    array.layout().has_index() || may_shard || must
+    array.layout().has_index() || may_shard || !rules(array.layout().dialect).is_current
 }
 
 /// The array after repacking and its document; the same as before where nothing changes in it.

@@ -1,7 +1,6 @@
 //! A shard that is being written, chunk after chunk, and its index.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -12,6 +11,7 @@ use super::progress::Tally;
 use super::transcoder::EncodedChunk;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
+use crate::fs::system::FileExt;
 use crate::geometry::for_each_position;
 
 /// A chunk that was written.
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
             self.file.write_all_at(part, *at).map_err(failed)?;
         }
         if self.change.sync {
-            rustix::fs::fdatasync(&self.file).map_err(|error| failed(error.into()))?;
+            self.file.sync_data().map_err(failed)?;
         }
         Ok(self.written)
     }

@@ -1,15 +1,12 @@
 //! What the store does to files: each replaced as a whole, by steps small enough to be faked and cut short in tests.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync};
-use rustix::io::Errno;
-
-use crate::fs::hidden;
+use crate::fs::system::{self, FileExt};
+use crate::fs::{create_new, hidden};
 
 /// A place for files.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
@@ -111,18 +108,7 @@ struct LocalDraft {
 impl Disk for Local {
     fn draft(&self, path: &Path) -> io::Result<Box<dyn Draft>> {
         let partial = hidden(path, "partial");
-        let open = || {
-            let flags = OFlags::NOFOLLOW.bits().cast_signed();
-            OpenOptions::new().read(true).write(true).create_new(true).custom_flags(flags).open(&partial)
-        };
-        let file = match open() {
-            // Left by a writer that was killed; the dataset's lock is ours.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&partial)?;
-                open()
-            }
-            other => other,
-        }?;
+        let file = create_new(&partial)?;
         let draft = LocalDraft { file, path: path.to_path_buf(), partial, sync: self.sync, renamed: false };
         if let Ok(old) = fs::metadata(path) {
             draft.file.set_permissions(old.permissions())?;
@@ -146,7 +132,7 @@ impl Disk for Local {
 impl Draft for LocalDraft {
     fn clone_of(&mut self, from: &File) -> io::Result<bool> {
         // Blocks are shared until one of the files is written to.
-        Ok(rustix::fs::ioctl_ficlone(&self.file, from).is_ok())
+        Ok(system::share_blocks(from, &self.file))
     }
 
     fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
@@ -164,19 +150,17 @@ impl Draft for LocalDraft {
     }
 
     fn clear(&mut self, at: u64, len: u64) -> io::Result<()> {
-        match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                let zeros = vec![0; len.min(1 << 20) as usize];
-                let mut done = 0;
-                while done < len {
-                    let step = zeros.len().min((len - done) as usize);
-                    self.file.write_all_at(&zeros[..step], at + done)?;
-                    done += step as u64;
-                }
-                Ok(())
-            }
-            other => Ok(other?),
+        if system::punch(&self.file, at, len)? {
+            return Ok(());
         }
+        let zeros = vec![0; len.min(1 << 20) as usize];
+        let mut done = 0;
+        while done < len {
+            let step = zeros.len().min((len - done) as usize);
+            self.file.write_all_at(&zeros[..step], at + done)?;
+            done += step as u64;
+        }
+        Ok(())
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
@@ -184,7 +168,7 @@ impl Draft for LocalDraft {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        if self.sync { Ok(fdatasync(&self.file)?) } else { Ok(()) }
+        if self.sync { self.file.sync_data() } else { Ok(()) }
     }
 
     fn rename(&mut self) -> io::Result<()> {

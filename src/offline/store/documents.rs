@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format;
+use crate::format::rules;
 
 /// The document that `shown` becomes with the shards of `stored`.
 ///
@@ -14,7 +15,7 @@ use crate::format;
 ///
 /// [`Error::Format`] when the chunks would not be what they are.
 pub(super) fn stored(dialect: Dialect, path: &Path, shown: &Value, stored: &Value) -> Result<Value> {
-    let free = format::free_fields(dialect);
+    let free = rules(dialect).free_fields;
     let mut result = stored.clone();
     let mut kept = format::without_shards(dialect, stored);
     for key in free {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::view::{View, Views, files, folders};
 use crate::error::{Error, Result};
+use crate::fs::Identity;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 
@@ -127,13 +127,13 @@ impl Lister<'_> {
         folder: &str,
         prefix: &str,
         depth: usize,
-        visited: &mut HashSet<(u64, u64)>,
+        visited: &mut HashSet<Identity>,
         keys: &mut Vec<String>,
     ) -> Result<()> {
         let path = self.root.join(folder);
         let metadata = fs::metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
         // A symbolic link may lead back up.
-        if depth > DEPTH_MAX || !visited.insert((metadata.dev(), metadata.ino())) {
+        if depth > DEPTH_MAX || !visited.insert(Identity::from(&metadata)) {
             return Ok(());
         }
         let names = files(&path)?.into_iter().map(|name| format!("{folder}{name}"));

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -18,6 +17,7 @@ use crate::format::provenance::{ATTRIBUTE, Provenance};
 use crate::format::zarr2;
 use crate::format::zarr3;
 use crate::format::zarr3_draft;
+use crate::fs::Identity;
 use crate::fs::document;
 use crate::fs::links;
 
@@ -159,7 +159,7 @@ const IN_ZATTRS: &str = "/shardwright";
 
 struct Search<'a> {
     root: &'a Path,
-    visited: HashSet<(u64, u64)>,
+    visited: HashSet<Identity>,
     nodes: usize,
     views: Views,
 }
@@ -179,7 +179,7 @@ impl Search<'_> {
             return Err(Error::format(&path, reason));
         }
         // A symbolic link may lead back up.
-        if !self.visited.insert((metadata.dev(), metadata.ino())) {
+        if !self.visited.insert(Identity::from(&metadata)) {
             return Ok(());
         }
         let mut here = None;

@@ -105,16 +105,8 @@ mod table {
     }
 }
 
-#[cfg(target_os = "linux")]
 pub(crate) use handler::install;
 
-/// Refuses: what is said to a handler about a lost page was looked up for Linux only.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn install() -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "maps can be guarded on Linux only"))
-}
-
-#[cfg(target_os = "linux")]
 mod handler {
     use std::ffi::{c_int, c_void};
     use std::io;

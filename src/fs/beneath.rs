@@ -1,4 +1,4 @@
-//! Where a recovery writes: below the folder that was named, and never through a link.
+//! Files below a folder that a caller named, and never through a link.
 //!
 //! A dataset may come from a stranger. Names are therefore looked up one by one from an open folder; a path as a whole
 //! would be followed to wherever a link in its middle leads.
@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// The dataset's folder, held open.
+/// The folder, held open.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(crate) struct Root {
     folder: OwnedFd,
     path: PathBuf,
 }
@@ -22,7 +22,7 @@ pub(super) struct Root {
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Root {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         // The caller named it; a link there is the caller's own.
         let folder = openat(CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let folder = folder.map_err(|error| Error::io("open", path, std::io::Error::from(error)))?;
@@ -30,7 +30,7 @@ impl Root {
     }
 
     /// A file that is there.
-    pub(super) fn open_file(&self, path: &Path) -> Result<File> {
+    pub(crate) fn open_file(&self, path: &Path) -> Result<File> {
         let (folder, name) = self.parent(path, false)?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(folder.as_ref().unwrap_or(&self.folder), name, flags, Mode::empty());
@@ -40,7 +40,7 @@ impl Root {
     }
 
     /// A file that is not there, and the folders above it.
-    pub(super) fn create_file(&self, path: &Path) -> Result<File> {
+    pub(crate) fn create_file(&self, path: &Path) -> Result<File> {
         let (folder, name) = self.parent(path, true)?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(folder.as_ref().unwrap_or(&self.folder), name, flags, Mode::from_raw_mode(0o666));
@@ -48,12 +48,12 @@ impl Root {
     }
 
     /// Makes the folders above a file.
-    pub(super) fn make_folders(&self, path: &Path) -> Result<()> {
+    pub(crate) fn make_folders(&self, path: &Path) -> Result<()> {
         self.parent(path, true).map(drop)
     }
 
     /// Removes a file, or does nothing where there is none.
-    pub(super) fn remove_file(&self, path: &Path) -> Result<()> {
+    pub(crate) fn remove_file(&self, path: &Path) -> Result<()> {
         let (folder, name) = self.parent(path, false)?;
         match unlinkat(folder.as_ref().unwrap_or(&self.folder), name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

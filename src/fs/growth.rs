@@ -7,39 +7,20 @@
 //! Btrfs) readers are kept out for the moment, but a kill in its middle leaves a file that ends in the middle of
 //! `bytes`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
-use rustix::io::{Errno, retry_on_intr};
 
 use super::lease;
-use super::seam::PAGE;
-
-pub(super) const EXT4: u64 = 0xEF53;
-pub(super) const XFS: u64 = 0x5846_5342;
-
-/// A file beyond the limit of the process (`ulimit -f`) would be answered with a signal that ends it.
-pub(super) fn allowed(len: u64) -> io::Result<()> {
-    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
-        Some(most) if most < len => Err(Errno::FBIG.into()),
-        _ => Ok(()),
-    }
-}
+use super::system::{self, FileExt};
 
 /// Extends `file`, which is `len` bytes long, so that it ends with `bytes`, which begin at `at`, there or beyond. After
 /// an error it is as long as before.
-pub(super) fn grow(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn grow(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<()> {
     let end = at + bytes.len() as u64;
-    allowed(end)?;
+    system::check_file_limit(end)?;
     // A write that runs out of room half-way would leave half a table at the end of the file.
-    match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, len, end - len)) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let written = match directly(file, at, bytes) {
+    system::reserve_behind(file, len, end - len)?;
+    let written = match system::extend_at_once(file, at, bytes) {
         Ok(None) => lease::unseen(file, || file.write_at(bytes, at)),
         Ok(Some(written)) => Ok(written),
         Err(error) => Err(error),
@@ -50,27 +31,6 @@ pub(super) fn grow(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<(
             file.set_len(len)?;
             other.and(Err(io::ErrorKind::WriteZero.into()))
         }
-    }
-}
-
-/// One write past the page cache; `None` where there is no such thing, or where pages would not do.
-fn directly(file: &File, at: u64, bytes: &[u8]) -> io::Result<Option<usize>> {
-    let pages = at.is_multiple_of(PAGE) && (bytes.len() as u64).is_multiple_of(PAGE);
-    // Others take the flag and do it otherwise: tmpfs page by page, Btrfs with the length first.
-    if !pages || !matches!(rustix::fs::fstatfs(file)?.f_type as u64, EXT4 | XFS) {
-        return Ok(None);
-    }
-    // By its descriptor: its name may be another file's by now.
-    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let flags = OFlags::DIRECT.bits().cast_signed();
-    let Ok(direct) = OpenOptions::new().write(true).custom_flags(flags).open(name) else { return Ok(None) };
-    let mut aligned = memmap2::MmapMut::map_anon(bytes.len())?;
-    aligned.copy_from_slice(bytes);
-    match retry_on_intr(|| rustix::io::pwrite(&direct, &aligned, at)) {
-        Ok(written) => Ok(Some(written)),
-        // The device wants more than pages.
-        Err(Errno::INVAL) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 
