@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::format::rules;
 #[cfg(feature = "offline")]
-use crate::offline::{ManifestOptions, check_manifest_place, manifest_path, write_manifest};
+use crate::offline::{ManifestOptions, WriteManifest, check_manifest_place, manifest_path};
 
 /// What is to be written, and where.
 #[cfg(feature = "offline")]
@@ -96,7 +96,9 @@ impl Manifest {
         let fail = |error: Error| {
             Error::format(&self.out, format!("the dataset is finished, but its manifest is not: {error}"))
         };
-        write_manifest(&self.dataset, &self.out, &self.options).map(|summary| summary.notes).map_err(fail)
+        let written =
+            WriteManifest::new(&self.dataset, Some(&self.out), &self.options).and_then(|writing| writing.run());
+        written.map(|summary| summary.notes).map_err(fail)
     }
 }
 

@@ -7,6 +7,7 @@
 #[path = "it/common/mod.rs"]
 mod common;
 
+use common::{checked, recovered};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use common::stopped::{files, restore, small, stopped};
 use common::tiny;
 use serde_json::{Value, json};
-use shardwright::offline::{recover, verify};
+
 use shardwright::{Acquisition, Config, Dim, IndexLocation, Placement, Record, StorageKind};
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -90,12 +91,12 @@ fn an_archive_of_a_million_chunks_takes_as_much_memory_as_a_small_one() {
     let most = |frames: u64| {
         let path = archive(folder.path(), frames);
         let work = || {
-            let found = recover(&path, true, |_, _| ()).unwrap();
+            let found = recovered(&path, true).unwrap();
             assert_eq!(found.images[0].chunks, frames - frames / 100);
             assert_eq!(found.images[0].frames_missing, frames / 100);
         };
         let recovered = cost(work).0;
-        let verified = cost(|| assert!(verify(&path, |_, _| ()).unwrap().is_sound())).0;
+        let verified = cost(|| assert!(checked(&path).unwrap().is_sound())).0;
         fs::remove_dir_all(path).unwrap();
         (recovered, verified)
     };
@@ -155,7 +156,7 @@ fn documents_that_promise_the_world_cost_little() {
             change(group, image, records);
             names.iter().zip(&documents).for_each(|(name, document)| fs::write(name, document.to_string()).unwrap());
             // Whatever it comes to, be it an error.
-            let work = || drop((recover(&path, true, |_, _| ()), verify(&path, |_, _| ())));
+            let work = || drop((recovered(&path, true), checked(&path)));
             let (bytes, time) = cost(work);
             assert!(bytes < 512 << 20, "{what}, {placement:?}: {bytes} bytes");
             assert!(time < Duration::from_secs(10), "{what}, {placement:?}: {time:?}");
@@ -179,7 +180,7 @@ fn holes_are_passed_over() {
         let shard = fs::OpenOptions::new().write(true).open(path.join("0/c/0/0/0")).unwrap();
         shard.set_len(1 << 42).unwrap();
         let (bytes, time) = cost(|| {
-            let found = recover(&path, true, |_, _| ()).unwrap();
+            let found = recovered(&path, true).unwrap();
             assert_eq!(found.images[0].chunks, 3);
         });
         assert!(bytes < 64 << 20 && time < Duration::from_secs(10), "{placement:?}: {bytes} bytes, {time:?}");

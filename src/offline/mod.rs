@@ -12,7 +12,8 @@ mod export;
 pub mod fuzzing;
 mod hierarchy;
 mod layers;
-mod manifest_writer;
+mod manifest;
+mod progress;
 mod ranges;
 mod recover;
 mod repack;
@@ -25,12 +26,13 @@ pub use array::Array;
 pub use array::manifest::follow_manifests_anywhere;
 pub use describe::{ArrayDescription, Description, describe};
 pub use export::Axis;
-pub(crate) use manifest_writer::check_manifest_place;
-pub use manifest_writer::{ManifestOptions, ManifestSummary, manifest_path, write_manifest};
-pub use recover::{ImageRecovered, Recovery, ShardAction, ShardRecovered, recover};
-pub use repack::{ChunkOrder, Repack, RepackOptions, RepackProgress, RepackSummary};
+pub(crate) use manifest::check_manifest_place;
+pub use manifest::{ManifestOptions, ManifestSummary, WriteManifest, manifest_path};
+pub use progress::Progress;
+pub use recover::{ImageRecovered, Recover, RecoverOptions, Recovery, ShardAction, ShardRecovered};
+pub use repack::{ChunkOrder, Repack, RepackOptions, RepackSummary};
 pub use store::{ByteRange, Listing, Store};
-pub use verify::{ArrayVerified, Finding, Severity, Verification, verify};
+pub use verify::{ArrayVerified, Finding, Severity, Verification, Verify, VerifyOptions};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

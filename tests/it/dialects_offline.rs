@@ -1,6 +1,8 @@
 //! Datasets of every dialect as this crate writes them: read, described, checked, and brought back after their writer
 //! was stopped.
 
+use crate::common::manifests;
+use crate::common::recovered;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,9 +10,7 @@ use std::time::Duration;
 use crate::common::Expected;
 use crate::common::stopped::{Frame, check, files, finished, frame_bytes, frames_of, restore, sound, stopped};
 use serde_json::Value;
-use shardwright::offline::{
-    Array, ManifestOptions, Recovery, Repack, RepackOptions, ShardAction, describe, recover, write_manifest,
-};
+use shardwright::offline::{Array, ManifestOptions, Recovery, Repack, RepackOptions, ShardAction, describe};
 use shardwright::{Codec, Compressor, Config, Dialect, Dim, Dtype, Placement, StorageKind, Volume, VolumeHash};
 
 const HASH: VolumeHash = VolumeHash::Murmurhash3X86_128;
@@ -92,11 +92,11 @@ fn told(config: &Config) -> String {
 }
 
 fn dry(path: &Path) -> Recovery {
-    recover(path, false, |_, _| ()).unwrap()
+    recovered(path, false).unwrap()
 }
 
 fn apply(path: &Path) -> Recovery {
-    recover(path, true, |_, _| ()).unwrap()
+    recovered(path, true).unwrap()
 }
 
 /// The document with the writer's attributes, and these.
@@ -321,7 +321,7 @@ fn manifests_name_the_chunks_of_zarr_dialects() {
         let folder = tempfile::tempdir().unwrap();
         let (path, out) = (folder.path().join("run"), folder.path().join("manifest.zarr"));
         finished(&path, &config, &(0..10).collect::<Vec<_>>());
-        let written = write_manifest(&path, &out, &ManifestOptions::default());
+        let written = manifests(&path, &out, &ManifestOptions::default());
         if config.dialect == Dialect::Precomputed {
             assert!(written.unwrap_err().to_string().contains("precomputed volume"));
             continue;

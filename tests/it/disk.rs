@@ -1,12 +1,13 @@
 //! The bytes of a closed shard: where chunks, headers and the index stand, and how many disk blocks they take.
 
+use crate::common::recovered;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::common::stopped::{Frame, finished, frames_of, sound, stopped};
 use crate::common::{frame, tiny};
-use shardwright::offline::{Store, recover};
+use shardwright::offline::Store;
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, Shuffle,
     StorageKind,
@@ -276,7 +277,7 @@ fn chunks_of_whole_rows_start_on_pages_and_come_back() {
         }
         edit_a_chunk(&path);
         let left = stopped(folder.path(), &config, &numbers, 10);
-        recover(&left, true, |_, _| ()).unwrap();
+        recovered(&left, true).unwrap();
         sound(&left);
         let found = frames_of(&left, &config, 10);
         assert_eq!(found, [Frame::Whole; 10], "{config:?}");

@@ -1,6 +1,7 @@
 //! Each call of a storage fails in turn, once and for good, in several dialects: what is left is recovered, and then
 //! the pixels, the records, what is listed as missing and what a check finds agree.
 
+use crate::common::recovered;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::common::books::Books;
 use crate::common::stopped::{Frame, check, frame_bytes, frames_of};
 use crate::common::storage::{Call, Probed, save, scratch, within};
 use crate::common::{frame, tiny};
-use shardwright::offline::{Array, recover};
+use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, IndexLocation, Placement, Record, Summary};
 
 const FRAMES: u64 = 20;
@@ -91,7 +92,7 @@ fn books_agree(storage: &Probed, config: &Config, summary: &Summary, accepted: &
     let books = Books { config, accepted, pixels: &pixels, documents_failed: call == Call::Put };
     eprintln!("{what}");
     books.check(path, summary);
-    let found = recover(path, true, |_, _| ()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let found = recovered(path, true).unwrap_or_else(|error| panic!("{what}: {error}"));
     let image = &found.images[0];
     let missing: BTreeSet<u64> = image.missing.iter().cloned().flatten().collect();
     assert_eq!(image.frames_missing, missing.len() as u64, "{what}");
@@ -119,7 +120,7 @@ fn books_agree(storage: &Probed, config: &Config, summary: &Summary, accepted: &
     }
     let verification = check(path);
     assert!(verification.is_sound(), "{what}: {:#?}", verification.findings);
-    let again = recover(path, true, |_, _| ()).unwrap();
+    let again = recovered(path, true).unwrap();
     assert!(!again.is_needed(), "{what}: {again:#?}");
 }
 

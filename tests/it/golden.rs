@@ -5,15 +5,14 @@
 //! out. Where a change of bytes is meant, `SHARDWRIGHT_GOLDEN=write` writes the files anew; look at the difference, and
 //! let the readers in Python judge it.
 
+use crate::common::{manifests, recovered};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::cases::compressors;
 use serde_json::Value;
-use shardwright::offline::{
-    ChunkOrder, ManifestOptions, Repack, RepackOptions, Store, describe, manifest_path, recover, write_manifest,
-};
+use shardwright::offline::{ChunkOrder, ManifestOptions, Repack, RepackOptions, Store, describe, manifest_path};
 use shardwright::{
     Acquisition, Channel, Codec, Compressor, Config, Dataset, Dialect, Dim, Dtype, IndexLocation, Placement, Record,
     StorageKind, Volume, VolumeHash,
@@ -386,7 +385,7 @@ fn manifests_and_store() {
         for kerchunk_zarr_format in [2, 3] {
             let options = ManifestOptions { kerchunk_zarr_format, overwrite: true, ..prefix.clone() };
             let name = format!("{}-manifest-{kerchunk_zarr_format}", dialect.name());
-            let text = match write_manifest(&path, manifest_path(&path), &options) {
+            let text = match manifests(&path, &manifest_path(&path), &options) {
                 Ok(summary) => format!("{summary:?}\n{}", dump(&manifest_path(&path))),
                 Err(error) => format!("{}\n", error.to_string().replace(&*folder.path().to_string_lossy(), "")),
             };
@@ -412,7 +411,7 @@ fn manifests_and_store() {
 }
 
 #[test]
-fn recovered() {
+fn what_recover_makes() {
     let folder = tempfile::tempdir().unwrap();
     let mut dumps = Vec::new();
     for dialect in DIALECTS {
@@ -432,7 +431,7 @@ fn recovered() {
             }
             fs::write(&shard, bytes).unwrap();
         }
-        let recovery = recover(&path, true, |_, _| {}).unwrap();
+        let recovery = recovered(&path, true).unwrap();
         dumps.push((dialect.name().to_owned(), format!("{recovery:#?}\n{}", dump(&path))));
     }
     compare("recovered", dumps);

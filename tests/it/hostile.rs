@@ -3,6 +3,7 @@
 //!
 //! What a fuzzer finds comes here as another case.
 
+use crate::common::{checked, recovered};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::sync::OnceLock;
 
 use crate::common::stopped::{files, finished, restore, small};
 use serde_json::{Value, json};
-use shardwright::offline::{Array, describe, recover, verify};
+use shardwright::offline::{Array, describe};
 use shardwright::{Codec, Compressor, Config, IndexLocation, Placement, StorageKind};
 
 const SHARD: &str = "0/c/0/0/0";
@@ -58,12 +59,12 @@ fn said(path: &Path) -> String {
             .flat_map(|array| &array.damaged)
             .for_each(|damage| say("describe", damage.clone())),
     }
-    match verify(path, |_, _| ()) {
+    match checked(path) {
         Err(error) => say("verify", error.to_string()),
         Ok(verification) => verification.findings.iter().for_each(|finding| say("verify", finding.to_string())),
     }
     // With `apply`, so that writing is tried, too.
-    match recover(path, true, |_, _| ()) {
+    match recovered(path, true) {
         Err(error) => say("recover", error.to_string()),
         Ok(recovery) => {
             for shard in recovery.images.iter().flat_map(|image| &image.shards) {

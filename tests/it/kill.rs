@@ -2,6 +2,7 @@
 //!
 //! `SHARDWRIGHT_KILLS` says how many kills; each is another layout.
 
+use crate::common::recovered;
 use std::collections::BTreeSet;
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -14,7 +15,7 @@ use crate::common::books::Books;
 use crate::common::child::child;
 use crate::common::stopped::{Frame, commit, files, frame_bytes, frames_of, layouts, sound};
 use crate::dialects_offline;
-use shardwright::offline::{Array, recover};
+use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype};
 
 const KILLS: u64 = 36;
@@ -110,7 +111,7 @@ fn killed_writer(path: &Path, number: u64, after: Duration) -> u64 {
 fn repair(path: &Path, config: &Config, written: u64, told: &str) -> u64 {
     // Any reader can open it, before anything is repaired, and sees nothing wrong.
     frames_of(path, config, 5000);
-    let found = recover(path, true, |_, _| ()).unwrap_or_else(|error| panic!("{told}: {error}"));
+    let found = recovered(path, true).unwrap_or_else(|error| panic!("{told}: {error}"));
     sound(path);
     let image = &found.images[0];
     let frames = frames_of(path, config, image.frames);
@@ -129,7 +130,7 @@ fn repair(path: &Path, config: &Config, written: u64, told: &str) -> u64 {
     books.check_recovered(path, &BTreeSet::new());
     let after = files(path);
     assert!(!after.keys().any(|path| path.to_string_lossy().ends_with(".partial")), "{told}");
-    let again = recover(path, true, |_, _| ()).unwrap();
+    let again = recovered(path, true).unwrap();
     assert!(!again.is_needed() && files(path) == after, "{told}: a second recovery has changed something: {again:#?}");
     whole
 }

@@ -1,12 +1,13 @@
 //! Manifests name every chunk, and a dataset that only a manifest describes reads as the one whose chunks it names.
 
+use crate::common::checked;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::stopped::files;
-use crate::common::{movie, movie_config as config};
+use crate::common::{manifests, movie, movie_config as config};
 use serde_json::{Value, json};
-use shardwright::offline::{Array, ArrayDescription, ManifestOptions, describe, manifest_path, verify, write_manifest};
+use shardwright::offline::{Array, ArrayDescription, ManifestOptions, describe, manifest_path};
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dataset, Dialect, Error, IndexLocation, ManifestForm, Memory, Placement,
 };
@@ -27,7 +28,7 @@ fn what_a_manifest_names_reads_as_the_dataset_does() {
         let path =
             movie(folder.path(), &Config { codec: Codec::from(compressor), placement, index_location, ..config() });
         let out = folder.path().join("manifest");
-        let summary = write_manifest(&path, &out, &ManifestOptions::default()).unwrap();
+        let summary = manifests(&path, &out, &ManifestOptions::default()).unwrap();
         let expected = Array::open(&path).unwrap();
         let array = Array::open(&out).unwrap();
         assert_eq!(array.shape(), expected.shape());
@@ -43,7 +44,7 @@ fn what_a_manifest_names_reads_as_the_dataset_does() {
         let (there, here) = (describe(&path).unwrap(), describe(&out).unwrap());
         assert_eq!(here.attributes["ome"], there.attributes["ome"]);
         assert_eq!(here.complete, Some(true));
-        let verified = verify(&out, |_, _| {}).unwrap();
+        let verified = checked(&out).unwrap();
         assert_eq!(verified.damage, 0, "{:?}", verified.findings);
         let chunks = |arrays: &[ArrayDescription]| arrays.iter().map(|array| array.chunks_present).sum::<u64>();
         assert_eq!(verified.arrays.iter().map(|array| array.chunks).sum::<u64>(), chunks(&there.arrays));
@@ -65,7 +66,7 @@ fn small_arrays_carry_their_manifest_with_them() {
     let out = folder.path().join("manifest");
     let inlined = |inline_chunks| {
         let options = ManifestOptions { inline_chunks, overwrite: true, ..ManifestOptions::default() };
-        write_manifest(&path, &out, &options).unwrap().arrays_inlined
+        manifests(&path, &out, &options).unwrap().arrays_inlined
     };
     assert!(inlined(32) >= 1);
     let chunks = describe(&path).unwrap().arrays[0].chunks_present;
@@ -89,7 +90,7 @@ fn a_prefix_takes_the_folder_s_place() {
     let path = movie(folder.path(), &config());
     let out = folder.path().join("manifest");
     let prefix = Some("s3://bucket/a movie.zarr/".to_owned());
-    write_manifest(&path, &out, &ManifestOptions { url_prefix: prefix, ..ManifestOptions::default() }).unwrap();
+    manifests(&path, &out, &ManifestOptions { url_prefix: prefix, ..ManifestOptions::default() }).unwrap();
     let manifest = json(&out.join("0/manifest.json"));
     let kerchunk = json(&out.join("kerchunk.json"));
     assert_eq!(kerchunk["version"], 1);
@@ -112,7 +113,7 @@ fn a_prefix_takes_the_folder_s_place() {
 fn what_can_t_be_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = movie(folder.path(), &config());
-    let write = |out: PathBuf, options: ManifestOptions| write_manifest(&path, out, &options).unwrap_err();
+    let write = |out: PathBuf, options: ManifestOptions| manifests(&path, &out, &options).unwrap_err();
     let defaults = ManifestOptions::default;
     assert!(matches!(write(path.join("manifest"), defaults()), Error::Format { .. }));
     let prefix = ManifestOptions { url_prefix: Some("bucket".into()), ..defaults() };
@@ -140,12 +141,12 @@ fn verify_finds_damage_behind_a_manifest() {
     let folder = tempfile::tempdir().unwrap();
     let path = movie(folder.path(), &config());
     let out = folder.path().join("manifest");
-    write_manifest(&path, &out, &ManifestOptions::default()).unwrap();
+    manifests(&path, &out, &ManifestOptions::default()).unwrap();
     let shard = path.join("0/c/0/0/0");
     let mut bytes = fs::read(&shard).unwrap();
     bytes[100] ^= 1;
     fs::write(&shard, bytes).unwrap();
-    let verified = verify(&out, |_, _| {}).unwrap();
+    let verified = checked(&out).unwrap();
     assert_eq!(verified.damage, 1, "{:?}", verified.findings);
     assert!(
         verified.findings.iter().any(|finding| finding.what.contains("chunk [0, 0, 0]")),
@@ -220,7 +221,7 @@ fn what_is_written_at_finish_is_what_would_be_written_afterwards() {
             assert_eq!(out.file_name().unwrap(), "movie.ome.manifest.zarr");
             let options = ManifestOptions { forms: forms.to_vec(), ..ManifestOptions::default() };
             let afterwards = folder.path().join("afterwards");
-            write_manifest(&path, &afterwards, &options).unwrap();
+            manifests(&path, &afterwards, &options).unwrap();
             let written = files(&out);
             assert!(written == files(&afterwards), "{dialect:?} {forms:?}");
             assert_eq!(written.contains_key(Path::new("kerchunk.json")), forms.contains(&Kerchunk));
@@ -282,7 +283,7 @@ fn a_manifest_that_fails_hurts_nothing() {
     assert!(unfinished.to_string().contains("run.manifest.zarr"), "{unfinished}");
     assert_eq!((unfinished.summary.frames_written, unfinished.summary.frames_missing), (9, 0));
     assert_eq!(describe(&path).unwrap().complete, Some(true));
-    assert_eq!(verify(&path, |_, _| {}).unwrap().damage, 0);
+    assert_eq!(checked(&path).unwrap().damage, 0);
     // An aborted run has none, and no error either.
     let other = folder.path().join("other.zarr");
     let acquisition = Acquisition::create(&other, config).unwrap();

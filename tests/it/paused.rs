@@ -1,6 +1,7 @@
 //! A camera pauses in the middle of a chunk: what it gave so far is durable, readable, and never harmed by what comes
 //! later.
 
+use crate::common::{checked, recovered};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -9,7 +10,7 @@ use std::{fs, io};
 
 use crate::common::storage::{Call, Probed, is_worker, read_back, wait_until};
 use crate::common::{frame, tiny};
-use shardwright::offline::{Array, recover, verify};
+use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, IndexLocation, Placement, StorageKind};
 
 const OFTEN: Duration = Duration::from_millis(10);
@@ -147,9 +148,9 @@ fn an_abort_after_a_pause_keeps_what_was_durable() {
     append(&acquisition, 0..5);
     wait_until("they are durable", || acquisition.stats().frames_durable == 5);
     acquisition.abort();
-    let verification = verify(&path, |_, _| {}).unwrap();
+    let verification = checked(&path).unwrap();
     assert!(verification.is_sound(), "{:?}", verification.findings);
-    let found = recover(&path, false, |_, _| {}).unwrap();
+    let found = recovered(&path, false).unwrap();
     assert_eq!((found.images[0].frames, found.images[0].frames_missing), (5, 0));
     assert!(Array::open(path.join("0")).unwrap().read_all().unwrap()[..5 * 256] == expected(5));
 }
@@ -182,13 +183,13 @@ fn recover_prefers_the_chunk_with_more_frames() {
         }
         copy(&path, &killed);
         drop(acquisition);
-        let recovered = recover(&killed, true, |_, _| {}).unwrap();
-        assert_eq!(recovered.images[0].frames, found, "{recovered:?}");
-        assert_eq!(recovered.images[0].frames_missing, 0, "{recovered:?}");
+        let recovery = recovered(&killed, true).unwrap();
+        assert_eq!(recovery.images[0].frames, found, "{recovery:?}");
+        assert_eq!(recovery.images[0].frames_missing, 0, "{recovery:?}");
         let array = Array::open(killed.join("0")).unwrap();
         assert!(array.read_all().unwrap()[..256 * found as usize] == expected(found));
         // Nothing is left to do.
-        let again = recover(&killed, false, |_, _| {}).unwrap();
+        let again = recovered(&killed, false).unwrap();
         assert!(!again.is_needed(), "{again:?}");
     }
 }

@@ -1,13 +1,14 @@
 //! What somebody may have put into a folder that they sent, under names that this crate's tools would use: nothing
 //! outside is written, removed or read because of it.
 
+use crate::common::checked;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::common::{frame, movie, movie_config, tiny};
 use serde_json::json;
-use shardwright::offline::{Array, Repack, RepackOptions, follow_links_anywhere, verify};
+use shardwright::offline::{Array, Repack, RepackOptions, follow_links_anywhere};
 use shardwright::{Acquisition, Config, Placement};
 
 /// A folder with a movie of fixed slots in it, whose gaps a repack closes, and a file and a folder that are nobody's
@@ -49,7 +50,7 @@ fn a_link_where_a_shard_is_begun_is_not_written_through() {
         symlink(sent.thesis().join("chapter.tex"), partial).unwrap();
     }
     assert_eq!(sent.repack(None), "done");
-    assert!(verify(&sent.movie, |_, _| ()).unwrap().is_sound());
+    assert!(checked(&sent.movie).unwrap().is_sound());
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn one_repack_runs_once() {
     repack.run().unwrap();
     let again = repack.run().unwrap_err().to_string();
     assert!(again.contains("an earlier call of run"), "{again}");
-    assert!(verify(&out, |_, _| ()).unwrap().is_sound());
+    assert!(checked(&out).unwrap().is_sound());
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn links_out_of_a_dataset_are_followed_when_that_is_allowed() {
     symlink(&elsewhere, &chunks).unwrap();
     let refused = Array::open(&sent.movie).unwrap().read_all().unwrap_err().to_string();
     assert!(refused.contains("--follow-links") && refused.contains("thesis/chunks"), "{refused}");
-    assert!(verify(&sent.movie, |_, _| ()).is_err());
+    assert!(checked(&sent.movie).is_err());
     // It is for the whole process, so this is the last thing that this one does.
     if std::env::args().any(|word| word == "--exact") {
         follow_links_anywhere();

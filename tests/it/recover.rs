@@ -1,5 +1,6 @@
 //! What a stopped writer left comes back, whatever the indexes say, and a recovery may be stopped itself.
 
+use crate::common::recovered;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::stopped::{Frame, check, files, finished, frames_of, layouts, restore, small, sound, stopped};
 use serde_json::Value;
-use shardwright::offline::{Array, Recovery, ShardAction, recover};
+use shardwright::offline::{Array, Recovery, ShardAction};
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, Error, IndexLocation, Placement, Record, StorageKind,
 };
@@ -17,11 +18,11 @@ const FIXED: (Placement, IndexLocation, StorageKind) = (Placement::Fixed, IndexL
 const PACKED: (Placement, IndexLocation, StorageKind) = (Placement::Packed, IndexLocation::End, StorageKind::Buffered);
 
 fn dry(path: &Path) -> Recovery {
-    recover(path, false, |_, _| ()).unwrap()
+    recovered(path, false).unwrap()
 }
 
 fn apply(path: &Path) -> Recovery {
-    recover(path, true, |_, _| ()).unwrap()
+    recovered(path, true).unwrap()
 }
 
 fn document(path: &Path) -> Value {
@@ -380,7 +381,7 @@ fn a_writer_at_work_is_not_disturbed() {
     let path = folder.path().join("run.zarr");
     let acquisition = Acquisition::create(&path, small(FIXED)).unwrap();
     for apply in [false, true] {
-        let refused = recover(&path, apply, |_, _| ()).unwrap_err();
+        let refused = recovered(&path, apply).unwrap_err();
         assert!(matches!(refused, Error::Locked { .. }), "{refused}");
     }
     crate::common::stopped::commit(&acquisition, &small(FIXED), 0);
@@ -395,7 +396,7 @@ fn what_another_writer_made_is_not_touched() {
     finished(&path, &small(FIXED), &[0, 1, 2, 3]);
     let good = files(&path);
     let refused = |words: &str| {
-        let error = recover(&path, true, |_, _| ()).unwrap_err().to_string();
+        let error = recovered(&path, true).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
         assert!(!path.join(".shardwright.lock").exists());
     };
@@ -444,7 +445,7 @@ fn links_that_lead_out_are_not_followed() {
     fs::write(outside.join(".x.partial"), b"theirs").unwrap();
     symlink(&outside, path.join("0/c/0")).unwrap();
     let before = files(&outside);
-    recover(&path, true, |_, _| ()).unwrap_err();
+    recovered(&path, true).unwrap_err();
     assert_eq!(files(&outside), before);
 }
 

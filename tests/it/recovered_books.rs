@@ -1,6 +1,7 @@
 //! What a recovery writes down agrees with what it found: frame numbers in the records, what is missing, how many there
 //! are.
 
+use crate::common::recovered;
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use crate::common::stopped::{files, restore, small, sound, stopped, written};
 use crate::common::storage::{Call, Probed, save};
 use crate::common::tiny;
 use serde_json::Value;
-use shardwright::offline::{Array, Recovery, recover};
+use shardwright::offline::{Array, Recovery};
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dialect, Dim, IndexLocation, Placement, Record, StorageKind,
 };
@@ -18,7 +19,7 @@ use shardwright::{
 const FIXED: (Placement, IndexLocation, StorageKind) = (Placement::Fixed, IndexLocation::End, StorageKind::Buffered);
 
 fn apply(path: &Path) -> Recovery {
-    recover(path, true, |_, _| ()).unwrap()
+    recovered(path, true).unwrap()
 }
 
 fn column(path: &Path, name: &str) -> Vec<i64> {
@@ -184,7 +185,7 @@ fn nothing_is_made_behind_a_link() {
         fs::create_dir_all(path.join(linked).parent().unwrap()).unwrap();
         let _ = fs::remove_dir_all(path.join(linked));
         std::os::unix::fs::symlink(&outside, path.join(linked)).unwrap();
-        let refused = recover(&path, true, |_, _| ()).unwrap_err().to_string();
+        let refused = recovered(&path, true).unwrap_err().to_string();
         assert!(refused.contains("link out of") || refused.contains("symbolic link"), "{refused}");
         assert_eq!(files(&outside).len(), 0, "{linked}: {:?}", files(&outside).keys());
         fs::remove_file(path.join(linked)).unwrap();

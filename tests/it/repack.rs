@@ -1,5 +1,6 @@
 //! Whatever is repacked, in place or into a new dataset, killed or not: the pixels are the same and the gaps are gone.
 
+use crate::common::{checked, manifests, recovered};
 use std::env;
 use std::fs;
 use std::io::Read;
@@ -14,8 +15,7 @@ use crate::common::{movie, movie_config as config};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use shardwright::offline::{
-    Array, ArrayDescription, ChunkOrder, ManifestOptions, Repack, RepackOptions, RepackSummary, describe, recover,
-    verify, write_manifest,
+    Array, ArrayDescription, ChunkOrder, ManifestOptions, Repack, RepackOptions, RepackSummary, describe,
 };
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dialect, Dim, Dtype, Error, IndexLocation, Placement, Shuffle,
@@ -56,7 +56,7 @@ fn attributes(path: &Path) -> Value {
 
 /// Whoever checks the dataset finds nothing wrong with it.
 fn assert_sound(path: &Path) {
-    let verified = verify(path, |_, _| {}).unwrap();
+    let verified = checked(path).unwrap();
     assert_eq!(verified.damage, 0, "{:?}", verified.findings);
 }
 
@@ -203,7 +203,7 @@ fn files_of_chunks_become_shards_and_manifests_become_datasets() {
     let path = movie(folder.path(), &config());
     let expected = pixels(&path);
     let manifest = folder.path().join("manifest");
-    write_manifest(&path, &manifest, &ManifestOptions::default()).unwrap();
+    manifests(&path, &manifest, &ManifestOptions::default()).unwrap();
     let out = folder.path().join("whole.zarr");
     repack(&manifest, Some(&out), &RepackOptions { shard: vec![4, 48, 64], ..options() });
     fs::remove_dir_all(&path).unwrap();
@@ -492,7 +492,7 @@ fn assert_same(path: &Path, source: &Path, dialect: Dialect, what: &str) {
     let records = |path: &Path| pixels(&path.join("records/frame_number"));
     assert!(records(path) == records(source), "{what}");
     assert_eq!(describe(path).unwrap().complete, Some(true), "{what}");
-    match recover(path, false, |_, _| {}) {
+    match recovered(path, false) {
         Ok(recovery) => assert!(!recovery.is_needed() && dialect != Dialect::Zarr2, "{what}: {recovery:?}"),
         // Of a volume, it is not known any more whose it is; and chunks that are files have no headers.
         Err(error) => assert!(error.to_string().contains("slot headers"), "{what}: {error}"),

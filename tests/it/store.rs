@@ -1,6 +1,7 @@
 //! The store shows what is there, takes what is given, and loses nothing else; whatever it is compared with, a dull
 //! map, the reader, `verify`, `recover` or the crate zarrs.
 
+use crate::common::{checked, recovered};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::common::stopped::{files, finished, sound};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
-use shardwright::offline::{Array, ByteRange, Store, recover, verify};
+use shardwright::offline::{Array, ByteRange, Store};
 use shardwright::{
     Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, Error, IndexLocation, Placement, Volume, VolumeHash,
 };
@@ -359,7 +360,7 @@ proptest! {
         let notes = verified.findings.iter().filter(|finding| is_news(&finding.what)).count();
         prop_assert_eq!(notes, 0, "{:?}", verified.findings);
         prop_assert_eq!(verified.arrays.iter().map(|array| array.without_header).sum::<u64>(), 0);
-        let found = recover(&path, false, |_, _| ()).unwrap();
+        let found = recovered(&path, false).unwrap();
         prop_assert!(!found.is_needed(), "{:?}", found);
         let (torn, dropped) = (found.images[0].chunks_torn, found.images[0].chunks_dropped);
         prop_assert_eq!((torn, dropped), (0, 0));
@@ -566,7 +567,7 @@ fn one_writer_at_a_time() {
     acquisition.finish().unwrap();
     let store = Store::edit(&path).unwrap();
     assert!(matches!(Store::edit(&path), Err(Error::Locked { .. })));
-    assert!(matches!(verify(&path, |_, _| ()), Err(Error::Locked { .. })));
+    assert!(matches!(checked(&path), Err(Error::Locked { .. })));
     assert!(matches!(Store::edit(path.join("0")), Err(Error::Format { .. })));
     let reader = Store::open(&path).unwrap();
     store.set("0/c/0/1/1", &chunk(5)).unwrap();
@@ -623,14 +624,14 @@ fn a_chunk_larger_than_its_slot_moves_the_others_together() {
         store.finish().unwrap();
         if number < 4 {
             // They do not decode, but their headers and the index say the same of them.
-            let verified = verify(&path, |_, _| ()).unwrap();
+            let verified = checked(&path).unwrap();
             assert_eq!(verified.damage, 2, "{:?}", verified.findings);
             assert!(
                 verified.findings.iter().all(|finding| !finding.what.contains("header")),
                 "{:?}",
                 verified.findings
             );
-            let found = recover(&path, false, |_, _| ()).unwrap();
+            let found = recovered(&path, false).unwrap();
             assert!(!found.is_needed(), "{found:?}");
         }
     }
@@ -676,7 +677,7 @@ fn a_killed_editor_leaves_each_shard_old_or_new() {
         child.wait().unwrap();
         leftovers += files(&path).keys().filter(|path| path.to_str().unwrap().ends_with(".partial")).count();
         sound(&path);
-        let found = recover(&path, true, |_, _| ()).unwrap();
+        let found = recovered(&path, true).unwrap();
         assert!(found.images[0].shards.is_empty(), "{found:?}");
         // The next one goes on.
         let store = Store::edit(&path).unwrap();
@@ -747,7 +748,7 @@ mod in_zarrs {
                 Arc::into_inner(store).unwrap().finish().unwrap();
                 assert!(Array::open(&path).unwrap().read_all().unwrap() == expected);
                 sound(&path);
-                assert!(!recover(&path, false, |_, _| ()).unwrap().is_needed());
+                assert!(!recovered(&path, false).unwrap().is_needed());
             }
         }
     }

@@ -1,11 +1,13 @@
 //! A check finds everything that headers and checksums cover, and nothing where nothing is wrong.
 
+use crate::common::checked;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use crate::common::stopped::{check, files, finished, layouts, restore, small, sound, stopped};
 use serde_json::Value;
-use shardwright::offline::{Severity, Verification, verify};
+use shardwright::offline::{Severity, Verification, Verify, VerifyOptions};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dataset, Error, IndexLocation, Placement, StorageKind};
 
 const FIXED: (Placement, IndexLocation, StorageKind) = (Placement::Fixed, IndexLocation::End, StorageKind::Buffered);
@@ -304,10 +306,10 @@ fn what_is_being_written_or_is_no_dataset_is_not_checked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");
     let acquisition = Acquisition::create(&path, small(FIXED)).unwrap();
-    assert!(matches!(verify(&path, |_, _| ()), Err(Error::Locked { .. })));
+    assert!(matches!(checked(&path), Err(Error::Locked { .. })));
     acquisition.abort();
     for wrong in [folder.path().join("nothing"), folder.path().to_path_buf()] {
-        verify(&wrong, |_, _| ()).unwrap_err();
+        checked(&wrong).unwrap_err();
     }
 }
 
@@ -315,12 +317,21 @@ fn what_is_being_written_or_is_no_dataset_is_not_checked() {
 fn progress_goes_up_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path(), &small(FIXED), 8);
-    let seen = std::sync::Mutex::new(Vec::new());
-    verify(&path, |done, total| seen.lock().unwrap().push((done, total))).unwrap();
-    let seen = seen.into_inner().unwrap();
-    let total = seen[0].1;
-    assert!(seen.iter().all(|&(done, all)| done <= total && all == total));
-    assert_eq!(seen.iter().map(|&(done, _)| done).max(), Some(total));
+    let verify = Verify::new(&path, &VerifyOptions { workers: 2 }).unwrap();
+    assert_eq!(verify.progress().bytes(), (0, 0));
+    thread::scope(|scope| {
+        let run = scope.spawn(|| verify.run());
+        while !run.is_finished() {
+            let (done, total) = verify.progress().bytes();
+            assert!(done <= total);
+        }
+        assert!(run.join().unwrap().unwrap().is_sound());
+    });
+    let (done, total) = verify.progress().bytes();
+    assert!(total > 0 && done == total, "{done} of {total}");
+    // It may be run again.
+    assert!(verify.run().unwrap().is_sound());
+    assert_eq!(verify.progress().bytes(), (total, total));
 }
 
 /// What the writer says is missing, what the records say came, and what is there: each is changed, and the others

@@ -87,6 +87,14 @@ pub(crate) enum Kind {
 }
 
 impl Node {
+    /// The array, if it is one.
+    pub(crate) fn array(&self) -> Option<&Array> {
+        match &self.kind {
+            Kind::Array(array) => Some(array),
+            Kind::Group(_) => None,
+        }
+    }
+
     /// Whether it is a group whose document stands elsewhere, or is none of a group.
     pub(crate) fn is_central(&self) -> bool {
         matches!(self.kind, Kind::Group(Some(_)))

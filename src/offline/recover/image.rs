@@ -5,7 +5,6 @@
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -20,21 +19,8 @@ use crate::error::{Error, Result};
 use crate::fs::beneath::Root;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::layers::{Budget, Came, FileAt, Found, Layers, groups};
+use crate::offline::progress::Counters;
 use crate::storage::{Directory, Storage};
-
-/// Who is told how much was looked through.
-pub(super) struct Progress<'a, F> {
-    pub(super) progress: &'a F,
-    pub(super) done: AtomicU64,
-    pub(super) total: u64,
-}
-
-impl<F: Fn(u64, u64) + Sync> Progress<'_, F> {
-    fn add(&self, bytes: u64) {
-        let done = self.done.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        (self.progress)(done.min(self.total), self.total);
-    }
-}
 
 pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
     path.metadata().map_or(0, |file| file.len())
@@ -97,16 +83,11 @@ struct Part {
 }
 
 impl<'a> ImagePlan<'a> {
-    pub(super) fn new<F: Fn(u64, u64) + Sync>(
-        root: &Path,
-        tree: &Tree,
-        image: Image<'a>,
-        progress: &Progress<F>,
-    ) -> Result<Self> {
+    pub(super) fn new(root: &Path, tree: &Tree, image: Image<'a>, counters: &Counters) -> Result<Self> {
         let nothing = || Part::new(Found::default());
         let groups = groups(&image.node.files, &image.places);
         let budget = Budget::new();
-        let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, progress));
+        let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, counters));
         let Part { sums, mut changed, mut found } = parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
         drop(groups);
         if let Some(frames) = image.places.frames().filter(|_| sums.all_closed && !image.places.has_boxes()) {
@@ -241,18 +222,12 @@ impl<'a> ImagePlan<'a> {
 }
 
 /// Looks through the shards that hold the same frames.
-fn part<F: Fn(u64, u64) + Sync>(
-    root: &Path,
-    image: &Image,
-    group: &[&FileAt],
-    budget: &Budget,
-    progress: &Progress<F>,
-) -> Result<Part> {
+fn part(root: &Path, image: &Image, group: &[&FileAt], budget: &Budget, counters: &Counters) -> Result<Part> {
     let layers = Mutex::new(Layers::default());
     let look = |file: &&FileAt| {
         let (path, position) = *file;
         let plan = shard::plan(root, image, path, position)?;
-        progress.add(file_bytes(file));
+        counters.add(file_bytes(file));
         let mut layers = layers.lock().unwrap_or_else(PoisonError::into_inner);
         for seen in &plan.chunks {
             let place = image.places.chunk_position(position, seen.header.chunk.into());

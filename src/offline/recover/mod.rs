@@ -15,9 +15,9 @@ mod shard;
 mod source;
 
 use std::fs;
-use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::path::{Path, PathBuf};
 
+use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -25,42 +25,88 @@ use crate::fs::Lock;
 use crate::fs::beneath::Root;
 use crate::offline::hierarchy::leftovers;
 use crate::offline::hierarchy::walk::Tree;
+use crate::offline::progress::{Counters, Progress, pool};
 use crate::storage::{Access, Directory, Storage};
 use documents::Change;
-use image::{ImagePlan, Progress};
+use image::ImagePlan;
 pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
 use source::{Image, images, name, stays_below};
 
-/// Finds what can be saved of the dataset at `path` after its writer was stopped, be it by a kill or a power cut. With
-/// `apply`, also makes the changes: shards get indexes that name exactly the chunks whose slot header and payload
-/// agree; documents say how many frames there are and which are missing; files that were never finished are removed.
+/// What [`Recover`] may do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecoverOptions {
+    /// Make the changes. Without it, nothing is changed, and [`Recovery`] says what would be.
+    pub apply: bool,
+    /// Threads that look through shards. 0: one for each core that the process may use.
+    pub workers: usize,
+}
+
+/// Finds what can be saved of a dataset after its writer was stopped, be it by a kill or a power cut, and, if the
+/// options say so, saves it: shards get indexes that name exactly the chunks whose slot header and payload agree;
+/// documents say how many frames there are and which are missing; files that were never finished are removed.
 ///
-/// It may be stopped at any moment and run again, and where nothing is to be done, it changes nothing. `progress` is
-/// called from several threads with the bytes that were looked through and those in all.
+/// It may be stopped at any moment and run again, and where nothing is to be done, it changes nothing.
 ///
-/// # Errors
+/// ```no_run
+/// use shardwright::offline::{Recover, RecoverOptions};
 ///
-/// [`Error::Locked`] while a writer is at work; [`Error::Format`] when there is no dataset of this crate's writer, or a
-/// document is broken; [`Error::Io`] when the system refuses something.
-pub fn recover(path: impl AsRef<Path>, apply: bool, progress: impl Fn(u64, u64) + Sync) -> Result<Recovery> {
-    let root = path.as_ref();
-    let root = &fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
-    // A folder that is no dataset gets no lock file.
-    images(root, &Tree::walk(root)?)?;
-    let _lock = if apply {
-        Some(Lock::take(root)?)
-    } else {
-        Lock::look(root)?;
-        None
-    };
-    // A writer may have ended in between.
-    let tree = Tree::walk(root)?;
-    let images = images(root, &tree)?;
-    let plan = plan(root, &tree, images, &progress)?;
-    if apply {
-        plan.apply(root, &tree)?;
+/// let options = RecoverOptions { apply: true, ..RecoverOptions::default() };
+/// let recovery = Recover::new("run.ome.zarr", &options)?.run()?;
+/// println!("{} frames", recovery.images[0].frames);
+/// # Ok::<(), shardwright::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Recover {
+    root: PathBuf,
+    apply: bool,
+    pool: ThreadPool,
+    counters: Counters,
+    _lock: Option<Lock>,
+}
+
+impl Recover {
+    /// Looks whether the dataset at `path` can be recovered. Who is to change it is its only writer from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] while a writer is at work; [`Error::Format`] when there is no dataset of this crate's writer,
+    /// or a document is broken; [`Error::Io`] when the system refuses something; [`Error::Config`] for threads that
+    /// can't be had.
+    pub fn new(path: impl AsRef<Path>, options: &RecoverOptions) -> Result<Self> {
+        let root = path.as_ref();
+        let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
+        // A folder that is no dataset gets no lock file.
+        images(&root, &Tree::walk(&root)?)?;
+        let lock = match options.apply {
+            true => Some(Lock::take(&root)?),
+            false => Lock::look(&root).map(|()| None)?,
+        };
+        let pool = pool(options.workers)?;
+        Ok(Self { root, apply: options.apply, pool, counters: Counters::default(), _lock: lock })
     }
-    Ok(plan.report(root, &tree, apply))
+
+    /// How far [`run`](Self::run) has come; for another thread to ask.
+    pub fn progress(&self) -> Progress {
+        self.counters.progress()
+    }
+
+    /// Looks through all shards, and changes what is to be changed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn run(&self) -> Result<Recovery> {
+        // A writer may have ended since `new` looked.
+        let tree = Tree::walk(&self.root)?;
+        let images = images(&self.root, &tree)?;
+        self.pool.install(|| {
+            let plan = plan(&self.root, &tree, images, &self.counters)?;
+            if self.apply {
+                plan.apply(&self.root, &tree)?;
+            }
+            Ok(plan.report(&self.root, &tree, self.apply))
+        })
+    }
 }
 
 /// What is to be done.
@@ -69,16 +115,10 @@ struct Plan<'a> {
     documents: Vec<Change>,
 }
 
-fn plan<'a>(
-    root: &Path,
-    tree: &Tree,
-    images: Vec<Image<'a>>,
-    progress: &(impl Fn(u64, u64) + Sync),
-) -> Result<Plan<'a>> {
+fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counters) -> Result<Plan<'a>> {
     let all = images.iter().flat_map(|image| &image.node.files);
-    let total = all.map(image::file_bytes).fold(0, u64::saturating_add);
-    let progress = Progress { progress, done: AtomicU64::new(0), total };
-    let images = images.into_iter().map(|image| ImagePlan::new(root, tree, image, &progress));
+    counters.begin(all.map(image::file_bytes).fold(0, u64::saturating_add));
+    let images = images.into_iter().map(|image| ImagePlan::new(root, tree, image, counters));
     let images: Vec<_> = images.collect::<Result<_>>()?;
     let documents = documents::changes(root, tree, &images)?;
     Ok(Plan { images, documents })

@@ -31,7 +31,6 @@ mod transcoder;
 mod writer;
 
 use std::fs;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,12 +43,13 @@ use crate::fs::links;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Node};
+use crate::offline::progress::{Counters, Progress, pool, threads};
 use change::Change;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
-pub use options::{RepackOptions, RepackProgress, RepackSummary};
+pub use options::{RepackOptions, RepackSummary};
 pub use order::ChunkOrder;
-use progress::{Counters, Tally};
+use progress::Tally;
 use shard::Outcome;
 use staging::{Staging, below, copy_document, copy_rest};
 
@@ -123,8 +123,7 @@ impl Repack {
         if out.is_none() && !options.incomplete {
             refuse_incomplete(&root, &nodes)?;
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(workers(options));
-        let pool = pool.build().map_err(|error| Error::config("workers", options.workers, error.to_string()))?;
+        let pool = pool(options.workers)?;
         let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
         let Jobs { jobs, form, groups, left } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         if jobs.is_empty() {
@@ -136,7 +135,7 @@ impl Repack {
             todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
         }
         let pixels = todo.iter().map(|(job, position)| jobs[*job].change.pixel_bytes(position));
-        let counters = Counters { total: pixels.fold(0, u64::saturating_add), ..Counters::default() };
+        let counters = Counters::of(pixels.fold(0, u64::saturating_add));
         let repack = Self {
             root,
             out,
@@ -157,9 +156,8 @@ impl Repack {
     }
 
     /// How far [`run`](Self::run) has come; for another thread to ask.
-    pub fn progress(&self) -> RepackProgress {
-        let Counters { total, done, read } = &self.counters;
-        RepackProgress { done: done.load(Relaxed).min(*total), total: *total, bytes_read: read.load(Relaxed) }
+    pub fn progress(&self) -> Progress {
+        self.counters.progress()
     }
 
     /// Repacks. Several shards are in the making at once, each with several chunks on their way.
@@ -178,7 +176,7 @@ impl Repack {
         }
         if self.published {
             Staging::discard(&self.staging)?;
-            let (shards_found, bytes_pixels) = (self.todo.len() as u64, self.counters.total);
+            let (shards_found, bytes_pixels) = (self.todo.len() as u64, self.counters.total());
             return Ok(RepackSummary { shards_found, bytes_pixels, ..RepackSummary::default() });
         }
         let staged = self.out.is_some() || self.jobs.iter().any(|job| !job.in_place);
@@ -221,7 +219,7 @@ impl Repack {
 
     /// How many shards are in the making at once, and how many chunks each has on their way.
     fn lanes(&self) -> Result<(usize, usize)> {
-        let threads = workers(&self.options);
+        let threads = threads(self.options.workers);
         let most = |bytes: fn(&Change) -> u64| self.jobs.iter().map(|job| bytes(&job.change)).max().unwrap_or(0);
         let parcel = most(Change::parcel_bytes).max(1);
         let threads_bytes = most(Change::thread_bytes).saturating_mul(threads as u64);
@@ -242,7 +240,7 @@ impl Repack {
         let next = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);
         let first_error = Mutex::new(None);
-        let summary = Mutex::new(RepackSummary { bytes_pixels: self.counters.total, ..RepackSummary::default() });
+        let summary = Mutex::new(RepackSummary { bytes_pixels: self.counters.total(), ..RepackSummary::default() });
         let lane = || {
             while !failed.load(Relaxed) {
                 let Some((job, position)) = self.todo.get(next.fetch_add(1, Relaxed)) else { return };
@@ -329,13 +327,6 @@ impl RepackSummary {
             Outcome::Found { .. } => self.shards_found += 1,
             Outcome::Empty => {}
         }
-    }
-}
-
-fn workers(options: &RepackOptions) -> usize {
-    match options.workers {
-        0 => thread::available_parallelism().map_or(1, NonZero::get),
-        workers => workers,
     }
 }
 

@@ -74,15 +74,3 @@ pub struct RepackSummary {
     /// Pixels of all shards, in bytes.
     pub bytes_pixels: u64,
 }
-
-/// How far a repacking has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RepackProgress {
-    /// Pixels of finished shards and finished parts of others, in bytes.
-    pub done: u64,
-    /// Pixels of all shards, in bytes.
-    pub total: u64,
-    /// Encoded bytes, or pixels where chunks are cut anew, that were read so far.
-    pub bytes_read: u64,
-}

@@ -1,13 +1,8 @@
-//! How far a repacking is.
+//! What each shard adds to how far a repacking is.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) total: u64,
-    pub(super) done: AtomicU64,
-    pub(super) read: AtomicU64,
-}
+use crate::offline::progress::Counters;
 
 /// What one shard has added to the counters so far.
 pub(super) struct Tally<'a> {

@@ -34,8 +34,8 @@
 //! # What verify and recover say
 //!
 //! In datasets of this crate's writer, new chunks get slot headers like the others, in the slots where the others
-//! stand; of a chunk that was there before, its frame numbers stay. [`verify`](super::verify()) and
-//! [`recover`](super::recover()) vouch for them as for all others. The writer's attributes get `"edited": true`. A
+//! stand; of a chunk that was there before, its frame numbers stay. [`Verify`](super::Verify) and
+//! [`Recover`](super::Recover) vouch for them as for all others. The writer's attributes get `"edited": true`. A
 //! chunk that is larger than the dataset's slots makes these `packed`, which is what they are called when they have no
 //! size of their own.
 
@@ -182,7 +182,7 @@ impl Store {
     /// # Errors
     ///
     /// As [`open`](Self::open); [`Error::Locked`] while an acquisition or another editor has the dataset;
-    /// [`Error::Format`] when its writer did not finish (chunks that only [`recover`](super::recover()) finds would be
+    /// [`Error::Format`] when its writer did not finish (chunks that only [`Recover`](super::Recover) finds would be
     /// lost), or when the folder is only a part of a dataset.
     pub fn edit(path: impl AsRef<Path>) -> Result<Self> {
         let mut store = Self::open(path)?;
@@ -480,7 +480,7 @@ impl Store {
         Lister { root: &self.root, views }
     }
 
-    /// Ends the editing: the documents say again how many chunks there are, for [`verify`](super::verify()) to compare.
+    /// Ends the editing: the documents say again how many chunks there are, for [`Verify`](super::Verify) to compare.
     ///
     /// A store that is dropped does the same, but nobody hears of its errors. After a kill the documents say nothing of
     /// the number of chunks, and all else is as it should be.

@@ -1,13 +1,13 @@
 //! What all parts of a check share: what is checked, how far it is, and what was found.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::findings::{Finding, Findings, Severity};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
 use crate::offline::hierarchy::walk::Tree;
+use crate::offline::progress::Counters;
 
 /// An image that this crate wrote.
 pub(super) struct Image<'a> {
@@ -21,20 +21,7 @@ pub(super) struct Check<'a> {
     pub(super) root: &'a Path,
     pub(super) tree: &'a Tree,
     pub(super) findings: Findings,
-    pub(super) done: Done<'a>,
-}
-
-pub(super) struct Done<'a> {
-    pub(super) progress: &'a (dyn Fn(u64, u64) + Sync),
-    pub(super) bytes: AtomicU64,
-    pub(super) total: u64,
-}
-
-impl Done<'_> {
-    pub(super) fn add(&self, bytes: u64) {
-        let done = self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        (self.progress)(done.min(self.total), self.total);
-    }
+    pub(super) counters: &'a Counters,
 }
 
 impl Check<'_> {

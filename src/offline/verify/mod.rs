@@ -7,8 +7,9 @@ mod shard;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
+use rayon::ThreadPool;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,8 +25,9 @@ use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::leftovers;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
+use crate::offline::progress::{Counters, Progress, pool};
 use books::{Books, Gathering};
-use check::{Check, Done, Image, reason};
+use check::{Check, Image, reason};
 use findings::Findings;
 pub use findings::{Finding, Severity};
 use shard::{Shard, Sums};
@@ -71,38 +73,66 @@ impl Verification {
     }
 }
 
-/// Checks the dataset or the array at `path`: documents; the index of each shard, its bounds, its checksum and overlaps
-/// in it; the checksum of each chunk, and that it decodes to its size; slot headers against index and chunk; committed
-/// chunks that no index names; frame numbers in the records against the frames that are listed as missing, and both
-/// against the chunks that are there; files that belong to nothing.
+/// How [`Verify`] checks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VerifyOptions {
+    /// Threads that read and decode. 0: one for each core that the process may use.
+    pub workers: usize,
+}
+
+/// Checks a dataset or an array: documents; the index of each shard, its bounds, its checksum and overlaps in it; the
+/// checksum of each chunk, and that it decodes to its size; slot headers against index and chunk; committed chunks that
+/// no index names; frame numbers in the records against the frames that are listed as missing, and both against the
+/// chunks that are there; files that belong to nothing.
 ///
-/// It never writes. `progress` is called from several threads with the bytes that are done and those in all.
+/// It never writes.
 ///
-/// # Errors
+/// ```no_run
+/// use shardwright::offline::{Verify, VerifyOptions};
 ///
-/// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work ([`Error::Locked`]).
-/// Damage is no error: see [`Verification::findings`].
-pub fn verify(path: impl AsRef<Path>, progress: impl Fn(u64, u64) + Sync) -> Result<Verification> {
-    let root = path.as_ref();
-    Lock::look(root)?;
-    let tree = Tree::walk(root)?;
-    let done = Done { progress: &progress, bytes: AtomicU64::new(0), total: 0 };
-    let books = books::all(&tree);
-    let check = Check { root, tree: &tree, findings: Findings::default(), done };
-    let mut run = Run { check, books };
-    run.check.done.total = run.bytes();
-    run.documents();
-    run.leftovers();
-    let images = run.images();
-    let arrays: Vec<_> =
-        tree.arrays.iter().map(|node| run.array(node, images.get(&node.name))).collect::<Result<_>>()?;
-    for (name, image) in &images {
-        if let Some(array) = arrays.iter().find(|array| array.path == *name) {
-            run.totals(image, array);
-        }
+/// let found = Verify::new("run.ome.zarr", &VerifyOptions::default())?.run()?;
+/// assert!(found.is_sound(), "{} pieces of damage", found.damage);
+/// # Ok::<(), shardwright::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Verify {
+    root: PathBuf,
+    pool: ThreadPool,
+    counters: Counters,
+}
+
+impl Verify {
+    /// Looks whether the dataset or array at `path` can be checked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] while a writer is at work; [`Error::Config`] for threads that can't be had.
+    pub fn new(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<Self> {
+        let root = path.as_ref();
+        Lock::look(root)?;
+        Ok(Self { root: root.to_path_buf(), pool: pool(options.workers)?, counters: Counters::default() })
     }
-    let (findings, damage, notes) = run.check.findings.sorted();
-    Ok(Verification { arrays, findings, damage, notes })
+
+    /// How far [`run`](Self::run) has come; for another thread to ask.
+    pub fn progress(&self) -> Progress {
+        self.counters.progress()
+    }
+
+    /// Checks.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work ([`Error::Locked`]).
+    /// Damage is no error: see [`Verification::findings`].
+    pub fn run(&self) -> Result<Verification> {
+        Lock::look(&self.root)?;
+        let tree = Tree::walk(&self.root)?;
+        let books = books::all(&tree);
+        let check = Check { root: &self.root, tree: &tree, findings: Findings::default(), counters: &self.counters };
+        let run = Run { check, books };
+        self.counters.begin(run.bytes());
+        self.pool.install(|| run.all())
+    }
 }
 
 /// A check under way.
@@ -113,6 +143,22 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    fn all(self) -> Result<Verification> {
+        self.documents();
+        self.leftovers();
+        let images = self.images();
+        let nodes = self.check.tree.arrays.iter();
+        let arrays: Vec<_> = nodes.map(|node| self.array(node, images.get(&node.name))).collect::<Result<_>>()?;
+        for (name, image) in &images {
+            if let Some(array) = arrays.iter().find(|array| array.path == *name) {
+                self.totals(image, array);
+            }
+        }
+        drop(images);
+        let (findings, damage, notes) = self.check.findings.sorted();
+        Ok(Verification { arrays, findings, damage, notes })
+    }
+
     /// Bytes of all files of chunks. Those that can't be looked at will say so when they are read.
     fn bytes(&self) -> u64 {
         let files = self.check.tree.arrays.iter().flat_map(|node| &node.files);

@@ -73,7 +73,7 @@ impl Shard<'_> {
     fn count(&self, range: Range) {
         self.sums.chunks.fetch_add(1, Relaxed);
         self.sums.bytes.fetch_add(range.nbytes, Relaxed);
-        self.check.done.add(range.nbytes);
+        self.check.counters.add(range.nbytes);
     }
 
     fn bad_chunk(&self, chunk: Option<u64>, error: Error) -> Result<()> {
@@ -108,7 +108,7 @@ impl Shard<'_> {
         let index = match self.array.read_index(self.file, self.position, None) {
             Ok(index) => index,
             Err(error) => {
-                self.check.done.add(self.file.len());
+                self.check.counters.add(self.file.len());
                 return self.bad_chunk(None, error);
             }
         };
@@ -126,7 +126,7 @@ impl Shard<'_> {
             self.unnamed(&expected, &entries)?;
         }
         let named = entries.iter().fold(0u64, |sum, (_, range)| sum.saturating_add(range.nbytes));
-        self.check.done.add(self.file.len().saturating_sub(named));
+        self.check.counters.add(self.file.len().saturating_sub(named));
         Ok(())
     }
 

@@ -1,12 +1,13 @@
 //! The books of a run: what its summary, documents, records and pixels say of each frame must be the same, and true.
 
+use super::{checked, recovered};
 use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
 use serde_json::Value;
-use shardwright::offline::{Array, recover, verify};
+use shardwright::offline::Array;
 use shardwright::{Config, Dialect, Summary};
 
 use super::Expected;
@@ -89,22 +90,22 @@ impl Books<'_> {
         assert_eq!(after, None, "beyond {end}");
         self.check_pixels(path, missing, end);
         // What could not be finished is for recover to find.
-        let verification = verify(path, |_, _| {}).unwrap();
+        let verification = checked(path).unwrap();
         assert!(verification.damage == 0 || own["complete"] == false, "{verification:#?}");
     }
 
     /// Recovers a dataset and checks its books afterwards: nothing is there that was not accepted, all is that was
     /// `written`, and the report, the documents, the records and the pixels say the same.
     pub fn check_recovered(&self, path: &Path, written: &BTreeSet<u64>) {
-        let recovered = recover(path, true, |_, _| {}).unwrap();
-        let image = &recovered.images[0];
+        let recovery = recovered(path, true).unwrap();
+        let image = &recovery.images[0];
         let (own, missing) = (own(path, self.config.dialect), flat(&image.missing));
         if own["complete"] == false {
             assert_eq!(missing_of(&own), image.missing, "{own:#}");
             assert_eq!((&own["frames"], &own["frames_missing"]), (&image.frames.into(), &missing.len().into()));
         }
         let gone: Vec<_> = written.intersection(&missing).collect();
-        assert!(gone.is_empty(), "{gone:?} were written and are missing: {recovered:#?}");
+        assert!(gone.is_empty(), "{gone:?} were written and are missing: {recovery:#?}");
         for (place, number) in (0..image.frames).zip(frame_numbers(path)) {
             let right = match number {
                 -1 | -3 => missing.contains(&place),
@@ -116,9 +117,9 @@ impl Books<'_> {
         }
         let unknown: BTreeSet<u64> = (0..image.frames).filter(|number| !self.accepted.contains(number)).collect();
         self.check_pixels(path, &missing.union(&unknown).copied().collect(), image.frames);
-        let verification = verify(path, |_, _| {}).unwrap();
-        assert_eq!(verification.damage, 0, "{:?}\n{recovered:#?}\n{own:#}", verification.findings);
-        assert!(!recover(path, false, |_, _| {}).unwrap().is_needed());
+        let verification = checked(path).unwrap();
+        assert_eq!(verification.damage, 0, "{:?}\n{recovery:#?}\n{own:#}", verification.findings);
+        assert!(!recovered(path, false).unwrap().is_needed());
     }
 
     fn check_pixels(&self, path: &Path, missing: &BTreeSet<u64>, end: u64) {

@@ -11,6 +11,8 @@ pub mod storage;
 
 use std::path::{Path, PathBuf};
 
+use shardwright::offline::{ManifestOptions, ManifestSummary, WriteManifest};
+use shardwright::offline::{Recover, RecoverOptions, Recovery, Verification, Verify, VerifyOptions};
 use shardwright::{Codec, Compressor, Config, Dim, Dtype};
 
 /// The pixels of frame `number`: different in every byte that can tell frames, rows and columns apart.
@@ -97,4 +99,19 @@ pub fn movie(folder: &Path, config: &Config) -> PathBuf {
     let path = folder.join("movie.ome.zarr");
     stopped::finished(&path, config, &[0, 1, 2, 3, 7, 8]);
     path
+}
+
+/// What a check of a dataset finds.
+pub fn checked(path: impl AsRef<Path>) -> shardwright::Result<Verification> {
+    Verify::new(path, &VerifyOptions::default())?.run()
+}
+
+/// What a recovery would change, or has changed.
+pub fn recovered(path: impl AsRef<Path>, apply: bool) -> shardwright::Result<Recovery> {
+    Recover::new(path, &RecoverOptions { apply, ..RecoverOptions::default() })?.run()
+}
+
+/// Writes manifests of a dataset.
+pub fn manifests(path: &Path, out: &Path, options: &ManifestOptions) -> shardwright::Result<ManifestSummary> {
+    WriteManifest::new(path, Some(out), options)?.run()
 }

@@ -1,11 +1,12 @@
 //! Datasets as a writer leaves them that is stopped in its tracks, and tools to look at what became of them.
 
+use super::checked;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shardwright::offline::{Array, Verification, verify};
+use shardwright::offline::{Array, Verification};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, StorageKind};
 
 /// Every way in which a shard can be laid out and written.
@@ -114,7 +115,7 @@ pub fn restore(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
 
 /// Checks a dataset.
 pub fn check(path: &Path) -> Verification {
-    verify(path, |_, _| ()).unwrap()
+    checked(path).unwrap()
 }
 
 /// Expects a dataset without damage.

@@ -1,6 +1,6 @@
 //! `shardwright manifest`: where a dataset's chunks lie, for readers that go by references.
 
-use shardwright::offline::{ManifestOptions, manifest_path, write_manifest};
+use shardwright::offline::{ManifestOptions, WriteManifest, manifest_path};
 
 use crate::args::Manifest;
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &Manifest) -> Result<(), Failure> {
         kerchunk_zarr_format: args.zarr_format,
         overwrite: args.overwrite,
     };
-    let summary = write_manifest(&args.path, &out, &options)?;
+    let summary = WriteManifest::new(&args.path, Some(&out), &options)?.run()?;
     if args.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and strings");
         json["path"] = serde_json::json!(out);

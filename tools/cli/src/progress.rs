@@ -90,35 +90,6 @@ impl Progress {
     }
 }
 
-/// How far a look through files has come: a bar on a terminal, nothing elsewhere.
-pub(crate) struct BytesBar(Option<ProgressBar>);
-
-/// A bar of bytes on stderr.
-pub(crate) fn bytes_bar(quiet: bool) -> BytesBar {
-    if quiet || !io::stderr().is_terminal() {
-        return BytesBar(None);
-    }
-    let template = format!("{} {{percent:>3}} % {{decimal_bytes_per_sec}}, {{eta}} left", bar_template());
-    let style = ProgressStyle::with_template(&template).expect("the template is a constant");
-    BytesBar(Some(ProgressBar::new(0).with_style(style.progress_chars("━╸ "))))
-}
-
-impl BytesBar {
-    pub(crate) fn show(&self, done: u64, total: u64) {
-        if let Some(bar) = &self.0 {
-            bar.set_length(total);
-            bar.set_position(done);
-        }
-    }
-
-    /// Takes the bar away.
-    pub(crate) fn clear(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 fn bar_template() -> &'static str {
     let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain { "{bar:24}" } else { "{bar:24.green}" }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use shardwright::offline::{self, ImageRecovered, Recovery, ShardAction, ShardRecovered};
+use shardwright::offline::{self, ImageRecovered, RecoverOptions, Recovery, ShardAction, ShardRecovered};
 
 use crate::args::Recover;
 use crate::failure::{Failure, exit};
-use crate::progress::bytes_bar;
+use crate::meter;
 use crate::report::{joined, missing_text, say, table};
 
 /// Shards that the table names one by one.
@@ -14,10 +14,10 @@ const SHARDS_SHOWN: usize = 40;
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &Recover) -> Result<u8, Failure> {
-    let bar = bytes_bar(args.quiet);
-    let recovery = offline::recover(&args.path, args.apply, |done, total| bar.show(done, total));
-    bar.clear();
-    let recovery = recovery.map_err(|error| Failure::Unchecked(error.to_string()))?;
+    let unchecked = |error: shardwright::Error| Failure::Unchecked(error.to_string());
+    let options = RecoverOptions { apply: args.apply, ..RecoverOptions::default() };
+    let recover = offline::Recover::new(&args.path, &options).map_err(unchecked)?;
+    let recovery = meter::during(args.quiet, || recover.progress().bytes(), || recover.run()).map_err(unchecked)?;
     if args.json {
         let json = serde_json::to_string(&recovery).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;

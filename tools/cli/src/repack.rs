@@ -6,7 +6,7 @@ use shardwright::offline::{self, RepackOptions};
 
 use crate::args::Repack;
 use crate::failure::Failure;
-use crate::headway;
+use crate::meter;
 use crate::report::{bytes_text, decimal, say};
 
 /// Runs the command.
@@ -28,9 +28,8 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
     };
     let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options)?;
     let start = Instant::now();
-    let total = repack.progress().total;
     let quiet = args.quiet || args.json;
-    let summary = headway::during(quiet, total, || repack.progress().done, || repack.run())?;
+    let summary = meter::during(quiet, || repack.progress().bytes(), || repack.run())?;
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers");

@@ -2,19 +2,18 @@
 
 use std::fmt::Write;
 
-use shardwright::offline::{self, Verification};
+use shardwright::offline::{self, Verification, VerifyOptions};
 
 use crate::args::Verify;
 use crate::failure::{Failure, exit};
-use crate::progress::bytes_bar;
+use crate::meter;
 use crate::report::{decimal, say, table};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &Verify) -> Result<u8, Failure> {
-    let bar = bytes_bar(args.quiet);
-    let verification = offline::verify(&args.path, |done, total| bar.show(done, total));
-    bar.clear();
-    let verification = verification.map_err(|error| Failure::Unchecked(error.to_string()))?;
+    let unchecked = |error: shardwright::Error| Failure::Unchecked(error.to_string());
+    let verify = offline::Verify::new(&args.path, &VerifyOptions::default()).map_err(unchecked)?;
+    let verification = meter::during(args.quiet, || verify.progress().bytes(), || verify.run()).map_err(unchecked)?;
     if args.json {
         let json = serde_json::to_string(&verification).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;

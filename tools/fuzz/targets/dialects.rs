@@ -7,9 +7,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use common::{Good, changed_document, is_small, look_at, written};
+use common::{Good, changed_document, is_small, look_at, recovered, written};
 use libfuzzer_sys::fuzz_target;
-use shardwright::offline::{Array, recover};
+use shardwright::offline::Array;
 use shardwright::{Codec, Compressor, Config, Dialect, Dim};
 
 static DATASETS: LazyLock<Vec<(PathBuf, Good)>> = LazyLock::new(|| {
@@ -40,5 +40,5 @@ fuzz_target!(|data: &[u8]| {
         return;
     }
     look_at(path);
-    drop(recover(path, false, |_, _| ()));
+    drop(recovered(path, false));
 });

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use power::{Op, PowerLog};
 
 use super::Store;
-use crate::offline::{ByteRange, verify};
+use crate::offline::{ByteRange, Verify, VerifyOptions};
 use crate::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record};
 
 /// Six frames of 8 by 8 bytes in four chunks each, four frames a shard.
@@ -106,7 +106,7 @@ fn cut(before: &Path, place: &Path, ops: &[Op], states: &[Values]) -> Vec<String
             let looked = std::panic::catch_unwind(|| {
                 let found = values(&Store::open(place).unwrap());
                 assert!(states[done..=begun].contains(&found), "after {end} operations: neither before nor after");
-                let verified = verify(place, |_, _| ()).unwrap();
+                let verified = Verify::new(place, &VerifyOptions::default()).and_then(|verify| verify.run()).unwrap();
                 assert!(verified.is_sound(), "after {end} operations: {:?}", verified.findings);
             });
             if let Err(panic) = looked {
@@ -171,6 +171,6 @@ fn where_blocks_can_be_shared_only_what_is_new_is_written() {
     // A header, a chunk, and the index of 16 chunks.
     assert_eq!(written, 64 + 20 + 16 * 16 + 4);
     drop(store);
-    let findings = verify(&path, |_, _| ()).unwrap().findings;
+    let findings = Verify::new(&path, &VerifyOptions::default()).and_then(|verify| verify.run()).unwrap().findings;
     assert!(findings.is_empty(), "{findings:?}");
 }

@@ -13,7 +13,7 @@ use shardwright::offline::{Array, Axis};
 
 use crate::args::{Export, Format};
 use crate::failure::Failure;
-use crate::headway;
+use crate::meter;
 use crate::region::RegionArg;
 use crate::report::{decimal, joined, say};
 
@@ -113,10 +113,9 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
         _ => Box::new(plain::Plain::raw(file)),
     };
     let done = AtomicU64::new(0);
-    headway::during(
+    meter::during(
         args.quiet,
-        image.bytes(),
-        || done.load(Ordering::Relaxed),
+        || (done.load(Ordering::Relaxed), image.bytes()),
         || {
             array.read_pieces(&image.start, &image.shape, args.memory, |piece| {
                 sink.take(piece)?;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use shardwright::offline::{Array, Recovery, describe, recover, verify};
+use shardwright::offline::{Array, Recover, RecoverOptions, Recovery, Verify, VerifyOptions, describe};
 use shardwright::{Acquisition, Config, Dtype};
 
 /// A dataset of `frames`, written with the means of `config` and little memory, in a folder that is memory.
@@ -99,13 +99,18 @@ pub fn is_small(array: &Array, dataset: &Path) -> bool {
 /// Shows a dataset to all that only look.
 pub fn look_at(dataset: &Path) {
     drop(describe(dataset));
-    drop(verify(dataset, |_, _| ()));
+    drop(Verify::new(dataset, &VerifyOptions::default()).and_then(|verify| verify.run()));
 }
 
 /// Repairs a dataset, if it can be, and checks that nothing is left to be done.
 pub fn repair(dataset: &Path) -> Option<Recovery> {
-    let found = recover(dataset, true, |_, _| ()).ok()?;
-    let again = recover(dataset, false, |_, _| ()).expect("what was recovered can be looked at");
+    let found = recovered(dataset, true).ok()?;
+    let again = recovered(dataset, false).expect("what was recovered can be looked at");
     assert!(!again.is_needed(), "a second recovery finds something to do: {again:#?}");
     Some(found)
+}
+
+/// What a recovery would change, or has changed.
+pub fn recovered(path: &Path, apply: bool) -> shardwright::Result<Recovery> {
+    Recover::new(path, &RecoverOptions { apply, ..RecoverOptions::default() })?.run()
 }

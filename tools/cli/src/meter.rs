@@ -16,26 +16,30 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 /// Rates are means over so long: shards end in bursts.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 
-/// Runs `work` and shows on stderr how many bytes `done` says of `total`, unless `quiet`.
-pub(crate) fn during<T>(quiet: bool, total: u64, done: impl Fn() -> u64 + Sync, work: impl FnOnce() -> T) -> T {
+/// Runs `work` and shows on stderr, unless `quiet`, what `progress` says: bytes that are done, and those in all.
+pub(crate) fn during<T>(quiet: bool, progress: impl Fn() -> (u64, u64) + Sync, work: impl FnOnce() -> T) -> T {
     if quiet {
         return work();
     }
-    let bar = io::stderr().is_terminal().then(|| live_bar(total));
+    let bar = io::stderr().is_terminal().then(live_bar);
     let every = if bar.is_some() { LIVE_EVERY } else { LINE_EVERY };
     let result = thread::scope(|scope| {
         // The channel closes when the work ends, be it by a panic: the ticker never outlives it.
         let (working, ended) = mpsc::channel::<()>();
-        let (done, bar) = (&done, &bar);
+        let (progress, bar) = (&progress, &bar);
         scope.spawn(move || {
             let mut meter = Meter::default();
-            meter.line(Instant::now(), done(), total);
+            let mut line = || {
+                let (done, total) = progress();
+                (meter.line(Instant::now(), done, total), done, total)
+            };
+            line();
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
-                let bytes = done();
-                let line = meter.line(Instant::now(), bytes, total);
+                let (line, done, total) = line();
                 match bar {
                     Some(bar) => {
-                        bar.set_position(bytes);
+                        bar.set_length(total);
+                        bar.set_position(done);
                         bar.set_message(line);
                     }
                     None => eprintln!("{line}"),
@@ -50,11 +54,11 @@ pub(crate) fn during<T>(quiet: bool, total: u64, done: impl Fn() -> u64 + Sync, 
     result
 }
 
-fn live_bar(total: u64) -> ProgressBar {
+fn live_bar() -> ProgressBar {
     let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let bar = if plain { "{bar:24}" } else { "{bar:24.green}" };
     let style = ProgressStyle::with_template(&format!("{bar} {{msg}}")).expect("the template is a constant");
-    ProgressBar::new(total).with_style(style.progress_chars("━╸ "))
+    ProgressBar::new(0).with_style(style.progress_chars("━╸ "))
 }
 
 /// Turns a counter into a rate and a time left.
@@ -111,6 +115,6 @@ mod tests {
 
     #[test]
     fn the_work_s_result_comes_back() {
-        assert_eq!([true, false].map(|quiet| during(quiet, 10, || 3, || 7)), [7, 7]);
+        assert_eq!([true, false].map(|quiet| during(quiet, || (3, 10), || 7)), [7, 7]);
     }
 }

@@ -1,0 +1,161 @@
+//! The files of manifests, written entry by entry: a manifest may be larger than memory should be.
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::documents::zarray;
+use super::{MANIFEST, TRANSFORMER};
+use crate::error::{Error, Result};
+use crate::format::index::Range;
+use crate::fs as os;
+use crate::offline::array::Array;
+
+/// The manifest of one array, in a file and, as long as there are few chunks, for the document.
+pub(super) struct ArrayManifest {
+    entries: Entries,
+    few: Option<Map<String, Value>>,
+    inlined_max: u64,
+}
+
+impl ArrayManifest {
+    pub(super) fn create(place: &Path, inlined_max: u64) -> Result<Self> {
+        create_folder(place)?;
+        let few = (inlined_max > 0).then(Map::new);
+        Ok(Self { entries: Entries::create(&place.join(MANIFEST))?, few, inlined_max })
+    }
+
+    pub(super) fn chunk(&mut self, key: &str, url: &str, Range { offset, nbytes }: Range) -> Result<()> {
+        // In the order of the proposal, which some readers take for granted.
+        let place = format!("{{\"path\": {}, \"offset\": {offset}, \"length\": {nbytes}}}", json!(url));
+        self.entries.entry(key, &place)?;
+        if let Some(few) = &mut self.few {
+            few.insert(key.to_owned(), json!({"path": url, "offset": offset, "length": nbytes}));
+        }
+        if self.few.as_ref().is_some_and(|few| few.len() as u64 > self.inlined_max) {
+            self.few = None;
+        }
+        Ok(())
+    }
+
+    /// Writes the document, and says whether the manifest stands in it.
+    pub(super) fn finish(self, place: &Path, mut document: Value) -> Result<bool> {
+        let path = self.entries.path.clone();
+        self.entries.finish()?;
+        let inlined = self.few.is_some();
+        let manifest = self.few.map_or_else(|| json!("./manifest.json"), Value::Object);
+        if inlined {
+            fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
+        document["storage_transformers"] = json!([{"name": TRANSFORMER, "configuration": {"manifest": manifest}}]);
+        put_document(place, &document)?;
+        Ok(inlined)
+    }
+}
+
+/// A JSON object that is written entry by entry, because it may be larger than memory should be.
+struct Entries {
+    path: PathBuf,
+    out: BufWriter<File>,
+    first: bool,
+}
+
+impl Entries {
+    fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).map_err(|error| Error::io("create", path, error))?;
+        let mut entries = Self { path: path.to_path_buf(), out: BufWriter::new(file), first: true };
+        entries.write(b"{")?;
+        Ok(entries)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).map_err(|error| Error::io("write", &self.path, error))
+    }
+
+    fn entry(&mut self, key: &str, value: &impl Display) -> Result<()> {
+        let comma: &[u8] = if std::mem::take(&mut self.first) { b"\n" } else { b",\n" };
+        self.write(comma)?;
+        let line = format!("{}: {value}", Value::from(key));
+        self.write(line.as_bytes())
+    }
+
+    /// Closes the object and syncs the file.
+    fn finish(self) -> Result<()> {
+        let end = |mut out: BufWriter<File>| {
+            out.write_all(b"\n}\n")?;
+            out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+        };
+        end(self.out).map_err(|error| Error::io("write", &self.path, error))
+    }
+}
+
+/// The reference file.
+pub(super) struct Kerchunk {
+    entries: Entries,
+    pub(super) zarr_format: u8,
+}
+
+impl Kerchunk {
+    pub(super) fn create(path: PathBuf, zarr_format: u8) -> Result<Self> {
+        let mut entries = Entries::create(&path)?;
+        entries.write(b"\"version\": 1, \"refs\": {")?;
+        Ok(Self { entries, zarr_format })
+    }
+
+    fn text(&mut self, node: &str, name: &str, document: &Value) -> Result<()> {
+        self.entries.entry(&below(node, name), &Value::String(document.to_string()))
+    }
+
+    pub(super) fn group(&mut self, node: &str, document: &Value) -> Result<()> {
+        if self.zarr_format == 3 {
+            return self.text(node, "zarr.json", document);
+        }
+        self.text(node, ".zgroup", &json!({"zarr_format": 2}))?;
+        self.text(node, ".zattrs", document.get("attributes").unwrap_or(&json!({})))
+    }
+
+    pub(super) fn array(&mut self, node: &str, array: &Array, document: &Value) -> Result<()> {
+        if self.zarr_format == 3 {
+            return self.text(node, "zarr.json", document);
+        }
+        // xarray and VirtualiZarr ask for the dimensions' names.
+        let dimensions = array.shape().len();
+        let own = array.dimension_names().map(<[String]>::to_vec).unwrap_or_else(|| vec![String::new(); dimensions]);
+        let named = |(at, name): (usize, String)| if name.is_empty() { format!("dim_{at}") } else { name };
+        let names: Vec<String> = own.into_iter().enumerate().map(named).collect();
+        let mut attributes = array.attributes().as_object().cloned().unwrap_or_default();
+        attributes.insert("_ARRAY_DIMENSIONS".into(), json!(names));
+        self.text(node, ".zarray", &zarray(array))?;
+        self.text(node, ".zattrs", &Value::Object(attributes))
+    }
+
+    pub(super) fn chunk(&mut self, node: &str, key: &str, url: &str, range: Range) -> Result<()> {
+        self.entries.entry(&below(node, key), &json!([url, range.offset, range.nbytes]))
+    }
+
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.entries.write(b"\n}")?;
+        self.entries.finish()
+    }
+}
+
+fn below(node: &str, name: &str) -> String {
+    if node.is_empty() { name.to_owned() } else { format!("{node}/{name}") }
+}
+
+pub(super) fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|error| Error::io("create", path, error))
+}
+
+pub(super) fn put_document(folder: &Path, document: &Value) -> Result<()> {
+    let text = serde_json::to_vec_pretty(document).map_err(|error| Error::format(folder, error.to_string()))?;
+    os::put(&folder.join("zarr.json"), &text)
+}
+
+pub(super) fn sync_folders(folder: &Path) -> Result<()> {
+    os::sync_folder_of(&folder.join("zarr.json"))?;
+    os::sync_folder_of(folder)
+}

@@ -1,0 +1,372 @@
+//! Writes manifests for a dataset: as zarr-specs proposes them, and as kerchunk's readers open them today.
+//!
+//! ```text
+//! run.ome.zarr/…                  the dataset; none of its bytes is copied
+//! run.ome.manifest.zarr/
+//!     zarr.json                   groups, as in the dataset
+//!     0/zarr.json                 array; its chunks are the dataset's inner chunks; storage transformer chunk-manifest-json
+//!     0/manifest.json             "0.0.0": {"path": …, "offset": …, "length": …}
+//!     records/…/zarr.json         arrays of few chunks: the manifest stands in the document itself
+//!     kerchunk.json               all of it once more: reference file system, version 1
+//! ```
+//!
+//! Sources: zarr-specs, proposal "Manifest storage transformer"; kerchunk, "References specification", version 1; Zarr
+//! v2 specification, "Arrays".
+//!
+//! The folder stands beside the dataset rather than in it, because a reader that lists a group fails on an array with a
+//! storage transformer that it does not know, which today all do.
+
+mod documents;
+mod files;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::config::{Compressor, ManifestForm};
+use crate::error::{Error, Result};
+use crate::format::index::Range;
+use crate::format::rules;
+use crate::fs as os;
+use crate::fs::document;
+use crate::fs::links;
+use crate::geometry::{for_each_position, linear};
+use crate::offline::array::Array;
+use crate::offline::array::files::FileChunks;
+use crate::offline::hierarchy::walk::{self, Kind, Node};
+use crate::offline::progress::{Counters, Progress};
+use documents::{Urls, array_document, key};
+use files::{ArrayManifest, Kerchunk, create_folder, put_document, sync_folders};
+
+/// Files whose indexes are read at once.
+const BATCH: usize = 256;
+
+const KERCHUNK: &str = "kerchunk.json";
+const MANIFEST: &str = "manifest.json";
+const TRANSFORMER: &str = "chunk-manifest-json";
+
+/// Where all manifests are to stand in documents, a longer one gets a file all the same: readers bound their documents.
+const INLINED_MAX: u64 = 1 << 16;
+
+/// A folder with more files than this is not looked through.
+const FILES_MAX: usize = 1 << 16;
+
+/// How [`WriteManifest`] writes.
+#[derive(Debug, Clone)]
+pub struct ManifestOptions {
+    /// What stands before the paths of the dataset's files: `https://central/run.ome.zarr`, `s3://bucket/run.ome.zarr`.
+    /// `None`: `file://` and where they are now.
+    pub url_prefix: Option<String>,
+    /// In which forms. None is as good as all. With [`ManifestForm::Inlined`] alone, arrays of up to 65536 chunks have
+    /// their manifest in their document.
+    pub forms: Vec<ManifestForm>,
+    /// Arrays of at most so many chunks have their manifest in their document, where both forms of manifests are
+    /// written.
+    pub inline_chunks: u64,
+    /// The Zarr version of the documents in `kerchunk.json`: 2, which every reader of such files opens, or 3.
+    pub kerchunk_zarr_format: u8,
+    /// Replace manifests that are in the way.
+    pub overwrite: bool,
+}
+
+impl Default for ManifestOptions {
+    fn default() -> Self {
+        let forms = ManifestForm::ALL.to_vec();
+        Self { url_prefix: None, forms, inline_chunks: 32, kerchunk_zarr_format: 2, overwrite: false }
+    }
+}
+
+impl ManifestOptions {
+    fn has(&self, form: ManifestForm) -> bool {
+        self.forms.is_empty() || self.forms.contains(&form)
+    }
+
+    /// The most chunks of an array whose manifest stands in its document; `None` where there are no such documents.
+    fn inlined_max(&self) -> Option<u64> {
+        match (self.has(ManifestForm::Manifest), self.has(ManifestForm::Inlined)) {
+            (true, true) => Some(self.inline_chunks),
+            (true, false) => Some(0),
+            (false, true) => Some(INLINED_MAX),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Where the manifests of a dataset stand if nothing else is said: `run.ome.manifest.zarr` beside `run.ome.zarr`.
+pub fn manifest_path(dataset: impl AsRef<Path>) -> PathBuf {
+    let path = dataset.as_ref();
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    path.with_file_name(format!("{}.manifest.zarr", name.strip_suffix(".zarr").unwrap_or(&name)))
+}
+
+/// What [`WriteManifest`] wrote.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct ManifestSummary {
+    /// Arrays described.
+    pub arrays: u64,
+    /// Of these, the ones with their manifest in their document.
+    pub arrays_inlined: u64,
+    /// Chunks named.
+    pub chunks: u64,
+    /// Bytes of these chunks, as they are stored.
+    pub bytes: u64,
+    /// What not every reader will be able to do, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// Writes manifests of a dataset or array into a new folder.
+///
+/// No pixel is read. Every codec that [`Array`] reads can be said in both forms: the byte order, the compressor and a
+/// CRC-32C behind it.
+///
+/// ```no_run
+/// use shardwright::offline::{ManifestOptions, WriteManifest};
+///
+/// let summary = WriteManifest::new("run.ome.zarr", None, &ManifestOptions::default())?.run()?;
+/// println!("{} chunks", summary.chunks);
+/// # Ok::<(), shardwright::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct WriteManifest {
+    root: PathBuf,
+    out: PathBuf,
+    options: ManifestOptions,
+    counters: Counters,
+}
+
+impl WriteManifest {
+    /// Looks at the dataset or array at `dataset` and checks what is asked for; nothing is written yet. The manifests
+    /// go to the new folder `out`, which must lie outside of the dataset, or to [`manifest_path`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a prefix or a Zarr version that can't be used; [`Error::Exists`] when `out` is there;
+    /// [`Error::Format`] when `out` is something else than manifests.
+    pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
+        let dataset = dataset.as_ref();
+        let root = dataset.canonicalize().map_err(|error| Error::io("open", dataset, error))?;
+        let out = os::absolute(&out.map_or_else(|| manifest_path(dataset), Path::to_path_buf))?;
+        check(&root, &out, options)?;
+        Ok(Self { root, out, options: options.clone(), counters: Counters::default() })
+    }
+
+    /// How far [`run`](Self::run) has come; for another thread to ask.
+    pub fn progress(&self) -> Progress {
+        self.counters.progress()
+    }
+
+    /// Writes. The folder appears as a whole when everything is in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] when something in the dataset can't be read, or a shard's index is damaged; [`Error::Exists`]
+    /// when the folder has come meanwhile.
+    pub fn run(&self) -> Result<ManifestSummary> {
+        let Self { root, out, options, counters } = self;
+        links::enter(root);
+        check(root, out, options)?;
+        let nodes = walk::nodes(root)?;
+        let arrays = nodes.iter().filter_map(|node| Some((node, node.array()?)));
+        if let Some((volume, _)) = arrays.clone().find(|(_, array)| !rules(array.layout().dialect).manifests) {
+            let reason =
+                "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
+            return Err(Error::format(&volume.path, reason));
+        }
+        let mut total: u64 = 0;
+        for (_, array) in arrays {
+            let files = array.files()?.into_iter();
+            total = files
+                .filter_map(|(path, _)| path.metadata().ok())
+                .fold(total, |sum, file| sum.saturating_add(file.len()));
+        }
+        counters.begin(total);
+        let partial = os::hidden(out, "partial");
+        // Left by a call that was killed.
+        let _ = fs::remove_dir_all(&partial);
+        let urls = Urls { root, prefix: options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/')) };
+        let written = write_folder(&nodes, &partial, &urls, options, counters);
+        let summary = written.inspect_err(|_| drop(fs::remove_dir_all(&partial)))?;
+        os::publish(&partial, out)?;
+        Ok(summary)
+    }
+}
+
+fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
+    if let Some(prefix) = &options.url_prefix
+        && !(prefix.contains("://") || prefix.starts_with('/'))
+    {
+        let reason = "is neither a URL such as s3://bucket/run.ome.zarr nor an absolute path";
+        return Err(Error::config("url_prefix", prefix, reason));
+    }
+    if !matches!(options.kerchunk_zarr_format, 2 | 3) {
+        return Err(Error::config("kerchunk_zarr_format", options.kerchunk_zarr_format, "possible are 2 and 3"));
+    }
+    if out.starts_with(root) {
+        let reason = "lies in the dataset, whose readers would stumble over it; choose a path beside it";
+        return Err(Error::format(out, reason));
+    }
+    check_manifest_place(out, options.overwrite)
+}
+
+/// Refuses a place where something is that may not be replaced.
+pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
+    if !out.exists() {
+        return Ok(());
+    }
+    if !overwrite {
+        return Err(Error::Exists { path: out.to_path_buf() });
+    }
+    if !holds_manifests(out)? {
+        return Err(Error::format(out, "holds something else than manifests, so it is never replaced"));
+    }
+    Ok(())
+}
+
+/// Whether there is nothing in a folder but manifests and their documents.
+fn holds_manifests(folder: &Path) -> Result<bool> {
+    let (mut folders, mut seen, mut manifests) = (vec![folder.to_path_buf()], 0, false);
+    while let Some(next) = folders.pop() {
+        let entries = if next.is_dir() { os::list(&next)? } else { return Ok(false) };
+        for path in entries {
+            seen += 1;
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            match name {
+                _ if seen > FILES_MAX || path.is_symlink() => return Ok(false),
+                _ if path.is_dir() => folders.push(path),
+                KERCHUNK | MANIFEST => manifests = true,
+                "zarr.json" => {
+                    let document = document::read(&path)?.unwrap_or_default();
+                    manifests |=
+                        document.pointer("/storage_transformers/0/name").is_some_and(|name| name == TRANSFORMER);
+                }
+                _ => return Ok(false),
+            }
+        }
+    }
+    Ok(manifests)
+}
+
+fn write_folder(
+    nodes: &[Node],
+    folder: &Path,
+    urls: &Urls<'_>,
+    options: &ManifestOptions,
+    counters: &Counters,
+) -> Result<ManifestSummary> {
+    create_folder(folder)?;
+    let kerchunk = options.has(ManifestForm::Kerchunk);
+    let kerchunk =
+        kerchunk.then(|| Kerchunk::create(folder.join(KERCHUNK), options.kerchunk_zarr_format)).transpose()?;
+    let mut forms = Forms { kerchunk, inlined_max: options.inlined_max(), counters };
+    let mut summary = ManifestSummary::default();
+    for node in nodes {
+        let place = folder.join(&node.name);
+        match &node.kind {
+            Kind::Group(_) => {
+                let mut document = node.document()?;
+                // What is consolidated there describes other arrays than these.
+                document.as_object_mut().map(|document| document.remove("consolidated_metadata"));
+                // What the live writer says of itself and its slots is about shards, of which there are none here.
+                if let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) {
+                    own.retain(|key, _| !matches!(key.as_str(), "writer" | "slots" | "chunks"));
+                }
+                forms.group(&node.name, &place, &document)?;
+            }
+            Kind::Array(array) => forms.array(node, array, &place, urls, &mut summary)?,
+        }
+    }
+    if let Some(kerchunk) = forms.kerchunk {
+        kerchunk.finish()?;
+    }
+    sync_folders(folder)?;
+    Ok(summary)
+}
+
+/// The forms that are written, side by side.
+struct Forms<'a> {
+    counters: &'a Counters,
+    kerchunk: Option<Kerchunk>,
+    /// The most chunks of an array whose manifest stands in its document; `None`: there are no documents.
+    inlined_max: Option<u64>,
+}
+
+impl Forms<'_> {
+    fn group(&mut self, name: &str, place: &Path, document: &Value) -> Result<()> {
+        if self.inlined_max.is_some() {
+            create_folder(place)?;
+            put_document(place, document)?;
+        }
+        self.kerchunk.as_mut().map_or(Ok(()), |kerchunk| kerchunk.group(name, document))
+    }
+
+    fn array(
+        &mut self,
+        node: &Node,
+        array: &Array,
+        place: &Path,
+        urls: &Urls<'_>,
+        summary: &mut ManifestSummary,
+    ) -> Result<()> {
+        let document = array_document(node, array)?;
+        if let Some(kerchunk) = &mut self.kerchunk {
+            kerchunk.array(&node.name, array, &document)?;
+        }
+        let mut manifest = self.inlined_max.map(|max| ArrayManifest::create(place, max)).transpose()?;
+        each_chunk(array, self.counters, |key, path, range| {
+            let url = urls.of(path)?;
+            if let Some(manifest) = &mut manifest {
+                manifest.chunk(key, &url, range)?;
+            }
+            if let Some(kerchunk) = &mut self.kerchunk {
+                kerchunk.chunk(&node.name, key, &url, range)?;
+            }
+            summary.chunks += 1;
+            summary.bytes = summary.bytes.saturating_add(range.nbytes);
+            Ok(())
+        })?;
+        summary.arrays += 1;
+        summary.arrays_inlined += u64::from(manifest.map_or(Ok(false), |manifest| manifest.finish(place, document))?);
+        let zarr3 = self.kerchunk.as_ref().is_some_and(|kerchunk| kerchunk.zarr_format == 3);
+        if array.codec().compressor == Compressor::Lz4 && zarr3 {
+            summary.notes.push(format!("{:?}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents", node.name));
+        }
+        Ok(())
+    }
+}
+
+/// Visits every chunk of the array's grid that was written: its key, its file, its range.
+fn each_chunk(
+    array: &Array,
+    counters: &Counters,
+    mut visit: impl FnMut(&str, &Path, Range) -> Result<()>,
+) -> Result<()> {
+    let per_file = array.layout().chunks_per_file();
+    let grid: Vec<u64> = array.shape().iter().zip(array.chunk_shape()).map(|(a, b)| a.div_ceil(*b)).collect();
+    let positions = array.file_positions()?;
+    for batch in positions.chunks(BATCH) {
+        let files: Vec<Option<FileChunks>> =
+            batch.par_iter().map(|position| array.file_chunks(position)).collect::<Result<_>>()?;
+        for (position, file) in batch.iter().zip(files) {
+            let Some(file) = file else { continue };
+            let first: Vec<u64> = position.iter().zip(&per_file).map(|(at, count)| at * count).collect();
+            let mut failed = None;
+            for_each_position(&vec![0; per_file.len()], &per_file, |inner| {
+                let at: Vec<u64> = first.iter().zip(inner).map(|(first, inner)| first + inner).collect();
+                // Chunks beyond the edge only pad the shard.
+                let inside = at.iter().zip(&grid).all(|(at, length)| at < length);
+                let range = file.ranges[linear(inner, &per_file) as usize];
+                if let (true, Some(range), None) = (inside, range, &failed) {
+                    failed = visit(&key(&at), &file.path, range).err();
+                }
+            });
+            failed.map_or(Ok(()), Err)?;
+            counters.add(file.path.metadata().map_or(0, |metadata| metadata.len()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! How far an operation is, for other threads to ask; and the threads that it works with.
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::error::{Error, Result};
+
+/// How far an operation has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes that are done with: of pixels for a [`Repack`](super::Repack), else of files with chunks.
+    pub done: u64,
+    /// The same bytes in all; 0 until it is known.
+    pub total: u64,
+    /// Bytes that were read so far.
+    pub bytes_read: u64,
+}
+
+impl Progress {
+    /// What is done, and what there is in all: for a bar.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.done, self.total)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    total: AtomicU64,
+    pub(super) done: AtomicU64,
+    pub(super) read: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn of(total: u64) -> Self {
+        Self { total: total.into(), ..Self::default() }
+    }
+
+    /// Begins again, with what is known to be to do.
+    pub(super) fn begin(&self, total: u64) {
+        [&self.done, &self.read].into_iter().for_each(|counter| counter.store(0, Relaxed));
+        self.total.store(total, Relaxed);
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+
+    /// So many bytes were read, and are done with.
+    pub(super) fn add(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Relaxed);
+        self.done.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        let total = self.total();
+        Progress { done: self.done.load(Relaxed).min(total), total, bytes_read: self.read.load(Relaxed) }
+    }
+}
+
+/// How many threads `workers` stands for: 0 is one for each core that the process may use.
+pub(super) fn threads(workers: usize) -> usize {
+    if workers > 0 { workers } else { thread::available_parallelism().map_or(1, NonZero::get) }
+}
+
+/// The threads of an operation.
+pub(super) fn pool(workers: usize) -> Result<ThreadPool> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads(workers)).build();
+    pool.map_err(|error| Error::config("workers", workers, error.to_string()))
+}
