@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, RingFull};
-use crate::dataset::{ImageWriter, Root};
+use crate::dataset::Root;
+use crate::dataset::image::ImageWriter;
 use crate::engine::threads::Threads;
 use crate::engine::{Engine, Ticket, losses, records};
 use crate::error::{Error, Result, caught, logged};

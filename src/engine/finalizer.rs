@@ -11,7 +11,7 @@ use super::open_cells::LiveCells;
 use super::paused::Paused;
 use super::pump::Engine;
 use super::records::RecordCopy;
-use crate::dataset::{ImageWriter, RecordBlock};
+use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught, logged};
 use crate::shard::{Checkpoint, Shard, ShardPosition};
 use crate::stats::Stage;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cell::ShardCell;
-use crate::dataset::RecordBlock;
+use crate::dataset::image::RecordBlock;
 
 /// What a worker is told to do.
 #[derive(Debug, Clone, Copy)]

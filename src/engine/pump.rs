@@ -11,7 +11,7 @@ use super::records::Records;
 use super::sequencer::Sequencer;
 use super::shared::{Shared, relief};
 use crate::config::Config;
-use crate::dataset::{ImageWriter, RecordBlock};
+use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
 use crate::plan::Plan;
 use crate::ring::Ring;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::messages::Closing;
 use super::ranges::{MISSING_RANGES_MAX, holds};
 use super::shared::Shared;
-use crate::dataset::{ImageWriter, RecordBlock};
+use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::Result;
 use crate::plan::{Plan, RecordPlan};
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};

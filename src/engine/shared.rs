@@ -14,7 +14,7 @@ use super::messages::{Closing, Listener, Preparing, Ticket};
 use super::numbers::Numbers;
 use super::open_cells::OpenCells;
 use crate::config::{Codec, Config};
-use crate::dataset::ImageWriter;
+use crate::dataset::image::ImageWriter;
 use crate::error::{Error, logged};
 use crate::plan::Plan;
 use crate::ring::Ring;

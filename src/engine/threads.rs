@@ -15,7 +15,7 @@ use super::worker::Worker;
 use super::writers;
 use super::writers::{CombiningWriter, WritePath};
 use crate::config::Config;
-use crate::dataset::ImageWriter;
+use crate::dataset::image::ImageWriter;
 use crate::error::{Error, Result};
 use crate::fs::system::prefer_throughput;
 use crate::shard::WaitsFor;

@@ -9,9 +9,9 @@ use serde_json::json;
 use crate::config::IndexLocation;
 use crate::format::index::table::TableLayout;
 use crate::format::precomputed;
+use crate::format::slot_header as slot;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
-use crate::shard::slot;
 
 /// Reads an index: the first byte says how it looks, the rest is the file.
 pub fn index(data: &[u8]) {
@@ -53,7 +53,7 @@ pub fn volume(data: &[u8]) {
         }],
     });
     let Ok(metadata) = precomputed::parse(Path::new("info"), &info, "0") else { return };
-    let Some(volume) = &metadata.volume else { return };
+    let Some(volume) = metadata.layout.volume() else { return };
     let Some(shards) = volume.shards() else { return };
     let file = in_memory(bytes);
     let Ok(index) = Index::of_volume(&file, shards, None, None) else { return };

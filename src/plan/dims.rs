@@ -92,16 +92,12 @@ pub(super) fn acquisition_order(config: &Config) -> Result<Vec<usize>> {
     Ok(order)
 }
 
-/// Chunk and shard shapes, with the automatic ones filled in.
-pub(super) fn chunks_and_shards(
-    config: &Config,
-    acquired: &[usize],
-) -> Result<(Vec<u64>, Vec<u64>, Option<VolumePlan>)> {
+/// The shape of a chunk, with what is automatic filled in.
+fn chunk_shape(config: &Config, acquired: &[usize]) -> Result<Vec<u64>> {
     let dims = &config.dims;
     let outer = dims.len() - 2;
     let element = config.dtype.size() as u64;
     let size = |dim: usize| length_of(dims, dim);
-
     let mut chunk: Vec<u64> = dims.iter().map(|dim| dim.chunk).collect();
     dialects::chunk_channels(config, &mut chunk)?;
     let [y, x] = [outer, outer + 1];
@@ -120,7 +116,17 @@ pub(super) fn chunks_and_shards(
         chunk[fastest] = if fit >= 8 { fit.min(size(fastest)) } else { 1 };
     }
     chunk.iter_mut().for_each(|n| *n = (*n).max(1));
+    Ok(chunk)
+}
 
+/// Chunk and shard shapes, with the automatic ones filled in.
+pub(super) fn chunks_and_shards(
+    config: &Config,
+    acquired: &[usize],
+) -> Result<(Vec<u64>, Vec<u64>, Option<VolumePlan>)> {
+    let dims = &config.dims;
+    let size = |dim: usize| length_of(dims, dim);
+    let chunk = chunk_shape(config, acquired)?;
     if !rules(config.dialect).shares_files {
         return Ok((chunk.clone(), chunk, None));
     }
@@ -128,13 +134,14 @@ pub(super) fn chunks_and_shards(
     if let Some(volume) = VolumePlan::new(config, &chunk, &mut shard)? {
         return Ok((chunk, shard, Some(volume)));
     }
-    for dim in [y, x] {
+    for dim in [dims.len() - 2, dims.len() - 1] {
         if shard[dim] == 0 {
             shard[dim] = size(dim).next_multiple_of(chunk[dim]);
         }
     }
     for &dim in acquired.iter().rev() {
         if shard[dim] == 0 {
+            let element = config.dtype.size() as u64;
             let others: u64 =
                 shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { c } else { s }).fold(element, u64::saturating_mul);
             let grid = shard.iter().zip(&chunk).map(|(&s, &c)| if s == 0 { 1 } else { (s / c).max(1) });

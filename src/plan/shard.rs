@@ -98,12 +98,7 @@ impl ShardPlan {
             chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
         let fixed_slots = config.placement_in_use() == Placement::Fixed;
         let in_ring_whole = fixed_slots && rows_touch && config.codec.compressor == Compressor::None;
-        let piece_bytes = (chunk_shape[outer] as usize).checked_mul(frame.layout.row_stride);
-        let led = in_ring_whole
-            && matches!(config.storage, StorageKind::Auto | StorageKind::Direct)
-            && chunk_bytes >= LED_CHUNK_BYTES_MIN
-            && frame.layout.offset.is_multiple_of(PAGE)
-            && piece_bytes.is_some_and(|bytes| bytes.is_multiple_of(PAGE));
+        let led = in_ring_whole && chunk_bytes >= LED_CHUNK_BYTES_MIN && may_lead(config, frame, chunk_shape[outer]);
         let lead_bytes = if led { PAGE - HEADER_BYTES } else { 0 };
         let filled = lead_bytes + HEADER_BYTES + encoded_bytes_max;
         // Holes are punched, and direct writes done, in whole blocks, so a slot that spans some starts on one.
@@ -141,6 +136,14 @@ impl ShardPlan {
             reserve_bytes,
         })
     }
+}
+
+/// Whether pieces of `rows` rows lie in the ring as direct writes want them.
+fn may_lead(config: &Config, frame: &FramePlan, rows: u64) -> bool {
+    let piece_bytes = (rows as usize).checked_mul(frame.layout.row_stride);
+    matches!(config.storage, StorageKind::Auto | StorageKind::Direct)
+        && frame.layout.offset.is_multiple_of(PAGE)
+        && piece_bytes.is_some_and(|bytes| bytes.is_multiple_of(PAGE))
 }
 
 /// Decoded bytes of a whole chunk.

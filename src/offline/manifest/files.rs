@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::documents::zarray;
-use super::{MANIFEST, TRANSFORMER};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs as os;
 use crate::offline::array::Array;
+
+pub(super) const KERCHUNK: &str = "kerchunk.json";
+pub(super) const MANIFEST: &str = "manifest.json";
+pub(super) const TRANSFORMER: &str = "chunk-manifest-json";
 
 /// The manifest of one array, in a file and, as long as there are few chunks, for the document.
 pub(super) struct ArrayManifest {

@@ -39,14 +39,10 @@ use crate::offline::array::files::FileChunks;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
 use crate::offline::progress::{Counters, Progress};
 use documents::{Urls, array_document, key};
-use files::{ArrayManifest, Kerchunk, create_folder, put_document, sync_folders};
+use files::{ArrayManifest, KERCHUNK, Kerchunk, MANIFEST, TRANSFORMER, create_folder, put_document, sync_folders};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
-
-const KERCHUNK: &str = "kerchunk.json";
-const MANIFEST: &str = "manifest.json";
-const TRANSFORMER: &str = "chunk-manifest-json";
 
 /// Where all manifests are to stand in documents, a longer one gets a file all the same: readers bound their documents.
 const INLINED_MAX: u64 = 1 << 16;

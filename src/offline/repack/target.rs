@@ -42,14 +42,7 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
     }
     let chain = chain(metadata, options, reshaped);
     let old = layout.table().filter(|_| !is_new);
-    let location = options.index_location.or(old.map(TableLayout::location)).unwrap_or(IndexLocation::End);
-    let checksum = options.index_checksum.or(old.map(TableLayout::has_checksum)).unwrap_or(true);
-    let per_shard: Vec<u64> = shard.iter().zip(&chunk).map(|(shard, chunk)| shard / chunk).collect();
-    let index = product(&per_shard).and_then(|chunks| TableLayout::new(chunks, location, checksum));
-    let Some(index) = index else {
-        let reason = format!("shards of {shard:?} hold too many chunks of {chunk:?}");
-        return Err(Error::config("shard", format_args!("{shard:?}"), reason));
-    };
+    let index = index_of(&shard, &chunk, old, options)?;
     if !is_new && old == Some(index) && chunk == layout.chunk_shape && shard == layout.file_shape {
         let mut same = metadata.clone();
         if chain.document == metadata.chain.document {
@@ -79,17 +72,37 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
         files,
     };
     let target = Metadata { layout, chain, attributes, manifest: None, ..metadata.clone() }.check(&node.path)?;
-    let mut document = if is_new { zarr3::array(&target, &target.layout.shape) } else { node.document()? };
-    if is_new {
-        document["attributes"] = target.attributes.clone();
-    } else {
-        zarr3::set_chunks(&mut document, &target);
-    }
-    if metadata.manifest.is_some() {
+    let document = if is_new { new_document(&target) } else { changed_document(node, metadata, &target)? };
+    Ok((target, document))
+}
+
+fn new_document(target: &Metadata) -> Value {
+    let mut document = zarr3::array(target, &target.layout.shape);
+    document["attributes"] = target.attributes.clone();
+    document
+}
+
+/// The document that is there, with other chunks.
+fn changed_document(node: &Node, old: &Metadata, target: &Metadata) -> Result<Value> {
+    let mut document = node.document()?;
+    zarr3::set_chunks(&mut document, target);
+    if old.manifest.is_some() {
         document["chunk_key_encoding"] = zarr3::default_keys();
         document.as_object_mut().map(|document| document.remove("storage_transformers"));
     }
-    Ok((target, document))
+    Ok(document)
+}
+
+/// The index of a shard: as wished, or as the old one.
+fn index_of(shard: &[u64], chunk: &[u64], old: Option<TableLayout>, options: &RepackOptions) -> Result<TableLayout> {
+    let location = options.index_location.or(old.map(TableLayout::location)).unwrap_or(IndexLocation::End);
+    let checksum = options.index_checksum.or(old.map(TableLayout::has_checksum)).unwrap_or(true);
+    let per_shard: Vec<u64> = shard.iter().zip(chunk).map(|(shard, chunk)| shard / chunk).collect();
+    let index = product(&per_shard).and_then(|chunks| TableLayout::new(chunks, location, checksum));
+    index.ok_or_else(|| {
+        let reason = format!("shards of {shard:?} hold too many chunks of {chunk:?}");
+        Error::config("shard", format_args!("{shard:?}"), reason)
+    })
 }
 
 /// The shards that an array has, but none that reaches beyond its grid of chunks: a box of ids may be far larger.

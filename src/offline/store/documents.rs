@@ -38,3 +38,6 @@ pub(super) fn stored(dialect: Dialect, path: &Path, shown: &Value, stored: &Valu
     let reason = format!("the new document differs in {}; of a sharded array only {free} may", other.join(", "));
     Err(Error::format(path, reason))
 }
+pub(super) fn pretty(path: &Path, document: &Value) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(document).map_err(|error| Error::format(path, error.to_string()))
+}

@@ -162,8 +162,8 @@ fn the_wrapper_works_with_and_without_exceptions() {
     }
 }
 
-#[test]
-fn every_option_can_be_said_as_a_struct_and_as_a_document() {
+/// A configuration in which nothing is the default, as `options.c` has it.
+fn every_option() -> Config {
     let dim = |name: &str, kind, size| Dim::new(name, kind, size);
     let field = |name: &str, dtype| RecordField { name: name.into(), dtype };
     let channel = |label: &str, color: &str, window| Channel { label: label.into(), color: color.into(), window };
@@ -179,7 +179,7 @@ fn every_option_can_be_said_as_a_struct_and_as_a_document() {
         voxel_offset: [1, -2, 3],
         resolution: Some([4.0, 5.0, 6.5]),
     };
-    let expected = Config {
+    Config {
         leap_max: 7_000,
         dialect: Dialect::Zarr2Sharded,
         index_checksum: false,
@@ -212,8 +212,12 @@ fn every_option_can_be_said_as_a_struct_and_as_a_document() {
         overwrite: true,
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
-    };
-    let expected = serde_json::to_value(expected).unwrap();
+    }
+}
+
+#[test]
+fn every_option_can_be_said_as_a_struct_and_as_a_document() {
+    let expected = serde_json::to_value(every_option()).unwrap();
     let program = Program::new("tests/it/c_interface/options.c");
     let struct_text = program.run::<&str>(&[]);
     assert_eq!(serde_json::from_str::<Value>(&struct_text).unwrap(), expected);

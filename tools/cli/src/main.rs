@@ -16,6 +16,7 @@ mod region;
 mod repack;
 mod replay;
 mod report;
+mod run_config;
 mod soak;
 mod source;
 mod verify;

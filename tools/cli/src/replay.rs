@@ -7,9 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use shardwright::{
-    Acquisition, Channel, Codec, Compressor, Config, Dialect, DimKind, Record, RingFull, Shuffle, Summary, Unfinished,
-};
+use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Record, RingFull, Shuffle, Summary, Unfinished};
 
 use crate::args::{Rate, Replay};
 use crate::dma::Resident;
@@ -18,8 +16,9 @@ use crate::feed::{End, Feed, Fill, Refusal, Sink, Taken};
 use crate::pace::CameraPriority;
 use crate::progress::Progress;
 use crate::report::{Circumstances, Report, say};
+use crate::run_config::config;
 use crate::soak::{self, Diary, Roll};
-use crate::source::{self, Recording};
+use crate::source::{self, Recording, Source};
 
 /// Set by the first Ctrl-C: no more frames are taken.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -37,45 +36,25 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     args.pace.ring_full()?;
     let mut source = source::open(&args.input, &args.recording, args.engine.memory)?;
     let recording = source.recording().clone();
+    let frame_bytes = recording.frame_bytes();
     let pass = frames_a_pass(args, &recording)?;
     let total = frames_total(args, &recording, pass)?;
     let rate = rate(args, &recording);
-    let run_bytes = total.saturating_mul(recording.frame_bytes());
     let config = config(args, &recording, total, rate, source.held_bytes())?;
     // A recording whose very first frame can't be read leaves no dataset behind.
-    source.read(0, &mut vec![0; recording.frame_bytes() as usize])?;
-    let mut notes = recording.notes;
-    if let (Compressor::Lz4 | Compressor::Zlib { .. }, Dialect::Zarr3) = (config.codec.compressor, config.dialect) {
-        notes.push("only zarr-python reads numcodecs' lz4 and zlib; every Zarr library reads blosc and gzip".into());
-    }
+    source.read(0, &mut vec![0; frame_bytes as usize])?;
+    let mut run = circumstances(&config, recording.notes.clone());
     if !args.quiet {
-        notes.iter().for_each(|note| eprintln!("note: {note}"));
+        run.notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
     // Frames that --frames leaves out may be broken.
     let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
 
     interrupt_politely()?;
-    let mut run = Circumstances {
-        codec: codec_text(&config.codec),
-        placement: config.placement_in_use().name().into(),
-        notes,
-        ..Circumstances::default()
-    };
     let drops = config.ring_full == RingFull::DropNewest;
-    let waits = matches!(config.ring_full, RingFull::Block { .. });
-    let acquisition = Acquisition::create(&args.output, config)?;
-    let resident = args.recording.dma.then(|| Resident::fill(&acquisition, source.as_mut(), pass, waits)).transpose();
-    let resident = match resident {
-        Ok(resident) => resident,
-        Err(failure) => {
-            acquisition.abort();
-            return Err(failure);
-        }
-    };
-    if args.pace.wait {
-        wait_for_a_line();
-    }
-    let roll = roll_at(args, run_bytes)?;
+    let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
+    args.pace.wait.then(wait_for_a_line);
+    let roll = roll_at(args, total.saturating_mul(frame_bytes))?;
     let roll = roll.map(|bytes| Roll::start(&acquisition, &args.output, bytes));
     let diary = args.soak.soak.as_ref().map(|_| Diary::new());
     let mut sink = Recorder { acquisition: &acquisition, resident, diary };
@@ -87,9 +66,7 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
         feed.run(source.as_mut(), &mut sink, interrupted)
     };
     let mut taken = progress.during(total, || acquisition.stats(), play);
-    if matches!(taken.end, End::Complete)
-        && let Some(defect) = defect
-    {
+    if let (End::Complete, Some(defect)) = (&taken.end, defect) {
         taken.end = End::Input(defect);
     }
     if let (0, Some(failure)) = (taken.committed, taken.end.failure()) {
@@ -107,6 +84,33 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
         diary.write(path, &format!("{}, {}, {}", args.input.display(), run.codec, args.output.display()))?;
     }
     conclude(args, taken, finished, run)
+}
+
+/// Creates the dataset and, where frames are to stay in the ring, fills that.
+fn begin(
+    args: &Replay,
+    config: Config,
+    source: &mut dyn Source,
+    pass: u64,
+) -> Result<(Acquisition, Option<Resident>), Failure> {
+    let waits = matches!(config.ring_full, RingFull::Block { .. });
+    let acquisition = Acquisition::create(&args.output, config)?;
+    match args.recording.dma.then(|| Resident::fill(&acquisition, source, pass, waits)).transpose() {
+        Ok(resident) => Ok((acquisition, resident)),
+        Err(failure) => {
+            acquisition.abort();
+            Err(failure)
+        }
+    }
+}
+
+/// What the report says of the run beside its counts.
+fn circumstances(config: &Config, mut notes: Vec<String>) -> Circumstances {
+    if let (Compressor::Lz4 | Compressor::Zlib { .. }, Dialect::Zarr3) = (config.codec.compressor, config.dialect) {
+        notes.push("only zarr-python reads numcodecs' lz4 and zlib; every Zarr library reads blosc and gzip".into());
+    }
+    let (codec, placement) = (codec_text(&config.codec), config.placement_in_use().name().into());
+    Circumstances { codec, placement, notes, ..Circumstances::default() }
 }
 
 /// `--overwrite` would remove the recording before its first frame is read.
@@ -156,80 +160,6 @@ fn roll_at(args: &Replay, run_bytes: u64) -> Result<Option<u64>, Failure> {
 fn rate(args: &Replay, recording: &Recording) -> Rate {
     let own = recording.fps.map_or(Rate::Max, Rate::Fps);
     args.pace.rate.unwrap_or(own)
-}
-
-/// The engine's configuration for `total` frames of the recording.
-fn config(args: &Replay, recording: &Recording, total: u64, rate: Rate, held_bytes: u64) -> Result<Config, Failure> {
-    let mut dims = recording.dims.clone();
-    let slowest = recording.slowest();
-    let outer = dims.len() - 2;
-    let inner: u64 = (0..outer).filter(|&dim| dim != slowest).map(|dim| dims[dim].size.unwrap_or(1)).product();
-    if args.recording.repeat > 1 && dims[slowest].kind == DimKind::Channel {
-        return Err(Failure::Usage("--loop repeats the slowest dimension, but here that is the channel".into()));
-    }
-    dims[slowest].size = Some(total.div_ceil(inner));
-    if args.run.unbounded {
-        dims[0].size = None;
-    }
-    for (option, sizes) in [("--chunk", &args.layout.chunk), ("--shard", &args.layout.shard)] {
-        let Some(skipped) = dims.len().checked_sub(sizes.len()) else {
-            return Err(Failure::Usage(format!(
-                "{option} has {} numbers, but the array has {} dimensions",
-                sizes.len(),
-                dims.len()
-            )));
-        };
-        for (dim, &size) in dims[skipped..].iter_mut().zip(sizes) {
-            *if option == "--chunk" { &mut dim.chunk } else { &mut dim.shard } = size;
-        }
-    }
-    if let Some(size) = &args.run.pixel_size {
-        for dim in &mut dims[outer..] {
-            (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
-        }
-    }
-    if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
-        && time.unit.is_none()
-        && inner == 1
-    {
-        (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
-    }
-    Ok(Config {
-        dtype: recording.dtype,
-        dims,
-        acquisition_order: recording.acquisition_order.clone(),
-        dialect: args.layout.dialect,
-        codec: Codec {
-            compressor: args.layout.compressor()?,
-            checksum: args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum,
-        },
-        placement: args.run.placement,
-        index_location: args.layout.index.unwrap_or_default(),
-        index_checksum: !args.layout.no_index_checksum,
-        volume: args.volume.volume()?,
-        storage: args.engine.storage,
-        guard_maps: args.engine.guard_maps,
-        checkpoint_every: args.engine.checkpoint_every,
-        ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
-        ring_full: args.pace.ring_full()?,
-        workers: args.engine.workers,
-        affinity: args.engine.affinity.clone(),
-        sync: !args.engine.no_sync,
-        channels: channels(&recording.channels),
-        name: recording.name.clone(),
-        overwrite: args.run.overwrite,
-        manifest: args.run.manifest.clone(),
-        ..Config::default()
-    })
-}
-
-/// One channel is shown white, several in colours that mix well.
-fn channels(names: &[String]) -> Vec<Channel> {
-    const COLORS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
-    let color = |index: usize| if names.len() == 1 { "FFFFFF" } else { COLORS[index % COLORS.len()] };
-    let channel =
-        |(index, name): (usize, &String)| Channel { label: name.clone(), color: color(index).to_owned(), window: None };
-    names.iter().enumerate().map(channel).collect()
 }
 
 fn interrupt_politely() -> Result<(), Failure> {

@@ -167,14 +167,11 @@ fn change_number(random: &mut Random, text: &str) -> String {
     format!("{}{}{}", &text[..start], number(random), &text[end..])
 }
 
-/// One change of the tree, and what it was.
-fn harm(random: &mut Random, tree: &Path, outside: &Path) -> String {
+/// Where harm is done.
+fn place(random: &mut Random, tree: &Path, file: &Path, folders: &[PathBuf]) -> PathBuf {
     let (around, name) = (tree.parent().unwrap(), tree.file_name().unwrap().to_string_lossy().into_owned());
-    let files = files(tree);
-    let folders = folders(tree);
-    let Some(file) = files.get(random.below(files.len().max(1))) else { return "nothing is left".into() };
     let last = file.file_name().unwrap().to_string_lossy().into_owned();
-    let place = match random.below(12) {
+    match random.below(12) {
         0 => around.join(format!(".{name}.repack")),
         1 => around.join(format!(".{name}.partial")),
         2 => around.join(format!(".{name}.replaced")),
@@ -185,9 +182,65 @@ fn harm(random: &mut Random, tree: &Path, outside: &Path) -> String {
         7 => tree.join(".shardwright.ballast.partial"),
         8 => around.join(format!(".{name}.repack/tree")),
         9 => around.join(format!(".{name}.repack/journal.json")),
-        10 => random.one(&folders).join(*random.one(&["c", "0", "5", "zarr.json", "records", "missing"])),
-        _ => file.clone(),
-    };
+        10 => random.one(folders).join(*random.one(&["c", "0", "5", "zarr.json", "records", "missing"])),
+        _ => file.to_path_buf(),
+    }
+}
+
+/// A journal of a repacking that nobody began.
+fn plant_journal(random: &mut Random, around: &Path, name: &str, outside: &Path) -> String {
+    let staging = around.join(random.one(&[format!(".{name}.repack"), ".out.repack".to_owned()]));
+    let private = outside.join("private").display().to_string();
+    let named =
+        random.one(&[private, "../../../outside/private".into(), "..".into(), "0".into(), "a\nb".into()]).clone();
+    let _ = fs::create_dir_all(staging.join("tree/0"));
+    let journal = serde_json::json!({"version": 1, "synced": true, "arrays": {named.clone(): {"source": "/"}}});
+    // It may be a pipe by now, which this would wait at.
+    remove(&staging.join("journal.json"));
+    let _ = fs::write(staging.join("journal.json"), journal.to_string());
+    format!("a journal that names {named:?}")
+}
+
+/// Other numbers in a document, an index or a header.
+fn change_numbers(random: &mut Random, file: &Path) -> String {
+    let mut bytes = fs::read(file).unwrap_or_default();
+    if let Ok(text) = std::str::from_utf8(&bytes)
+        && text.starts_with('{')
+    {
+        bytes = change_number(random, text).into_bytes();
+    } else if bytes.len() >= 8 {
+        // An index or a header, as a rule.
+        let at = match random.below(2) {
+            0 => bytes.len() - 8 - random.below(bytes.len().min(200) - 7),
+            _ => random.below(bytes.len() - 7),
+        };
+        bytes[at..at + 8].copy_from_slice(&number(random).to_le_bytes());
+    }
+    let _ = fs::write(file, bytes);
+    format!("numbers in {}", file.display())
+}
+
+/// A manifest that names a file elsewhere, or a file of another length.
+fn name_a_secret(random: &mut Random, file: &Path, outside: &Path) -> String {
+    let secret = outside.join("secret.txt").display().to_string();
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let at = text.find("\"path\"").and_then(|at| Some(at + text[at..].find(": ")? + 2));
+    if let Some(start) = at {
+        let rest = text[start..].find(['\n', ',']).map_or(text.len(), |length| start + length);
+        let _ = fs::write(file, format!("{}{}{}", &text[..start], serde_json::json!(secret), &text[rest..]));
+    } else {
+        let _ = fs::File::options().write(true).open(file).and_then(|file| file.set_len(random.next() % 300));
+    }
+    format!("a path in, or the length of, {}", file.display())
+}
+
+/// One change of the tree, and what it was.
+fn harm(random: &mut Random, tree: &Path, outside: &Path) -> String {
+    let (around, name) = (tree.parent().unwrap(), tree.file_name().unwrap().to_string_lossy().into_owned());
+    let files = files(tree);
+    let folders = folders(tree);
+    let Some(file) = files.get(random.below(files.len().max(1))) else { return "nothing is left".into() };
+    let place = place(random, tree, file, &folders);
     match random.below(9) {
         0..3 => {
             let to = target(random, outside);
@@ -204,48 +257,9 @@ fn harm(random: &mut Random, tree: &Path, outside: &Path) -> String {
             }
             format!("folder {} -> private", whole.display())
         }
-        4 => {
-            let staging = around.join(random.one(&[format!(".{name}.repack"), ".out.repack".to_owned()]));
-            let private = outside.join("private").display().to_string();
-            let named = random
-                .one(&[private, "../../../outside/private".into(), "..".into(), "0".into(), "a\nb".into()])
-                .clone();
-            let _ = fs::create_dir_all(staging.join("tree/0"));
-            let journal = serde_json::json!({"version": 1, "synced": true, "arrays": {named.clone(): {"source": "/"}}});
-            // It may be a pipe by now, which this would wait at.
-            remove(&staging.join("journal.json"));
-            let _ = fs::write(staging.join("journal.json"), journal.to_string());
-            format!("a journal that names {named:?}")
-        }
-        5 => {
-            let mut bytes = fs::read(file).unwrap_or_default();
-            if let Ok(text) = std::str::from_utf8(&bytes)
-                && text.starts_with('{')
-            {
-                bytes = change_number(random, text).into_bytes();
-            } else if bytes.len() >= 8 {
-                // An index or a header, as a rule.
-                let at = match random.below(2) {
-                    0 => bytes.len() - 8 - random.below(bytes.len().min(200) - 7),
-                    _ => random.below(bytes.len() - 7),
-                };
-                bytes[at..at + 8].copy_from_slice(&number(random).to_le_bytes());
-            }
-            let _ = fs::write(file, bytes);
-            format!("numbers in {}", file.display())
-        }
-        6 => {
-            let secret = outside.join("secret.txt").display().to_string();
-            let text = fs::read_to_string(file).unwrap_or_default();
-            let at = text.find("\"path\"").and_then(|at| Some(at + text[at..].find(": ")? + 2));
-            if let Some(start) = at {
-                let rest = text[start..].find(['\n', ',']).map_or(text.len(), |length| start + length);
-                let _ = fs::write(file, format!("{}{}{}", &text[..start], serde_json::json!(secret), &text[rest..]));
-            } else {
-                let _ = fs::File::options().write(true).open(file).and_then(|file| file.set_len(random.next() % 300));
-            }
-            format!("a path in, or the length of, {}", file.display())
-        }
+        4 => plant_journal(random, around, &name, outside),
+        5 => change_numbers(random, file),
+        6 => name_a_secret(random, file, outside),
         7 => {
             remove(&place);
             let _ = fs::create_dir_all(place.parent().unwrap());

@@ -1,0 +1,237 @@
+//! The tree that a reader opens: documents, lock, records, and the names of shards.
+//!
+//! One image at the root:              Several:
+//! ```text
+//! zarr.json          image group      zarr.json, OME/      collection
+//! 0/zarr.json        array            left/zarr.json       image group
+//! 0/c/0/0/0          shards           left/0/…
+//! records/…          per-frame        left/records/…
+//! ```
+//!
+//! Documents are written before the first frame, so that a reader can open the dataset from the first second, and
+//! replaced as a whole whenever they change.
+
+pub(crate) mod image;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::folder::Folder;
+use crate::format::provenance::hex;
+use crate::format::zarr3;
+use crate::fs::{lost_pages, system};
+use crate::ome;
+use crate::plan::Plan;
+use crate::storage::{Access, Directory, DiskReserve, Storage, trial};
+
+/// A dataset of several images that are acquired at the same time: two cameras, several positions.
+///
+/// Each image is a group of its own with its own [`Acquisition`](crate::Acquisition); the root lists them as OME-Zarr's
+/// `bioformats2raw` layout describes it. For one image, [`Acquisition::create`](crate::Acquisition::create) suffices.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    root: Arc<Root>,
+}
+
+/// What all images of a dataset share. It lives as long as the last of them.
+#[derive(Debug)]
+pub(crate) struct Root {
+    location: Location,
+    pub(super) uuid: [u8; 16],
+    /// Something was acquired or finished: the files stay.
+    pub(crate) keep: Arc<AtomicBool>,
+    /// On the disk, for all images.
+    reserve: Arc<DiskReserve>,
+    /// Of several images, what the collection's documents say.
+    collection: Option<Mutex<Vec<Listed>>>,
+}
+
+/// An image in the collection's documents: name, configuration, shape.
+type Listed = (String, Config, Vec<u64>);
+
+#[derive(Debug)]
+enum Location {
+    Folder(Folder),
+    Storage(Arc<dyn Storage>),
+}
+
+impl Dataset {
+    /// Creates the dataset `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] when something is in the way; [`Error::Io`] when the system refuses something.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self { root: Arc::new(Root::create(path.as_ref(), false, true)?) })
+    }
+
+    /// Creates the dataset `path`, and replaces a dataset that is in the way. Anything else is never replaced.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create); [`Error::Locked`] when somebody writes what is to be replaced.
+    pub fn create_or_replace(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self { root: Arc::new(Root::create(path.as_ref(), true, true)?) })
+    }
+
+    /// Creates a dataset in a storage of the caller's own.
+    pub fn create_in(storage: Arc<dyn Storage>) -> Result<Self> {
+        Ok(Self { root: Arc::new(Root::in_storage(storage, true)?) })
+    }
+
+    /// Starts the acquisition of the image `name`: letters, digits, `_`, `-` and `.`.
+    pub fn acquisition(&self, name: &str, config: Config) -> Result<crate::Acquisition> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if name.is_empty() || name.starts_with('.') || name.eq_ignore_ascii_case("ome") || !name.chars().all(plain) {
+            let reason = "letters, digits, _, - and . are possible, not starting with a dot, and not OME";
+            return Err(Error::config("name", format_args!("{name:?}"), reason));
+        }
+        crate::Acquisition::start(self.root.clone(), Some(name), config)
+    }
+}
+
+impl Root {
+    pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
+        let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
+        let folder = Folder::create(path, overwrite, &hex(&uuid)[..8])?;
+        Ok(Self::new(Location::Folder(folder), uuid, several))
+    }
+
+    pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
+        let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.name(), e))?;
+        Ok(Self::new(Location::Storage(storage), uuid, several))
+    }
+
+    fn new(location: Location, uuid: [u8; 16], several: bool) -> Self {
+        Self { location, uuid, keep: Arc::default(), reserve: Arc::default(), collection: several.then(Mutex::default) }
+    }
+
+    /// A run ended because a shard found no room: that of other images shall not take what is left for the documents.
+    pub(crate) fn note_full(&self, error: &Error) {
+        if let Error::Io { source, .. } = error {
+            self.reserve.note(source);
+        }
+    }
+
+    /// From now on the files stay, whatever happens.
+    pub(crate) fn keep(&self) {
+        self.keep.store(true, Relaxed);
+    }
+
+    pub(super) fn storage(&self, config: &Config, plan: &Plan) -> Result<(Arc<dyn Storage>, String)> {
+        match &self.location {
+            Location::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
+            Location::Folder(folder) => {
+                if config.guard_maps {
+                    lost_pages::install().map_err(|error| Error::config("guard_maps", true, error.to_string()))?;
+                }
+                let root = folder.root();
+                let look = |e| Error::io("look at the file system of", folder.path(), e);
+                let unsafe_to_map = || {
+                    Directory::open(&root, Access::Buffered, config.sync)
+                        .map(|place| place.file_system().is_unsafe_to_map())
+                };
+                let (way, reason) = match Access::named(config.storage) {
+                    Some(Access::Mapped) if unsafe_to_map().map_err(look)? => {
+                        (Access::Buffered, "a map may kill the process on this file system".to_owned())
+                    }
+                    Some(way) => (way, "as configured".to_owned()),
+                    None => {
+                        let frame_bytes = plan.frame.bytes as u64;
+                        let expected = trial::Expected {
+                            bytes: plan.frames_total.map(|frames| frames.saturating_mul(frame_bytes)),
+                            slot_bytes: plan.shard.slot_bytes as u64,
+                            opens_twice: plan.ring.opens_twice,
+                        };
+                        trial::choose(&root, &expected, config.sync).map_err(look)?
+                    }
+                };
+                let directory = Directory::open(&root, way, config.sync).map_err(look)?;
+                let directory =
+                    directory.held_by(folder.held()).with_guard(config.guard_maps).with_reserve(self.reserve.clone());
+                let choice = format!("{} ({reason})", directory.name());
+                Ok((Arc::new(directory), choice))
+            }
+        }
+    }
+
+    /// Whether the dataset's path still leads to it.
+    pub(crate) fn is_in_place(&self) -> bool {
+        match &self.location {
+            Location::Folder(folder) => folder.is_in_place(),
+            Location::Storage(_) => true,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        match &self.location {
+            Location::Folder(folder) => folder.path(),
+            Location::Storage(storage) => Path::new(storage.name()),
+        }
+    }
+
+    /// Lists an image in the collection's documents, or brings its shape there up to date.
+    pub(super) fn list_image(&self, storage: &dyn Storage, name: &str, config: &Config, shape: &[u64]) -> Result<()> {
+        let Some(collection) = &self.collection else { return Ok(()) };
+        let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
+        match images.iter_mut().find(|(known, ..)| known == name) {
+            Some((.., known)) => known.clone_from(&shape.to_vec()),
+            None => images.push((name.to_owned(), config.clone(), shape.to_vec())),
+        }
+        write_collection(storage, &images)
+    }
+
+    /// Takes an image out of the collection's documents again, because nothing came of it.
+    pub(super) fn unlist_image(&self, storage: &dyn Storage, name: &str) -> Result<()> {
+        let Some(collection) = &self.collection else { return Ok(()) };
+        let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
+        images.retain(|(known, ..)| known != name);
+        write_collection(storage, &images)
+    }
+
+    pub(super) fn has_image(&self, name: &str) -> bool {
+        self.collection.as_ref().is_some_and(|collection| {
+            collection.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(known, ..)| known == name)
+        })
+    }
+}
+
+fn write_collection(storage: &dyn Storage, images: &[Listed]) -> Result<()> {
+    let names: Vec<_> = images.iter().map(|(name, ..)| name.clone()).collect();
+    let described: Vec<_> = images.iter().map(|(name, config, shape)| (name.clone(), config, &shape[..])).collect();
+    put_json(storage, "zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
+    put_json(storage, "OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
+    let xml = ome::xml::metadata_xml(&described);
+    let key = "OME/METADATA.ome.xml";
+    storage.put(key, xml.as_bytes()).map_err(|e| Error::io("write", key, e))
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        // While the lock still keeps others away.
+        self.reserve = Arc::default();
+        if let Location::Folder(folder) = &mut self.location {
+            folder.leave(self.keep.load(Relaxed));
+        }
+    }
+}
+
+pub(super) fn put_json(storage: &dyn Storage, key: &str, document: &Value) -> Result<()> {
+    let bytes = serde_json::to_vec_pretty(document).map_err(|e| Error::format(key, e.to_string()))?;
+    storage.put(key, &bytes).map_err(|e| Error::io("write", key, e))
+}
+
+/// A random (version 4) UUID.
+fn random_uuid() -> io::Result<[u8; 16]> {
+    let mut uuid = [0; 16];
+    system::random(&mut uuid)?;
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(uuid)
+}

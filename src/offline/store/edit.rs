@@ -1,0 +1,277 @@
+//! Changes: what a caller gives new values, or takes away.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
+use std::sync::{MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::documents::pretty;
+use super::rewrite::{Changes, Counts, Rewrite};
+use super::view::{Owner, View};
+use super::{Editing, Ledger, Named, Shard, Store, disk, documents, keys};
+use crate::error::{Error, Result};
+use crate::format::provenance::Slots;
+use crate::fs::document;
+
+impl Store {
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many).
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.set_many(&[(key, value)])
+    }
+
+    /// Gives keys their values; of a key that is there twice, the last one counts. Each shard is made anew once,
+    /// whatever number of its chunks gets values.
+    ///
+    /// Documents of arrays with shards are taken in the form in which they are shown, and may differ from what is there
+    /// in their `shape`, `attributes` and `dimension_names`. Files come first, then shards, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when the store was opened to read, and for a chunk outside of the array's shape;
+    /// [`Error::Format`] for a key that leads out of the dataset, for a document with which the chunks would not be
+    /// what they are, and for a shard whose index is damaged; [`Error::Io`] when the system refuses something. The
+    /// first error ends the call: what came before it is done, and each shard is as it was or as it was to be.
+    pub fn set_many(&self, values: &[(&str, &[u8])]) -> Result<()> {
+        let mut editing = self.editing()?;
+        self.change(&mut editing, values.iter().map(|&(key, value)| (key, Some(Cow::Borrowed(value)))))
+    }
+
+    /// Puts bytes into values, each from an offset on. A value becomes longer where they reach beyond its end, with
+    /// zeros before an offset behind the end; a key without a value gets one.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many).
+    pub fn set_partial_values(&self, parts: &[(&str, u64, &[u8])]) -> Result<()> {
+        let mut editing = self.editing()?;
+        // One value after another of the same key: the second starts from what the first has made.
+        let mut values: Vec<(&str, Vec<u8>)> = Vec::new();
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        for &(key, offset, part) in parts {
+            let number = match numbers.get(key) {
+                Some(&number) => number,
+                None => {
+                    values.push((key, self.get(key)?.unwrap_or_default()));
+                    numbers.insert(key, values.len() - 1);
+                    values.len() - 1
+                }
+            };
+            overlay(&mut values[number].1, offset, part)
+                .ok_or_else(|| Error::config("offset", offset, format!("{key} has no memory for a value so long")))?;
+        }
+        self.change(&mut editing, values.into_iter().map(|(key, value)| (key, Some(Cow::Owned(value)))))
+    }
+
+    /// Takes a key its value, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many).
+    pub fn erase(&self, key: &str) -> Result<()> {
+        self.erase_values(&[key])
+    }
+
+    /// Takes keys their values. A shard without chunks is removed; another one is made anew once.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many).
+    pub fn erase_values(&self, keys: &[&str]) -> Result<()> {
+        let mut editing = self.editing()?;
+        self.change(&mut editing, keys.iter().map(|&key| (key, None)))
+    }
+
+    /// Takes all keys their values that start with `prefix`, which ends with a slash or is empty. Documents go last, so
+    /// that an array that is half gone is still an array.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_many`](Self::set_many); a prefix without a slash at its end is [`Error::Format`].
+    pub fn erase_prefix(&self, prefix: &str) -> Result<()> {
+        let prefix = keys::check_prefix(&self.root, prefix)?;
+        let mut editing = self.editing()?;
+        let views = self.views();
+        let lister = self.lister(&views);
+        let whole: Vec<&View> = views.all().filter(|view| view.base.starts_with(prefix)).collect();
+        for view in &whole {
+            if let Some(owner) = &view.owner {
+                self.note_edit(&mut editing, owner)?;
+                editing.ledgers.insert(owner.document.clone(), Ledger { pointer: owner.pointer, chunks: Some(0) });
+            }
+            // All of its shards go, so nobody needs to know what is in them.
+            for shard in lister.shards(view)? {
+                self.remove(&format!("{}{}", view.base, view.layout.file_key(&shard)))?;
+            }
+        }
+        let keys = lister.list_prefix(prefix)?;
+        let is_document = |key: &&String| matches!(self.named(&views, key), Ok(Named::Document(_) | Named::File));
+        let (files, chunks): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_document);
+        self.change(&mut editing, chunks.into_iter().map(|key| (key.as_str(), None)))?;
+        // Those above the others come last.
+        self.change(&mut editing, files.into_iter().rev().map(|key| (key.as_str(), None)))
+    }
+
+    fn editing(&self) -> Result<MutexGuard<'_, Editing>> {
+        let editing = self.editing.as_ref().ok_or_else(|| {
+            Error::config("store", self.root.display(), "was opened to read; Store::edit opens it to write")
+        })?;
+        Ok(editing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives keys new values, or takes them away.
+    fn change<'k>(
+        &self,
+        editing: &mut Editing,
+        values: impl Iterator<Item = (&'k str, Option<Cow<'k, [u8]>>)>,
+    ) -> Result<()> {
+        let mut chunks = Vec::new();
+        let mut reload = false;
+        for (key, value) in values {
+            let views = self.views();
+            match self.named(&views, key)? {
+                Named::Chunk(..) => chunks.push((key, value)),
+                Named::Document(view) => {
+                    self.change_document(view, value.as_deref())?;
+                    self.reload()?;
+                }
+                Named::File => {
+                    let is_document = key.ends_with(".json") || key.ends_with(".zarray") || key.ends_with(".zattrs");
+                    match value {
+                        Some(value) => self.put(key, &value)?,
+                        None => self.remove(key)?,
+                    }
+                    reload |= is_document;
+                }
+            }
+        }
+        if reload {
+            self.reload()?;
+        }
+        let views = self.views();
+        let mut shards: BTreeMap<Shard, Changes> = BTreeMap::new();
+        for (key, value) in &chunks {
+            // The documents that came before may have made something else of it.
+            let Named::Chunk(view, place) = self.named(&views, key)? else {
+                return Err(Error::format(
+                    self.root.join(key),
+                    "is a chunk no longer, by a document of the same batch",
+                ));
+            };
+            if value.is_some() && !view.covers(&place) {
+                let shape = &view.layout.shape;
+                return Err(Error::config("key", key, format!("lies outside of the array, whose shape is {shape:?}")));
+            }
+            shards.entry((&view.base, place.shard)).or_default().insert(place.chunk, value.as_deref());
+        }
+        for ((base, shard), changes) in &shards {
+            if let Some(view) = views.at(base) {
+                self.change_shard(editing, view, shard, changes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change_shard(&self, editing: &mut Editing, view: &View, shard: &[u64], changes: &Changes) -> Result<()> {
+        let Some(rewrite) = Rewrite::plan(&self.root, view, shard, changes)? else { return Ok(()) };
+        self.stays_below(rewrite.path())?;
+        let mut slots = view.owner.as_ref().and_then(|owner| owner.own.slots);
+        let Counts { before, after } = rewrite.counts();
+        if let Some(owner) = &view.owner {
+            // Before the shard changes the documents stop saying what will not be so.
+            self.note_edit(editing, owner)?;
+            if let Some((old, wanted)) = slots.as_mut().zip(rewrite.slot_bytes_wanted()) {
+                *old = Slots { fixed: false, bytes: wanted, ..*old };
+                self.speak(&owner.document, owner.pointer, |own| {
+                    own["slots"]["placement"] = json!("packed");
+                    own["slots"]["bytes"] = json!(wanted);
+                })?;
+                self.reload()?;
+            }
+        }
+        rewrite.apply(&self.root, &*self.disk, slots)?;
+        let ledger = view.owner.as_ref().and_then(|owner| editing.ledgers.get_mut(&owner.document));
+        if let Some(ledger) = ledger {
+            let counted = ledger.chunks.zip(before);
+            ledger.chunks = counted.map(|(chunks, before)| (chunks + after).saturating_sub(before));
+        }
+        Ok(())
+    }
+
+    /// Lets the writer's attributes say that chunks are not all the writer's any more, and no longer how many there
+    /// are.
+    fn note_edit(&self, editing: &mut Editing, owner: &Owner) -> Result<()> {
+        if editing.ledgers.contains_key(&owner.document) {
+            return Ok(());
+        }
+        self.speak(&owner.document, owner.pointer, |own| {
+            own["edited"] = json!(true);
+            own.as_object_mut().map(|own| own.remove("chunks"));
+        })?;
+        let ledger = Ledger { pointer: owner.pointer, chunks: owner.own.chunks };
+        editing.ledgers.insert(owner.document.clone(), ledger);
+        Ok(())
+    }
+
+    /// Changes the writer's attributes in a document.
+    pub(super) fn speak(&self, key: &str, pointer: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
+        let path = self.root.join(key);
+        let Some(before) = document::read(&path)? else { return Ok(()) };
+        let mut after = before.clone();
+        if let Some(own) = after.pointer_mut(pointer).filter(|own| own.is_object()) {
+            change(own);
+        }
+        if after == before { Ok(()) } else { self.put(key, &pretty(&path, &after)?) }
+    }
+
+    fn change_document(&self, view: &View, value: Option<&[u8]>) -> Result<()> {
+        let Some(value) = value else { return self.remove(&view.document) };
+        let path = self.root.join(&view.document);
+        let shown = serde_json::from_slice(value)
+            .map_err(|error| Error::format(&path, format!("the new document is not JSON: {error}")))?;
+        let Some(stored) = document::read(&path)? else { return self.put(&view.document, value) };
+        let stored = documents::stored(view.layout.dialect, &path, &shown, &stored)?;
+        self.put(&view.document, &pretty(&path, &stored)?)
+    }
+
+    fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.root.join(key);
+        self.stays_below(&path)?;
+        disk::put(&*self.disk, &path, bytes).map_err(|error| Error::io("write", &path, error))
+    }
+
+    fn remove(&self, key: &str) -> Result<()> {
+        let path = self.root.join(key);
+        self.stays_below(&path)?;
+        disk::remove(&*self.disk, &self.root, &path).map_err(|error| Error::io("remove", &path, error))
+    }
+
+    /// Refuses to change what only a symbolic link makes part of the dataset.
+    fn stays_below(&self, path: &Path) -> Result<()> {
+        let there = path.ancestors().skip(1).find_map(|above| above.canonicalize().ok());
+        let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+        if is_link || !there.is_some_and(|there| there.starts_with(&self.root)) {
+            let reason = "is a symbolic link or behind one; only what is in the dataset itself is changed";
+            return Err(Error::format(path, reason));
+        }
+        Ok(())
+    }
+}
+
+/// Puts `part` into `value` at `offset`; `None` if there is no memory for it.
+fn overlay(value: &mut Vec<u8>, offset: u64, part: &[u8]) -> Option<()> {
+    let offset = usize::try_from(offset).ok()?;
+    let end = offset.checked_add(part.len())?;
+    if end > value.len() {
+        value.try_reserve(end - value.len()).ok()?;
+        value.resize(end, 0);
+    }
+    value[offset..end].copy_from_slice(part);
+    Some(())
+}

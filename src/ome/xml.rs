@@ -1,0 +1,243 @@
+//! The OME-XML that stands beside several images.
+//!
+//! Source: the OME-XML schema of 2016-06.
+
+use std::fmt::Write as _;
+
+use super::{CHANNEL_ELEMENTS_MAX, rgb};
+use crate::config::{Config, Dim, DimKind};
+use crate::dtype::Dtype;
+
+/// `OME/METADATA.ome.xml`: for each image its name, its configuration and the array's shape.
+///
+/// Readers match images by position, so the order must be that of [`series_attributes`].
+pub(crate) fn metadata_xml(images: &[(String, &Config, &[u64])]) -> String {
+    const NAMESPACE: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let _ = writeln!(
+        xml,
+        "<OME xmlns=\"{NAMESPACE}\" xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
+         xsi:schemaLocation=\"{NAMESPACE} {NAMESPACE}/ome.xsd\" Creator=\"shardwright {}\">",
+        env!("CARGO_PKG_VERSION")
+    );
+    for (number, (name, config, shape)) in images.iter().enumerate() {
+        image_xml(&mut xml, number, name, config, shape);
+    }
+    xml.push_str("</OME>\n");
+    xml
+}
+
+fn image_xml(xml: &mut String, number: usize, name: &str, config: &Config, shape: &[u64]) {
+    let sizes = Sizes::of(&config.dims, shape);
+    let _ = writeln!(xml, "  <Image ID=\"Image:{number}\" Name=\"{}\">", escape(name));
+    let _ = writeln!(
+        xml,
+        "    <Pixels ID=\"Pixels:{number}\" DimensionOrder=\"XYZCT\" Type=\"{}\" BigEndian=\"false\" SizeX=\"{}\" \
+         SizeY=\"{}\" SizeZ=\"{}\" SizeC=\"{}\" SizeT=\"{}\"{}>",
+        pixel_type(config.dtype),
+        sizes.x,
+        sizes.y,
+        sizes.z,
+        sizes.c,
+        sizes.t,
+        distances(&config.dims)
+    );
+    for channel in 0..sizes.c.min(CHANNEL_ELEMENTS_MAX) {
+        let _ = write!(xml, "      <Channel ID=\"Channel:{number}:{channel}\" SamplesPerPixel=\"1\"");
+        if let Some(described) = config.channels.get(channel as usize) {
+            let rgba = rgb(&described.color).unwrap_or(0x00FF_FFFF) << 8 | 0xFF;
+            // The schema's colour is a signed 32-bit RGBA.
+            let _ = write!(xml, " Name=\"{}\" Color=\"{}\"", escape(&described.label), rgba.cast_signed());
+        }
+        xml.push_str("/>\n");
+    }
+    xml.push_str("      <MetadataOnly/>\n    </Pixels>\n  </Image>\n");
+}
+
+/// The five sizes of OME-XML. The schema wants each above 0, also before the first frame has arrived.
+struct Sizes {
+    x: u64,
+    y: u64,
+    z: u64,
+    c: u64,
+    t: u64,
+}
+
+impl Sizes {
+    fn of(dims: &[Dim], shape: &[u64]) -> Self {
+        let mut sizes = Self { x: 1, y: 1, z: 1, c: 1, t: 1 };
+        for (index, (dim, &length)) in dims.iter().zip(shape).enumerate() {
+            let size = match letter(dims, index, dim.kind) {
+                'X' => &mut sizes.x,
+                'Y' => &mut sizes.y,
+                'Z' => &mut sizes.z,
+                'T' => &mut sizes.t,
+                _ => &mut sizes.c,
+            };
+            *size = size.saturating_mul(length.max(1));
+        }
+        sizes
+    }
+}
+
+/// The letter under which OME-XML knows a dimension; a custom axis goes with the channels.
+fn letter(dims: &[Dim], index: usize, kind: DimKind) -> char {
+    match (dims.len() - index, kind) {
+        (1, _) => 'X',
+        (2, _) => 'Y',
+        (_, DimKind::Space) => 'Z',
+        (_, DimKind::Time) => 'T',
+        (_, DimKind::Channel | DimKind::Other) => 'C',
+    }
+}
+
+/// `PhysicalSizeX` and its kin. Left out without a unit: the schema's default is the micrometre, which would be a lie.
+fn distances(dims: &[Dim]) -> String {
+    let mut attributes = String::new();
+    for (index, dim) in dims.iter().enumerate() {
+        let Some(unit) = dim.unit.as_deref() else { continue };
+        let (attribute, symbol) = match letter(dims, index, dim.kind) {
+            'X' => ("PhysicalSizeX", length_symbol(unit)),
+            'Y' => ("PhysicalSizeY", length_symbol(unit)),
+            'Z' => ("PhysicalSizeZ", length_symbol(unit)),
+            'T' => ("TimeIncrement", time_symbol(unit)),
+            _ => continue,
+        };
+        if let Some(symbol) = symbol {
+            let _ = write!(attributes, " {attribute}=\"{}\" {attribute}Unit=\"{symbol}\"", dim.scale);
+        }
+    }
+    attributes
+}
+
+fn pixel_type(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::U8 => "uint8",
+        Dtype::I8 => "int8",
+        Dtype::U16 => "uint16",
+        Dtype::I16 => "int16",
+        Dtype::U32 => "uint32",
+        Dtype::I32 => "int32",
+        Dtype::F32 => "float",
+        // The schema has no 64-bit integer; readers take the type from the array, and need some valid word here.
+        Dtype::F64 | Dtype::U64 | Dtype::I64 => "double",
+    }
+}
+
+/// The symbol of a UDUNITS-2 length in the schema's `UnitsLength`.
+fn length_symbol(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "yottameter" => "Ym",
+        "zettameter" => "Zm",
+        "exameter" => "Em",
+        "petameter" => "Pm",
+        "terameter" => "Tm",
+        "gigameter" => "Gm",
+        "megameter" => "Mm",
+        "kilometer" => "km",
+        "hectometer" => "hm",
+        "decameter" => "dam",
+        "meter" => "m",
+        "decimeter" => "dm",
+        "centimeter" => "cm",
+        "millimeter" => "mm",
+        "micrometer" => "µm",
+        "nanometer" => "nm",
+        "picometer" => "pm",
+        "femtometer" => "fm",
+        "attometer" => "am",
+        "zeptometer" => "zm",
+        "yoctometer" => "ym",
+        "angstrom" => "Å",
+        "inch" => "in",
+        "foot" => "ft",
+        "yard" => "yd",
+        "mile" => "mi",
+        "parsec" => "pc",
+        _ => return None,
+    })
+}
+
+/// The symbol of a UDUNITS-2 time in the schema's `UnitsTime`.
+fn time_symbol(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "yottasecond" => "Ys",
+        "zettasecond" => "Zs",
+        "exasecond" => "Es",
+        "petasecond" => "Ps",
+        "terasecond" => "Ts",
+        "gigasecond" => "Gs",
+        "megasecond" => "Ms",
+        "kilosecond" => "ks",
+        "hectosecond" => "hs",
+        "second" => "s",
+        "decisecond" => "ds",
+        "centisecond" => "cs",
+        "millisecond" => "ms",
+        "microsecond" => "µs",
+        "nanosecond" => "ns",
+        "picosecond" => "ps",
+        "femtosecond" => "fs",
+        "attosecond" => "as",
+        "zeptosecond" => "zs",
+        "yoctosecond" => "ys",
+        "minute" => "min",
+        "hour" => "h",
+        "day" => "d",
+        _ => return None,
+    })
+}
+
+/// Text for an XML attribute. Characters that XML 1.0 can't hold at all become U+FFFD.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // A parser would turn these into spaces.
+            '\t' | '\n' | '\r' => {
+                let _ = write!(escaped, "&#{};", u32::from(character));
+            }
+            '\0'..='\u{1F}' | '\u{FFFE}' | '\u{FFFF}' => escaped.push('\u{FFFD}'),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::five_dimensions;
+    use super::*;
+
+    #[test]
+    fn the_xml_names_sizes_distances_and_channels() {
+        let config = five_dimensions();
+        let xml = metadata_xml(&[("a \"b\" <c>\n\u{1}".to_owned(), &config, &[9, 2, 7, 32, 64])]);
+        for expected in [
+            "<Image ID=\"Image:0\" Name=\"a &quot;b&quot; &lt;c&gt;&#10;\u{FFFD}\">",
+            "DimensionOrder=\"XYZCT\" Type=\"uint16\"",
+            "SizeX=\"64\" SizeY=\"32\" SizeZ=\"7\" SizeC=\"2\" SizeT=\"9\"",
+            "PhysicalSizeX=\"0.325\" PhysicalSizeXUnit=\"µm\"",
+            "PhysicalSizeZ=\"1.5\" PhysicalSizeZUnit=\"µm\"",
+            "TimeIncrement=\"0.05\" TimeIncrementUnit=\"s\"",
+            "<Channel ID=\"Channel:0:0\" SamplesPerPixel=\"1\" Name=\"GFP\" Color=\"16711935\"/>",
+            "<Channel ID=\"Channel:0:1\" SamplesPerPixel=\"1\" Name=\"R &amp; D\" Color=\"-16776961\"/>",
+        ] {
+            assert!(xml.contains(expected), "{xml} lacks {expected}");
+        }
+    }
+
+    #[test]
+    fn the_xml_leaves_out_distances_without_a_unit_it_knows() {
+        let config =
+            Config { dims: vec![Dim::time(None), Dim::y(4).scale(2.0, "furlong"), Dim::x(4)], ..Config::default() };
+        let xml = metadata_xml(&[("0".to_owned(), &config, &[0, 4, 4])]);
+        assert!(!xml.contains("PhysicalSize") && !xml.contains("TimeIncrement"), "{xml}");
+        assert!(xml.contains("SizeT=\"1\""), "the schema wants sizes above 0: {xml}");
+        assert_eq!(xml.matches("<Channel ").count(), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! The engine's configuration for a replay, from the command line and the recording.
+
+use shardwright::{Channel, Codec, Config, Dialect, Dim, DimKind};
+
+use crate::args::{Rate, Replay};
+use crate::failure::Failure;
+use crate::source::Recording;
+
+/// The engine's configuration for `total` frames of the recording.
+pub(crate) fn config(
+    args: &Replay,
+    recording: &Recording,
+    total: u64,
+    rate: Rate,
+    held_bytes: u64,
+) -> Result<Config, Failure> {
+    let mut dims = recording.dims.clone();
+    let (slowest, outer) = (recording.slowest(), dims.len() - 2);
+    let inner: u64 = (0..outer).filter(|&dim| dim != slowest).map(|dim| dims[dim].size.unwrap_or(1)).product();
+    if args.recording.repeat > 1 && dims[slowest].kind == DimKind::Channel {
+        return Err(Failure::Usage("--loop repeats the slowest dimension, but here that is the channel".into()));
+    }
+    dims[slowest].size = Some(total.div_ceil(inner));
+    if args.run.unbounded {
+        dims[0].size = None;
+    }
+    for (dim, &size) in last("--chunk", &mut dims, &args.layout.chunk)? {
+        dim.chunk = size;
+    }
+    for (dim, &size) in last("--shard", &mut dims, &args.layout.shard)? {
+        dim.shard = size;
+    }
+    if let Some(size) = &args.run.pixel_size {
+        for dim in &mut dims[outer..] {
+            (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
+        }
+    }
+    if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
+        && time.unit.is_none()
+        && inner == 1
+    {
+        (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
+    }
+    let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
+    Ok(Config {
+        dtype: recording.dtype,
+        dims,
+        acquisition_order: recording.acquisition_order.clone(),
+        dialect: args.layout.dialect,
+        codec: Codec { compressor: args.layout.compressor()?, checksum },
+        placement: args.run.placement,
+        index_location: args.layout.index.unwrap_or_default(),
+        index_checksum: !args.layout.no_index_checksum,
+        volume: args.volume.volume()?,
+        storage: args.engine.storage,
+        guard_maps: args.engine.guard_maps,
+        checkpoint_every: args.engine.checkpoint_every,
+        ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
+        ring_full: args.pace.ring_full()?,
+        workers: args.engine.workers,
+        affinity: args.engine.affinity.clone(),
+        sync: !args.engine.no_sync,
+        channels: channels(&recording.channels),
+        manifest: args.run.manifest.clone(),
+        name: recording.name.clone(),
+        overwrite: args.run.overwrite,
+        ..Config::default()
+    })
+}
+
+/// The last dimensions, with the sizes that an option gives for them.
+fn last<'a>(
+    option: &str,
+    dims: &'a mut [Dim],
+    sizes: &'a [u64],
+) -> Result<impl Iterator<Item = (&'a mut Dim, &'a u64)>, Failure> {
+    let count = dims.len();
+    let Some(skipped) = count.checked_sub(sizes.len()) else {
+        let numbers = sizes.len();
+        return Err(Failure::Usage(format!("{option} has {numbers} numbers, but the array has {count} dimensions")));
+    };
+    Ok(dims[skipped..].iter_mut().zip(sizes))
+}
+
+/// One channel is shown white, several in colours that mix well.
+fn channels(names: &[String]) -> Vec<Channel> {
+    const COLORS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
+    let color = |index: usize| if names.len() == 1 { "FFFFFF" } else { COLORS[index % COLORS.len()] };
+    let channel =
+        |(index, name): (usize, &String)| Channel { label: name.clone(), color: color(index).to_owned(), window: None };
+    names.iter().enumerate().map(channel).collect()
+}
