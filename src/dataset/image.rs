@@ -163,7 +163,7 @@ impl ImageWriter {
 
     /// Creates a shard, whose key is `key`.
     pub(crate) fn create_shard(&self, plan: &Arc<Plan>, place: ShardPosition, key: String) -> Result<Shard> {
-        let shard = Shard::create(&*self.storage, key.clone(), place, plan.clone())?;
+        let shard = Shard::create(self.storage.clone(), key.clone(), place, plan.clone())?;
         if plan.shard.keep_empty {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).created.insert(key);
         }
@@ -199,7 +199,7 @@ impl ImageWriter {
                 let key = self.shard_key(plan, &place);
                 let exists = self.state.lock().unwrap_or_else(PoisonError::into_inner).created.remove(&key);
                 if !exists {
-                    Shard::create(&*self.storage, key, place, plan.clone())?.close(&*self.storage)?;
+                    Shard::create(self.storage.clone(), key, place, plan.clone())?.close()?;
                 }
             }
         }

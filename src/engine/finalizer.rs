@@ -141,7 +141,7 @@ pub(crate) fn close(
         while let Some(thing) = closing {
             match thing {
                 Closing::Cell(cell) => {
-                    close_cell(engine, image, &cell);
+                    close_cell(engine, &cell);
                     live.remove(1);
                     after_each_cell();
                 }
@@ -241,24 +241,27 @@ fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
     }
 }
 
-fn close_cell(engine: &Engine, image: &ImageWriter, cell: &Arc<ShardCell>) {
+/// Lets a listener know of a shard that is whole; what it does wrong must not count against the run.
+fn tell_of(engine: &Engine, key: &str) {
+    let Some(tell) = engine.shard_closed.get() else { return };
+    let told = caught(|| {
+        tell(key);
+        Ok(())
+    });
+    if let Err(error) = told {
+        engine.note_listener_failure(key, error);
+    }
+}
+
+fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {
     let mut whole = true;
     for shard in &cell.shards {
         let start = Instant::now();
-        match caught(|| shard.close(image.storage())) {
+        match caught(|| shard.close()) {
             Ok(closed) if closed.chunks > 0 => {
                 engine.counters.shards_closed.fetch_add(1, Relaxed);
                 engine.counters.chunks_written.fetch_add(closed.provisional, Relaxed);
-                if let Some(tell) = engine.shard_closed.get() {
-                    // The shard is whole; what a listener does wrong must not count against the run.
-                    let told = caught(|| {
-                        tell(shard.key());
-                        Ok(())
-                    });
-                    if let Err(error) = told {
-                        engine.note_listener_failure(shard.key(), error);
-                    }
-                }
+                tell_of(engine, shard.key());
             }
             Ok(_) => {}
             Err(error) => {

@@ -7,7 +7,6 @@ use super::slot::Entry;
 use crate::aligned_memory::PAGE;
 use crate::error::{Error, Result};
 use crate::format::slot_header::HEADER_BYTES;
-use crate::storage::Storage;
 
 /// What a closed shard holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,7 +22,7 @@ impl Shard {
     ///
     /// The order keeps the file readable at every step: data reach the device before an index names them; a new index
     /// at the end stands inside the reserved range and counts only from the moment the file is cut off behind it.
-    pub(crate) fn close(&self, storage: &dyn Storage) -> Result<Closed> {
+    pub(crate) fn close(&self) -> Result<Closed> {
         let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
         let shard = &self.plan.shard;
         let mut committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
@@ -36,7 +35,7 @@ impl Shard {
             bytes: committed.iter().flatten().map(|(_, nbytes)| nbytes).sum(),
         };
         if closed.chunks == 0 && !shard.keep_empty {
-            storage.remove(&self.key).map_err(fail("remove empty shard"))?;
+            self.storage.remove(&self.key).map_err(fail("remove empty shard"))?;
             return Ok(closed);
         }
         self.sync().map_err(fail("sync shard"))?;

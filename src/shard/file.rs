@@ -17,6 +17,8 @@ use crate::storage::{Blob, Mapped, Storage};
 
 /// A shard that workers fill. They share it; each chunk has one writer.
 pub(crate) struct Shard {
+    /// Where it is a file.
+    pub(super) storage: Arc<dyn Storage>,
     pub(super) key: String,
     pub(super) plan: Arc<Plan>,
     pub(super) place: ShardPosition,
@@ -54,7 +56,12 @@ pub(crate) enum WaitsFor {
 
 impl Shard {
     /// Creates and publishes a shard in which every chunk is missing: valid for every reader from birth.
-    pub(crate) fn create(storage: &dyn Storage, key: String, place: ShardPosition, plan: Arc<Plan>) -> Result<Self> {
+    pub(crate) fn create(
+        storage: Arc<dyn Storage>,
+        key: String,
+        place: ShardPosition,
+        plan: Arc<Plan>,
+    ) -> Result<Self> {
         let fail = |action, error: io::Error| Error::io(action, &key, error);
         let shard = &plan.shard;
         let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
@@ -75,7 +82,8 @@ impl Shard {
         let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
         let grain = if alignment > 8 { PAGE as u64 } else { 8 };
         let open_index = Mutex::new(OpenIndex::new(shard.reserve_bytes));
-        Ok(Self { key, plan, place, blob, map, entries, tail, grain, open_index, poisoned: AtomicBool::new(false) })
+        let poisoned = AtomicBool::new(false);
+        Ok(Self { storage, key, plan, place, blob, map, entries, tail, grain, open_index, poisoned })
     }
 
     /// What keeps a thread that writes into it.
