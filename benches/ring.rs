@@ -107,7 +107,8 @@ fn paced(seconds: f64, fps: f64, folder: Option<PathBuf>) -> Outcome<()> {
     acquisition.finish()?;
     let priority = if real_time { "real-time" } else { "ordinary" };
     println!(
-        "2048 x 2048 u16 at {fps} frames a second, {frames} frames, caller of {priority} priority, {late} buffers free at the end"
+        "2048 x 2048 u16 at {fps} frames a second, {frames} frames, caller of {priority} priority, {late} buffers \
+         free at the end"
     );
     println!("  a shard ends every 64 frames");
     print("acquire", &acquires);

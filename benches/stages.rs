@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let codecs =
         [("none", Compressor::None), ("blosc-lz4", blosc(BloscCname::Lz4)), ("blosc-zstd", blosc(BloscCname::Zstd))];
     println!(
-        "codec        storage    run GB/s   gather GB/s  encode GB/s  store GB/s  checkpoint p50/max ms  close p50/max ms"
+        "codec        storage    run GB/s   gather GB/s  encode GB/s  store GB/s  checkpoint p50/max ms  close \
+         p50/max ms"
     );
     for (name, compressor) in codecs {
         for storage in [StorageKind::Mapped, StorageKind::Buffered, StorageKind::Direct] {

@@ -1,7 +1,8 @@
 // shardwright for C++17: handles that free themselves, frames that go back if they are not committed.
 //
 // Each call has two forms. `try_...` returns the status of the C call and never throws. The plain form throws
-// shardwright::Error; it is there where exceptions are (not with -fno-exceptions). Everything else is as shardwright.h says.
+// shardwright::Error; it is there where exceptions are (not with -fno-exceptions). Everything else is as shardwright.h
+// says.
 #ifndef SHARDWRIGHT_HPP
 #define SHARDWRIGHT_HPP
 
@@ -127,8 +128,8 @@ public:
     size_t bytes() const noexcept { return frame_.bytes; }
     uint32_t index() const noexcept { return frame_.index; }
 
-    // After an error of wrong arguments, SW_ERROR_NULL to SW_ERROR_FORKED, the frame is still this object's, to be committed
-    // otherwise or discarded; else not any more.
+    // After an error of wrong arguments, SW_ERROR_NULL to SW_ERROR_FORKED, the frame is still this object's, to be
+    // committed otherwise or discarded; else not any more.
     sw_status try_commit(uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
         sw_status status = sw_commit(acquisition_, &frame_, number, record);
         if (status < SW_ERROR_NULL || status > SW_ERROR_FORKED) acquisition_ = nullptr;

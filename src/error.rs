@@ -123,7 +123,8 @@ pub enum Error {
     Aborted,
     /// One of the run's own threads, in a callback, was to wait for the run's end. The run ends without it.
     #[error(
-        "a callback can't wait for the end of the run that called it; a thread of its own brings the run to its end now"
+        "a callback can't wait for the end of the run that called it; a thread of its own brings the run to its end \
+         now"
     )]
     InCallback,
     /// The acquisition was finished or aborted; no more frames are taken.
@@ -190,7 +191,8 @@ impl fmt::Display for RefusedNumber {
             Self::TooFar { limit } => {
                 write!(
                     f,
-                    "is too far ahead of the newest frame: at most {limit} is possible now, by leap_max of the configuration"
+                    "is too far ahead of the newest frame: at most {limit} is possible now, by leap_max of the \
+                     configuration"
                 )
             }
             Self::PastEnd { frames } => {

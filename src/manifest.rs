@@ -31,8 +31,8 @@ fn check_dialect(config: &Config) -> Result<()> {
     if rules(config.dialect).manifests {
         return Ok(());
     }
-    let reason = "manifests are Zarr's, and no reader of Zarr takes the shorter chunks at the end of a precomputed volume; leave \
-                  this out, or choose another dialect";
+    let reason = "manifests are Zarr's, and no reader of Zarr takes the shorter chunks at the end of a precomputed \
+                  volume; leave this out, or choose another dialect";
     Err(refused(config, reason))
 }
 
@@ -46,8 +46,8 @@ impl Manifest {
             config,
             match name {
                 Some(_) => {
-                    "a manifest describes a dataset as a whole; leave this out, and let `shardwright manifest` write it when all \
-                     images are finished"
+                    "a manifest describes a dataset as a whole; leave this out, and let `shardwright manifest` write \
+                     it when all images are finished"
                 }
                 None => "a manifest names files, which a storage of the caller's own has none of; leave this out",
             },

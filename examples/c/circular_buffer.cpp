@@ -1,6 +1,6 @@
-// A circular buffer as Micro-Manager's core has one: the camera adapter inserts images with their tags on its own thread, the
-// application pops them, snaps the newest for display, and everything is saved on the way. The ring is the circular buffer: an
-// inserted image is copied once, into the buffer from which the workers read.
+// A circular buffer as Micro-Manager's core has one: the camera adapter inserts images with their tags on its own
+// thread, the application pops them, snaps the newest for display, and everything is saved on the way. The ring is the
+// circular buffer: an inserted image is copied once, into the buffer from which the workers read.
 //
 //   c++ -std=c++17 circular_buffer.cpp $(pkg-config --cflags --libs shardwright) -lpthread && ./a.out run.ome.zarr
 

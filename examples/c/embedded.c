@@ -1,8 +1,8 @@
-/* A controller without POSIX files: shards go to a storage of its own, here a fixed block of memory that stands for a flash or a
-   remote store. It asks what the run will need before it starts, and refuses what does not fit.
+/* A controller without POSIX files: shards go to a storage of its own, here a fixed block of memory that stands for a
+   flash or a remote store. It asks what the run will need before it starts, and refuses what does not fit.
 
-     tools/install-c --embedded --prefix DIR; cc embedded.c -I DIR/include DIR/lib/libshardwright.a -lpthread -lm -ldl
-     ./a.out [OUTPUT]        with a folder, what was stored is written there afterwards, so that a reader can open it */
+   tools/install-c --embedded --prefix DIR; cc embedded.c -I DIR/include DIR/lib/libshardwright.a -lpthread -lm -ldl
+   ./a.out [OUTPUT]        with a folder, what was stored is written there afterwards, so that a reader can open it */
 
 #include <pthread.h>
 #include <shardwright.h>

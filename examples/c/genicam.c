@@ -1,9 +1,10 @@
 /* A GenICam camera through Aravis, without a copy: the stream fills the ring's own buffers, which were announced to it.
 
-     cc genicam.c $(pkg-config --cflags --libs shardwright aravis-0.8)
-     arv-fake-gv-camera-0.8 -i lo -s GV01 & ./a.out run.ome.zarr Aravis-GV01 1000
+   cc genicam.c $(pkg-config --cflags --libs shardwright aravis-0.8) arv-fake-gv-camera-0.8 -i lo -s GV01 & ./a.out
+   run.ome.zarr Aravis-GV01 1000
 
-   It runs until so many frames are there. One that the network lost is not committed; its number is reported as missing. */
+   It runs until so many frames are there. One that the network lost is not committed; its number is reported as
+   missing. */
 
 #include <arv.h>
 #include <shardwright.h>
@@ -43,7 +44,8 @@ static sw_status create(const char *path, size_t payload, sw_acquisition **acqui
     return sw_create(path, &config, acquisition);
 }
 
-/* From one frame's id to another's. GigE Vision counts from 1 to 65535 and then from 1 again; frames may come out of order. */
+/* From one frame's id to another's. GigE Vision counts from 1 to 65535 and then from 1 again; frames may come out of
+   order. */
 static int64_t steps(uint64_t from, uint64_t to) {
     int64_t steps = (int64_t)(to - from);
     if (steps < -32768) return steps + 65535;

@@ -1,7 +1,8 @@
-/* Several threads bring frames of one camera, each those that it got, in whatever order: every frame has its number, a time
-   stamp and the value of a record field. Beside them runs a second image of the same dataset, as from a second camera.
+/* Several threads bring frames of one camera, each those that it got, in whatever order: every frame has its number, a
+   time stamp and the value of a record field. Beside them runs a second image of the same dataset, as from a second
+   camera.
 
-     cc two_threads.c $(pkg-config --cflags --libs shardwright) -lpthread && ./a.out run.ome.zarr */
+   cc two_threads.c $(pkg-config --cflags --libs shardwright) -lpthread && ./a.out run.ome.zarr */
 
 #include <pthread.h>
 #include <shardwright.h>

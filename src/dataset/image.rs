@@ -74,8 +74,8 @@ impl ImageWriter {
             return Err(Error::Exists { path: root.path().join(name) });
         }
         if name.is_some() && config.dialect != Dialect::Zarr3 {
-            let reason = "several images in one dataset are described by OME-Zarr, so only zarr3 can be; create a dataset for \
-                          each image";
+            let reason = "several images in one dataset are described by OME-Zarr, so only zarr3 can be; create a \
+                          dataset for each image";
             return Err(Error::config("dialect", config.dialect.name(), reason));
         }
         let (storage, storage_choice) = root.storage(&config, plan)?;

@@ -129,8 +129,8 @@ pub(super) unsafe fn read<T: Grows>(pointer: *const T, defaults: T) -> Outcome<T
         let (name, at) = (T::NAME, known + at);
         return refuse!(
             SW_ERROR_VERSION,
-            "{name} has a value at byte {at} of {size}, of which this library (version {}) knows {known}: \
-             the program was compiled for a newer one",
+            "{name} has a value at byte {at} of {size}, of which this library (version {}) knows {known}: the program \
+             was compiled for a newer one",
             env!("CARGO_PKG_VERSION")
         );
     }

@@ -198,7 +198,8 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     let ChunkGrid { kind, chunk_shape, separator } = chunk_grid;
     if kind != "regular" || !matches!(separator, '/' | '.') {
         return Refusal::unsupported(format!(
-            "a chunk_grid of type {kind:?} with separator {separator:?} is not read here; expected a regular one with / or ."
+            "a chunk_grid of type {kind:?} with separator {separator:?} is not read here; expected a regular one with \
+             / or ."
         ));
     }
     let (file_shape, index) = match shards(&storage_transformers)? {

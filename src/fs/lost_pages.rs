@@ -40,8 +40,8 @@ impl Guard {
     /// its stores therefore sees here that they went nowhere.
     pub(crate) fn check(&self) -> io::Result<()> {
         if self.0.is_broken() {
-            let reason = "SIGBUS: a page of the memory map was lost, because the file was cut off or its device failed; what \
-                          was stored there since the last checkpoint is gone";
+            let reason = "SIGBUS: a page of the memory map was lost, because the file was cut off or its device \
+                          failed; what was stored there since the last checkpoint is gone";
             return Err(io::Error::other(reason));
         }
         Ok(())

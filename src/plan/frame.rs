@@ -41,7 +41,8 @@ impl FramePlan {
                 "frame_layout",
                 format_args!("{layout:?}"),
                 format!(
-                    "{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least {row_bytes} apart"
+                    "{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least \
+                     {row_bytes} apart"
                 ),
             ));
         }

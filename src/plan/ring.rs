@@ -106,8 +106,8 @@ fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Res
             "ring_bytes",
             config.ring_bytes,
             format!(
-                "layers of {} frames, {} of them open at once, need a ring of {needed} frames, {bytes} bytes; \
-                 allow more memory or make chunks shallower",
+                "layers of {} frames, {} of them open at once, need a ring of {needed} frames, {bytes} bytes; allow \
+                 more memory or make chunks shallower",
                 layers.frames_a_cell(),
                 layers.cells_a_block
             ),
@@ -144,8 +144,8 @@ fn check_descriptors(shards_a_block: u64, files_a_shard: u64) -> Result<u64> {
             "dims.shard",
             format_args!("{shards_a_block} shards open at once"),
             format!(
-                "needs {needed} open files, and this process may have {limit}; use {twice}larger shards or raise the limit \
-                 (ulimit -n)"
+                "needs {needed} open files, and this process may have {limit}; use {twice}larger shards or raise the \
+                 limit (ulimit -n)"
             ),
         )),
         Some(limit) => Ok((limit - 64) / files_a_block.max(1)),

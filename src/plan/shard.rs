@@ -160,7 +160,8 @@ fn chunks_of_shard(counts: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) -> 
     let chunks = counts.iter().try_fold(1u64, |chunks, &n| chunks.checked_mul(n));
     let chunks = chunks.filter(|&chunks| chunks <= CHUNKS_A_SHARD_MAX).ok_or_else(|| {
         let reason = format!(
-            "a shard may hold at most {CHUNKS_A_SHARD_MAX} chunks of {chunk_shape:?}; choose smaller shards or larger chunks"
+            "a shard may hold at most {CHUNKS_A_SHARD_MAX} chunks of {chunk_shape:?}; choose smaller shards or larger \
+             chunks"
         );
         Error::config("dims.shard", format_args!("{shard_shape:?}"), reason)
     })?;

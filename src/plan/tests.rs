@@ -229,8 +229,10 @@ fn config() -> impl Strategy<Value = Config> {
     })
 }
 
+const CASES: u32 = if cfg!(miri) { 4 } else { 4000 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 4000 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_plan_is_made_or_refused_at_once(config in config()) {

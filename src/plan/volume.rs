@@ -56,8 +56,8 @@ pub(super) fn roles(dims: &[Dim]) -> Result<(Option<usize>, Option<usize>)> {
     let z: Vec<_> = (0..outer.len()).filter(|&dim| Some(dim) != channel).collect();
     if z.len() > 1 || outer.iter().filter(|dim| is_channel(dim)).count() > 1 {
         let names: Vec<_> = dims.iter().map(|dim| dim.name.as_str()).collect();
-        let reason = "a precomputed volume has one dimension before rows and columns, and perhaps one of kind channel; \
-                      write a dataset for each position of the others, or choose dialect zarr3";
+        let reason = "a precomputed volume has one dimension before rows and columns, and perhaps one of kind \
+                      channel; write a dataset for each position of the others, or choose dialect zarr3";
         return Err(Error::config("dims", format_args!("[{}]", names.join(", ")), reason));
     }
     Ok((z.first().copied(), channel))
@@ -174,8 +174,8 @@ impl Table {
         };
         if spec.shard_bits > SHARD_BITS_LISTED_MAX {
             let reason = format!(
-                "with this hash, or with fewer bits in all than the ids need, all shards are open at once, and at most \
-                 2^{SHARD_BITS_LISTED_MAX} are possible; choose fewer shard_bits"
+                "with this hash, or with fewer bits in all than the ids need, all shards are open at once, and at \
+                 most 2^{SHARD_BITS_LISTED_MAX} are possible; choose fewer shard_bits"
             );
             return Err(Error::config("volume.shard_bits", spec.shard_bits, reason));
         }
@@ -238,8 +238,8 @@ impl SpecRequest<'_> {
     fn spec(&self, shard: &[u64]) -> Result<ShardSpec> {
         let volume = &self.config.volume;
         if volume.hash != VolumeHash::Identity && !self.bounded {
-            let reason = "needs the number of frames: every shard gets chunks until the end; give the first dimension a \
-                          size, or use hash identity";
+            let reason = "needs the number of frames: every shard gets chunks until the end; give the first dimension \
+                          a size, or use hash identity";
             return Err(Error::config("volume.hash", "murmurhash3_x86_128", reason));
         }
         let [preshift, minishard, shard_bits] =
@@ -280,8 +280,8 @@ impl SpecRequest<'_> {
         // Numbers of shards must never come round again.
         if !self.bounded && shard_bits < SHARD_BITS_UNBOUNDED_MIN {
             let reason = format!(
-                "an unbounded volume needs {SHARD_BITS_UNBOUNDED_MIN} at least; leave shard_bits out, or give the first \
-                 dimension a size"
+                "an unbounded volume needs {SHARD_BITS_UNBOUNDED_MIN} at least; leave shard_bits out, or give the \
+                 first dimension a size"
             );
             return Err(Error::config("volume.shard_bits", shard_bits, reason));
         }
@@ -310,8 +310,8 @@ impl SpecRequest<'_> {
             let boxes = (0..=total.min(12)).map(|lowest| self.ids.of_lowest(lowest).map(|bits| 1u64 << bits));
             let boxes: Vec<_> = boxes.map(|[x, y, z]| format!("{x}x{y}x{z}")).collect();
             let reason = format!(
-                "a shard of this volume is a box of 2^n chunks, where n is preshift_bits plus minishard_bits; possible are, in \
-                 chunks along x, y and z: {}, …",
+                "a shard of this volume is a box of 2^n chunks, where n is preshift_bits plus minishard_bits; \
+                 possible are, in chunks along x, y and z: {}, …",
                 boxes.join(", ")
             );
             Error::config("dims.shard", format_args!("{shard:?} chunks"), reason)

@@ -148,7 +148,7 @@ impl Shard {
             Ok(()) => {}
             Err(error) if is_no_room(&error) => {
                 logged(
-                    || tracing::warn!(shard = self.key, %error, "no room for a newer index; the shard keeps the one that it has"),
+                    || tracing::warn!(shard = self.key, %error, "no room for a newer index; the shard keeps its old one"),
                 );
                 return Ok(false);
             }

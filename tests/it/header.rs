@@ -14,14 +14,14 @@ const INTRODUCTION: &str = "\
 
    Generated from src/ffi by tools/header; do not edit.
 
-   Every function that can fail returns SW_OK or an error code; sw_last_error has the text. Results are written through pointers,
-   and only on success. Handles may be used from any thread, and from several at once, if nothing else is said. A wrong argument
-   (null, misaligned, a freed handle, a frame that was committed before, a handle of the parent process after a fork) is found out
-   and returned as an error. What the library can't see is whether a pointer that is neither null nor misaligned points to as much
-   memory as its description says.
+   Every function that can fail returns SW_OK or an error code; sw_last_error has the text. Results are written through
+   pointers, and only on success. Handles may be used from any thread, and from several at once, if nothing else is
+   said. A wrong argument (null, misaligned, a freed handle, a frame that was committed before, a handle of the parent
+   process after a fork) is found out and returned as an error. What the library can't see is whether a pointer that is
+   neither null nor misaligned points to as much memory as its description says.
 
-   All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for callbacks, their
-   contexts and the functions of a storage. No function unwinds, and callbacks must not either. */
+   All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for
+   callbacks, their contexts and the functions of a storage. No function unwinds, and callbacks must not either. */
 ";
 
 fn root() -> PathBuf {
@@ -34,9 +34,9 @@ fn generated() -> String {
     let [major, minor, patch] =
         ["MAJOR", "MINOR", "PATCH"].map(|part| std::env::var(format!("CARGO_PKG_VERSION_{part}")).unwrap());
     config.after_includes = Some(format!(
-        "\n/* The version of this header. That of the library is sw_version(). */\n\
-         #define SW_VERSION \"{major}.{minor}.{patch}\"\n\
-         #define SW_VERSION_MAJOR {major}\n#define SW_VERSION_MINOR {minor}\n#define SW_VERSION_PATCH {patch}"
+        "\n/* The version of this header. That of the library is sw_version(). */\n#define SW_VERSION \
+         \"{major}.{minor}.{patch}\"\n#define SW_VERSION_MAJOR {major}\n#define SW_VERSION_MINOR {minor}\n#define \
+         SW_VERSION_PATCH {patch}"
     ));
     let mut builder = cbindgen::Builder::new().with_config(config);
     for source in SOURCES {

@@ -364,7 +364,8 @@ fn a_loss_of_power_takes_nothing_that_was_durable() {
         }
         println!("{kind}: {} cuts, {called_durable} frames called durable, {found} found", cuts.div_ceil(2));
         println!(
-            "{kind}: of runs with maps, {guarded} guarded ones lived on, {killed_by_maps} of {unguarded} others were killed"
+            "{kind}: of runs with maps, {guarded} guarded ones lived on, {killed_by_maps} of {unguarded} others were \
+             killed"
         );
     }
 }

@@ -56,7 +56,9 @@ def arguments():
         "interrupt it, run it again, and it goes on.",
     )
     parser.add_argument(
-        "--safety", action="store_true", help="kills, power cuts and full disks instead of speed; has a --help of its own"
+        "--safety",
+        action="store_true",
+        help="kills, power cuts and full disks instead of speed; has a --help of its own",
     )
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns that count (default 5)")
     parser.add_argument(

@@ -76,7 +76,9 @@ def camera_cases(quick):
         camera = Case("", frames=256, pool=64, frame=(2048, 2048), chunk=(), shard=(64, 2048, 2048), codec="")
         chunks = {"2-D chunks": (1, 512, 512), "3-D chunks": (16, 256, 256)}
         # zarr-python needs whole shards in memory and is slow: one of them tells its rate.
-        roi = Case("", 1_000_000, 4_000, (64, 64), (512, 64, 64), (65_536, 64, 64), "", frames_of={"zarr-python": 65_536})
+        roi = Case(
+            "", 1_000_000, 4_000, (64, 64), (512, 64, 64), (65_536, 64, 64), "", frames_of={"zarr-python": 65_536}
+        )
     cases = [
         replace(camera, name=f"{form}, {codec}", chunk=chunk, codec=codec)
         for form, chunk in chunks.items()

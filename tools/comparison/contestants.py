@@ -53,7 +53,8 @@ class Stage:
     deadline_seconds: float
 
     def run(self, contestant, variant, case, pool, folder, frames, full, seed):
-        """One run: a clean place, the write, the comparison with the frames, a clean place again. Only what was equal returns."""
+        """One run: a clean place, the write, the comparison with the frames, a clean place again. Only what was equal
+        returns."""
         output = folder / "out.zarr"
         shutil.rmtree(output, ignore_errors=True)
         os.sync()  # What the run before left unwritten or deleted is not this one's business.
@@ -85,7 +86,17 @@ class Stage:
         shape = ["--shape", _commas((case.pool, *case.frame)), "--dtype", case.dtype]
         report = programs.run(
             [
-                *[self.shardwright, "replay", pool, output, *shape, "--dma" if in_ring else "--preload", *once, "--rate", "max"],
+                *[
+                    self.shardwright,
+                    "replay",
+                    pool,
+                    output,
+                    *shape,
+                    "--dma" if in_ring else "--preload",
+                    *once,
+                    "--rate",
+                    "max",
+                ],
                 *["--memory", RING_BYTES + loaded, *layout, *level, "--no-checksum"],
                 *["--storage", variant["storage"], "--json", "--quiet", "--wait"],
             ],
@@ -118,8 +129,8 @@ class Stage:
 
 
 def warm_up(case, frames):
-    """Touches as much memory as the run's pixels take, and frees it: the host of a virtual machine takes back what lies free, and
-    gives it again page by page when it is used, which can take longer than the run."""
+    """Touches as much memory as the run's pixels take, and frees it: the host of a virtual machine takes back what lies
+    free, and gives it again page by page when it is used, which can take longer than the run."""
 
     def touch():
         size = min(frames * case.frame_bytes, int(WARM_SHARE_MAX * conditions.memory_available()))
@@ -134,8 +145,8 @@ def _commas(numbers):
 
 
 def _append(report):
-    """An append is an acquire, the copy, and a commit. The engine times the two calls; percentiles don't add up, so the sum is
-    more than the truth for p50 and p99. A copy of the frame is not in it."""
+    """An append is an acquire, the copy, and a commit. The engine times the two calls; percentiles don't add up, so the
+    sum is more than the truth for p50 and p99. A copy of the frame is not in it."""
     calls = {row["stage"]: row for row in report["stages"]}
     parts = [calls[stage] for stage in ("acquire", "commit")]
     sums = {name: sum(part[f"{name}_ns"] for part in parts) / 1e9 for name in ("p50", "p99", "max")}

@@ -41,8 +41,8 @@ def _version(source):
 
 
 def _camera(path, case):
-    """A synthetic sCMOS camera at one electron a count: a dim background with cells and spots that flicker, shot noise, read
-    noise, an offset, and a fixed pattern of gains and offsets of pixels and columns."""
+    """A synthetic sCMOS camera at one electron a count: a dim background with cells and spots that flicker, shot noise,
+    read noise, an offset, and a fixed pattern of gains and offsets of pixels and columns."""
     random = np.random.default_rng(SEED)
     rows, columns = case.frame
     gains = random.normal(1, 0.01, case.frame).astype("f4")

@@ -15,8 +15,8 @@ class Failed(Exception):
 
 
 def run(words, deadline_seconds, before=None):
-    """The last line that the program prints, as JSON. `before` is called when it has said, on its standard error, that it is
-    ready; it waits for a line until then."""
+    """The last line that the program prints, as JSON. `before` is called when it has said, on its standard error, that
+    it is ready; it waits for a line until then."""
     pipe = subprocess.PIPE
     program = subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     try:

@@ -1,8 +1,7 @@
 """The other writers. As a program: one run of one of them, in a process of its own.
 
-The pool of frames is loaded first, and the dataset created. Then the clock runs from the first append until the writer is
-closed and every file and folder of the dataset was fsynced. One JSON object goes to stdout.
-"""
+The pool of frames is loaded first, and the dataset created. Then the clock runs from the first append until the writer
+is closed and every file and folder of the dataset was fsynced. One JSON object goes to stdout. """
 
 import json
 import os
@@ -68,9 +67,8 @@ class AcquireZarr:
 class Tensorstore:
     """One transaction a shard, so that nothing is read back and each shard is written once.
 
-    `frames`: each frame is written when it comes. `shards`: the whole shard is in memory already and is handed over without a
-    copy, which no camera does; the more favourable case counts.
-    """
+    `frames`: each frame is written when it comes. `shards`: the whole shard is in memory already and is handed over
+    without a copy, which no camera does; the more favourable case counts. """
 
     name = "tensorstore"
     shards_to_tune = 2

@@ -1,8 +1,8 @@
-"""The same accidents for every writer: killed, unplugged, out of room, a frame that never came. `tools/compare --safety --help`.
+"""The same accidents for every writer: killed, unplugged, out of room, a frame that never came. `tools/compare --safety
+--help`.
 
-Each run is a process of its own that is fed at a camera's pace and says after every frame what it took and what it calls
-safe. What is left is read with tensorstore and zarr-python; a frame counts when both show all its pixels.
-"""
+Each run is a process of its own that is fed at a camera's pace and says after every frame what it took and what it
+calls safe. What is left is read with tensorstore and zarr-python; a frame counts when both show all its pixels. """
 
 import argparse
 import json
@@ -30,14 +30,16 @@ HOME = programs.ROOT / "target" / "comparison"
 PACE = 50
 PLANNED = 400
 SKIPPED = [70, 71, 72, *range(100, 120)]
-# acquire-zarr keeps 1 GiB of frames in a circle: what it does with a frame that never came shows when it has been round.
+# acquire-zarr keeps 1 GiB of frames in a circle: what it does with a frame that never came shows when it has been
+# round.
 LATE_FRAMES, LATE_FIRST, LATE_SKIPPED = 8448, 8192, range(8300, 8320)
 LATE_PACE = 1e6
 DEADLINE_SECONDS = 120
 # ext4 commits its journal every 5 s; the cut comes after the first time, so that nobody lives by that alone.
 POWER_FRAMES, POWER_STEP = 300, 13
 POWER_MIB = 256
-# One that is smaller than a shard of this project in the making, which reserves the worst case, and one that holds several.
+# One that is smaller than a shard of this project in the making, which reserves the worst case, and one that holds
+# several.
 FULL_MIB, FULL_FRAMES, FULL_PACE = (8, 20), 600, 200
 
 
@@ -64,7 +66,10 @@ class Contestant:
 CONTESTANTS = (
     Contestant(OURS, None, {"checkpoint_every_ms": 1000}, column=OURS),
     Contestant(
-        f"{OURS}, checkpoint every 100 ms", None, {"checkpoint_every_ms": 100}, column="the same, checkpoint every 100 ms"
+        f"{OURS}, checkpoint every 100 ms",
+        None,
+        {"checkpoint_every_ms": 100},
+        column="the same, checkpoint every 100 ms",
     ),
     Contestant("acquire-zarr", "acquire-zarr", {}, column="acquire-zarr"),
     Contestant("tensorstore, 8 frames, awaited", "tensorstore blocks", {"awaited": True}, column="tensorstore"),
@@ -84,7 +89,9 @@ def arguments(words):
     parser.add_argument("--codec", choices=("none", "blosc-lz4"), default="blosc-lz4", help="default blosc-lz4")
     parser.add_argument("--test", choices=TESTS, action="append", help="only this test; may be repeated")
     parser.add_argument("--writer", metavar="WORDS", action="append", help="only writers whose name contains this")
-    parser.add_argument("--folder", type=Path, default=HOME, metavar="DIR", help="where to write (default below target/)")
+    parser.add_argument(
+        "--folder", type=Path, default=HOME, metavar="DIR", help="where to write (default below target/)"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="results (default target/compare-safety/results.json)")
     return parser.parse_args(words)
 
@@ -103,7 +110,8 @@ class Observed:
         threading.Thread(target=self.watch, daemon=True).start()
 
     def watch(self):
-        """Kills it when it takes too long. Seconds are counted one by one, so that those of a machine that stood still don't."""
+        """Kills it when it takes too long. Seconds are counted one by one, so that those of a machine that stood still
+        don't."""
         for _ in range(DEADLINE_SECONDS):
             if self.ended.wait(1):
                 return
@@ -171,14 +179,19 @@ class Laboratory:
         common = {"path": str(path), "pool": str(self.pool_path), "frames_per_second": pace}
         common |= {"skipped": list(skipped), "close": close, "variant": who.variant}
         if who.ours:
-            layout = {"frame": self.case.frame, "chunk": self.case.chunk, "shard": self.case.shard, "codec": self.case.codec}
+            layout = {
+                "frame": self.case.frame,
+                "chunk": self.case.chunk,
+                "shard": self.case.shard,
+                "codec": self.case.codec,
+            }
             return Observed([self.victim, json.dumps({**common, **layout, "frames": frames})], errors)
         task = {**common, "writer": who.victim, "case": self.case.words(), "frames": frames, "planned": planned}
         return Observed([sys.executable, "-B", programs.HERE / "victims.py", json.dumps(task)], errors)
 
     def repair(self, who, path, run):
-        """`recover` for this project. The others have no such thing: documents as a run that ended well leaves them, with the
-        number of frames that were taken, as somebody who knows the format would write them by hand."""
+        """`recover` for this project. The others have no such thing: documents as a run that ended well leaves them,
+        with the number of frames that were taken, as somebody who knows the format would write them by hand."""
         if who.ours:
             words = [self.command, "recover", "--apply", "--quiet", path]
             done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
@@ -312,8 +325,18 @@ class Test:
 
 TESTS = {
     "well": Test("Nothing happens: 192 frames, closed", ended_well, "kill", once=True),
-    "kill-1": Test("kill -9 in the first shard, after frame 60 of 64", killed(60), "kill", "kill -9 after frame 60, in the first shard"),
-    "kill-2": Test("kill -9 in the second shard, after frame 100", killed(100), "kill", "kill -9 after frame 100, in the second shard"),
+    "kill-1": Test(
+        "kill -9 in the first shard, after frame 60 of 64",
+        killed(60),
+        "kill",
+        "kill -9 after frame 60, in the first shard",
+    ),
+    "kill-2": Test(
+        "kill -9 in the second shard, after frame 100",
+        killed(100),
+        "kill",
+        "kill -9 after frame 100, in the second shard",
+    ),
     "power": Test(
         f"Power cut (ext4, shutdown without a flush), after frame {POWER_FRAMES} to {POWER_FRAMES + 4 * POWER_STEP}",
         unplugged,
@@ -331,7 +354,9 @@ TESTS = {
         )
         for mib in FULL_MIB
     },
-    "skipped": Test(f"{len(SKIPPED)} of 192 frames never come", skipping, "skipped", f"{len(SKIPPED)} of 192 frames never come"),
+    "skipped": Test(
+        f"{len(SKIPPED)} of 192 frames never come", skipping, "skipped", f"{len(SKIPPED)} of 192 frames never come"
+    ),
     "skipped-late": Test(
         f"{len(LATE_SKIPPED)} frames never come, {LATE_SKIPPED[0]} frames after the start of a stream",
         skipping_late,
@@ -382,9 +407,13 @@ class Report:
 
     def text(self, args, measured):
         columns = {who.column: who.name for who in CONTESTANTS if who.column}
-        tests = {name: test for name, test in TESTS.items() if test.short and name in self.names and name not in self.not_run}
+        tests = {
+            name: test for name, test in TESTS.items() if test.short and name in self.names and name not in self.not_run
+        }
         rows = {test.short: (test.columns, self.results[name]) for name, test in tests.items()}
-        parts = [f"In short: frames said to be done / readable at once / after a repair\n\n{page.short(columns, rows)}\n"]
+        parts = [
+            f"In short: frames said to be done / readable at once / after a repair\n\n{page.short(columns, rows)}\n"
+        ]
         parts += [
             f"{TESTS[name].title}\n\n{page.table(TESTS[name].columns, self.results[name])}\n"
             for name in self.names
@@ -415,9 +444,13 @@ def main(words):
     broken = promises_broken(report.results)
     out = args.out or programs.ROOT / "target" / "compare-safety" / "results.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"conditions": measured, "method": how(args), **vars(report), "broken": broken}, indent=1))
+    out.write_text(
+        json.dumps({"conditions": measured, "method": how(args), **vars(report), "broken": broken}, indent=1)
+    )
     print(report.text(args, measured))
-    print("\n".join(broken) or f"{OURS}: no frame that was called safe was lost, no pixel was wrong, every repair worked.")
+    print(
+        "\n".join(broken) or f"{OURS}: no frame that was called safe was lost, no pixel was wrong, every repair worked."
+    )
     print(f"raw results: {out}")
     return 1 if report.failures or broken else 0
 

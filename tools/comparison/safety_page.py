@@ -22,7 +22,9 @@ def said(values):
 def shape_of(run):
     if not run["at_once"]["exists"]:
         return "no dataset"
-    return " / ".join("unreadable" if length is None else str(length) for length in dict.fromkeys(run["at_once"]["shape"]))
+    return " / ".join(
+        "unreadable" if length is None else str(length) for length in dict.fromkeys(run["at_once"]["shape"])
+    )
 
 
 def opens(run):
@@ -112,7 +114,8 @@ def views(run):
 
 
 def done(run):
-    """The frames that a caller would take for done: called safe, or, of writers without such a word, those whose call returned."""
+    """The frames that a caller would take for done: called safe, or, of writers without such a word, those whose call
+    returned."""
     return run["accepted"] if run["safe"] is None else run["safe"]
 
 
@@ -136,7 +139,9 @@ def full_cell(runs):
 
 
 def skipped_cell(runs):
-    looks = said("other frames' pixels" if "pixels of other frames" in run["looks"] else ", ".join(run["looks"]) for run in runs)
+    looks = said(
+        "other frames' pixels" if "pixels of other frames" in run["looks"] else ", ".join(run["looks"]) for run in runs
+    )
     return f"{looks}; {'listed' if all(run['listed'] for run in runs) else 'not listed'}"
 
 

@@ -55,8 +55,8 @@ def _row(contestant, case, runs, failures):
 
 
 def _bound(runs, case):
-    """The slowest thing that no writer can go without: gather and encode on all cores, and the fastest way to put the encoded
-    bytes into a file, sync included. Beside it, both at once."""
+    """The slowest thing that no writer can go without: gather and encode on all cores, and the fastest way to put the
+    encoded bytes into a file, sync included. Beside it, both at once."""
     if not runs:
         return None
     found = [run["found"] for run in runs]

@@ -1,8 +1,8 @@
-"""The other writers as `tools/compare --safety` wants them: fed at a camera's pace, and saying after every frame what they
-took and what they call safe. As a program: one of them, in a process of its own; victim.rs tells what it prints.
+"""The other writers as `tools/compare --safety` wants them: fed at a camera's pace, and saying after every frame what
+they took and what they call safe. As a program: one of them, in a process of its own; victim.rs tells what it prints.
 
-A writer's word is what its interface has to say. acquire-zarr and zarr-python have no word for "safe", so theirs is `-`.
-"""
+A writer's word is what its interface has to say. acquire-zarr and zarr-python have no word for "safe", so theirs is
+`-`. """
 
 import json
 import sys
@@ -138,7 +138,8 @@ class TensorstoreShards:
 
 
 class ZarrPythonBlocks(Blocks):
-    """zarr-python writes a whole shard at a time, or a layer of chunks, for which it reads the shard and writes it again."""
+    """zarr-python writes a whole shard at a time, or a layer of chunks, for which it reads the shard and writes it
+    again."""
 
     safe = "-"
 

@@ -1,5 +1,5 @@
-"""What two readers see of a dataset that something bad has happened to: tensorstore and zarr-python, as a user would call
-them, one layer of chunks at a time, so that a broken shard hides no sound one."""
+"""What two readers see of a dataset that something bad has happened to: tensorstore and zarr-python, as a user would
+call them, one layer of chunks at a time, so that a broken shard hides no sound one."""
 
 import json
 

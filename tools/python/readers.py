@@ -48,7 +48,11 @@ def regions(shape, name, count=16):
 def assert_reads(array, expected, name):
     """`array` opened with either library: whole, then in parts."""
     assert tuple(array.shape) == expected.shape
-    read = (lambda region: array[region].read().result()) if isinstance(array, tensorstore.TensorStore) else array.__getitem__
+    read = (
+        (lambda region: array[region].read().result())
+        if isinstance(array, tensorstore.TensorStore)
+        else array.__getitem__
+    )
     assert_same(read(...), expected, f"{name}, read as a whole:")
     for region in regions(expected.shape, name):
         assert_same(read(region), expected[region], f"{name}, region {region}:")

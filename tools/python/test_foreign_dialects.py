@@ -20,7 +20,8 @@ DRAFT = pathlib.Path(__file__).parent / "zarr2_draft.py"
 
 @pytest.fixture
 def look(command, tmp_path):
-    """Reads a dataset by `export`, `info` and `verify`, and expects no damage; returns pixels, description and notes."""
+    """Reads a dataset by `export`, `info` and `verify`, and expects no damage; returns pixels, description and
+    notes."""
 
     def call(*words, code=0):
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL)

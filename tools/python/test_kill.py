@@ -48,8 +48,28 @@ def test_any_reader_opens_what_a_killed_writer_leaves(command, tmp_path):
         storage, placement, index = LAYOUTS[kill % len(LAYOUTS)]
         out = tmp_path / f"out-{kill}.zarr"
         call = [command, "replay", tmp_path / "in.raw", out, "--shape", "100,48,64", "--dtype", "u16", "--quiet"]
-        call += ["--loop", 1000, "--rate", dice.choice([500, 5000, "max"]), "--memory", "16MiB", "--codec", CODECS[kill % 4]]
-        call += ["--chunk", "1,16,32", "--shard", "16,48,64", "--storage", storage, "--placement", placement, "--index", index]
+        call += [
+            "--loop",
+            1000,
+            "--rate",
+            dice.choice([500, 5000, "max"]),
+            "--memory",
+            "16MiB",
+            "--codec",
+            CODECS[kill % 4],
+        ]
+        call += [
+            "--chunk",
+            "1,16,32",
+            "--shard",
+            "16,48,64",
+            "--storage",
+            storage,
+            "--placement",
+            placement,
+            "--index",
+            index,
+        ]
         call += ["--unbounded"] if kill % 3 else []
         process = subprocess.Popen([str(word) for word in call], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
@@ -63,8 +83,8 @@ def test_any_reader_opens_what_a_killed_writer_leaves(command, tmp_path):
         results = [read(library(out / "0")) for library in (open_tensorstore, open_zarr_python)]
         assert_same(results[0], results[1], what)
         before = frames_there(results[0], movie)
-        # The 96 chunks of a shard make an index within one page, so nothing here needs a repair to be read; what it brings is
-        # the chunks since the last checkpoint.
+        # The 96 chunks of a shard make an index within one page, so nothing here needs a repair to be read; what it
+        # brings is the chunks since the last checkpoint.
         subprocess.run([str(command), "recover", "--apply", "--quiet", str(out)], check=True)
         after = frames_there(read(open_tensorstore(out / "0")), movie)
         assert after >= before, what

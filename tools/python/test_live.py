@@ -17,7 +17,8 @@ def read(array):
 
 
 def read_live(open_by, path):
-    """A reader that asks for a shard's length just before it is closed and cut off reads past its end: try again, once."""
+    """A reader that asks for a shard's length just before it is closed and cut off reads past its end: try again,
+    once."""
     try:
         return read(open_by(path))
     except ValueError:

@@ -75,7 +75,13 @@ def test_one_page_of_tiff(replay, tmp_path, movie):
 def test_ome_tiff(replay, tmp_path, axes, dtype):
     sizes = dict(zip("TCZYX", (4, 2, 3, 30, 40)))
     stored = pixels(dtype, tuple(sizes[axis] for axis in axes))
-    metadata = {"axes": axes, "PhysicalSizeX": 0.25, "PhysicalSizeXUnit": "µm", "PhysicalSizeY": 0.5, "PhysicalSizeYUnit": "µm"}
+    metadata = {
+        "axes": axes,
+        "PhysicalSizeX": 0.25,
+        "PhysicalSizeXUnit": "µm",
+        "PhysicalSizeY": 0.5,
+        "PhysicalSizeYUnit": "µm",
+    }
     tifffile.imwrite(tmp_path / "in.ome.tif", stored, ome=True, photometric="minisblack", metadata=metadata)
     _, out = replay(tmp_path / "in.ome.tif")
     names = open_zarr_python(out / "0").metadata.dimension_names
@@ -105,7 +111,9 @@ def test_raw_file_with_axes(replay, tmp_path):
 
 def test_loops_and_unbounded(replay, tmp_path, movie):
     tifffile.imwrite(tmp_path / "in.tif", movie, photometric="minisblack")
-    _, out = replay(tmp_path / "in.tif", "--loop", 3, "--frames", 5, "--unbounded", "--chunk", "4,32,32", "--index", "start")
+    _, out = replay(
+        tmp_path / "in.tif", "--loop", 3, "--frames", 5, "--unbounded", "--chunk", "4,32,32", "--index", "start"
+    )
     assert_dataset(out, np.concatenate([movie[:5]] * 3))
 
 
@@ -142,7 +150,9 @@ def test_zarr_array(replay, tmp_path, movie, shards):
 
 
 def test_zarr_2_array(replay, tmp_path, movie):
-    source = zarr.create_array(tmp_path / "in.zarr", shape=movie.shape, dtype=movie.dtype, chunks=(2, 16, 32), zarr_format=2)
+    source = zarr.create_array(
+        tmp_path / "in.zarr", shape=movie.shape, dtype=movie.dtype, chunks=(2, 16, 32), zarr_format=2
+    )
     source[...] = movie
     _, out = replay(tmp_path / "in.zarr")
     assert_dataset(out, movie)

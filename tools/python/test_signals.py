@@ -15,14 +15,28 @@ FRAMES = 20_000
 
 @pytest.fixture
 def running(command, tmp_path):
-    """A replay at a camera's pace that would take minutes, with at least 50 durable frames in it; how to end it, and the movie."""
+    """A replay at a camera's pace that would take minutes, with at least 50 durable frames in it; how to end it, and
+    the movie."""
     movie = pixels(np.uint16, (100, 48, 64)) | 1
     (tmp_path / "in.raw").write_bytes(movie.tobytes())
     out = tmp_path / "out.zarr"
-    call = [command, "replay", tmp_path / "in.raw", out, "--shape", "100,48,64", "--dtype", "u16", "--loop", FRAMES // 100]
+    call = [
+        command,
+        "replay",
+        tmp_path / "in.raw",
+        out,
+        "--shape",
+        "100,48,64",
+        "--dtype",
+        "u16",
+        "--loop",
+        FRAMES // 100,
+    ]
     call += ["--rate", "100", "--memory", "64MiB", "--chunk", "1,48,64", "--shard", "16,48,64", "--json", "--unbounded"]
     words = [str(word) for word in call]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     # The array grows with what a checkpoint has made durable.
     while not (out / "0/zarr.json").exists() or open_tensorstore(out / "0").shape[0] < 50:
         assert process.poll() is None, process.communicate()[1]

@@ -1,9 +1,9 @@
 """Writes and reads arrays of the Zarr v3 draft of 2022; run by an interpreter that has zarr-python 2.18.
 
-    zarr2_draft.py write DATASET ARRAYS.json    each with name, pixels (.npy), chunks, and perhaps chunks_per_shard, codec,
-                                                separator, parts (boxes that are written, the rest stays empty)
-    zarr2_draft.py read DATASET NAME OUT.npy
-    zarr2_draft.py read-v2 DATASET NAME OUT.npy                 of a group of Zarr v2
+zarr2_draft.py write DATASET ARRAYS.json    each with name, pixels (.npy), chunks, and perhaps chunks_per_shard, codec,
+                                            separator, parts (boxes that are written, the rest stays empty)
+zarr2_draft.py read DATASET NAME OUT.npy
+zarr2_draft.py read-v2 DATASET NAME OUT.npy                 of a group of Zarr v2
 """
 
 import json

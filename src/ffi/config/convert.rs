@@ -76,8 +76,8 @@ fn refuse_beside_document(fields: &Config) -> Outcome<()> {
     match set.iter().find(|(field, value)| usual[field.as_str()] != **value) {
         Some((field, value)) => refuse!(
             SW_ERROR_CONFIG,
-            "sw_config.document is the whole configuration, and beside it {field} is set to {value}; leave all other fields as \
-             sw_config_init made them, or say it in the document"
+            "sw_config.document is the whole configuration, and beside it {field} is set to {value}; leave all other \
+             fields as sw_config_init made them, or say it in the document"
         ),
         None => Ok(()),
     }

@@ -240,9 +240,10 @@ impl LiteralSharding {
         let sum = u64::from(preshift_bits) + u64::from(minishard_bits) + u64::from(shard_bits);
         if minishard_bits > MINISHARD_BITS_MAX || sum > 64 {
             return Err(format!(
-                "{preshift_bits} preshift_bits, {minishard_bits} minishard_bits and {shard_bits} shard_bits can't be: they are \
-                 at most 64 together, and here at most {MINISHARD_BITS_MAX} for minishards"
-            ).into());
+                "{preshift_bits} preshift_bits, {minishard_bits} minishard_bits and {shard_bits} shard_bits can't be: \
+                 they are at most 64 together, and here at most {MINISHARD_BITS_MAX} for minishards"
+            )
+            .into());
         }
         let gzip_indexes = minishard_index_encoding == Encoding::Gzip;
         let spec = ShardSpec { hash, preshift_bits, minishard_bits, shard_bits, gzip_indexes };

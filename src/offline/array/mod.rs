@@ -147,8 +147,8 @@ impl Array {
     pub(crate) fn caution(&self) -> Option<&'static str> {
         let prototype = self.layout().dialect == Dialect::Zarr2Sharded && self.layout().has_index();
         prototype.then_some(
-            "only readers that know the key \"shards\" find its chunks: a plain reader of Zarr v2 passes over the key, takes each \
-             shard for a chunk and misreads it",
+            "only readers that know the key \"shards\" find its chunks: a plain reader of Zarr v2 passes over the \
+             key, takes each shard for a chunk and misreads it",
         )
     }
 

@@ -4,7 +4,7 @@
 //! run.ome.zarr/…                  the dataset; none of its bytes is copied
 //! run.ome.manifest.zarr/
 //!     zarr.json                   groups, as in the dataset
-//!     0/zarr.json                 array; its chunks are the dataset's inner chunks; storage transformer chunk-manifest-json
+//!     0/zarr.json                 array of the dataset's inner chunks; storage transformer chunk-manifest-json
 //!     0/manifest.json             "0.0.0": {"path": …, "offset": …, "length": …}
 //!     records/…/zarr.json         arrays of few chunks: the manifest stands in the document itself
 //!     kerchunk.json               all of it once more: reference file system, version 1

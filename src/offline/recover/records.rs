@@ -123,8 +123,8 @@ impl<'a> Records<'a> {
                 absent += 1;
                 if absent > NEW_BLOCKS_MAX {
                     let reason = format!(
-                        "more than {NEW_BLOCKS_MAX} of its blocks are not there, of frames whose chunks are: \
-                         it belongs to another dataset, or was removed"
+                        "more than {NEW_BLOCKS_MAX} of its blocks are not there, of frames whose chunks are: it \
+                         belongs to another dataset, or was removed"
                     );
                     return Err(Error::format(self.array.path(), reason));
                 }

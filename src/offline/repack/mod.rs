@@ -351,8 +351,8 @@ fn refuse_incomplete(root: &Path, nodes: &[Node]) -> Result<()> {
         let document = node.document()?;
         let says = |key: &str| document.pointer(&format!("/attributes/shardwright/{key}")).and_then(Value::as_bool);
         if says("complete") == Some(false) && says("recovered") != Some(true) {
-            let reason = "its writer did not finish, and repacking in place would remove what a recovery may still find; \
-                          recover it first, repack it into a new dataset, or allow incomplete ones";
+            let reason = "its writer did not finish, and repacking in place would remove what a recovery may still \
+                          find; recover it first, repack it into a new dataset, or allow incomplete ones";
             return Err(Error::format(root, reason));
         }
     }

@@ -9,7 +9,7 @@
 //! | Zarr v3, codec `sharding_indexed` | `0/zarr.json`: the chunk's shape as grid, the inner codecs | `0/c/96/18` |
 //! | Zarr v3 draft, storage transformer | `meta/root/0.array.json` without the transformer | `data/root/0/c96/18` |
 //! | Zarr v2, prototype with `shards` | `.zarray` without `shards` | `96/18` or `96.18` |
-//! | Neuroglancer's precomputed volume | `info` without `sharding` | `8_8_40/0-64_0-64_0-16`, as it is stored: perhaps gzip |
+//! | Neuroglancer's precomputed volume | `info` without `sharding` | `8_8_40/0-64_0-64_0-16`, as stored |
 //!
 //! # What a power cut leaves
 //!
@@ -195,8 +195,8 @@ impl Store {
         store.reload()?;
         for owner in store.views().all().filter_map(|view| view.owner.as_ref()) {
             if !owner.own.complete && !owner.own.recovered {
-                let reason = "its writer did not finish, and to edit a shard would remove what a recovery may still find; \
-                              recover it first";
+                let reason = "its writer did not finish, and to edit a shard would remove what a recovery may still \
+                              find; recover it first";
                 return Err(Error::format(root, reason));
             }
         }

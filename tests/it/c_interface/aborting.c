@@ -1,4 +1,5 @@
-/* A program of which one thread ends a run while another waits for its end: the one that waits hears that frames are lost. */
+/* A program of which one thread ends a run while another waits for its end: the one that waits hears that frames are
+   lost. */
 
 #include <pthread.h>
 #include <shardwright.h>

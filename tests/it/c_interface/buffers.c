@@ -1,6 +1,6 @@
-/* Buffers that a driver was told of up front: addresses stay the same, frames are committed by index, and a driver that fills its
-   buffers in a fixed circle gets each of them back by asking for it. Two such drivers share the ring; afterwards a thread takes
-   what it gets, also the buffers that were put aside for them. */
+/* Buffers that a driver was told of up front: addresses stay the same, frames are committed by index, and a driver that
+   fills its buffers in a fixed circle gets each of them back by asking for it. Two such drivers share the ring;
+   afterwards a thread takes what it gets, also the buffers that were put aside for them. */
 
 #include <pthread.h>
 #include <shardwright.h>

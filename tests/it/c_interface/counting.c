@@ -1,5 +1,5 @@
-/* Counts what a program and the library take from the C library's heap and from the kernel after sw_create_in, which the linker
-   brings here (--wrap). At the end it prints one line of JSON on stderr. */
+/* Counts what a program and the library take from the C library's heap and from the kernel after sw_create_in, which
+   the linker brings here (--wrap). At the end it prints one line of JSON on stderr. */
 
 #define _GNU_SOURCE
 #include <malloc.h>

@@ -1,5 +1,6 @@
-/* A program of today. The test runs it with today's library, and with one whose configuration has grown. The other way round, a
-   program of tomorrow with today's library: its struct is longer; what the library does not know must be zero. */
+/* A program of today. The test runs it with today's library, and with one whose configuration has grown. The other way
+   round, a program of tomorrow with today's library: its struct is longer; what the library does not know must be zero.
+   */
 
 #include <shardwright.h>
 #include <stdio.h>

@@ -345,16 +345,14 @@ fn the_library_is_found_by_its_soname_and_shows_only_its_own_names() {
 fn cmake_finds_the_package() {
     let Some(cmake) = cmake() else { return not_run("find_package", "no cmake on this machine") };
     let folder = folder();
-    let project = "cmake_minimum_required(VERSION 3.16)\n\
-        project(finds_it C CXX)\n\
-        find_package(shardwright 0.1 REQUIRED)\n\
-        add_executable(shared LOOP)\ntarget_link_libraries(shared PRIVATE shardwright::shardwright)\n\
-        add_executable(static LOOP)\ntarget_link_libraries(static PRIVATE shardwright::static)\n\
-        add_executable(cxx CXX_LOOP)\ntarget_link_libraries(cxx PRIVATE shardwright::shardwright)\n\
-        set_target_properties(cxx PROPERTIES CXX_STANDARD 17)\n\
-        find_package(Threads REQUIRED)\ntarget_link_libraries(cxx PRIVATE Threads::Threads)\n\
-        find_package(shardwright 0.0.1 QUIET)\n\
-        if(shardwright_FOUND)\nmessage(FATAL_ERROR \"0.0.1 does not fit\")\nendif()\n";
+    let project = "cmake_minimum_required(VERSION 3.16)\nproject(finds_it C CXX)\nfind_package(shardwright 0.1 \
+                   REQUIRED)\nadd_executable(shared LOOP)\ntarget_link_libraries(shared PRIVATE \
+                   shardwright::shardwright)\nadd_executable(static LOOP)\ntarget_link_libraries(static PRIVATE \
+                   shardwright::static)\nadd_executable(cxx CXX_LOOP)\ntarget_link_libraries(cxx PRIVATE \
+                   shardwright::shardwright)\nset_target_properties(cxx PROPERTIES CXX_STANDARD \
+                   17)\nfind_package(Threads REQUIRED)\ntarget_link_libraries(cxx PRIVATE \
+                   Threads::Threads)\nfind_package(shardwright 0.0.1 \
+                   QUIET)\nif(shardwright_FOUND)\nmessage(FATAL_ERROR \"0.0.1 does not fit\")\nendif()\n";
     let root = env!("CARGO_MANIFEST_DIR");
     let project = project
         .replace("CXX_LOOP", &format!("{root}/examples/c/circular_buffer.cpp"))

@@ -1,5 +1,5 @@
-/* A program that changes its working directory while it acquires, as file dialogs and interpreters do: it writes `run.zarr` and
-   `many.zarr` in the first folder, though it stands in the second when frames come. */
+/* A program that changes its working directory while it acquires, as file dialogs and interpreters do: it writes
+   `run.zarr` and `many.zarr` in the first folder, though it stands in the second when frames come. */
 
 #include <errno.h>
 #include <shardwright.h>

@@ -1,5 +1,5 @@
-/* Every option, as a struct and as a document: both must give the same configuration. Prints it as JSON. With a document as the
-   argument, that one is printed instead. */
+/* Every option, as a struct and as a document: both must give the same configuration. Prints it as JSON. With a
+   document as the argument, that one is printed instead. */
 
 #include <shardwright.h>
 #include <stdio.h>

@@ -82,8 +82,8 @@ impl Resident {
         let passes = buffers as u64 / distinct;
         if passes == 0 {
             return Err(Failure::Usage(format!(
-                "--dma needs a ring for all {distinct} frames of the recording, but it has room for {buffers}; give more \
-                 --memory or take fewer --frames"
+                "--dma needs a ring for all {distinct} frames of the recording, but it has room for {buffers}; give \
+                 more --memory or take fewer --frames"
             )));
         }
         let used = (passes * distinct) as usize;

@@ -298,7 +298,8 @@ impl Findings {
         let Some(row) = chosen else {
             let best = self.codecs.iter().filter_map(|row| row.margin).fold(0.0, f64::max);
             return format!(
-                "This machine does not keep up: {:.0} % of the camera's rate at best. More cores or a faster disk would help.",
+                "This machine does not keep up: {:.0} % of the camera's rate at best. More cores or a faster disk \
+                 would help.",
                 100.0 * best
             );
         };
@@ -307,10 +308,13 @@ impl Findings {
             (Some(margin), Some(seconds)) => {
                 let ease = if margin < MARGIN_MIN { "Only just: nothing else should run beside it. " } else { "" };
                 format!(
-                    "It keeps up: {margin:.2} times the camera's rate with --codec {} (storage {way}); the disk is full after {}. {ease}",
+                    "It keeps up: {margin:.2} times the camera's rate with --codec {} (storage {way}); the disk is \
+                     full after {}. {ease}",
                     row.codec,
                     duration_text(seconds)
-                ).trim_end().to_owned()
+                )
+                .trim_end()
+                .to_owned()
             }
             _ => {
                 format!("At most {:.0} frames a second, with --codec {} (storage {way}).", row.frames_per_s, row.codec)

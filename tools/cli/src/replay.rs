@@ -316,8 +316,8 @@ mod tests {
     #[test]
     fn options_reach_the_configuration() {
         let config = configured(
-            "--loop 3 --frames 4 --chunk 2,16,16 --shard 32,48 --pixel-size 65nm --rate 50 --no-sync --no-checksum --overwrite --guard-maps \
-             --policy block --timeout 1.5 --memory 8MiB --workers 2 --checkpoint-every 0.25",
+            "--loop 3 --frames 4 --chunk 2,16,16 --shard 32,48 --pixel-size 65nm --rate 50 --no-sync --no-checksum \
+             --overwrite --guard-maps --policy block --timeout 1.5 --memory 8MiB --workers 2 --checkpoint-every 0.25",
             &movie(),
         )
         .unwrap();

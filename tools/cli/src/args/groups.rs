@@ -13,6 +13,9 @@ use shardwright::{
 use super::values::{Camera, Length, Rate, bytes, one_of, positive, seconds};
 use crate::failure::Failure;
 
+/// What becomes of a frame that finds the ring full.
+const RING_FULL: [&str; 3] = ["block", "drop-newest", "error"];
+
 /// The names that `--codec` takes.
 pub(super) const CODECS: [&str; 11] = [
     "none",
@@ -71,7 +74,7 @@ pub(crate) struct PaceArgs {
     #[arg(long, value_name = "FPS|max")]
     pub(crate) rate: Option<Rate>,
     /// What happens to a frame when the ring is full: wait, lose it, or stop
-    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = PossibleValuesParser::new(["block", "drop-newest", "error"]))]
+    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = PossibleValuesParser::new(RING_FULL))]
     pub(crate) policy: String,
     /// How long to wait at most with --policy block, in seconds; past it the run stops [default: for ever]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -131,7 +134,8 @@ pub(crate) struct RunArgs {
     pub(crate) placement: Placement,
     /// At the end, write down where the chunks lie, for readers that go by references, into a folder beside the
     /// dataset; the forms are those of the command manifest
-    #[arg(long, value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
+    #[arg(long, value_name = "FORM,FORM", value_delimiter = ',')]
+    #[arg(value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) manifest: Vec<ManifestForm>,
     /// Replace a dataset that is in the way
     #[arg(long)]

@@ -147,7 +147,8 @@ pub(crate) struct Manifest {
     pub(crate) zarr_format: u8,
     /// What is written: documents with manifest.json beside them, documents with the manifest inlined, kerchunk.json
     /// [default: all; manifests of few chunks are inlined, others are not]
-    #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',', value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
+    #[arg(long = "form", value_name = "FORM,FORM", value_delimiter = ',')]
+    #[arg(value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) forms: Vec<ManifestForm>,
     /// Put the manifest into the array's document where the array has at most so many chunks
     #[arg(long, value_name = "N", default_value_t = 32)]

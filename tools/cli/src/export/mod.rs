@@ -82,8 +82,8 @@ fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{}: {} would be written, and there are chunks for {} at most; the rest is the fill value. Choose a --region, or \
-         allow it with --fill",
+        "{}: {} would be written, and there are chunks for {} at most; the rest is the fill value. Choose a --region, \
+         or allow it with --fill",
         args.path.display(),
         decimal(image.bytes()),
         decimal(there)

@@ -205,8 +205,8 @@ fn ome_xml(image: &Image) -> Result<String, Failure> {
         Dtype::F64 => "double",
         Dtype::U64 | Dtype::I64 => {
             return Err(Failure::Usage(format!(
-                "OME-TIFF has no pixels of type {}; plain TIFF (which few viewers open with such pixels), npy and raw take \
-                 them",
+                "OME-TIFF has no pixels of type {}; plain TIFF (which few viewers open with such pixels), npy and raw \
+                 take them",
                 image.dtype
             )));
         }

@@ -187,8 +187,8 @@ impl Preloaded {
         let needed = recording.frame_bytes().saturating_mul(count);
         if needed >= memory {
             return Err(Failure::Usage(format!(
-                "--preload needs {needed} bytes for {count} frames, which leaves nothing of --memory ({memory} bytes) to the \
-                 ring; give --memory {} or take fewer --frames",
+                "--preload needs {needed} bytes for {count} frames, which leaves nothing of --memory ({memory} bytes) \
+                 to the ring; give --memory {} or take fewer --frames",
                 needed.saturating_mul(2)
             )));
         }

@@ -96,8 +96,8 @@ fn frames_present(path: &Path, size: u64, offset: u64, recording: &Recording) ->
     }
     let frames = recording.frames.unwrap_or(0);
     Err(Failure::Input(format!(
-        "{} has {payload} bytes after an offset of {offset}; --shape and --dtype mean {frames} frames of {frame_bytes} bytes, \
-         {} together, but the file holds {present} and {rest} bytes",
+        "{} has {payload} bytes after an offset of {offset}; --shape and --dtype mean {frames} frames of \
+         {frame_bytes} bytes, {} together, but the file holds {present} and {rest} bytes",
         path.display(),
         frames * frame_bytes
     )))

@@ -100,7 +100,8 @@ fn describe(page: Page, pages: u64, description: &str, is_cut: bool) -> (Recordi
     if !is_ome {
         if let Some(images) = imagej_images(description).filter(|&images| images > pages && !is_cut) {
             recording.notes.push(format!(
-                "ImageJ says that there are {images} images, but the file has {pages} pages; the images without a page of their own are not read"
+                "ImageJ says that there are {images} images, but the file has {pages} pages; the images without a \
+                 page of their own are not read"
             ));
         }
         return (recording, Vec::new());
