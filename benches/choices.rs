@@ -116,7 +116,7 @@ fn choices() -> Vec<(String, Config, Config)> {
     all
 }
 
-/// Bytes a second, from the first frame to the synced dataset.
+/// Bytes per second, from the first frame to the synced dataset.
 fn rate(folder: &Path, config: &Config, pixels: &[Vec<u8>], frames: usize) -> Outcome<f64> {
     let acquisition = Acquisition::create(folder.join("run.zarr"), config.clone())?;
     let start = Instant::now();

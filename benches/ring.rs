@@ -59,7 +59,7 @@ fn small_frames(seconds: f64) -> Outcome<()> {
     }
     acquisition.finish()?;
     let rate = number as f64 / begin.elapsed().as_secs_f64();
-    println!("64 x 64 u16, as fast as they come: {rate:.0} frames a second");
+    println!("64 x 64 u16, as fast as they come: {rate:.0} frames per second");
     print("acquire and commit", &times);
     Ok(())
 }
@@ -107,7 +107,7 @@ fn paced(seconds: f64, fps: f64, folder: Option<PathBuf>) -> Outcome<()> {
     acquisition.finish()?;
     let priority = if real_time { "real-time" } else { "ordinary" };
     println!(
-        "2048 x 2048 u16 at {fps} frames a second, {frames} frames, caller of {priority} priority, {late} buffers \
+        "2048 x 2048 u16 at {fps} frames per second, {frames} frames, caller of {priority} priority, {late} buffers \
          free at the end"
     );
     println!("  a shard ends every 64 frames");

@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Stands in for a camera of 100 frames a second: rings that run outwards.
+/// Stands in for a camera of 100 frames per second: rings that run outwards.
 fn camera_fills(number: u64, frame: &mut [u8]) {
     std::thread::sleep(Duration::from_millis(10));
     for (index, pixel) in frame.chunks_exact_mut(2).enumerate() {

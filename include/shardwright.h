@@ -74,10 +74,10 @@ typedef struct sw_dim {
     uint32_t reserved;
     // Elements. 0 (the first dimension only): as many as arrive.
     uint64_t size;
-    // Elements a chunk. 0: such that a chunk is about 512 KiB.
+    // Chunk length in elements. 0: such that a chunk is about 512 KiB.
     uint64_t chunk;
-    // Elements a shard, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is about 512
-    // MiB.
+    // Shard length in elements, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is
+    // about 512 MiB.
     uint64_t shard;
     // The distance between neighbours, in `unit`. 0: 1.
     double scale;
@@ -148,7 +148,7 @@ typedef struct sw_volume {
     sw_hash hash;
     // How many of an id's lowest bits neighbours in one minishard may differ in. Negative: chosen.
     int32_t preshift_bits;
-    // Minishards a shard, as a power of two. Negative: chosen.
+    // Minishards per shard, as a power of two. Negative: chosen.
     int32_t minishard_bits;
     // Shards, as a power of two. Negative: as many as the volume needs.
     int32_t shard_bits;
@@ -457,9 +457,9 @@ typedef struct sw_layout {
     uint64_t reorder_window;
     // Dimensions.
     uint64_t dim_count;
-    // Elements a chunk in each dimension.
+    // Chunk length in elements in each dimension.
     uint64_t chunk[SW_DIMS_MAX];
-    // Elements a shard in each dimension.
+    // Shard length in elements in each dimension.
     uint64_t shard[SW_DIMS_MAX];
 } sw_layout;
 

@@ -1,7 +1,8 @@
 //! After some shards of warm-up, neither the thread that brings frames nor the workers allocate; encoders never do.
 //!
 //! The tests stand in a program of their own, because they put themselves in front of the C library's `malloc`, which
-//! Rust's allocator and the codecs in C call. The threads that prepare and close shards may allocate: no frame waits for them.
+//! Rust's allocator and the codecs in C call. The threads that prepare and close shards may allocate: no frame waits
+//! for them.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code)]

@@ -19,7 +19,7 @@ pub(super) const DIRECT_PIECE: u64 = 4 << 20;
 /// May be more than there are cores, for each mostly waits for the device.
 pub(super) const DIRECT_WRITERS: usize = 4;
 
-/// Bytes a second for a fresh file of `wish.bytes` bytes, from its creation until it is synced; `None` where `way` is
+/// Bytes per second for a fresh file of `wish.bytes` bytes, from its creation until it is synced; `None` where `way` is
 /// not possible.
 pub(super) fn rate(wish: &Wish, frames: &[u8], way: fn(&Wish, &[u8], &Path) -> Outcome<bool>) -> Outcome<Option<f64>> {
     let seconds = seconds_to_file(wish, |path| way(wish, frames, path))?;

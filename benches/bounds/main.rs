@@ -1,7 +1,7 @@
 //! What this machine could do at best, for the same frames, tiles and codec that a writer gets: copies in memory, tiles
 //! encoded to nowhere, writes of raw bytes to a folder, sync included, and both at once. One JSON object on stdout,
-//! rates in bytes a second. They show about what is left to gain; on a machine whose speed changes, a run can come out
-//! above them.
+//! rates in bytes per second. They show about what is left to gain; on a machine whose speed changes, a run can come
+//! out above them.
 //!
 //! `tools/compare` runs it between its rounds: `bounds --frames FILE --shape T,Y,X --chunk T,Y,X --pixel-bytes N
 //! --folder DIR --bytes N [--codec blosc-lz4] [--level 1] [--element-bytes 2] [--threads N]`. `--pixel-bytes` are
@@ -160,7 +160,7 @@ fn measure(wish: &Wish, frames: &[u8]) -> Outcome<Value> {
     }))
 }
 
-/// Bytes a second that `threads` threads copy, each its part, into memory that was touched before.
+/// Bytes per second that `threads` threads copy, each its part, into memory that was touched before.
 fn copy(frames: &[u8], threads: usize) -> f64 {
     let source = &frames[..frames.len().min(MEMORY_BYTES)];
     let mut target = vec![1_u8; source.len()];
@@ -179,8 +179,8 @@ fn copy(frames: &[u8], threads: usize) -> f64 {
     source.len() as f64 / seconds
 }
 
-/// Bytes a second that `threads` threads gather and encode to nowhere, and the ratio that comes of it. As many bytes as
-/// the writer's run takes: a shared machine's speed changes within seconds, and the fastest moment of it would be a
+/// Bytes per second that `threads` threads gather and encode to nowhere, and the ratio that comes of it. As many bytes
+/// as the writer's run takes: a shared machine's speed changes within seconds, and the fastest moment of it would be a
 /// bound for nobody.
 fn encode(wish: &Wish, frames: &[u8], threads: usize) -> Outcome<(f64, f64)> {
     let distinct = wish.tiles().iter().product::<usize>() as u64;

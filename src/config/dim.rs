@@ -16,12 +16,12 @@ pub struct Dim {
     /// The number of elements. `None` (the first dimension only): as many as arrive.
     #[serde(default)]
     pub size: Option<u64>,
-    /// Elements a chunk. `0`: for rows and columns such that a chunk is about 512 KiB; 1 for outer dimensions, but if a
-    /// frame is small, several of them along the dimension that arrives fastest make such a chunk.
+    /// Chunk length in elements. `0`: for rows and columns such that a chunk is about 512 KiB; 1 for outer dimensions,
+    /// but if a frame is small, several of them along the dimension that arrives fastest make such a chunk.
     #[serde(default)]
     pub chunk: u64,
-    /// Elements a shard, a multiple of `chunk`. `0`: the whole frame in rows and columns; outer dimensions such that a
-    /// shard is about 512 MiB.
+    /// Shard length in elements, a multiple of `chunk`. `0`: the whole frame in rows and columns; outer dimensions such
+    /// that a shard is about 512 MiB.
     #[serde(default)]
     pub shard: u64,
     /// The distance between neighbours, in `unit`.

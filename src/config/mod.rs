@@ -210,7 +210,7 @@ pub struct Volume {
     pub hash: VolumeHash,
     /// How many of an id's lowest bits neighbours in one minishard may differ in. `None`: chosen.
     pub preshift_bits: Option<u8>,
-    /// Minishards a shard, as a power of two. `None`: chosen.
+    /// Minishards per shard, as a power of two. `None`: chosen.
     pub minishard_bits: Option<u8>,
     /// Shards, as a power of two. `None`: as many as the volume needs.
     pub shard_bits: Option<u8>,

@@ -205,7 +205,7 @@ impl Worker {
         Ok(Some((nbytes, false)))
     }
 
-    /// The encoder may be half-way through something: it starts anew.
+    /// The encoder may be half-way through something: it starts over.
     fn renew_encoder(&mut self) {
         let plan = &self.engine.plan;
         if let Ok(encoder) = Encoder::new(&self.engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes) {

@@ -140,9 +140,9 @@ pub struct sw_layout {
     pub reorder_window: u64,
     /// Dimensions.
     pub dim_count: u64,
-    /// Elements a chunk in each dimension.
+    /// Chunk length in elements in each dimension.
     pub chunk: [u64; SW_DIMS_MAX],
-    /// Elements a shard in each dimension.
+    /// Shard length in elements in each dimension.
     pub shard: [u64; SW_DIMS_MAX],
 }
 

@@ -75,7 +75,7 @@ fn in_memory(bytes: &[u8]) -> ShardFile {
     let memory = rustix::fs::memfd_create("shard", rustix::fs::MemfdFlags::empty()).expect("a file in memory");
     let mut memory = std::fs::File::from(memory);
     memory.write_all(bytes).expect("written");
-    // Opened anew under this name, it stays when this descriptor goes.
+    // Opened again under this name, it stays when this descriptor goes.
     let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
     ShardFile::open(path.into()).expect("a file").expect("it is there")
 }

@@ -9,7 +9,7 @@ use crate::fs::system::open_files_max;
 use crate::geometry::Cells;
 
 const RING_FRAMES_MAX: usize = 1 << 22;
-// A camera that loses a second at 10,000 frames a second has not lost count.
+// A camera that loses a second at 10,000 frames per second has not lost count.
 const LEAP_MIN: u64 = 1 << 14;
 const WINDOW_MAX: u64 = 1 << 14;
 // Shards being filled, closed and prepared keep their worst case reserved on the disk.

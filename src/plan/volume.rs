@@ -234,7 +234,7 @@ struct SpecRequest<'a> {
 }
 
 impl SpecRequest<'_> {
-    /// `shard`: requested chunks a shard in x, y, z; 0 where all is well.
+    /// `shard`: requested chunks per shard in x, y, z; 0 where all is well.
     fn spec(&self, shard: &[u64]) -> Result<ShardSpec> {
         let volume = &self.config.volume;
         if volume.hash != VolumeHash::Identity && !self.bounded {

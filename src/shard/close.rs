@@ -12,7 +12,7 @@ use crate::format::slot_header::HEADER_BYTES;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Closed {
     pub(crate) chunks: u64,
-    /// Those of them that were stored while their layers waited for frames, and never anew.
+    /// Those of them that were stored while their layers waited for frames, and never again.
     pub(crate) provisional: u64,
     pub(crate) bytes: u64,
 }

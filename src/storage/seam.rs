@@ -151,7 +151,7 @@ pub trait Blob: Send + Sync {
     /// Returns when everything written so far has reached the device.
     fn sync(&self) -> io::Result<()>;
 
-    /// Gives back the disk blocks that lie wholly within the range. Only a wish.
+    /// Gives back the disk blocks that lie wholly within the range. Best effort.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
 
     /// Cuts the file off at `len` bytes.

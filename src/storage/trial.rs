@@ -91,7 +91,7 @@ pub struct StorageTrial {
 }
 
 /// Tries the ways of writing in `folder`: fresh, reserved files, several writes at once. Returns those that are
-/// possible and safe there, with bytes a second; `StorageKind::Auto` takes about the fastest.
+/// possible and safe there, with bytes per second; `StorageKind::Auto` takes about the fastest.
 ///
 /// # Errors
 /// [`Error::Io`] where nothing can be written.
@@ -108,7 +108,7 @@ pub fn storage_rates(folder: &Path, trial: &StorageTrial) -> Result<Vec<(Storage
     Ok(rates.0.iter().map(|&(way, rate)| (kind(way), rate)).collect())
 }
 
-/// Bytes a second in each of the ways that is possible and safe in `folder`.
+/// Bytes per second in each of the ways that is possible and safe in `folder`.
 fn try_accesses(
     ways: &[Access],
     folder: &Path,
@@ -145,7 +145,7 @@ impl Rates {
     }
 }
 
-/// Bytes a second from the creation of a file until all is synced; `None` where the way turns out not to be possible.
+/// Bytes per second from the creation of a file until all is synced; `None` where the way turns out not to be possible.
 fn try_one(directory: &Directory, way: Access, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
     // What it takes to reserve counts, too. A blob that is never published leaves no file behind.
     let start = Instant::now();

@@ -80,6 +80,6 @@ fn automatic_shards_of_tiny_frames_have_an_index_that_readers_can_load() {
     let acquisition = Acquisition::create_in(Arc::new(Memory::new()), config).unwrap();
     let chunks = |(shard, chunk): (&u64, &u64)| shard / chunk;
     let count: u64 = acquisition.shard_shape().iter().zip(acquisition.chunk_shape()).map(chunks).product();
-    assert!((1 << 15..=1 << 16).contains(&count), "{count} chunks a shard");
+    assert!((1 << 15..=1 << 16).contains(&count), "{count} chunks per shard");
     acquisition.abort();
 }

@@ -168,7 +168,7 @@ pub struct sw_volume {
     pub hash: sw_hash,
     /// How many of an id's lowest bits neighbours in one minishard may differ in. Negative: chosen.
     pub preshift_bits: i32,
-    /// Minishards a shard, as a power of two. Negative: chosen.
+    /// Minishards per shard, as a power of two. Negative: chosen.
     pub minishard_bits: i32,
     /// Shards, as a power of two. Negative: as many as the volume needs.
     pub shard_bits: i32,
@@ -194,10 +194,10 @@ pub struct sw_dim {
     pub reserved: u32,
     /// Elements. 0 (the first dimension only): as many as arrive.
     pub size: u64,
-    /// Elements a chunk. 0: such that a chunk is about 512 KiB.
+    /// Chunk length in elements. 0: such that a chunk is about 512 KiB.
     pub chunk: u64,
-    /// Elements a shard, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is about 512
-    /// MiB.
+    /// Shard length in elements, a multiple of `chunk`. 0: the whole frame in rows and columns; such that a shard is
+    /// about 512 MiB.
     pub shard: u64,
     /// The distance between neighbours, in `unit`. 0: 1.
     pub scale: f64,

@@ -166,7 +166,8 @@ impl<'a> ImagePlan<'a> {
         Ok(())
     }
 
-    /// Makes the change of a shard. All that it needs stays there, so that it can be stopped anywhere and planned anew.
+    /// Makes the change of a shard. All that it needs stays there, so that it can be stopped anywhere and planned
+    /// again.
     pub(super) fn apply(&self, root: &Path, below: &Root, shard: &Changed) -> Result<()> {
         let path = &shard.path;
         let write = |file: std::fs::File, index: &shard::NewIndex| {

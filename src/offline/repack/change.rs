@@ -28,7 +28,7 @@ pub(super) struct Change {
     pub(super) target: Array,
     /// How the writer would lay it out, in a dialect other than Zarr v3.
     pub(super) design: Option<Design>,
-    /// What chunks are encoded with, if they are encoded anew.
+    /// What chunks are encoded with, if they are encoded again.
     pub(super) codec: Codec,
     pub(super) work: Work,
     /// Copied chunks lose the checksum behind them.
@@ -52,7 +52,7 @@ pub(super) enum Work {
     Copy,
     /// Each chunk is decoded and encoded again.
     Recode,
-    /// Chunks are cut anew.
+    /// Chunks are cut again.
     Reshape,
 }
 
@@ -82,7 +82,7 @@ impl<T> Idle<T> {
 }
 
 impl Change {
-    /// `codec`: how chunks are encoded, if they are encoded anew; `None`: as they are.
+    /// `codec`: how chunks are encoded, if they are encoded again; `None`: as they are.
     pub(super) fn new(
         source: Array,
         target: Array,

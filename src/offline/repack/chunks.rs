@@ -105,7 +105,7 @@ impl Change {
         let at = |id: u64| self.target.layout().chunk_at(position, id).filter(|at| self.target.layout().has_chunk(at));
         match &self.design {
             Some(design) => found.extend(design.ids(position).iter().filter_map(|&id| at(id))),
-            // Where nothing is laid out anew, the new shard has what the old one has.
+            // Where nothing is laid out again, the new shard has what the old one has.
             None => {
                 let file = SourceFile::open(&self.source, position)?;
                 let index = file.as_ref().and_then(|file| file.index.as_ref());
@@ -183,7 +183,7 @@ impl Change {
     }
 }
 
-/// Files that were opened for a batch of chunks: not all of them at once, and not anew for each chunk.
+/// Files that were opened for a batch of chunks: not all of them at once, and not again for each chunk.
 pub(super) struct OpenFiles<'a> {
     files: &'a [SourceFile],
     open: Mutex<Vec<(usize, ShardFile)>>,

@@ -157,7 +157,8 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
     (user, own)
 }
 
-/// The dimensions: sizes as wished or as they are, meanings and scales from OME-Zarr's metadata where there are some.
+/// The dimensions: sizes as asked for or as they are, meanings and scales from OME-Zarr's metadata where there are
+/// some.
 fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
     let metadata = array.metadata();
     let count = metadata.layout.shape.len();

@@ -163,7 +163,7 @@ fn designed(
         is_laid_out_as(&from.layout, &to.layout) && from.chain.document == to.chain.document
     };
     if !place.copied && is_same(&design.array(place.root)) {
-        // All is as wished but perhaps the places of chunks; a call that was killed at its end leaves this.
+        // All is as asked for but perhaps the places of chunks; a call that was killed at its end leaves this.
         let target = source.moved(place.root, place.root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
         let job = Job { name, document: Value::Null, in_place: true, change, chunks: AtomicU64::new(0) };

@@ -1,4 +1,4 @@
-//! Repacking: closes the gaps in shards, puts chunks in order, and where wished encodes them anew or cuts them
+//! Repacking: closes the gaps in shards, puts chunks in order, and where asked for encodes them again or cuts them
 //! otherwise.
 //!
 //! Shards are made one by one: read, written beside their place, synced, read back and compared, and only then named.
@@ -199,7 +199,7 @@ impl Repack {
         Ok(summary)
     }
 
-    /// Of every array that is made anew, what it becomes, and what of. Where documents and shards don't stand in
+    /// Of every array that is rebuilt, what it becomes, and what of. Where documents and shards don't stand in
     /// folders of their arrays, all are one.
     fn journal(&self) -> Result<Map<String, Value>> {
         let mut arrays = Map::new();

@@ -15,10 +15,10 @@ pub struct RepackOptions {
     /// How chunks are encoded from now on. `None`: as they are, but without a checksum where the dialect has none;
     /// their bytes are copied where their shape stays, too.
     pub codec: Option<Codec>,
-    /// Elements a chunk, of all dimensions or only the last ones; 0, or none, keeps what is.
+    /// Chunk length in elements, of all dimensions or only the last ones; 0, or none, keeps what is.
     pub chunk: Vec<u64>,
-    /// Elements a shard, in the same way. With it, arrays whose chunks are files get shards. Of dialects other than
-    /// [`Dialect::Zarr3`], shards are chosen where there are none to keep, as are those of a precomputed volume.
+    /// Shard length in elements, in the same way. With it, arrays whose chunks are files get shards. Of dialects other
+    /// than [`Dialect::Zarr3`], shards are chosen where there are none to keep, as are those of a precomputed volume.
     pub shard: Vec<u64>,
     /// Where a shard's index stands. `None`: as it is.
     pub index_location: Option<IndexLocation>,

@@ -172,7 +172,7 @@ pub(super) fn fingerprint(array: &Array) -> Result<u64> {
     Ok(u64::from(high) << 32 | u64::from(low))
 }
 
-/// Copies everything below `from` that is no shard of an array that is made anew, and no document that is written anew,
+/// Copies everything below `from` that is no shard of an array that is rebuilt, and no document that is rewritten,
 /// nor in `left`.
 pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathBuf], sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
@@ -198,7 +198,7 @@ pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathB
             let _ = fs::remove_file(&copied);
             let leads = fs::read_link(&entry).map_err(failed)?;
             system::symlink(leads, &copied).map_err(failed)?;
-        } else if kind.is_file() && !arrays.iter().any(|array| is_made_anew(array, &entry)) {
+        } else if kind.is_file() && !arrays.iter().any(|array| is_rebuilt(array, &entry)) {
             copy_file(&entry, &copied, sync)?;
         }
     }
@@ -215,7 +215,7 @@ pub(super) fn copy_document(document: &Path, from: &Path, to: &Path) -> Result<(
     copy_file(document, &copied, true)
 }
 
-fn is_made_anew(array: &Array, file: &Path) -> bool {
+fn is_rebuilt(array: &Array, file: &Path) -> bool {
     if file == array.document() {
         return true;
     }

@@ -93,7 +93,7 @@ fn changed_document(node: &Node, old: &Metadata, target: &Metadata) -> Result<Va
     Ok(document)
 }
 
-/// The index of a shard: as wished, or as the old one.
+/// The index of a shard: as asked for, or as the old one.
 fn index_of(shard: &[u64], chunk: &[u64], old: Option<TableLayout>, options: &RepackOptions) -> Result<TableLayout> {
     let location = options.index_location.or(old.map(TableLayout::location)).unwrap_or(IndexLocation::End);
     let checksum = options.index_checksum.or(old.map(TableLayout::has_checksum)).unwrap_or(true);
@@ -131,7 +131,7 @@ fn chain(metadata: &Metadata, options: &RepackOptions, reshaped: bool) -> Chain 
     let little = |codec: &Codec| Chain::new(codec.clone(), false, metadata.dtype.size(), None);
     match &options.codec {
         Some(codec) => little(codec),
-        // What is encoded anew is written in the order of bytes in which it was read.
+        // What is encoded again is written in the order of bytes in which it was read.
         None if reshaped && metadata.chain.big_endian => little(&metadata.chain.codec),
         None => metadata.chain.clone(),
     }

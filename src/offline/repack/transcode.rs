@@ -1,4 +1,4 @@
-//! One chunk on its way: fetched as it is, or decoded, cut and encoded anew; and by what it is known again.
+//! One chunk on its way: fetched as it is, or decoded, cut and encoded again; and by what it is known again.
 
 use super::change::{Change, Work};
 use super::chunks::Region;

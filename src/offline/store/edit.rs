@@ -26,7 +26,7 @@ impl Store {
         self.set_many(&[(key, value)])
     }
 
-    /// Gives keys their values; of a key that is there twice, the last one counts. Each shard is made anew once,
+    /// Gives keys their values; of a key that is there twice, the last one counts. Each shard is rebuilt once,
     /// whatever number of its chunks gets values.
     ///
     /// Documents of arrays with shards are taken in the form in which they are shown, and may differ from what is there
@@ -78,7 +78,7 @@ impl Store {
         self.erase_values(&[key])
     }
 
-    /// Takes keys their values. A shard without chunks is removed; another one is made anew once.
+    /// Takes keys their values. A shard without chunks is removed; another one is rebuilt once.
     ///
     /// # Errors
     ///

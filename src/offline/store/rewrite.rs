@@ -1,4 +1,4 @@
-//! One shard made anew: what stays is copied from the old file, what is new gets headers, and an index that names both.
+//! One shard rebuilt: what stays is copied from the old file, what is new gets headers, and an index that names both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

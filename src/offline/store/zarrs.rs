@@ -1,7 +1,7 @@
 //! The store as a storage of the crate `zarrs`: its arrays read and write elements, and never learn of shards.
 //!
 //! Each write of `zarrs` is a batch of its own here: it writes chunk by chunk, so a region of many chunks makes a shard
-//! anew as many times. [`Store::set_many`] does it at once.
+//! again as many times. [`Store::set_many`] does it at once.
 
 use zarrs_storage::byte_range::{ByteRange, ByteRangeIterator, InvalidByteRangeError};
 use zarrs_storage::{

@@ -122,7 +122,7 @@ fn compressed_chunks() {
 }
 
 fn sizes(dimensions: usize) -> impl Strategy<Value = Vec<(u64, u64, u64, u64, u64)>> {
-    // Length, chunk, chunks a shard, and where the region starts and ends, in percent.
+    // Length, chunk, chunks per shard, and where the region starts and ends, in percent.
     proptest::collection::vec((1u64..20, 1u64..7, 1u64..4, 0u64..100, 0u64..=100), dimensions)
 }
 

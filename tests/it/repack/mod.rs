@@ -149,7 +149,7 @@ fn chunks_stand_in_the_order_that_was_asked_for() {
     repack(&path, None, &RepackOptions { order: ChunkOrder::Kept, ..options() });
     assert_eq!(rank(&offsets(&shard, 12)), rank(&before));
     assert_eq!(image(&path).gap_bytes, 0);
-    // 2 x 2 x 3 chunks a shard.
+    // 2 x 2 x 3 chunks per shard.
     repack(&path, None, &RepackOptions { order: ChunkOrder::Morton, ..options() });
     assert_eq!(rank(&offsets(&shard, 12)), [0, 1, 3, 4, 6, 7, 9, 10, 2, 5, 8, 11]);
     assert!(pixels(&path) == expected);

@@ -148,7 +148,7 @@ fn candidates() -> [(&'static str, Compressor); 4] {
     ]
 }
 
-/// Bytes a second that all cores together copy.
+/// Bytes per second that all cores together copy.
 fn copy_rate(frame: &[u8], cores: usize) -> f64 {
     let start = Instant::now();
     let copy = || {
@@ -167,7 +167,7 @@ fn copy_rate(frame: &[u8], cores: usize) -> f64 {
     copied as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Bytes a second that all cores encode, tile after tile of a frame, and what is left of a byte.
+/// Bytes per second that all cores encode, tile after tile of a frame, and what is left of a byte.
 fn codec_rate(frame: &[u8], compressor: Compressor, element: usize, cores: usize) -> Result<(f64, f64), Failure> {
     let tile_bytes = (512 << 10).min(frame.len() / element * element);
     let codec = Codec::from(compressor);
@@ -269,7 +269,7 @@ impl Findings {
         let mut line = |name: &str, value: String| writeln!(text, "{name:<10}{value}").expect("a string takes it");
         let size = joined(&[self.camera.width.into(), self.camera.height.into()], " x ");
         let rate = match (self.camera.frames_per_s, self.camera.bytes_per_s) {
-            (Some(fps), Some(bytes)) => format!(" at {fps} frames a second, {}/s", bytes_text(bytes)),
+            (Some(fps), Some(bytes)) => format!(" at {fps} frames per second, {}/s", bytes_text(bytes)),
             _ => String::new(),
         };
         line("camera", format!("{size} {}{rate}", self.camera.dtype));
@@ -317,7 +317,10 @@ impl Findings {
                 .to_owned()
             }
             _ => {
-                format!("At most {:.0} frames a second, with --codec {} (storage {way}).", row.frames_per_s, row.codec)
+                format!(
+                    "At most {:.0} frames per second, with --codec {} (storage {way}).",
+                    row.frames_per_s, row.codec
+                )
             }
         }
     }

@@ -34,7 +34,7 @@ pub(super) const CODECS: [&str; 11] = [
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub(crate) struct RecordingArgs {
-    /// The synthetic camera: width, height, element type, and frames a second if it has a speed of its own
+    /// The synthetic camera: width, height, element type, and frames per second if it has a speed of its own
     #[arg(long, value_name = "WxHxDTYPE[@FPS]")]
     pub(crate) camera: Option<Camera>,
     /// A raw file's shape, slowest dimension first: T,Y,X; other dimensions need --axes
@@ -49,10 +49,10 @@ pub(crate) struct RecordingArgs {
     /// Bytes to skip at a raw file's start
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     pub(crate) offset: u64,
-    /// Take only so many frames; a synthetic camera gives 500 if nothing is said
+    /// Take only the first N frames; a synthetic camera gives 500 by default
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) frames: Option<u64>,
-    /// Replay the recording so many times; frame numbers go on
+    /// Replay the recording N times; frame numbers go on
     #[arg(long = "loop", value_name = "N", default_value = "1", value_parser = positive)]
     pub(crate) repeat: u64,
     /// Read the whole recording into memory first, so that the speed is the writer's and not the reader's
@@ -70,7 +70,7 @@ pub(crate) struct PaceArgs {
     /// Get everything ready, say so, and wait for a line on standard input, or its end, before the first frame
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Frames a second, or `max` [default: the camera's own, else max]
+    /// Frames per second, or `max` [default: the camera's own, else max]
     #[arg(long, value_name = "FPS|max")]
     pub(crate) rate: Option<Rate>,
     /// What happens to a frame when the ring is full: wait, lose it, or stop
@@ -102,15 +102,15 @@ pub(crate) struct LayoutArgs {
     /// Leave out the CRC-32C of every chunk, which only zarr3 has
     #[arg(long)]
     pub(crate) no_checksum: bool,
-    /// Elements a chunk, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default:
-    /// 0]
+    /// Chunk shape in elements, of all dimensions or only the last ones; 0 = automatic (replay) or unchanged (repack)
+    /// [default: 0]
     #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
     pub(crate) chunk: Vec<u64>,
-    /// Elements a shard, in each dimension or only the last ones; 0 leaves it to replay, and repack as it is [default:
-    /// 0]
+    /// Shard shape in elements, of all dimensions or only the last ones; 0: automatic (replay) or unchanged
+    /// (repack) [default: 0]
     #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
     pub(crate) shard: Vec<u64>,
-    /// Where a shard's index stands [default: at the end; repack leaves it where it is]
+    /// Where a shard's index stands [default: end; repack: unchanged]
     #[arg(long, value_parser = one_of(IndexLocation::ALL, IndexLocation::name))]
     pub(crate) index: Option<IndexLocation>,
     /// Leave out the CRC-32C of every shard's index, which only zarr3 has
@@ -152,10 +152,10 @@ pub(crate) struct VolumeArgs {
     /// end
     #[arg(long, default_value = "identity", value_parser = one_of(VolumeHash::ALL, VolumeHash::name))]
     pub(crate) hash: VolumeHash,
-    /// How many of an id's lowest bits neighbours in one minishard may differ in [default: chooses]
+    /// How many of an id's lowest bits neighbours in one minishard may differ in [default: automatic]
     #[arg(long, value_name = "BITS")]
     pub(crate) preshift_bits: Option<u8>,
-    /// Minishards a shard, as a power of two [default: chooses]
+    /// Minishards per shard, as a power of two [default: automatic]
     #[arg(long, value_name = "BITS")]
     pub(crate) minishard_bits: Option<u8>,
     /// Shards, as a power of two [default: as many as the volume needs]
@@ -167,7 +167,7 @@ pub(crate) struct VolumeArgs {
     /// Where the first voxel stands, in voxels
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, allow_negative_numbers = true)]
     pub(crate) voxel_offset: Vec<i64>,
-    /// Nanometers from voxel to voxel [default: from the recording and --pixel-size]
+    /// Voxel size in nanometers [default: from the recording and --pixel-size]
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',')]
     pub(crate) resolution: Vec<f64>,
 }
@@ -200,7 +200,7 @@ impl VolumeArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Means")]
+#[command(next_help_heading = "Resources")]
 pub(crate) struct EngineArgs {
     /// Threads that encode; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]

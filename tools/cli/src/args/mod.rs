@@ -190,7 +190,7 @@ pub(crate) struct Recover {
 pub(crate) struct Probe {
     /// The folder in which datasets are to be written
     pub(crate) path: PathBuf,
-    /// The camera: width, height, element type, frames a second; without these the highest rate is what you learn
+    /// The camera: width, height, element type, frames per second; without these the highest rate is what you learn
     #[arg(long, value_name = "WxHxDTYPE[@FPS]", default_value = "2048x2048xu16@100")]
     pub(crate) camera: Camera,
     /// How long each codec is tried
@@ -203,9 +203,9 @@ pub(crate) struct Probe {
     pub(crate) json: bool,
 }
 
-/// Close the gaps in a dataset's shards and put their chunks in order; where wished, compress them anew and give chunks
-/// and shards other shapes. Every new shard is read back and compared before an old one goes. Killed and called again,
-/// it goes on where it stopped.
+/// Close the gaps in a dataset's shards and put their chunks in order; where asked for, compress them again and give
+/// chunks and shards other shapes. Every new shard is read back and compared before an old one goes. Killed and called
+/// again, it goes on where it stopped.
 #[derive(Debug, Args)]
 pub(crate) struct Repack {
     /// The dataset

@@ -77,7 +77,7 @@ impl FromStr for Rate {
 fn frames_per_second(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(fps) if fps.is_finite() && fps > 0.0 => Ok(fps),
-        _ => Err(format!("{text:?} is not a number of frames a second above 0")),
+        _ => Err(format!("{text:?} is not a number of frames per second above 0")),
     }
 }
 
