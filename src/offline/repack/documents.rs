@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value, json};
 
+use super::consolidated;
 use super::groups::Group;
 use super::jobs::Job;
 use super::staging::below;
@@ -18,26 +19,25 @@ impl Group {
     /// Writes the group's document in the dataset at `root`, if it has to say something else now.
     pub(super) fn put(&self, root: &Path, jobs: &[Job]) -> Result<()> {
         let mut document = self.document.clone();
-        consolidate(&self.name, &mut document, jobs);
         forget_slots(&self.name, &mut document, jobs);
         if document == self.document && !self.is_new {
             return Ok(());
         }
-        put(&below(root, &self.name).join("zarr.json"), &document)
-    }
-}
-
-/// Lets a group's consolidated metadata say what the arrays have become.
-fn consolidate(group: &str, document: &mut Value, jobs: &[Job]) {
-    let Some(metadata) = document.pointer_mut("/consolidated_metadata/metadata").and_then(Value::as_object_mut) else {
-        return;
-    };
-    for job in jobs {
-        let inside = || job.name.strip_prefix(group)?.strip_prefix('/');
-        let name = if group.is_empty() { Some(job.name.as_str()) } else { inside() };
-        if let Some(known) = name.and_then(|name| metadata.get_mut(name)) {
-            known.clone_from(&job.document);
+        let file = below(root, &self.name).join("zarr.json");
+        // It may be set aside just now.
+        if document::read(&file)?.is_some_and(|there| there.get("consolidated_metadata").is_none()) {
+            document.as_object_mut().map(|document| document.remove("consolidated_metadata"));
         }
+        put(&file, &document)
+    }
+
+    /// Lets what it says of the nodes below it be what they say themselves, in the dataset at `root`.
+    pub(super) fn refresh(&self, root: &Path) -> Result<()> {
+        let folder = below(root, &self.name);
+        let Some(before) = document::read(&folder.join("zarr.json"))? else { return Ok(()) };
+        let mut document = before.clone();
+        consolidated::refresh(&folder, &mut document)?;
+        if document == before { Ok(()) } else { put(&folder.join("zarr.json"), &document) }
     }
 }
 

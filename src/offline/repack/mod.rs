@@ -15,6 +15,7 @@
 
 mod change;
 mod chunks;
+mod consolidated;
 mod design;
 mod documents;
 mod groups;
@@ -45,6 +46,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::progress::{Counters, Progress, pool, threads};
 use change::Change;
+use consolidated::Consolidated;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
 pub use options::{RepackOptions, RepackSummary};
@@ -182,6 +184,9 @@ impl Repack {
         let staged = self.out.is_some() || self.jobs.iter().any(|job| !job.in_place);
         if !staged {
             // A call that was killed after the new arrays had taken their places left the old ones there.
+            if self.staging.exists() {
+                Consolidated::of(&self.root, &self.groups, &self.staging)?.bring_back()?;
+            }
             Staging::discard(&self.staging)?;
             let summary = self.make_shards()?;
             self.put_groups(&self.root)?;
@@ -294,16 +299,24 @@ impl Repack {
                 }
             }
         }
-        if is_whole { self.put_groups(&tree) } else { Ok(()) }
+        if is_whole {
+            self.put_groups(&tree)?;
+            // From the inside out.
+            self.groups.iter().rev().try_for_each(|group| group.refresh(&tree))?;
+        }
+        Ok(())
     }
 
     /// Lets the new arrays take the places of the old ones.
     fn exchange(&self) -> Result<()> {
+        let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
+        consolidated.set_aside()?;
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             let made = Staging::place(&self.staging, &job.name);
             os::exchange(&made, &below(&self.root, &job.name))?;
         }
-        self.put_groups(&self.root)
+        self.put_groups(&self.root)?;
+        consolidated.bring_back()
     }
 
     /// Corrects what groups in the dataset at `root` say of arrays that have changed.

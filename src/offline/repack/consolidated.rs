@@ -1,0 +1,111 @@
+//! Consolidated metadata: what groups say of the nodes below them, which some readers believe before the nodes.
+//!
+//! Where arrays take the places of others one by one, it would be wrong from the first to the last of them. So it goes
+//! first and comes back last, and whoever reads meanwhile, or after a kill, reads the nodes' own documents.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::documents::put;
+use super::groups::Group;
+use super::staging::below;
+use crate::error::Result;
+use crate::fs::{Lock, document};
+
+const FIELD: &str = "consolidated_metadata";
+/// In the staging folder: what was set aside, by the group's path from the dataset's root.
+const ASIDE: &str = "consolidated.json";
+const ABOVE_MAX: usize = 16;
+
+/// The consolidated metadata of a dataset and of the groups around it, while the dataset changes.
+#[derive(Debug)]
+pub(super) struct Consolidated {
+    aside: PathBuf,
+    /// Each group's folder, the innermost first.
+    groups: Vec<(String, PathBuf)>,
+    /// So that nobody else brings back what the same groups said.
+    _locks: Vec<Lock>,
+}
+
+impl Consolidated {
+    /// Of the dataset at `root` and the groups in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`](crate::Error::Locked) while another dataset in the same groups is repacked.
+    pub(super) fn of(root: &Path, groups: &[Group], staging: &Path) -> Result<Self> {
+        let inside = groups.iter().rev().map(|group| (group.name.clone(), below(root, &group.name)));
+        let mut groups: Vec<_> = inside.collect();
+        let mut locks = Vec::new();
+        for (steps, above) in root.ancestors().skip(1).take(ABOVE_MAX).enumerate() {
+            let Some(document) = document::read(&above.join("zarr.json"))? else { break };
+            if document["node_type"] != "group" {
+                break;
+            }
+            locks.push(Lock::on_folder(above)?);
+            groups.push(("../".repeat(steps + 1), above.to_path_buf()));
+        }
+        Ok(Self { aside: staging.join(ASIDE), groups, _locks: locks })
+    }
+
+    /// Takes it out of all groups. What an earlier call set aside stays there.
+    pub(super) fn set_aside(&self) -> Result<()> {
+        let mut aside = self.known()?;
+        let mut changed = Vec::new();
+        for (name, folder) in &self.groups {
+            let file = folder.join("zarr.json");
+            let Some(mut document) = document::read(&file)? else { continue };
+            if let Some(consolidated) = document.as_object_mut().and_then(|document| document.remove(FIELD)) {
+                aside.insert(name.clone(), consolidated);
+                changed.push((file, document));
+            }
+        }
+        if changed.is_empty() {
+            return Ok(());
+        }
+        put(&self.aside, &Value::Object(aside))?;
+        // From the outside in: an outer one speaks of the inner ones.
+        changed.iter().rev().try_for_each(|(file, document)| put(file, document))
+    }
+
+    /// Brings it back, with what the nodes say now.
+    pub(super) fn bring_back(&self) -> Result<()> {
+        let mut aside = self.known()?;
+        for (name, folder) in &self.groups {
+            let file = folder.join("zarr.json");
+            let Some(mut document) = document::read(&file)? else { continue };
+            if let (Some(consolidated), None) = (aside.remove(name), document.get(FIELD)) {
+                document[FIELD] = consolidated;
+                refresh(folder, &mut document)?;
+                put(&file, &document)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&self) -> Result<Map<String, Value>> {
+        let known = document::read(&self.aside)?;
+        Ok(known.and_then(|known| known.as_object().cloned()).unwrap_or_default())
+    }
+}
+
+/// Lets a group's consolidated metadata say what the documents below it say now. What is gone is left out.
+pub(super) fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
+    let Some(metadata) = document.pointer_mut("/consolidated_metadata/metadata").and_then(Value::as_object_mut) else {
+        return Ok(());
+    };
+    let mut gone = Vec::new();
+    for (name, known) in metadata.iter_mut().filter(|(name, _)| crate::fs::is_below(name)) {
+        match document::read(&folder.join(name).join("zarr.json"))? {
+            // Of a group, what it says of those below it stays: readers want all of it here, or none of it.
+            Some(now) if now["node_type"] == "group" => {
+                known["attributes"] = now.get("attributes").cloned().unwrap_or_else(|| json!({}));
+            }
+            Some(now) => *known = now,
+            None => gone.push(name.clone()),
+        }
+    }
+    gone.iter().for_each(|name| drop(metadata.remove(name)));
+    Ok(())
+}
