@@ -28,6 +28,12 @@ pub(super) fn decode(decompressor: &mut Decompressor, encoded: &[u8], raw: &mut 
     expect_length(NAME, written, raw.len())
 }
 
+/// Decompresses a member of unknown length into `raw`, and returns how long it is.
+#[cfg(feature = "offline")]
+pub(crate) fn gunzip(encoded: &[u8], raw: &mut [u8]) -> Result<usize> {
+    Decompressor::new().gzip_decompress(encoded, raw).map_err(|error| Error::codec(NAME, error))
+}
+
 pub(super) fn zlib_bound(compressor: &mut Compressor, raw_bytes: usize) -> usize {
     compressor.zlib_compress_bound(raw_bytes)
 }

@@ -15,6 +15,8 @@ mod tile_source;
 mod zarr3;
 mod zstd;
 
+#[cfg(feature = "offline")]
+pub(crate) use gzip::gunzip;
 pub use tile_source::TileSource;
 pub use zarr3::{from_zarr3, zarr3_codecs};
 

@@ -309,6 +309,14 @@ pub(crate) fn join_descriptors(other: &File, file: &File) {
     debug_assert!(joined >= 0, "both are open");
 }
 
+/// A file that has no name and is only in memory.
+#[cfg(feature = "offline")]
+pub(crate) fn file_in_memory(bytes: &[u8]) -> io::Result<File> {
+    let file = File::from(rustix::fs::memfd_create("shardwright", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.write_all_at(bytes, 0)?;
+    Ok(file)
+}
+
 /// Fills in random bytes.
 pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;

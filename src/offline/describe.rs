@@ -174,7 +174,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
 
 fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
     // The file may have gone since the directory was listed.
-    let Some(file) = ShardFile::open(path.to_path_buf())? else { return Ok(Sums::default()) };
+    let Some(file) = array.open_path(path.to_path_buf())? else { return Ok(Sums::default()) };
     let mut sums = Sums { files: 1, length: file.len(), disk: file.disk_bytes(), ..Sums::default() };
     if !array.layout().has_index() {
         (sums.present, sums.payload) = (1, file.len());

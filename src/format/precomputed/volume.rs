@@ -67,6 +67,16 @@ impl Shards {
     }
 }
 
+/// How cloud-volume compresses files of chunks, by the end of their names. A web server would say it in a header
+/// (`Content-Encoding`); a folder has only the names.
+pub(crate) const PACKINGS: [(&str, &str); 5] =
+    [(".gz", "gzip"), (".br", "Brotli"), (".zstd", "Zstandard"), (".xz", "xz"), (".bz2", "bzip2")];
+
+/// The chunk's own name in that of a compressed file, and what the file is compressed with.
+pub(crate) fn packing_of(name: &str) -> Option<(&str, &'static str)> {
+    PACKINGS.iter().find_map(|(end, packing)| Some((name.strip_suffix(end)?, *packing)))
+}
+
 impl Volume {
     pub(crate) fn shards(&self) -> Option<&Shards> {
         self.shards.as_ref()
@@ -152,6 +162,11 @@ impl Volume {
         }
     }
 
+    /// Whether chunks may be compressed once more, each file for itself: see [`PACKINGS`].
+    pub(crate) fn packs_files(&self) -> bool {
+        self.shards.is_none()
+    }
+
     /// The name of a file below the scale's folder.
     pub(crate) fn file_name(&self, file: &[u64]) -> String {
         match &self.shards {
@@ -174,7 +189,9 @@ impl Volume {
 
     /// The file with this name below the scale's folder, if it is one of the volume's.
     pub(crate) fn file_position(&self, name: &str) -> Option<Vec<u64>> {
-        let Some(Shards { spec, ids, in_box }) = &self.shards else { return self.chunk_named(name) };
+        let Some(Shards { spec, ids, in_box }) = &self.shards else {
+            return self.chunk_named(packing_of(name).map_or(name, |(name, _)| name));
+        };
         let shard = spec.shard_of(name)?;
         let found = match in_box {
             Some(in_box) => {

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::format::index::Range;
+use crate::format::precomputed::{PACKINGS, Volume, packing_of};
 use crate::fs;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
@@ -28,6 +29,8 @@ impl Array {
         let mut found = Vec::new();
         list(self, self.folder(), "", 0, &mut |_, position| found.push(position))?;
         found.sort();
+        // A chunk may be there twice, compressed and not.
+        found.dedup();
         Ok(found)
     }
 
@@ -71,10 +74,38 @@ impl Array {
         self.file_positions()?.par_iter().map(count).try_reduce(|| 0, |one, other| Ok(one.saturating_add(other)))
     }
 
+    /// Opens one of the array's files: `None` when it is not there.
+    pub(crate) fn open_path(&self, path: PathBuf) -> Result<Option<ShardFile>> {
+        let packs = self.layout().volume().is_some_and(Volume::packs_files);
+        let packing = path.file_name().and_then(|name| packing_of(name.to_str()?)).filter(|_| packs);
+        match packing {
+            Some((_, packing)) => ShardFile::open_packed(path, packing, self.metadata().chunk_bytes()),
+            None => ShardFile::open(path),
+        }
+    }
+
+    /// The same, where the name may have an end that tells how the file is compressed.
+    fn open_packed_or_not(&self, path: PathBuf) -> Result<Option<ShardFile>> {
+        if let Some(file) = ShardFile::open(path.clone())? {
+            return Ok(Some(file));
+        }
+        if !self.layout().volume().is_some_and(Volume::packs_files) {
+            return Ok(None);
+        }
+        for (end, _) in PACKINGS {
+            let mut packed = path.clone().into_os_string();
+            packed.push(end);
+            if let Some(file) = self.open_path(packed.into())? {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
     /// The file at a position and the part of it that is the array's.
     pub(crate) fn open_file(&self, position: &[u64]) -> Result<Option<(ShardFile, Range)>> {
         let Some(manifest) = self.manifest() else {
-            let file = ShardFile::open(self.file_path(position))?;
+            let file = self.open_packed_or_not(self.file_path(position))?;
             return Ok(file.map(|file| {
                 let whole = file.whole();
                 (file, whole)

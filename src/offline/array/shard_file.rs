@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::codec;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::index::table::{Table, TableLayout};
@@ -39,6 +40,26 @@ impl ShardFile {
         let file = File::open(&path).map_err(|error| Error::io("open", &path, error))?;
         let metadata = file.metadata().map_err(|error| Error::io("look at", &path, error))?;
         Ok(Some(Self { path, file, len: metadata.len(), disk_bytes: system::disk_bytes(&metadata) }))
+    }
+
+    /// Opens a file that is compressed as a whole, and decompresses it: it looks as if it were not. `bytes_max`: of it
+    /// decompressed. `packing`: what it is compressed with.
+    pub(crate) fn open_packed(path: PathBuf, packing: &str, bytes_max: usize) -> Result<Option<Self>> {
+        let Some(packed) = Self::open(path)? else { return Ok(None) };
+        let path = packed.path.clone();
+        if packing != "gzip" {
+            let reason =
+                format!("is compressed with {packing}, which is not read here; files of chunks may be raw or gzip");
+            return Err(Error::Unsupported { path, reason });
+        }
+        let mut encoded = Vec::new();
+        packed.read(packed.whole(), &mut encoded)?;
+        let mut bytes = Vec::new();
+        memory::resize(&mut bytes, bytes_max).map_err(|reason| Error::format(&path, reason))?;
+        let length = codec::gunzip(&encoded, &mut bytes).map_err(|error| Error::format(&path, error.to_string()))?;
+        bytes.truncate(length);
+        let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", &path, error))?;
+        Ok(Some(Self { path, file, len: length as u64, disk_bytes: packed.disk_bytes }))
     }
 
     pub(crate) fn path(&self) -> &Path {

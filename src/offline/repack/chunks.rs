@@ -185,13 +185,14 @@ impl Change {
 
 /// Files that were opened for a batch of chunks: not all of them at once, and not again for each chunk.
 pub(super) struct OpenFiles<'a> {
+    source: &'a Array,
     files: &'a [SourceFile],
     open: Mutex<Vec<(usize, ShardFile)>>,
 }
 
 impl<'a> OpenFiles<'a> {
-    pub(super) fn new(files: &'a [SourceFile]) -> Self {
-        Self { files, open: Mutex::default() }
+    pub(super) fn new(source: &'a Array, files: &'a [SourceFile]) -> Self {
+        Self { source, files, open: Mutex::default() }
     }
 
     pub(super) fn get(&self, number: usize) -> Result<ShardFile> {
@@ -201,7 +202,9 @@ impl<'a> OpenFiles<'a> {
         }
         drop(open);
         let path: &PathBuf = &self.files[number].path;
-        ShardFile::open(path.clone())?.ok_or_else(|| Error::format(path, "has gone while its dataset was repacked"))
+        self.source
+            .open_path(path.clone())?
+            .ok_or_else(|| Error::format(path, "has gone while its dataset was repacked"))
     }
 
     pub(super) fn give_back(&self, number: usize, file: ShardFile) {

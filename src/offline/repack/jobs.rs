@@ -223,6 +223,7 @@ fn of_zarr3(
     let mut groups = Vec::new();
     let several = nodes.len() > 1;
     let converted: Vec<String> = converted_groups(&nodes, options).map(|node| node.name.clone()).collect();
+    let carried: Vec<String> = carried(&nodes, options).map(|node| node.name.clone()).collect();
     let mut scales = 0;
     for node in nodes {
         let Kind::Array(source) = &node.kind else {
@@ -234,9 +235,13 @@ fn of_zarr3(
             groups.push(Group { name: node.name.clone(), document, is_new });
             continue;
         };
-        if !target::is_meant(source, options) {
+        let is_carried = carried.contains(&node.name);
+        if !is_carried && !target::is_meant(source, options) {
             continue;
         }
+        // Each of its chunks becomes a shard of one.
+        let of_one = || RepackOptions { chunk: Vec::new(), shard: source.chunk_shape().to_vec(), ..options.clone() };
+        let options = &if is_carried { of_one() } else { options.clone() };
         let dialect = source.layout().dialect;
         if dialect != Dialect::Zarr3 && !place.copied {
             let reason = "is no array of Zarr v3, which repack makes of it; write the result to a new dataset";
@@ -279,17 +284,24 @@ fn converted_groups<'a>(nodes: &'a [Node], options: &'a RepackOptions) -> impl I
     nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))).filter(is_zarr2).filter(converted)
 }
 
+/// The arrays that nobody asked for, but that no reader would find any more in a group of Zarr v3.
+fn carried<'a>(nodes: &'a [Node], options: &'a RepackOptions) -> impl Iterator<Item = &'a Node> {
+    let groups: Vec<&str> = converted_groups(nodes, options).map(|group| group.name.as_str()).collect();
+    let is_within = move |name: &str| groups_above(nodes, name).any(|group| groups.contains(&group.name.as_str()));
+    let others = all_arrays(nodes)
+        .filter(|(_, array)| array.layout().dialect != Dialect::Zarr3 && !target::is_meant(array, options));
+    others.map(|(node, _)| node).filter(move |node| is_within(&node.name))
+}
+
 /// Files and folders that are of another format than Zarr v3.
 fn left_of_others(root: &Path, nodes: &[Node], options: &RepackOptions) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
-    for node in nodes {
-        if let Kind::Array(array) = &node.kind
-            && array.layout().dialect != Dialect::Zarr3
-            && target::is_meant(array, options)
-        {
+    for (node, array) in all_arrays(nodes) {
+        if array.layout().dialect != Dialect::Zarr3 && target::is_meant(array, options) {
             left.push(node.path.join(".zattrs"));
         }
     }
+    left.extend(carried(nodes, options).map(|node| node.path.join(".zattrs")));
     for group in converted_groups(nodes, options) {
         left.extend([".zgroup", ".zattrs", ".zmetadata"].map(|document| group.path.join(document)));
     }

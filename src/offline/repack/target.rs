@@ -25,7 +25,8 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
     let metadata = array.metadata();
     let layout = &metadata.layout;
     let is_new = layout.dialect != Dialect::Zarr3;
-    if is_new && array.shard_shape().is_none() && options.shard.is_empty() {
+    let has_size = !array.shape().is_empty();
+    if is_new && has_size && array.shard_shape().is_none() && options.shard.is_empty() {
         let reason = match layout.has_index() {
             true => "its shards are no boxes, as those of Zarr are; say how large shards shall be",
             false => "has no shards; say how large shards shall be",

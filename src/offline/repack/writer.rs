@@ -48,7 +48,7 @@ impl<'a> Writer<'a> {
         let mut rooms: Vec<EncodedChunk> = Vec::new();
         rooms.resize_with(parcels.min(items.len()), EncodedChunk::default);
         for batch in items.chunks(parcels) {
-            let opened = OpenFiles::new(files);
+            let opened = OpenFiles::new(&change.source, files);
             let fetch = |(item, parcel): (&Item, &mut EncodedChunk)| {
                 let file = opened.get(item.file)?;
                 parcel.entry = item.entry;

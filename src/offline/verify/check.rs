@@ -42,7 +42,8 @@ impl Check<'_> {
     /// An error about what a file holds is a finding; one of the system means that the check can't go on.
     pub(super) fn found_in(&self, path: &Path, error: Error) -> Result<()> {
         match error {
-            Error::Format { path, reason } | Error::Unsupported { path, reason } => self.damage(&path, None, reason),
+            Error::Format { path, reason } => self.damage(&path, None, reason),
+            Error::Unsupported { path, reason } => self.find(Severity::Unchecked, &path, None, reason),
             error @ (Error::Io { .. } | Error::Locked { .. }) => return Err(error),
             other => self.damage(path, None, other.to_string()),
         }

@@ -30,12 +30,15 @@ pub struct Finding {
 pub enum Severity {
     /// Readers get wrong pixels, an error, or less than was written.
     Damage,
+    /// It is of a kind that is not read here: nothing is known of it.
+    Unchecked,
     /// Nothing is lost by it.
     Note,
 }
 
 named!(Severity, "severity", {
     Damage => "damage",
+    Unchecked => "unchecked",
     Note => "note",
 });
 
@@ -53,40 +56,34 @@ pub(super) struct Findings(Mutex<Found>);
 
 #[derive(Default)]
 struct Found {
-    damage: Vec<Finding>,
-    notes: Vec<Finding>,
-    damage_count: u64,
-    note_count: u64,
+    /// By severity.
+    lists: [Vec<Finding>; 3],
+    counts: [u64; 3],
 }
 
 impl Findings {
     pub(super) fn add(&self, finding: Finding) {
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Found { damage, notes, damage_count, note_count } = &mut *found;
-        let (list, count) = match finding.severity {
-            Severity::Damage => (damage, damage_count),
-            Severity::Note => (notes, note_count),
-        };
-        *count += 1;
-        if list.len() < FINDINGS_MAX {
-            list.push(finding);
+        let kind = finding.severity as usize;
+        found.counts[kind] += 1;
+        if found.lists[kind].len() < FINDINGS_MAX {
+            found.lists[kind].push(finding);
         }
     }
 
     pub(super) fn damage(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).damage_count
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).counts[0]
     }
 
-    /// Damage first, each kind in order, and how many there are of both.
-    pub(super) fn sorted(self) -> (Vec<Finding>, u64, u64) {
-        let Found { mut damage, mut notes, damage_count, note_count } =
-            self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    /// Damage first, each kind in order, and how many there are of each.
+    pub(super) fn sorted(self) -> (Vec<Finding>, [u64; 3]) {
+        let Found { mut lists, counts } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Threads find in any order.
-        for list in [&mut damage, &mut notes] {
+        for list in &mut lists {
             list.sort_by(|a, b| (&a.path, a.chunk, &a.what).cmp(&(&b.path, b.chunk, &b.what)));
         }
-        damage.append(&mut notes);
-        damage.truncate(FINDINGS_MAX);
-        (damage, damage_count, note_count)
+        let mut all = lists.concat();
+        all.truncate(FINDINGS_MAX);
+        (all, counts)
     }
 }

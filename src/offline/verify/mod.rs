@@ -15,13 +15,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::layers::{Budget, FileAt, Found, groups};
+use crate::config::Compressor;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
 use crate::fs::Lock;
 use crate::offline::array::Array;
 use crate::offline::array::memory::on_fitting_threads;
-use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::leftovers;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
@@ -42,6 +42,8 @@ pub struct Verification {
     pub findings: Vec<Finding>,
     /// How many findings are damage.
     pub damage: u64,
+    /// How many findings are of things that could not be checked.
+    pub unchecked: u64,
     /// How many findings are worth knowing, but no damage.
     pub notes: u64,
 }
@@ -62,14 +64,21 @@ pub struct ArrayVerified {
     pub headers: u64,
     /// Chunks without a slot header: another writer's.
     pub without_header: u64,
+    /// Chunks that decode, but that neither a checksum nor a slot header vouches for.
+    pub unvouched: u64,
     /// Pieces of damage in it.
     pub damage: u64,
 }
 
 impl Verification {
-    /// Whether no damage was found.
+    /// Whether all of it could be checked, and no damage was found.
     pub fn is_sound(&self) -> bool {
-        self.damage == 0
+        self.damage == 0 && self.unchecked == 0
+    }
+
+    /// Chunks that decode, but of which nothing says that their bytes are those that were written.
+    pub fn unvouched(&self) -> u64 {
+        self.arrays.iter().map(|array| array.unvouched).sum()
     }
 }
 
@@ -155,8 +164,8 @@ impl<'a> Run<'a> {
             }
         }
         drop(images);
-        let (findings, damage, notes) = self.check.findings.sorted();
-        Ok(Verification { arrays, findings, damage, notes })
+        let (findings, [damage, unchecked, notes]) = self.check.findings.sorted();
+        Ok(Verification { arrays, findings, damage, unchecked, notes })
     }
 
     /// Bytes of all files of chunks. Those that can't be looked at will say so when they are read.
@@ -167,8 +176,12 @@ impl<'a> Run<'a> {
 
     fn documents(&self) {
         for error in &self.check.tree.broken {
+            let severity = match error {
+                Error::Unsupported { .. } => Severity::Unchecked,
+                _ => Severity::Damage,
+            };
             match error.about_file() {
-                Some((path, reason)) => self.check.damage(path, None, reason),
+                Some((path, reason)) => self.check.find(severity, path, None, reason),
                 None => self.check.damage(self.check.root, None, error.to_string()),
             }
         }
@@ -260,6 +273,8 @@ impl<'a> Run<'a> {
             self.check.note(node.array.path(), what);
         }
         self.records(node)?;
+        let codec = &node.array.metadata().chain.codec;
+        let vouches = codec.checksum || matches!(codec.compressor, Compressor::Gzip { .. } | Compressor::Zlib { .. });
         Ok(ArrayVerified {
             path: node.name.clone(),
             files: sums.files.load(Relaxed),
@@ -267,6 +282,7 @@ impl<'a> Run<'a> {
             bytes: sums.bytes.load(Relaxed),
             headers: sums.headers.load(Relaxed),
             without_header: absent,
+            unvouched: if vouches { 0 } else { sums.chunks.load(Relaxed).saturating_sub(sums.headers.load(Relaxed)) },
             damage: self.check.findings.damage() - before,
         })
     }
@@ -303,7 +319,7 @@ impl<'a> Run<'a> {
         sums: &Sums,
         gathering: Option<&Gathering>,
     ) -> Result<()> {
-        let file = match ShardFile::open(path.clone()) {
+        let file = match node.array.open_path(path.clone()) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
             Err(error) => return self.check.found_in(path, error),

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::books::{Books, Gathering};
 use super::check::{Check, Image, reason};
+use super::findings::Severity;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
@@ -79,6 +80,9 @@ impl Shard<'_> {
     fn bad_chunk(&self, chunk: Option<u64>, error: Error) -> Result<()> {
         match error {
             error @ Error::Io { .. } => return Err(error),
+            Error::Unsupported { reason, .. } => {
+                self.check.find(Severity::Unchecked, self.file.path(), chunk, reason);
+            }
             error => self.damage(chunk, reason(error)),
         }
         Ok(())

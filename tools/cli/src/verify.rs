@@ -20,7 +20,11 @@ pub(crate) fn run(args: &Verify) -> Result<u8, Failure> {
     } else if !args.quiet {
         say(&to_text(&verification))?;
     }
-    Ok(if verification.is_sound() { exit::FINE } else { exit::FOUND })
+    Ok(match (verification.damage, verification.unchecked) {
+        (0, 0) => exit::FINE,
+        (0, _) => exit::UNCHECKED,
+        _ => exit::FOUND,
+    })
 }
 
 fn to_text(verification: &Verification) -> String {
@@ -44,17 +48,24 @@ fn to_text(verification: &Verification) -> String {
     let mut line = |line: String| writeln!(text, "{line}").expect("a string takes it");
     line(format!("{}\n", arrays.trim_fmt()));
     for finding in &verification.findings {
-        line(format!("{:6}  {finding}", finding.severity));
+        line(format!("{:9}  {finding}", finding.severity));
     }
-    let left_out = (verification.damage + verification.notes).saturating_sub(verification.findings.len() as u64);
+    let left_out = (verification.damage + verification.unchecked + verification.notes)
+        .saturating_sub(verification.findings.len() as u64);
     if left_out > 0 {
         line(format!("and {left_out} more"));
     }
     let chunks: u64 = verification.arrays.iter().map(|array| array.chunks).sum();
-    line(match verification.damage {
-        0 => format!("sound: all {chunks} chunks are what was written"),
-        1 => "damaged: 1 finding".to_owned(),
-        damage => format!("damaged: {damage} findings"),
+    let unvouched = verification.unvouched();
+    line(match (verification.damage, verification.unchecked) {
+        (0, 0) if unvouched == 0 => format!("sound: all {chunks} chunks are what was written"),
+        (0, 0) => format!(
+            "sound: all {chunks} chunks decode; {unvouched} of them have no checksum, so nothing vouches for their pixels"
+        ),
+        (0, 1) => "not checked: 1 finding is of a kind that is not read here".to_owned(),
+        (0, unchecked) => format!("not checked: {unchecked} findings are of kinds that are not read here"),
+        (1, _) => "damaged: 1 finding".to_owned(),
+        (damage, _) => format!("damaged: {damage} findings"),
     });
     text
 }
