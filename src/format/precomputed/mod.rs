@@ -13,6 +13,8 @@
 //! bytes of a raw chunk lie. Where this crate's writer says which dimensions it had, the array has these, in the
 //! writer's order.
 
+#[cfg(feature = "offline")]
+pub(crate) mod carried;
 pub(crate) mod ids;
 pub(crate) mod volume;
 

@@ -14,6 +14,7 @@ use crate::format::Document;
 use crate::format::Metadata;
 use crate::format::NodePaths;
 use crate::format::layout::Layout;
+use crate::format::precomputed::carried::{CARRIED, deliver, voxel_offset};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::rules;
 use crate::offline::repack::staging::below;
@@ -51,13 +52,20 @@ impl Design {
                 .unwrap_or(Codec { compressor: metadata.chain.codec.compressor, checksum: false }),
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
-            volume: volume_of(array, options),
+            volume: volume_of(array, attributes, options),
             fill_value: fill_value(metadata),
             ..Config::default()
         };
         let plan = Plan::on_disk(&config)?;
         check_fill(metadata, &plan)?;
-        let (mut user, own) = split(attributes, metadata.layout.dialect, options.dialect);
+        let (mut user, mut own) = split(attributes, metadata.layout.dialect, options.dialect);
+        let to_volume = rules(options.dialect).numbers_chunks;
+        if to_volume && metadata.layout.volume().is_some() && !attributes.contains_key(ATTRIBUTE) {
+            // Its own document says it.
+            own.as_object_mut().map(|own| own.remove("ome"));
+        }
+        // What a volume said, of which this one's document has not spoken yet.
+        let mut carried = Map::from_iter(user.remove_entry(CARRIED).filter(|_| to_volume));
         let said = if options.dialect == Dialect::Zarr2 { user.remove("ome") } else { None };
         let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
         let made = || ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(&config, "0"));
@@ -76,7 +84,8 @@ impl Design {
         if documents.iter().all(|(key, _)| *key != of_attributes.0) {
             documents.push(of_attributes);
         }
-        if own.as_object().is_some_and(Map::is_empty) && !rules(options.dialect).numbers_chunks {
+        documents.iter_mut().filter(|_| to_volume).for_each(|(_, info)| deliver(&mut carried, info));
+        if own.as_object().is_some_and(Map::is_empty) && !to_volume {
             // Another writer's array does not become one of this crate's.
             let places = documents.iter_mut().filter_map(|(_, document)| own_attributes(document));
             places.for_each(|attributes| drop(attributes.remove(ATTRIBUTE)));
@@ -245,13 +254,24 @@ fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
     }
 }
 
+/// Where the voxels of an array stood that was a volume. An array of a volume has z, y and x last.
+fn carried_offset(array: &Array, attributes: &Map<String, Value>) -> Option<[i64; 3]> {
+    let [.., z, y, x] = array.shape() else { return None };
+    voxel_offset(attributes, [*x, *y, *z])
+}
+
 /// What is wished of a volume; where nothing is, what the old one was, if it was one.
-fn volume_of(array: &Array, options: &RepackOptions) -> Volume {
+fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Volume {
     let mut volume = options.volume.clone();
-    let Some(old) = array.layout().volume() else { return volume };
     if !rules(options.dialect).numbers_chunks {
         return volume;
     }
+    let Some(old) = array.layout().volume() else {
+        if let (Some(offset), [0, 0, 0]) = (carried_offset(array, attributes), volume.voxel_offset) {
+            volume.voxel_offset = offset;
+        }
+        return volume;
+    };
     if let Some(shards) = old.shards().filter(|_| volume == Volume::default()) {
         (volume.hash, volume.gzip_indexes) = (shards.spec.hash, shards.spec.gzip_indexes);
         if options.chunk.is_empty() && options.shard.is_empty() {

@@ -14,7 +14,9 @@ use super::staging::Staging;
 use super::target;
 use crate::config::{Dialect, Volume};
 use crate::error::{Error, Result};
+use crate::format::precomputed::{self, carried};
 use crate::format::rules;
+use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Kind, Node};
@@ -196,7 +198,20 @@ fn attributes(nodes: &[Node], name: &str) -> Result<Map<String, Value>> {
         attributes.extend(found);
     }
     groups::take_ome_back(&mut attributes);
+    if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
+        carry(root, &mut attributes)?;
+    }
     Ok(attributes)
+}
+
+/// Carries along what the document of a volume says.
+fn carry(root: &Node, attributes: &mut Map<String, Value>) -> Result<()> {
+    if root.is_central()
+        && let Some(info) = document::read(&root.path.join("info"))?.filter(precomputed::is_info)
+    {
+        carried::carry(&info, attributes);
+    }
+    Ok(())
 }
 
 /// Documents that others take the place of.
@@ -230,6 +245,7 @@ fn of_zarr3(
             let mut document = node.document()?;
             if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
                 groups::take_ome_back(attributes);
+                carry(&node, attributes)?;
             }
             let is_new = node.is_central() || converted.contains(&node.name);
             groups.push(Group { name: node.name.clone(), document, is_new });

@@ -1,0 +1,84 @@
+//! What a volume's document says that Zarr's documents have no place for, carried among attributes, there and back.
+
+use serde_json::{Map, Value, json};
+
+use crate::format::provenance::ATTRIBUTE;
+
+/// The attribute in which a volume's document is carried.
+pub(crate) const CARRIED: &str = "neuroglancer";
+/// What this crate's writer says in a document, in the document itself and of a scale.
+const OWN: [&str; 7] = ["@type", "type", "data_type", "num_channels", "scales", "attributes", ATTRIBUTE];
+const OWN_OF_SCALE: [&str; 7] = ["key", "size", "chunk_sizes", "voxel_offset", "resolution", "encoding", "sharding"];
+
+/// The attributes by which an array tells of the volume that it was: the document, where it says more than this crate's
+/// writer does, and the places of its voxels in OME-Zarr's words, where nobody has said them.
+pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
+    let is_own = info.get(ATTRIBUTE).is_some();
+    if !is_own && !attributes.contains_key("ome") {
+        attributes.insert("ome".to_owned(), ome(info));
+    }
+    let says_more = |object: &Value, own: &[&str]| {
+        object.as_object().is_some_and(|object| object.keys().any(|key| !own.contains(&key.as_str())))
+    };
+    let scales = info["scales"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_plain = info["type"] == "image" && !says_more(info, &OWN);
+    if !is_own || !is_plain || scales.iter().any(|scale| says_more(scale, &OWN_OF_SCALE)) {
+        let mut said = info.clone();
+        if let Some(said) = said.as_object_mut() {
+            [ATTRIBUTE, "attributes"].iter().for_each(|key| drop(said.remove(*key)));
+        }
+        attributes.insert(CARRIED.to_owned(), said);
+    }
+}
+
+/// Takes what [`carry`] put among attributes, and says it in the new document `info` of one scale.
+pub(crate) fn deliver(attributes: &mut Map<String, Value>, info: &mut Value) {
+    let Some(Value::Object(mut said)) = attributes.remove(CARRIED) else { return };
+    let old_scale = said.remove("scales").and_then(|scales| scales.get(0).cloned());
+    if let Some(kind) = said.remove("type") {
+        info["type"] = kind;
+    }
+    let lacking = |from: Map<String, Value>, to: &mut Value| {
+        let Some(to) = to.as_object_mut() else { return };
+        for (key, value) in from {
+            to.entry(key).or_insert(value);
+        }
+    };
+    lacking(said, info);
+    if let (Some(Value::Object(old)), Some(scale)) = (old_scale, info.pointer_mut("/scales/0")) {
+        // How chunks are stored is new.
+        let kept = old.into_iter().filter(|(key, _)| !OWN_OF_SCALE.contains(&key.as_str()));
+        lacking(kept.collect(), scale);
+    }
+}
+
+/// Where the first voxel of a volume of this size stood, by what [`carry`] put among attributes.
+pub(crate) fn voxel_offset(attributes: &Map<String, Value>, size: [u64; 3]) -> Option<[i64; 3]> {
+    let scale = attributes.get(CARRIED)?.pointer("/scales/0")?;
+    let numbers = scale["voxel_offset"].as_array().filter(|_| scale["size"] == json!(size))?;
+    numbers.iter().map(Value::as_i64).collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+/// The scales as the levels of a multiscale image, in nanometers. Voxels stand in OME-Zarr where their centers are, and
+/// in Neuroglancer where they begin.
+fn ome(info: &Value) -> Value {
+    let channels = info["num_channels"].as_u64().unwrap_or(1) > 1;
+    let in_order = |xyz: [f64; 3], channel: f64| {
+        let [x, y, z] = xyz;
+        if channels { vec![channel, z, y, x] } else { vec![z, y, x] }
+    };
+    let space = ["z", "y", "x"].map(|name| json!({"name": name, "type": "space", "unit": "nanometer"}));
+    let channel = channels.then(|| json!({"name": "c", "type": "channel"}));
+    let axes: Vec<_> = channel.into_iter().chain(space).collect();
+    let numbers = |value: &Value, default: f64| [0, 1, 2].map(|at| value[at].as_f64().unwrap_or(default));
+    let level = |(at, scale): (usize, &Value)| {
+        let (resolution, offset) = (numbers(&scale["resolution"], 1.0), numbers(&scale["voxel_offset"], 0.0));
+        let center = [0, 1, 2].map(|dim| (offset[dim] + 0.5) * resolution[dim]);
+        json!({"path": at.to_string(), "coordinateTransformations": [
+            {"type": "scale", "scale": in_order(resolution, 1.0)},
+            {"type": "translation", "translation": in_order(center, 0.0)},
+        ]})
+    };
+    let levels: Vec<_> = info["scales"].as_array().into_iter().flatten().enumerate().map(level).collect();
+    json!({"version": "0.5", "multiscales": [{"axes": axes, "datasets": levels}]})
+}
