@@ -194,11 +194,13 @@ pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathB
                 // What held only shards of the old format is not needed.
                 let _ = fs::remove_dir(&copied);
             }
+        } else if arrays.iter().any(|array| is_rebuilt(array, &entry)) {
+            // Also where a link leads to a shard: the new shard stands there already.
         } else if kind.is_symlink() {
             let _ = fs::remove_file(&copied);
             let leads = fs::read_link(&entry).map_err(failed)?;
             system::symlink(leads, &copied).map_err(failed)?;
-        } else if kind.is_file() && !arrays.iter().any(|array| is_rebuilt(array, &entry)) {
+        } else if kind.is_file() {
             copy_file(&entry, &copied, sync)?;
         }
     }
