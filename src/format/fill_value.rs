@@ -24,8 +24,9 @@ pub(crate) fn element(dtype: Dtype, value: &Value) -> Result<Vec<u8>, String> {
 /// A number, or the bits of one.
 fn float(value: &Value, size: usize) -> Option<Result<f64, u64>> {
     match value {
+        // A zero stands before a token that JSON does not have: see `fs::document`.
         Value::Number(number) => number.as_f64().map(Ok),
-        Value::String(text) => match text.as_str() {
+        Value::String(text) => match text.trim_start_matches('\0') {
             "NaN" => Some(Ok(f64::NAN)),
             "Infinity" => Some(Ok(f64::INFINITY)),
             "-Infinity" => Some(Ok(f64::NEG_INFINITY)),

@@ -12,7 +12,7 @@ const KEYS: [&str; 7] = ["multiscales", "omero", "labels", "image-label", "plate
 /// What OME-Zarr 0.5 says in `ome`, as attributes of 0.4.
 pub(crate) fn to_0_4(ome: &Value) -> Map<String, Value> {
     let mut attributes = ome.as_object().cloned().unwrap_or_default();
-    attributes.remove("version");
+    attributes.shift_remove("version");
     for part in attributes.iter_mut().filter(|(key, _)| *key != "omero").flat_map(|(_, value)| parts(value)) {
         part.insert("version".to_owned(), json!("0.4"));
     }
@@ -26,8 +26,8 @@ pub(crate) fn from_0_4(attributes: &mut Map<String, Value>) {
     }
     let mut ome = Map::from_iter([("version".to_owned(), json!("0.5"))]);
     for key in KEYS {
-        let Some(mut value) = attributes.remove(key) else { continue };
-        parts(&mut value).for_each(|part| drop(part.remove("version")));
+        let Some(mut value) = attributes.shift_remove(key) else { continue };
+        parts(&mut value).for_each(|part| drop(part.shift_remove("version")));
         ome.insert(key.to_owned(), value);
     }
     attributes.insert("ome".to_owned(), Value::Object(ome));

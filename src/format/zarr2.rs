@@ -142,7 +142,7 @@ fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Ref
     let Some(value) = value else { return Ok((Compressor::None, None)) };
     let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
     let mut settings = value.as_object().cloned().unwrap_or_default();
-    settings.remove("id");
+    settings.shift_remove("id");
     let compressor = numcodecs::named(id, &settings).ok_or_else(|| numcodecs::unsupported(value))?;
     Ok((compressor, Some(numcodecs::display(id, settings.iter()))))
 }
@@ -154,7 +154,7 @@ pub(super) fn has_shards(document: &Value) -> bool {
 /// Lets the chunks of a document be files.
 pub(super) fn remove_shards(document: &mut Value) {
     for key in ["shards", "shard_format"] {
-        document.as_object_mut().map(|document| document.remove(key));
+        document.as_object_mut().map(|document| document.shift_remove(key));
     }
 }
 

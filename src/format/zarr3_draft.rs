@@ -262,7 +262,7 @@ pub(super) fn has_shards(document: &Value) -> bool {
 
 /// Lets the chunks of a document be files.
 pub(super) fn remove_shards(document: &mut Value) {
-    document.as_object_mut().map(|document| document.remove("storage_transformers"));
+    document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
 }
 
 pub(super) fn group(attributes: Map<String, Value>) -> Document {

@@ -25,7 +25,7 @@ pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
     if !is_own || !is_plain || scales.iter().any(|scale| says_more(scale, &OWN_OF_SCALE)) {
         let mut said = info.clone();
         if let Some(said) = said.as_object_mut() {
-            [ATTRIBUTE, "attributes"].iter().for_each(|key| drop(said.remove(*key)));
+            [ATTRIBUTE, "attributes"].iter().for_each(|key| drop(said.shift_remove(*key)));
         }
         attributes.insert(CARRIED.to_owned(), said);
     }
@@ -33,9 +33,9 @@ pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
 
 /// Takes what [`carry`] put among attributes, and says it in the new document `info` of one scale.
 pub(crate) fn deliver(attributes: &mut Map<String, Value>, info: &mut Value) {
-    let Some(Value::Object(mut said)) = attributes.remove(CARRIED) else { return };
-    let old_scale = said.remove("scales").and_then(|scales| scales.get(0).cloned());
-    if let Some(kind) = said.remove("type") {
+    let Some(Value::Object(mut said)) = attributes.shift_remove(CARRIED) else { return };
+    let old_scale = said.shift_remove("scales").and_then(|scales| scales.get(0).cloned());
+    if let Some(kind) = said.shift_remove("type") {
         info["type"] = kind;
     }
     let lacking = |from: Map<String, Value>, to: &mut Value| {

@@ -260,7 +260,7 @@ impl LiteralSharding {
 /// Lets the chunks of all scales be files.
 pub(super) fn remove_shards(info: &mut Value) {
     for scale in info["scales"].as_array_mut().into_iter().flatten() {
-        scale.as_object_mut().map(|scale| scale.remove("sharding"));
+        scale.as_object_mut().map(|scale| scale.shift_remove("sharding"));
     }
 }
 

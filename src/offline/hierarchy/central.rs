@@ -169,7 +169,7 @@ fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
         return Ok(None);
     }
     let Some(bytes) = document::bytes(&file, INFO_BYTES_MAX)? else { return Ok(None) };
-    let info = serde_json::from_slice::<Value>(&bytes).ok().filter(precomputed::is_info);
+    let info = document::parse(&bytes).ok().filter(precomputed::is_info);
     Ok(info.map(|info| (file, info)))
 }
 

@@ -35,7 +35,7 @@ pub(super) fn array_document(node: &Node, array: &Array) -> Result<Value> {
     if document["attributes"].is_null() {
         document["attributes"] = json!({});
     }
-    document.as_object_mut().map(|document| document.remove("storage_transformers"));
+    document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
     Ok(document)
 }
 
@@ -83,7 +83,7 @@ fn numcodecs(codec: &Value) -> Option<Value> {
                 None => filter.get("shuffle").cloned().unwrap_or(json!(0)),
             };
             filter.insert("shuffle".into(), shuffle);
-            filter.remove("typesize");
+            filter.shift_remove("typesize");
         }
         _ => {}
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::documents::zarray;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
-use crate::fs as os;
+use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 
 pub(super) const KERCHUNK: &str = "kerchunk.json";
@@ -109,7 +109,7 @@ impl Kerchunk {
     }
 
     fn text(&mut self, node: &str, name: &str, document: &Value) -> Result<()> {
-        self.entries.entry(&below(node, name), &Value::String(document.to_string()))
+        self.entries.entry(&below(node, name), &Value::String(document::render_line(document)))
     }
 
     pub(super) fn group(&mut self, node: &str, document: &Value) -> Result<()> {
@@ -154,8 +154,7 @@ pub(super) fn create_folder(path: &Path) -> Result<()> {
 }
 
 pub(super) fn put_document(folder: &Path, document: &Value) -> Result<()> {
-    let text = serde_json::to_vec_pretty(document).map_err(|error| Error::format(folder, error.to_string()))?;
-    os::put(&folder.join("zarr.json"), &text)
+    os::put(&folder.join("zarr.json"), &document::render(document))
 }
 
 pub(super) fn sync_folders(folder: &Path) -> Result<()> {

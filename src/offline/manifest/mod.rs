@@ -266,7 +266,7 @@ fn write_folder(
             Kind::Group(_) => {
                 let mut document = node.document()?;
                 // What is consolidated there describes other arrays than these.
-                document.as_object_mut().map(|document| document.remove("consolidated_metadata"));
+                document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
                 // What the live writer says of itself and its slots is about shards, of which there are none here.
                 if let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) {
                     own.retain(|key, _| !matches!(key.as_str(), "writer" | "slots" | "chunks"));

@@ -81,13 +81,13 @@ fn edit(root: &Path, path: &Path, changes: &mut Vec<Change>, change: impl FnOnce
     let wrong = |error: serde_json::Error| Error::format(path, error.to_string());
     let before: Value = match known {
         // One document may speak of both the dataset and its array.
-        Some(at) => serde_json::from_slice(&changes[at].bytes).map_err(wrong)?,
+        Some(at) => document::parse(&changes[at].bytes).map_err(wrong)?,
         None => document::read(path)?.ok_or_else(|| Error::format(path, "is not there"))?,
     };
     let mut after = before.clone();
     change(&mut after);
     if after != before {
-        let bytes = serde_json::to_vec_pretty(&after).map_err(wrong)?;
+        let bytes = document::render(&after);
         match known {
             Some(at) => changes[at].bytes = bytes,
             None => changes.push(Change { key, bytes }),

@@ -56,7 +56,7 @@ impl Consolidated {
         for (name, folder) in &self.groups {
             let file = folder.join("zarr.json");
             let Some(mut document) = document::read(&file)? else { continue };
-            if let Some(consolidated) = document.as_object_mut().and_then(|document| document.remove(FIELD)) {
+            if let Some(consolidated) = document.as_object_mut().and_then(|document| document.shift_remove(FIELD)) {
                 aside.insert(name.clone(), consolidated);
                 changed.push((file, document));
             }
@@ -75,7 +75,7 @@ impl Consolidated {
         for (name, folder) in &self.groups {
             let file = folder.join("zarr.json");
             let Some(mut document) = document::read(&file)? else { continue };
-            if let (Some(consolidated), None) = (aside.remove(name), document.get(FIELD)) {
+            if let (Some(consolidated), None) = (aside.shift_remove(name), document.get(FIELD)) {
                 document[FIELD] = consolidated;
                 refresh(folder, &mut document)?;
                 put(&file, &document)?;
@@ -106,6 +106,6 @@ pub(super) fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
             None => gone.push(name.clone()),
         }
     }
-    gone.iter().for_each(|name| drop(metadata.remove(name)));
+    gone.iter().for_each(|name| drop(metadata.shift_remove(name)));
     Ok(())
 }

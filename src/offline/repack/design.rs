@@ -62,11 +62,11 @@ impl Design {
         let to_volume = rules(options.dialect).numbers_chunks;
         if to_volume && metadata.layout.volume().is_some() && !attributes.contains_key(ATTRIBUTE) {
             // Its own document says it.
-            own.as_object_mut().map(|own| own.remove("ome"));
+            own.as_object_mut().map(|own| own.shift_remove("ome"));
         }
         // What a volume said, of which this one's document has not spoken yet.
-        let mut carried = Map::from_iter(user.remove_entry(CARRIED).filter(|_| to_volume));
-        let said = if options.dialect == Dialect::Zarr2 { user.remove("ome") } else { None };
+        let mut carried = Map::from_iter(user.shift_remove_entry(CARRIED).filter(|_| to_volume));
+        let said = if options.dialect == Dialect::Zarr2 { user.shift_remove("ome") } else { None };
         let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
         let made = || ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(&config, "0"));
         let ome = said.or_else(made);
@@ -88,7 +88,7 @@ impl Design {
         if own.as_object().is_some_and(Map::is_empty) && !to_volume {
             // Another writer's array does not become one of this crate's.
             let places = documents.iter_mut().filter_map(|(_, document)| own_attributes(document));
-            places.for_each(|attributes| drop(attributes.remove(ATTRIBUTE)));
+            places.for_each(|attributes| drop(attributes.shift_remove(ATTRIBUTE)));
         }
         Ok(Self { config, plan, documents })
     }
@@ -145,22 +145,22 @@ fn own_attributes(document: &mut Value) -> Option<&mut Map<String, Value>> {
 fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<String, Value>, Value) {
     let mut user = attributes.clone();
     // Documents get them from the dimensions themselves.
-    user.remove(DIMENSION_NAMES);
-    let mut own = user.remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
+    user.shift_remove(DIMENSION_NAMES);
+    let mut own = user.shift_remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
     if let Some(own) = own.as_object_mut() {
         if !matches!(to, Dialect::Zarr3Transformer | Dialect::Zarr2) {
             groups::put_ome_aside(&mut user, own);
         }
         for of_the_old in ["slots", "dimensions", "channel_dimension"] {
-            own.remove(of_the_old);
+            own.shift_remove(of_the_old);
         }
         if rules(from).numbers_chunks || rules(to).numbers_chunks {
             // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
-            own.remove("writer");
+            own.shift_remove("writer");
         }
         if rules(to).numbers_chunks && own.get("frames_planned").is_some_and(Value::is_null) {
             // The ids of chunks in a volume without an end are others, and this one has an end.
-            own.remove("frames_planned");
+            own.shift_remove("frames_planned");
         }
     }
     (user, own)

@@ -26,7 +26,7 @@ impl Group {
         let file = below(root, &self.name).join("zarr.json");
         // It may be set aside just now.
         if document::read(&file)?.is_some_and(|there| there.get("consolidated_metadata").is_none()) {
-            document.as_object_mut().map(|document| document.remove("consolidated_metadata"));
+            document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
         }
         put(&file, &document)
     }
@@ -47,11 +47,11 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
     let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) else { return };
     for of_the_old in ["slots", "dimensions", "channel_dimension"] {
-        own.remove(of_the_old);
+        own.shift_remove(of_the_old);
     }
     if job.change.source.layout().volume().is_some() {
         // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
-        own.remove("writer");
+        own.shift_remove("writer");
     }
     count_chunks(own, job);
 }
@@ -66,7 +66,7 @@ pub(super) fn forget_hosted_slots(root: &Path, jobs: &[Job]) -> Result<()> {
     let mut document = before.clone();
     let own = document.pointer_mut(pointer).and_then(|attributes| attributes.get_mut(ATTRIBUTE));
     let Some(own) = own.and_then(Value::as_object_mut) else { return Ok(()) };
-    own.remove("slots");
+    own.shift_remove("slots");
     // Of several arrays, nothing says which one the writer means.
     if let [job] = jobs {
         count_chunks(own, job);
@@ -85,6 +85,5 @@ pub(super) fn put(file: &Path, document: &Value) -> Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
     }
-    let text = serde_json::to_vec_pretty(document).map_err(|error| Error::format(file, error.to_string()))?;
-    os::put(file, &text)
+    os::put(file, &document::render(document))
 }

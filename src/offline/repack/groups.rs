@@ -21,7 +21,7 @@ pub(super) struct Group {
 /// What OME-Zarr says names an array `0`. Where there is none of that name, it waits among the writer's own attributes
 /// until there is one again.
 pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String, Value>) {
-    if let Some(ome) = user.remove(OME) {
+    if let Some(ome) = user.shift_remove(OME) {
         own.insert(OME.to_owned(), ome);
     }
 }
@@ -30,7 +30,7 @@ pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String,
 pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
     ngff::from_0_4(attributes);
     let own = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut);
-    if let Some(ome) = own.and_then(|own| own.remove(OME)) {
+    if let Some(ome) = own.and_then(|own| own.shift_remove(OME)) {
         attributes.entry(OME).or_insert(ome);
     }
 }

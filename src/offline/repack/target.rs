@@ -61,7 +61,7 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
     let mut attributes = metadata.attributes.clone();
     if let (true, Some(attributes)) = (is_new, attributes.as_object_mut()) {
         // The document has a place of its own for them.
-        attributes.remove(DIMENSION_NAMES);
+        attributes.shift_remove(DIMENSION_NAMES);
     }
     let files = Files::Grid { keys, index: Some(index) };
     let layout = Layout {
@@ -89,7 +89,7 @@ fn changed_document(node: &Node, old: &Metadata, target: &Metadata) -> Result<Va
     zarr3::set_chunks(&mut document, target);
     if old.manifest.is_some() {
         document["chunk_key_encoding"] = zarr3::default_keys();
-        document.as_object_mut().map(|document| document.remove("storage_transformers"));
+        document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
     }
     Ok(document)
 }

@@ -22,7 +22,7 @@ pub(super) fn stored(dialect: Dialect, path: &Path, shown: &Value, stored: &Valu
         for document in [&mut result, &mut kept] {
             match (shown.get(key), document.as_object_mut()) {
                 (Some(value), Some(document)) => drop(document.insert((*key).to_owned(), value.clone())),
-                (None, Some(document)) => drop(document.remove(*key)),
+                (None, Some(document)) => drop(document.shift_remove(*key)),
                 _ => {}
             }
         }
@@ -37,7 +37,4 @@ pub(super) fn stored(dialect: Dialect, path: &Path, shown: &Value, stored: &Valu
     let free = free.join(", ");
     let reason = format!("the new document differs in {}; of a sharded array only {free} may", other.join(", "));
     Err(Error::format(path, reason))
-}
-pub(super) fn pretty(path: &Path, document: &Value) -> Result<Vec<u8>> {
-    serde_json::to_vec_pretty(document).map_err(|error| Error::format(path, error.to_string()))
 }

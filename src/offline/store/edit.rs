@@ -8,7 +8,6 @@ use std::sync::{MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::documents::pretty;
 use super::rewrite::{Changes, Counts, Rewrite};
 use super::view::{Owner, View};
 use super::{Editing, Ledger, Named, Shard, Store, disk, documents, keys};
@@ -212,7 +211,7 @@ impl Store {
         }
         self.speak(&owner.document, owner.pointer, |own| {
             own["edited"] = json!(true);
-            own.as_object_mut().map(|own| own.remove("chunks"));
+            own.as_object_mut().map(|own| own.shift_remove("chunks"));
         })?;
         let ledger = Ledger { pointer: owner.pointer, chunks: owner.own.chunks };
         editing.ledgers.insert(owner.document.clone(), ledger);
@@ -227,17 +226,17 @@ impl Store {
         if let Some(own) = after.pointer_mut(pointer).filter(|own| own.is_object()) {
             change(own);
         }
-        if after == before { Ok(()) } else { self.put(key, &pretty(&path, &after)?) }
+        if after == before { Ok(()) } else { self.put(key, &document::render(&after)) }
     }
 
     fn change_document(&self, view: &View, value: Option<&[u8]>) -> Result<()> {
         let Some(value) = value else { return self.remove(&view.document) };
         let path = self.root.join(&view.document);
-        let shown = serde_json::from_slice(value)
+        let shown = document::parse(value)
             .map_err(|error| Error::format(&path, format!("the new document is not JSON: {error}")))?;
         let Some(stored) = document::read(&path)? else { return self.put(&view.document, value) };
         let stored = documents::stored(view.layout.dialect, &path, &shown, &stored)?;
-        self.put(&view.document, &pretty(&path, &stored)?)
+        self.put(&view.document, &document::render(&stored))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {

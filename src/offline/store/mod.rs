@@ -66,7 +66,6 @@ use crate::fs::links;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use disk::{Disk, Local};
-use documents::pretty;
 use list::Lister;
 pub use list::Listing;
 use view::{ChunkAddress, View, Views};
@@ -324,12 +323,12 @@ impl Store {
             (Named::Document(view), Some(document)) => format::without_shards(view.layout.dialect, &document),
             // What a group has consolidated describes arrays with shards; without it, readers look at the arrays.
             (_, Some(mut document)) if document["consolidated_metadata"].is_object() => {
-                document.as_object_mut().map(|document| document.remove("consolidated_metadata"));
+                document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
                 document
             }
             _ => return Ok(self.file(key)?.map_or(Shown::Nothing, Shown::File)),
         };
-        pretty(&path, &shown).map(Shown::Bytes)
+        Ok(Shown::Bytes(document::render(&shown)))
     }
 
     fn file(&self, key: &str) -> Result<Option<ShardFile>> {
