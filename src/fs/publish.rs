@@ -183,6 +183,9 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = hidden(path, "partial");
     let write = || {
         let mut file = create_new(&partial)?;
+        if let Ok(old) = fs::metadata(path) {
+            file.set_permissions(old.permissions())?;
+        }
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&partial, path)

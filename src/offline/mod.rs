@@ -13,6 +13,7 @@ pub mod fuzzing;
 mod hierarchy;
 mod layers;
 mod manifest;
+mod notes;
 mod progress;
 mod ranges;
 mod recover;

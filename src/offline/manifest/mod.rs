@@ -36,6 +36,7 @@ use crate::fs::links;
 use crate::geometry::{for_each_position, linear};
 use crate::offline::array::Array;
 use crate::offline::array::files::FileChunks;
+use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
 use crate::offline::progress::{Counters, Progress};
 use documents::{Urls, array_document, key};
@@ -204,6 +205,13 @@ fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
     }
     if out.starts_with(root) {
         let reason = "lies in the dataset, whose readers would stumble over it; choose a path beside it";
+        return Err(Error::format(out, reason));
+    }
+    if let Some(around) = out.ancestors().skip(1).find(|above| hierarchy::has_node(above)) {
+        let reason = format!(
+            "lies in the dataset {}, whose readers would stumble over it; choose a path beside that",
+            around.display()
+        );
         return Err(Error::format(out, reason));
     }
     check_manifest_place(out, options.overwrite)

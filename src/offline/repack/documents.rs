@@ -80,6 +80,15 @@ fn count_chunks(own: &mut Map<String, Value>, job: &Job) {
     }
 }
 
+/// As [`put`], for a document that takes the place of `old` elsewhere.
+pub(super) fn put_for(file: &Path, document: &Value, old: &Path) -> Result<()> {
+    put(file, document)?;
+    match fs::metadata(old) {
+        Ok(old) => fs::set_permissions(file, old.permissions()).map_err(|error| Error::io("write", file, error)),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Writes a document, and makes the folders above it.
 pub(super) fn put(file: &Path, document: &Value) -> Result<()> {
     if let Some(folder) = file.parent() {

@@ -162,6 +162,20 @@ impl Repack {
         self.counters.progress()
     }
 
+    /// What is worth knowing of the arrays that are repacked, as sentences: see [`Array::notes`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Array::notes`].
+    pub fn notes(&self) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        for job in &self.jobs {
+            let of = if job.name.is_empty() { String::new() } else { format!("{}: ", job.name) };
+            notes.extend(job.change.source.notes()?.into_iter().map(|note| of.clone() + &note));
+        }
+        Ok(notes)
+    }
+
     /// Repacks. Several shards are in the making at once, each with several chunks on their way.
     ///
     /// # Errors
@@ -287,14 +301,15 @@ impl Repack {
                     if !is_whole {
                         copy_rest(job.change.source.path(), &place, &sources, &[], sync)?;
                     }
-                    documents::put(&place.join("zarr.json"), &job.document)?;
+                    let old = job.change.source.document();
+                    documents::put_for(&place.join("zarr.json"), &job.document, old)?;
                 }
                 Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
                 Form::Designed => {
                     let design = job.change.design.iter();
                     let documents = design.flat_map(|design| design.finished(job.chunks.load(Relaxed)));
                     for (key, document) in documents {
-                        documents::put(&tree.join(key), &document)?;
+                        documents::put_for(&tree.join(key), &document, job.change.source.document())?;
                     }
                 }
             }

@@ -68,7 +68,7 @@ impl Change {
             }
         }
         self.create_parents(&path)?;
-        let file = os::create_new(&partial).map_err(|error| Error::io("create", &partial, error))?;
+        let file = self.create(&partial).map_err(|error| Error::io("create", &partial, error))?;
         let mut writer = Writer::new(self, &partial, file, tally);
         match items {
             Some((items, files)) => writer.items(&items, &files, parcels)?,
@@ -93,6 +93,15 @@ impl Change {
         os::folders_below(folder, parent)
     }
 
+    /// Creates a file that whoever may read the old ones may read.
+    fn create(&self, partial: &Path) -> io::Result<File> {
+        let file = os::create_new(partial)?;
+        if let Ok(old) = fs::metadata(self.source.document()) {
+            file.set_permissions(old.permissions())?;
+        }
+        Ok(file)
+    }
+
     fn appear(&self, partial: &Path, path: &Path) -> Result<()> {
         fs::rename(partial, path).map_err(|error| Error::io("rename to", path, error))?;
         if self.sync { os::sync_folder_of(path) } else { Ok(()) }
@@ -109,7 +118,7 @@ impl Change {
     ) -> Result<Outcome> {
         let failed = |error: std::io::Error| Error::io("copy to", partial, error);
         let from = File::open(&source.path).map_err(|error| Error::io("open", &source.path, error))?;
-        let to = os::create_new(partial).map_err(failed)?;
+        let to = self.create(partial).map_err(failed)?;
         if !self.reflink {
             copy_bytes(&from, &to).map_err(failed)?;
         } else if !system::share_blocks(&from, &to) {

@@ -27,6 +27,9 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
         incomplete: args.incomplete,
     };
     let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options)?;
+    if !args.quiet {
+        repack.notes()?.iter().for_each(|note| eprintln!("note: {note}"));
+    }
     let start = Instant::now();
     let quiet = args.quiet || args.json;
     let summary = meter::during(quiet, || repack.progress().bytes(), || repack.run())?;

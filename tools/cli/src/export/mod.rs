@@ -96,6 +96,9 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     let invalid = |error: shardwright::Error| Failure::Input(error.to_string());
     let array = Array::open(&args.path).map_err(invalid)?;
     let image = image(&array, args.region.as_ref())?;
+    if !args.quiet {
+        array.notes().map_err(invalid)?.iter().for_each(|note| eprintln!("note: {note}"));
+    }
     if args.output.exists() && !args.overwrite {
         return Err(Failure::Usage(format!("{} already exists; --overwrite replaces it", args.output.display())));
     }

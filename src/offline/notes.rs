@@ -1,0 +1,97 @@
+//! What somebody should know who reads an array's pixels.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::array::Array;
+use crate::error::{Error, Result};
+use crate::format::provenance::Provenance;
+use crate::fs::{self as os, Lock, document};
+
+/// Of files that lie among chunks and are none, so many are named.
+const NAMED_MAX: usize = 3;
+/// So far above an array may its dataset's root be.
+const ABOVE_MAX: usize = 4;
+
+impl Array {
+    /// What a reader should know, as sentences: that a writer is at work, that frames are missing, that files lie among
+    /// the chunks which are none. All of it reads as the fill value.
+    ///
+    /// # Errors
+    ///
+    /// When a folder or a document can't be read.
+    pub fn notes(&self) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        let at_work =
+            self.path().ancestors().take(ABOVE_MAX).any(|above| matches!(Lock::look(above), Err(Error::Locked { .. })));
+        match self.provenance()? {
+            _ if at_work => {
+                notes.push("a writer is at work: frames that are not written yet read as the fill value".to_owned());
+            }
+            Some(own) if !own.complete && !own.recovered => {
+                notes.push(
+                    "its writer did not finish: frames that are missing read as the fill value; see recover".into(),
+                );
+            }
+            Some(own) if own.frames_missing > 0 => {
+                notes.push(format!("{} frames are missing, and read as the fill value", own.frames_missing));
+            }
+            _ => {}
+        }
+        let mut unknown = Vec::new();
+        if self.manifest().is_none() {
+            self.unknown_files(self.folder(), "", &mut unknown)?;
+        }
+        if !unknown.is_empty() {
+            let named = unknown[..unknown.len().min(NAMED_MAX)].join(", ");
+            let more = if unknown.len() > NAMED_MAX { " and others lie" } else { " lies" };
+            notes.push(format!("{named}{more} where chunks do, and is none by its name; it is not read"));
+        }
+        Ok(notes)
+    }
+
+    /// What this crate's writer says of the array, if it made it.
+    fn provenance(&self) -> Result<Option<Provenance>> {
+        let parent = self.path().parent().unwrap_or(Path::new(""));
+        for (file, pointer) in [
+            (parent.join("zarr.json"), "/attributes"),
+            (parent.join(".zattrs"), ""),
+            (self.path().join(".zattrs"), ""),
+            (self.document().to_path_buf(), ""),
+        ] {
+            let Some(document) = document::read(&file)? else { continue };
+            let own = document.pointer(pointer).filter(|attributes| attributes.is_object()).cloned();
+            let own = Provenance::parse(&file, &own.unwrap_or(Value::Null))?;
+            if own.is_some() {
+                return Ok(own);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Files below a folder of the array that are neither its files, nor documents, nor hidden.
+    fn unknown_files(&self, folder: &Path, key: &str, found: &mut Vec<String>) -> Result<()> {
+        let paths = if folder.exists() { os::list(folder)? } else { Vec::new() };
+        for path in paths {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'))
+            else {
+                continue;
+            };
+            let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
+            let is_document = name.ends_with(".json") || ["info", "provenance"].contains(&name);
+            if path.is_dir() {
+                // Nodes may stand below an array of Zarr v2.
+                if key.split('/').count() <= self.shape().len() && !super::hierarchy::has_node(&path) {
+                    self.unknown_files(&path, &key, found)?;
+                }
+            } else if !is_document && self.layout().file_position(&key).is_none() {
+                found.push(key);
+            }
+            if found.len() > NAMED_MAX {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+"""What other writers make of groups, volumes, links and documents: taken along by the tools, or refused with a sentence."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import zarr
+from cloudvolume import CloudVolume
+
+SHARDS = ["--chunk", "1,8,8", "--shard", "7,64,64"]
+BIG = 2**70 + 1
+ATTRIBUTES = {
+    "zz": 1,
+    "aa": BIG,
+    "low": -(2**65),
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "f": 0.1,
+    "deep": {"b": 1, "a": [1.0, 2]},
+}
+
+
+@pytest.fixture
+def tool(command):
+    def run(*words, code=0):
+        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    return run
+
+
+def pixels(seed=0, shape=(7, 50, 40)):
+    return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
+
+
+def group(path, zarr_format, names=("a", "img/0", "img/1")):
+    """A group with arrays in it, consolidated; returns the pixels by name."""
+    root = zarr.open_group(path, mode="w", zarr_format=zarr_format)
+    found = {name: pixels(seed) for seed, name in enumerate(names)}
+    for name, data in found.items():
+        shards = (4, 32, 32) if zarr_format == 3 else None
+        root.create_array(name, data=data, chunks=(2, 16, 16), shards=shards)
+    root["img"].attrs["k"] = 1
+    zarr.consolidate_metadata(path)
+    return found
+
+
+def assert_holds(path, found, consolidated=(True, False)):
+    for use in consolidated:
+        root = zarr.open_group(path, mode="r", use_consolidated=use)
+        for name, data in found.items():
+            assert np.array_equal(root[name][...], data), (use, name)
+        assert dict(root["img"].attrs)["k"] == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", ["", "img", "img/0"])
+def test_consolidated_metadata_follows_wherever_the_change_begins(tool, tmp_path, part):
+    found = group(tmp_path / "g.zarr", 3)
+    tool("repack", tmp_path / "g.zarr" / part, *SHARDS)
+    assert_holds(tmp_path / "g.zarr", found)
+    changed = zarr.open_group(tmp_path / "g.zarr", mode="r", use_consolidated=True)["img/0"]
+    assert changed.chunks == (1, 8, 8)
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_copy_has_consolidated_metadata_of_its_own(tool, tmp_path):
+    found = group(tmp_path / "g.zarr", 3)
+    tool("repack", tmp_path / "g.zarr", tmp_path / "o.zarr", *SHARDS)
+    assert_holds(tmp_path / "o.zarr", found)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_change_leaves_no_stale_consolidated_metadata(command, tool, tmp_path):
+    found = group(tmp_path / "g.zarr", 3)
+    for delay in [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05]:
+        place = tmp_path / f"g{delay}.zarr"
+        shutil.copytree(tmp_path / "g.zarr", place)
+        process = subprocess.Popen([command, "repack", place, *SHARDS, "-q"])
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+        # By default, a reader takes what is consolidated, if there is something.
+        root = zarr.open_group(place, mode="r")
+        assert all(np.array_equal(root[name][...], data) for name, data in found.items()), delay
+        tool("repack", place, *SHARDS)
+        assert_holds(place, found)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_array_stays_behind_in_a_group_that_becomes_another_format(tool, tmp_path):
+    found = group(tmp_path / "g.zarr", 2)
+    root = zarr.open_group(tmp_path / "g.zarr", mode="r+")
+    for name, data in {"one": np.arange(10), "scalar": np.array(5)}.items():
+        root.create_array(name, data=data)
+        found[name] = data
+    zarr.consolidate_metadata(tmp_path / "g.zarr")
+    tool("repack", tmp_path / "g.zarr", tmp_path / "o.zarr", "--shard", "4,32,32")
+    assert_holds(tmp_path / "o.zarr", found, consolidated=[False])
+    assert not list((tmp_path / "o.zarr").rglob(".z*"))
+
+
+def volume(path, compress, **more):
+    info = CloudVolume.create_new_info(
+        num_channels=1, layer_type="segmentation", data_type="uint16", encoding="raw", resolution=[4, 4, 40],
+        voxel_offset=[10, 20, 30], volume_size=[100, 90, 20], chunk_size=[64, 64, 16],
+    )  # fmt: skip
+    info.update(more)
+    written = CloudVolume(f"file://{path}", info=info, compress=compress, progress=False)
+    written.commit_info()
+    data = pixels(1, (100, 90, 20, 1))
+    written[:, :, :] = data
+    return data
+
+
+def exported(tool, dataset, out):
+    tool("export", dataset, out, "-q")
+    return np.load(out)
+
+
+@pytest.mark.parametrize("compress", [False, "gzip"])
+def test_volumes_keep_what_their_document_says(tool, tmp_path, compress):
+    data = volume(tmp_path / "cv", compress, mesh="mesh_dir", mine={"a": 1})
+    assert np.array_equal(exported(tool, tmp_path / "cv", tmp_path / "cv.npy"), data[..., 0].T)
+    tool("verify", tmp_path / "cv")
+    tool("repack", tmp_path / "cv", tmp_path / "zarr", "--shard", "16,64,64")
+    root = zarr.open_group(tmp_path / "zarr", mode="r")
+    assert np.array_equal(root["0"][:], data[..., 0].T)
+    level = root.attrs["ome"]["multiscales"][0]["datasets"][0]["coordinateTransformations"]
+    assert level[0]["scale"] == [40, 4, 4] and level[1]["translation"] == [30.5 * 40, 20.5 * 4, 10.5 * 4]
+    tool("repack", tmp_path / "cv", tmp_path / "pre", "--dialect", "precomputed", "--shard", "16,64,64")
+    tool("repack", tmp_path / "zarr", tmp_path / "back", "--dialect", "precomputed", "--codec", "none")
+    for path in [tmp_path / "pre", tmp_path / "back"]:
+        again = CloudVolume(f"file://{path}", progress=False)
+        assert np.array_equal(again[:, :, :], data)
+        assert again.info["type"] == "segmentation" and again.info["mesh"] == "mesh_dir"
+        assert again.info["mine"] == {"a": 1} and list(again.voxel_offset) == [10, 20, 30]
+
+
+def test_chunks_that_are_packed_otherwise_are_told(tool, tmp_path):
+    volume(tmp_path / "cv", "br")
+    assert "Brotli" in tool("export", tmp_path / "cv", tmp_path / "cv.npy", code=1)
+    assert "Brotli" in tool("repack", tmp_path / "cv", tmp_path / "zarr", "--shard", "16,64,64", code=1)
+    assert "not checked" in tool("verify", tmp_path / "cv", code=2)
+    assert not (tmp_path / "cv.npy").exists() and not (tmp_path / "zarr").exists()
+
+
+def test_files_among_chunks_that_are_none_are_told(tool, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16))
+    (tmp_path / "a.zarr/c/0/0/0").rename(tmp_path / "a.zarr/c/0/0/0.old")
+    assert "c/0/0/0.old lies where chunks do" in tool("export", tmp_path / "a.zarr", tmp_path / "a.npy")
+
+
+def test_links_to_shards_become_shards_and_what_they_lead_to_stays(tool, tmp_path):
+    data, store = pixels(), tmp_path / "annex"
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, data=data, chunks=(2, 16, 16), shards=(4, 32, 32))
+    store.mkdir()
+    for file in [file for file in (path / "c").rglob("*") if file.is_file()]:
+        target = store / str(file.relative_to(path)).replace("/", "_")
+        shutil.move(file, target)
+        file.symlink_to(target)
+    before = {file.name: file.read_bytes() for file in store.iterdir()}
+    for out, options in [("copy.zarr", ["--codec", "gzip"]), ("cut.zarr", SHARDS), ("same.zarr", [])]:
+        tool("repack", path, tmp_path / out, "--follow-links", *options)
+        assert np.array_equal(zarr.open_array(tmp_path / out, mode="r")[:], data)
+    tool("repack", path, "--codec", "gzip", "--follow-links")
+    assert np.array_equal(zarr.open_array(path, mode="r")[:], data)
+    assert before == {file.name: file.read_bytes() for file in store.iterdir()}
+
+
+def test_attributes_come_out_as_they_went_in(tool, tmp_path):
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    data = pixels()
+    root.create_array("0", data=data, chunks=(2, 16, 16), shards=(4, 32, 32)).attrs.update(ATTRIBUTES)
+    root.attrs.update(ATTRIBUTES)
+    files = [tmp_path / "a.zarr/0/zarr.json", tmp_path / "a.zarr/0/c/0/0/0"]
+    for file in files:
+        os.chmod(file, 0o640)
+    tool("repack", tmp_path / "a.zarr", tmp_path / "o.zarr", *SHARDS)
+    again = zarr.open_group(tmp_path / "o.zarr", mode="r")
+    assert np.array_equal(again["0"][:], data)
+    for attributes in [dict(again.attrs), dict(again["0"].attrs)]:
+        assert json.dumps(attributes) == json.dumps(ATTRIBUTES)
+    assert [(tmp_path / "o.zarr/0" / name).stat().st_mode & 0o777 for name in ["zarr.json", "c/0/0/0"]] == [0o640] * 2
+    tool("repack", tmp_path / "a.zarr", "--codec", "gzip")
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o640] * 2
+
+
+def test_an_export_of_what_is_not_there_yet_says_so(command, tool, tmp_path):
+    run = [command, "replay", "synthetic", tmp_path / "a.zarr", "--camera", "64x64xu16@20", "--frames", "200", "-q"]
+    process = subprocess.Popen(run)
+    while not (tmp_path / "a.zarr/0/zarr.json").exists():
+        time.sleep(0.01)
+    assert "a writer is at work" in tool("export", tmp_path / "a.zarr", tmp_path / "1.npy")
+    process.kill()
+    process.wait()
+    assert "did not finish" in tool("export", tmp_path / "a.zarr", tmp_path / "2.npy")
+
+
+def test_manifests_stay_out_of_datasets(tool, tmp_path):
+    group(tmp_path / "g.zarr", 3)
+    before = sorted(tmp_path.rglob("*"))
+    assert "lies in the dataset" in tool("manifest", tmp_path / "g.zarr/img/0", code=1)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_is_not_read_is_no_damage(tool, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", shape=(4, 8, 8), dtype="float16", chunks=(2, 8, 8))[:] = 1
+    assert "unchecked" in tool("verify", tmp_path / "a.zarr", code=2)
+    plain = zarr.create_array(tmp_path / "b.zarr", data=pixels(), chunks=(2, 16, 16), compressors=None)
+    assert "nothing vouches" in tool("verify", plain.store.root)
