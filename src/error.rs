@@ -121,6 +121,10 @@ pub enum Error {
     /// The run was aborted: frames that waited in the ring are lost.
     #[error("the acquisition was aborted; frames that waited in the ring are lost")]
     Aborted,
+    /// An operation on a finished dataset was stopped by its caller. What was finished of it stays, and another call
+    /// goes on from there.
+    #[error("stopped before the end; what was finished stays, and another call goes on from there")]
+    Stopped,
     /// One of the run's own threads, in a callback, was to wait for the run's end. The run ends without it.
     #[error(
         "a callback can't wait for the end of the run that called it; a thread of its own brings the run to its end \
@@ -263,7 +267,7 @@ impl Error {
             Self::Format { .. } => ErrorKind::Corrupt,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::RingFull { .. } => ErrorKind::RingFull,
-            Self::Ended | Self::Aborted | Self::InCallback => ErrorKind::Ended,
+            Self::Ended | Self::Aborted | Self::Stopped | Self::InCallback => ErrorKind::Ended,
             Self::Panicked { .. } | Self::Codec { .. } => ErrorKind::Internal,
         }
     }

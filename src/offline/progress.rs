@@ -1,7 +1,7 @@
 //! How far an operation is, for other threads to ask; and the threads that it works with.
 
 use std::num::NonZero;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -32,6 +32,7 @@ pub(super) struct Counters {
     total: AtomicU64,
     pub(super) done: AtomicU64,
     pub(super) read: AtomicU64,
+    stopped: AtomicBool,
 }
 
 impl Counters {
@@ -47,6 +48,16 @@ impl Counters {
 
     pub(super) fn total(&self) -> u64 {
         self.total.load(Relaxed)
+    }
+
+    /// Lets the operation end as soon as it can.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+    }
+
+    /// Fails once the operation was stopped.
+    pub(super) fn go_on(&self) -> Result<()> {
+        if self.stopped.load(Relaxed) { Err(Error::Stopped) } else { Ok(()) }
     }
 
     /// So many bytes were read, and are done with.

@@ -118,3 +118,48 @@ def test_a_run_that_waits_ends_at_a_signal(waiting):
     # No line is sent and the input stays open: the signal alone ends it.
     assert process.wait(10) == 130
     assert json.loads(process.stdout.read())["frames_written"] == 0
+
+
+@pytest.fixture(scope="module")
+def archive(command, tmp_path_factory):
+    """Slow enough to be interrupted."""
+    path = tmp_path_factory.mktemp("archive") / "movie.zarr"
+    run([command, "replay", "synthetic", path, "--camera", "1024x1024xu16", "--frames", "60", "--no-sync", "-q"])
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_signal_ends_a_repack_and_another_goes_on(command, archive, tmp_path, number, in_place):
+    path, out = tmp_path / "movie.zarr", tmp_path / "new.zarr"
+    run(["cp", "-r", archive, path])
+    before = exported(command, path, tmp_path / "before.npy")
+    call = [command, "repack", path, *([] if in_place else [out]), "--codec", "zstd", "-q"]
+    process = subprocess.Popen([*call, "--level", "19"], stderr=subprocess.PIPE, text=True)
+    time.sleep(1)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "stopped before the end" in said
+    assert not out.exists() and not list(tmp_path.rglob("*.partial"))
+    assert np.array_equal(exported(command, path, tmp_path / "midway.npy"), before)
+    run([*call, "--level", "1"])
+    assert np.array_equal(exported(command, path if in_place else out, tmp_path / "after.npy"), before)
+
+
+def test_a_signal_ends_an_export_and_a_check(command, archive, tmp_path):
+    for call in [["export", archive, tmp_path / "out.tif"], ["verify", archive]]:
+        process = subprocess.Popen([command, *call, "-q"], stderr=subprocess.PIPE, text=True)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode in (0, 130)
+        assert process.returncode == 0 or not list(tmp_path.iterdir())
+
+
+def exported(command, path, out):
+    run([command, "export", path, out, "-q"])
+    return np.load(out)
+
+
+def run(words):
+    subprocess.run([str(word) for word in words], check=True)

@@ -152,6 +152,11 @@ impl WriteManifest {
         Ok(Self { root, out, options: options.clone(), counters: Counters::default() })
     }
 
+    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
+    pub fn stop(&self) {
+        self.counters.stop();
+    }
+
     /// How far [`run`](Self::run) has come; for another thread to ask.
     pub fn progress(&self) -> Progress {
         self.counters.progress()
@@ -355,6 +360,7 @@ fn each_chunk(
     for batch in positions.chunks(BATCH) {
         let files: Vec<Option<FileChunks>> =
             batch.par_iter().map(|position| array.file_chunks(position)).collect::<Result<_>>()?;
+        counters.go_on()?;
         for (position, file) in batch.iter().zip(files) {
             let Some(file) = file else { continue };
             let first: Vec<u64> = position.iter().zip(&per_file).map(|(at, count)| at * count).collect();

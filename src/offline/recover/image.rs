@@ -226,6 +226,7 @@ impl<'a> ImagePlan<'a> {
 fn part(root: &Path, image: &Image, group: &[&FileAt], budget: &Budget, counters: &Counters) -> Result<Part> {
     let layers = Mutex::new(Layers::default());
     let look = |file: &&FileAt| {
+        counters.go_on()?;
         let (path, position) = *file;
         let plan = shard::plan(root, image, path, position)?;
         counters.add(file_bytes(file));

@@ -85,6 +85,11 @@ impl Recover {
         Ok(Self { root, apply: options.apply, pool, counters: Counters::default(), _lock: lock })
     }
 
+    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
+    pub fn stop(&self) {
+        self.counters.stop();
+    }
+
     /// How far [`run`](Self::run) has come; for another thread to ask.
     pub fn progress(&self) -> Progress {
         self.counters.progress()

@@ -157,6 +157,11 @@ impl Repack {
         Ok(repack)
     }
 
+    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
+    pub fn stop(&self) {
+        self.counters.stop();
+    }
+
     /// How far [`run`](Self::run) has come; for another thread to ask.
     pub fn progress(&self) -> Progress {
         self.counters.progress()
@@ -265,7 +270,7 @@ impl Repack {
                 let Some((job, position)) = self.todo.get(next.fetch_add(1, Relaxed)) else { return };
                 let Job { change, chunks, .. } = &self.jobs[*job];
                 let tally = Tally { counters: &self.counters, added: AtomicU64::new(0) };
-                match change.shard(position, parcels, &tally) {
+                match self.counters.go_on().and_then(|()| change.shard(position, parcels, &tally)) {
                     Ok(outcome) => {
                         chunks.fetch_add(outcome.chunks(), Relaxed);
                         summary.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);

@@ -70,10 +70,12 @@ impl Change {
         self.create_parents(&path)?;
         let file = self.create(&partial).map_err(|error| Error::io("create", &partial, error))?;
         let mut writer = Writer::new(self, &partial, file, tally);
-        match items {
-            Some((items, files)) => writer.items(&items, &files, parcels)?,
-            None => writer.reshaped(position, parcels)?,
-        }
+        let written = match items {
+            Some((items, files)) => writer.items(&items, &files, parcels),
+            None => writer.reshaped(position, parcels),
+        };
+        // What is not finished is begun again by the next call.
+        written.inspect_err(|_| drop(fs::remove_file(&partial)))?;
         if writer.is_empty() && !in_place && !self.keeps_empty() {
             return fs::remove_file(&partial)
                 .map(|()| Outcome::Empty)

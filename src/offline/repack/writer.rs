@@ -50,6 +50,7 @@ impl<'a> Writer<'a> {
         for batch in items.chunks(parcels) {
             let opened = OpenFiles::new(&change.source, files);
             let fetch = |(item, parcel): (&Item, &mut EncodedChunk)| {
+                self.tally.counters.go_on()?;
                 let file = opened.get(item.file)?;
                 parcel.entry = item.entry;
                 let fetched = change.fetch(&file, item.range, parcel);
@@ -76,6 +77,7 @@ impl<'a> Writer<'a> {
             let mut places = Vec::new();
             for_each_position(&first, &counts, |place| places.push(place.to_vec()));
             let make = |(at, parcel): (&Vec<u64>, &mut EncodedChunk)| {
+                self.tally.counters.go_on()?;
                 parcel.entry = change.target.layout().file_of(at).1;
                 change.cut(&region, &pixels, at, parcel)
             };

@@ -44,7 +44,7 @@ impl Check<'_> {
         match error {
             Error::Format { path, reason } => self.damage(&path, None, reason),
             Error::Unsupported { path, reason } => self.find(Severity::Unchecked, &path, None, reason),
-            error @ (Error::Io { .. } | Error::Locked { .. }) => return Err(error),
+            error @ (Error::Io { .. } | Error::Locked { .. } | Error::Stopped) => return Err(error),
             other => self.damage(path, None, other.to_string()),
         }
         Ok(())

@@ -122,6 +122,11 @@ impl Verify {
         Ok(Self { root: root.to_path_buf(), pool: pool(options.workers)?, counters: Counters::default() })
     }
 
+    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
+    pub fn stop(&self) {
+        self.counters.stop();
+    }
+
     /// How far [`run`](Self::run) has come; for another thread to ask.
     pub fn progress(&self) -> Progress {
         self.counters.progress()
@@ -319,6 +324,7 @@ impl<'a> Run<'a> {
         sums: &Sums,
         gathering: Option<&Gathering>,
     ) -> Result<()> {
+        self.check.counters.go_on()?;
         let file = match node.array.open_path(path.clone()) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),

@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Input(String),
     /// A dataset could not be looked at, so that nothing is known about it.
     Unchecked(String),
+    /// Ctrl-C or SIGTERM ended it.
+    Interrupted(String),
     /// Something else went wrong on the way.
     Run(String),
 }
@@ -34,6 +36,7 @@ impl Failure {
             Self::Usage(_) => exit::USAGE,
             Self::Input(_) => exit::INPUT,
             Self::Unchecked(_) => exit::UNCHECKED,
+            Self::Interrupted(_) => exit::INTERRUPTED,
             Self::Run(_) => exit::FAILURE,
         }
     }
@@ -41,7 +44,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(text) | Self::Input(text) | Self::Unchecked(text) | Self::Run(text)) = self;
+        let (Self::Usage(text) | Self::Input(text) | Self::Unchecked(text) | Self::Interrupted(text) | Self::Run(text)) =
+            self;
         f.write_str(text)
     }
 }
@@ -53,6 +57,7 @@ impl From<shardwright::Error> for Failure {
                 Some(option) => Self::Usage(format!("{option} {value}: {reason}")),
                 None => Self::Usage(format!("{field} = {value}: {reason}")),
             },
+            shardwright::Error::Stopped => Self::Interrupted(error.to_string()),
             shardwright::Error::Exists { .. } => Self::Run(format!("{error}; --overwrite replaces it")),
             _ => Self::Run(error.to_string()),
         }

@@ -6,6 +6,7 @@ mod export;
 mod failure;
 mod feed;
 mod info;
+mod interrupt;
 mod manifest;
 mod meter;
 mod pace;

@@ -6,18 +6,22 @@ use shardwright::offline::{self, ImageRecovered, RecoverOptions, Recovery, Shard
 
 use crate::args::Recover;
 use crate::failure::{Failure, exit};
-use crate::meter;
 use crate::report::{joined, missing_text, say, table};
+use crate::{interrupt, meter};
 
 /// Shards that the table names one by one.
 const SHARDS_SHOWN: usize = 40;
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &Recover) -> Result<u8, Failure> {
-    let unchecked = |error: shardwright::Error| Failure::Unchecked(error.to_string());
+    let unchecked = |error: shardwright::Error| match error {
+        shardwright::Error::Stopped => Failure::from(error),
+        error => Failure::Unchecked(error.to_string()),
+    };
     let options = RecoverOptions { apply: args.apply, ..RecoverOptions::default() };
     let recover = offline::Recover::new(&args.path, &options).map_err(unchecked)?;
-    let recovery = meter::during(args.quiet, || recover.progress().bytes(), || recover.run()).map_err(unchecked)?;
+    let run = || meter::during(args.quiet, || recover.progress().bytes(), || recover.run());
+    let recovery = interrupt::stopping(|| recover.stop(), run)?.map_err(unchecked)?;
     if args.json {
         let json = serde_json::to_string(&recovery).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;

@@ -6,8 +6,8 @@ use shardwright::offline::{self, RepackOptions};
 
 use crate::args::Repack;
 use crate::failure::Failure;
-use crate::meter;
 use crate::report::{bytes_text, decimal, say};
+use crate::{interrupt, meter};
 
 /// Runs the command.
 pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
@@ -32,7 +32,8 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
     }
     let start = Instant::now();
     let quiet = args.quiet || args.json;
-    let summary = meter::during(quiet, || repack.progress().bytes(), || repack.run())?;
+    let run = || meter::during(quiet, || repack.progress().bytes(), || repack.run());
+    let summary = interrupt::stopping(|| repack.stop(), run)??;
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers");

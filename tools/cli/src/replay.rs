@@ -1,8 +1,6 @@
 //! `shardwright replay`: a recording, or a synthetic camera, into a dataset, as a camera would.
 
 use std::path::Path;
-use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,19 +11,13 @@ use crate::args::{Rate, Replay};
 use crate::dma::Resident;
 use crate::failure::{Failure, exit};
 use crate::feed::{End, Feed, Fill, Refusal, Sink, Taken};
+use crate::interrupt::{self, interrupted};
 use crate::pace::CameraPriority;
 use crate::progress::Progress;
 use crate::report::{Circumstances, Report, say};
 use crate::run_config::config;
 use crate::soak::{self, Diary, Roll};
 use crate::source::{self, Recording, Source};
-
-/// Set by the first Ctrl-C: no more frames are taken.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
-}
 
 /// Runs the command and returns its exit code. Failures before the first frame are errors; later ones are part of the
 /// report.
@@ -50,7 +42,7 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     // Frames that --frames leaves out may be broken.
     let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
 
-    interrupt_politely()?;
+    interrupt::listen("finishing the frames that were taken")?;
     let drops = config.ring_full == RingFull::DropNewest;
     let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
     args.pace.wait.then(wait_for_a_line);
@@ -160,16 +152,6 @@ fn roll_at(args: &Replay, run_bytes: u64) -> Result<Option<u64>, Failure> {
 fn rate(args: &Replay, recording: &Recording) -> Rate {
     let own = recording.fps.map_or(Rate::Max, Rate::Fps);
     args.pace.rate.unwrap_or(own)
-}
-
-fn interrupt_politely() -> Result<(), Failure> {
-    let handler = || {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            process::exit(exit::INTERRUPTED.into());
-        }
-        eprintln!("\ninterrupted: finishing the frames that were taken; once more ends at once");
-    };
-    ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))
 }
 
 /// Returns when standard input has a line or ends, or at Ctrl-C.

@@ -6,14 +6,18 @@ use shardwright::offline::{self, Verification, VerifyOptions};
 
 use crate::args::Verify;
 use crate::failure::{Failure, exit};
-use crate::meter;
 use crate::report::{decimal, say, table};
+use crate::{interrupt, meter};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &Verify) -> Result<u8, Failure> {
-    let unchecked = |error: shardwright::Error| Failure::Unchecked(error.to_string());
+    let unchecked = |error: shardwright::Error| match error {
+        shardwright::Error::Stopped => Failure::from(error),
+        error => Failure::Unchecked(error.to_string()),
+    };
     let verify = offline::Verify::new(&args.path, &VerifyOptions::default()).map_err(unchecked)?;
-    let verification = meter::during(args.quiet, || verify.progress().bytes(), || verify.run()).map_err(unchecked)?;
+    let run = || meter::during(args.quiet, || verify.progress().bytes(), || verify.run());
+    let verification = interrupt::stopping(|| verify.stop(), run)?.map_err(unchecked)?;
     if args.json {
         let json = serde_json::to_string(&verification).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;

@@ -13,6 +13,7 @@ use shardwright::offline::{Array, Axis};
 
 use crate::args::{Export, Format};
 use crate::failure::Failure;
+use crate::interrupt::{self, interrupted};
 use crate::meter;
 use crate::region::RegionArg;
 use crate::report::{decimal, joined, say};
@@ -108,6 +109,7 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
         Format::Tiff | Format::OmeTiff => Some(tiff::Layout::new(&image, format == Format::OmeTiff, args.bigtiff)?),
         _ => None,
     };
+    interrupt::listen("ending, and nothing is left behind")?;
     let partial = Partial::create(&args.output)?;
     let file = BufWriter::with_capacity(1 << 20, partial.file()?);
     let mut sink: Box<dyn Sink> = match (format, tiff) {
@@ -121,6 +123,9 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
         || (done.load(Ordering::Relaxed), image.bytes()),
         || {
             array.read_pieces(&image.start, &image.shape, args.memory, |piece| {
+                if interrupted() {
+                    return Err(Failure::Interrupted("stopped before the end; nothing was left behind".into()));
+                }
                 sink.take(piece)?;
                 done.fetch_add(piece.len() as u64, Ordering::Relaxed);
                 Ok::<(), Failure>(())
