@@ -90,8 +90,19 @@ impl Consolidated {
     }
 }
 
+impl Group {
+    /// Lets what it says of the nodes below it be what they say themselves, in the dataset at `root`.
+    pub(super) fn refresh(&self, root: &Path) -> Result<()> {
+        let folder = below(root, &self.name);
+        let Some(before) = document::read(&folder.join("zarr.json"))? else { return Ok(()) };
+        let mut document = before.clone();
+        refresh(&folder, &mut document)?;
+        if document == before { Ok(()) } else { put(&folder.join("zarr.json"), &document) }
+    }
+}
+
 /// Lets a group's consolidated metadata say what the documents below it say now. What is gone is left out.
-pub(super) fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
+fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
     let Some(metadata) = document.pointer_mut("/consolidated_metadata/metadata").and_then(Value::as_object_mut) else {
         return Ok(());
     };
@@ -100,7 +111,10 @@ pub(super) fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
         match document::read(&folder.join(name).join("zarr.json"))? {
             // Of a group, what it says of those below it stays: readers want all of it here, or none of it.
             Some(now) if now["node_type"] == "group" => {
-                known["attributes"] = now.get("attributes").cloned().unwrap_or_else(|| json!({}));
+                let now = now.get("attributes").cloned().unwrap_or_else(|| json!({}));
+                if known.get("attributes").unwrap_or(&json!({})) != &now {
+                    known["attributes"] = now;
+                }
             }
             Some(now) => *known = now,
             None => gone.push(name.clone()),

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value, json};
 
-use super::consolidated;
 use super::groups::Group;
 use super::jobs::Job;
 use super::staging::below;
@@ -29,15 +28,6 @@ impl Group {
             document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
         }
         put(&file, &document)
-    }
-
-    /// Lets what it says of the nodes below it be what they say themselves, in the dataset at `root`.
-    pub(super) fn refresh(&self, root: &Path) -> Result<()> {
-        let folder = below(root, &self.name);
-        let Some(before) = document::read(&folder.join("zarr.json"))? else { return Ok(()) };
-        let mut document = before.clone();
-        consolidated::refresh(&folder, &mut document)?;
-        if document == before { Ok(()) } else { put(&folder.join("zarr.json"), &document) }
     }
 }
 
