@@ -20,6 +20,7 @@ use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
 use crate::plan::Plan;
+use crate::record::FIXED_FIELDS;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
@@ -114,6 +115,17 @@ impl Acquisition {
             started: OnceLock::new(),
             keep: image.root().keep.clone(),
         };
+        logged(|| {
+            tracing::info!(
+                dataset = %image.root().path().display(),
+                storage = image.storage_choice,
+                chunk = ?plan.array.layout.chunk_shape,
+                shard = ?plan.array.layout.file_shape,
+                ring_frames = plan.ring.frames,
+                workers = plan.workers,
+                "an acquisition begins"
+            );
+        });
         Ok(Self {
             ring_full: config.ring_full,
             lender: Arc::new(lender),
@@ -230,6 +242,23 @@ impl Acquisition {
         self.engine.plan.frame.bytes
     }
 
+    /// The place of a record field by its name, for [`Record::set`](crate::Record::set).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Record`], with the names that there are.
+    pub fn record_field(&self, name: &str) -> Result<usize> {
+        let fields = self.engine.plan.record.fields.iter().skip(FIXED_FIELDS.len()).map(|field| field.name.as_str());
+        fields.clone().position(|field| field == name).ok_or_else(|| {
+            let names: Vec<_> = fields.collect();
+            let reason = match names.len() {
+                0 => "the configuration has no record fields".to_owned(),
+                _ => format!("the configuration's record fields are {}", names.join(", ")),
+            };
+            Error::Record { field: format!("{name:?}"), reason }
+        })
+    }
+
     /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
     pub fn reorder_window(&self) -> u64 {
         self.engine.plan.ring.window
@@ -265,6 +294,29 @@ impl Acquisition {
     /// [`finish`](Self::finish) its own.
     pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> bool {
         self.engine.shard_closed.set(Box::new(call)).is_ok()
+    }
+
+    /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
+    /// shares this handle. Frames that were committed go on to their shards, which [`finish`](Self::finish) waits for,
+    /// or the end of the last handle.
+    ///
+    /// ```
+    /// # use shardwright::{Acquisition, Config, Dim, Memory};
+    /// # use std::sync::Arc;
+    /// # let config = Config { dims: vec![Dim::time(None), Dim::y(4), Dim::x(4)], ..Config::default() };
+    /// let acquisition = Arc::new(Acquisition::create_in(Arc::new(Memory::new()), config)?);
+    /// let camera = std::thread::spawn({
+    ///     let acquisition = acquisition.clone();
+    ///     move || while acquisition.append(&[7; 32]).is_ok() {}
+    /// });
+    /// acquisition.close();
+    /// camera.join().expect("it ends");
+    /// let summary = Arc::into_inner(acquisition).expect("the last handle").finish()?;
+    /// assert_eq!(summary.frames_missing, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        self.engine.gate.close();
     }
 
     /// What lives on when the run has ended: counters, the ring, the plan.
@@ -368,6 +420,17 @@ impl Acquisition {
         }
         summary.elapsed = self.lender.started.get().map(Instant::elapsed).unwrap_or_default();
         summary.error = self.engine.first_error.get().cloned();
+        logged(|| {
+            tracing::info!(
+                dataset = %self.image.root().path().display(),
+                frames = summary.frames_written,
+                missing = summary.frames_missing,
+                shards = summary.shards,
+                seconds = summary.elapsed.as_secs_f64(),
+                error = summary.error.as_ref().map(ToString::to_string),
+                "the acquisition ended"
+            );
+        });
         match summary.error.clone() {
             None => Ok(summary),
             Some(error) => Err(Unfinished { summary: Box::new(summary), error }),

@@ -103,6 +103,40 @@ impl FromStr for Dtype {
     }
 }
 
+/// A Rust type that is an array's type of elements.
+///
+/// No other crate can add to these: their bytes are taken as they lie in memory.
+#[allow(unsafe_code)]
+pub trait Element: sealed::Sealed + Copy {
+    /// The type in the array.
+    const DTYPE: Dtype;
+
+    /// Bytes as elements; those at the end that make no whole one are left out.
+    #[doc(hidden)]
+    fn of_bytes(bytes: &mut [u8]) -> &mut [Self] {
+        // SAFETY: any bytes are a value of a number's type. A buffer of the ring starts on a page; elsewhere, what does
+        // not lie on an element's border is left out by this call.
+        unsafe { bytes.align_to_mut::<Self>() }.1
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! elements {
+    ($($type:ty => $dtype:ident),+ $(,)?) => {
+        $(
+            impl sealed::Sealed for $type {}
+            impl Element for $type {
+                const DTYPE: Dtype = Dtype::$dtype;
+            }
+        )+
+    };
+}
+
+elements! { u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32, f64 => F64 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

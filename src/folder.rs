@@ -53,6 +53,12 @@ impl Folder {
         let path = &absolute(path)?;
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
+        if let Some(above) =
+            path.ancestors().skip(1).find(|above| matches!(Lock::look(above), Err(Error::Locked { .. })))
+        {
+            let reason = format!("lies in {}, which is being written; choose a path beside it", above.display());
+            return Err(Error::format(path, reason));
+        }
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::dtype::Dtype;
+use crate::dtype::{Dtype, Element};
 use crate::engine::{Arrival, Engine};
 use crate::error::{Error, Result};
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
@@ -24,6 +24,7 @@ pub(crate) struct Lender {
 /// A frame buffer on loan: fill it, then commit it. Dropping it gives it back unused.
 ///
 /// It may be filled and committed on any thread. The buffer keeps what an earlier frame left in it.
+#[must_use = "a frame that is not committed is given back unused"]
 pub struct FrameMut {
     pub(crate) loan: Loan,
     /// How long the camera had to wait for it.
@@ -58,6 +59,31 @@ impl FrameMut {
     /// buffer starts on a page.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.loan.pixels_mut()
+    }
+
+    /// The buffer as elements of the array's type, as [`bytes`](Self::bytes) has them as bytes.
+    ///
+    /// ```
+    /// # use shardwright::{Acquisition, Config, Dim, Dtype, Memory, Record};
+    /// # let dims = vec![Dim::time(None), Dim::y(4), Dim::x(4)];
+    /// # let config = Config { dtype: Dtype::U16, dims, ..Config::default() };
+    /// # let acquisition = Acquisition::create_in(std::sync::Arc::new(Memory::new()), config)?;
+    /// let mut frame = acquisition.acquire()?;
+    /// frame.elements::<u16>()?.fill(1_000);
+    /// frame.commit_next(Record::default())?;
+    /// # acquisition.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when the array is of another type.
+    pub fn elements<T: Element>(&mut self) -> Result<&mut [T]> {
+        let dtype = self.lender.engine.plan.frame.dtype;
+        if T::DTYPE != dtype {
+            return Err(Error::config("dtype", dtype, format!("its elements are no {}", T::DTYPE)));
+        }
+        Ok(T::of_bytes(self.loan.pixels_mut()))
     }
 
     /// Hands the frame to the workers under its number, counted from 0 in acquisition order.

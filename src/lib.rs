@@ -81,7 +81,7 @@ pub use config::{
     Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 pub use dataset::Dataset;
-pub use dtype::Dtype;
+pub use dtype::{Dtype, Element};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use frame::{FrameMut, FrameView};
 pub use record::{FieldValue, Record};

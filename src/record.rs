@@ -64,12 +64,28 @@ impl Record {
         Self { device_timestamp: Some(device_timestamp), ..Self::default() }
     }
 
-    /// Sets the value of a record field by its place in [`Config::record_fields`](crate::Config::record_fields). Places
+    /// Sets the value of a record field by its place in [`Config::record_fields`](crate::Config::record_fields). A
+    /// field that is not set holds 0, or NaN if it is a floating-point one; a value that does not fit its type becomes
+    /// the nearest that does. Places
     /// beyond the configured fields are refused when the frame is committed; those beyond the most that are possible,
     /// 16, at once.
     pub fn set(&mut self, field: usize, value: impl Into<FieldValue>) -> &mut Self {
         assert!(field < RECORD_FIELDS_MAX, "record field {field}: at most {RECORD_FIELDS_MAX} are possible");
         self.fields[field] = Some(value.into());
+        self
+    }
+
+    /// The record with one more value; see [`set`](Self::set) and
+    /// [`Acquisition::record_field`](crate::Acquisition::record_field).
+    ///
+    /// ```
+    /// use shardwright::Record;
+    ///
+    /// let record = Record::stamped(1_000).with(0, 1.5).with(1, 42);
+    /// ```
+    #[must_use]
+    pub fn with(mut self, field: usize, value: impl Into<FieldValue>) -> Self {
+        self.set(field, value);
         self
     }
 }
@@ -103,7 +119,10 @@ pub(crate) fn write_record(bytes: &mut [u8], record: &Record, dtypes: &[Dtype]) 
             continue;
         };
         let place: &mut [u8] = &mut bytes[at..at + dtype.size()];
-        write_element(place, dtype, value.unwrap_or(FieldValue::Int(0)));
+        // Of a measurement that nobody made, 0 would be a value.
+        let unset =
+            if matches!(dtype, Dtype::F32 | Dtype::F64) { FieldValue::Float(f64::NAN) } else { FieldValue::Int(0) };
+        write_element(place, dtype, value.unwrap_or(unset));
         at += dtype.size();
     }
     Ok(())
@@ -119,7 +138,7 @@ fn write_element(place: &mut [u8], dtype: Dtype, value: FieldValue) {
                         value.clamp(<$int>::MIN as i64, i64::try_from(<$int>::MAX).unwrap_or(i64::MAX)) as $int
                     }
                     FieldValue::Uint(value) => value.min(<$int>::MAX as u64) as $int,
-                    FieldValue::Float(value) => value as $int,
+                    FieldValue::Float(value) => value.round() as $int,
                 }
                 .to_ne_bytes(),
             )

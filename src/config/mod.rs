@@ -58,6 +58,7 @@ pub struct Config {
     /// How bytes reach the file.
     pub storage: StorageKind,
     /// The value of pixels that were never acquired. Converted to `dtype`.
+    #[serde(with = "fill_value")]
     pub fill_value: f64,
     /// Leave out chunks that hold only the fill value. Readers see the fill value there.
     pub skip_empty_chunks: bool,
@@ -357,4 +358,37 @@ pub struct Channel {
 
 fn white() -> String {
     "FFFFFF".to_owned()
+}
+
+/// A number, or one of the names that Zarr has for those that JSON has not.
+mod fill_value {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    const NAMES: [(&str, f64); 3] = [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        let is = |named: &f64| named == value || (named.is_nan() && value.is_nan());
+        match NAMES.iter().find(|(_, named)| is(named)) {
+            Some((name, _)) => serializer.serialize_str(name),
+            None => serializer.serialize_f64(*value),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(f64),
+            Name(String),
+        }
+        match Either::deserialize(deserializer)? {
+            Either::Number(number) => Ok(number),
+            Either::Name(name) => {
+                let found = NAMES.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| *value).ok_or_else(|| {
+                    serde::de::Error::custom(format!("fill_value {name:?}: a number, NaN, Infinity or -Infinity"))
+                })
+            }
+        }
+    }
 }

@@ -88,8 +88,10 @@ impl Dataset {
     /// Starts the acquisition of the image `name`: letters, digits, `_`, `-` and `.`.
     pub fn acquisition(&self, name: &str, config: Config) -> Result<crate::Acquisition> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        if name.is_empty() || name.starts_with('.') || name.eq_ignore_ascii_case("ome") || !name.chars().all(plain) {
-            let reason = "letters, digits, _, - and . are possible, not starting with a dot, and not OME";
+        let is_reserved = ["ome", "zarr.json"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
+        if name.is_empty() || name.starts_with('.') || is_reserved || !name.chars().all(plain) {
+            let reason =
+                "letters, digits, _, - and . are possible, not starting with a dot, and neither OME nor zarr.json";
             return Err(Error::config("name", format_args!("{name:?}"), reason));
         }
         crate::Acquisition::start(self.root.clone(), Some(name), config)
@@ -104,6 +106,9 @@ impl Root {
     }
 
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
+        if storage.is_used() {
+            return Err(Error::Exists { path: storage.name().into() });
+        }
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.name(), e))?;
         Ok(Self::new(Location::Storage(storage), uuid, several))
     }

@@ -130,7 +130,7 @@ pub(crate) fn close(
         }
     };
     let mut next = Instant::now() + every;
-    let mut paused = Paused::new(engine);
+    let (mut paused, mut watch) = (Paused::new(engine), Watch::default());
     loop {
         let mut closing = match closings.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(closing) => Some(closing),
@@ -157,6 +157,7 @@ pub(crate) fn close(
         let start = Instant::now();
         if start >= next {
             checkpoint(engine, image, copy, &mut paused);
+            watch.look(engine, start.elapsed(), every);
             // On a slow device the shards that wait to be closed come first.
             next = Instant::now() + every.max(CHECKPOINT_REST * start.elapsed());
         }
@@ -241,6 +242,36 @@ fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
     }
 }
 
+/// What a log is told of once when it begins, and once when it is over.
+#[derive(Default)]
+struct Watch {
+    is_slow: bool,
+    is_filling: bool,
+}
+
+impl Watch {
+    /// After a checkpoint that took so long, of those that are due so often.
+    fn look(&mut self, engine: &Engine, took: Duration, every: Duration) {
+        if std::mem::replace(&mut self.is_slow, took > every) != self.is_slow {
+            let (seconds, planned) = (took.as_secs_f64(), every.as_secs_f64());
+            logged(|| match took > every {
+                true => tracing::warn!(seconds, planned, "checkpoints take longer than they are apart"),
+                false => tracing::info!(seconds, planned, "checkpoints keep up again"),
+            });
+        }
+        let stats = engine.stats();
+        let (free, frames) = (stats.ring_free, stats.ring_frames);
+        // A quarter to begin with, a half to be over: no line each second from a ring that stays about full.
+        let is_filling = if self.is_filling { free < frames / 2 } else { free < frames / 4 };
+        if std::mem::replace(&mut self.is_filling, is_filling) != is_filling {
+            logged(|| match is_filling {
+                true => tracing::warn!(free, frames, "less than a quarter of the ring is free"),
+                false => tracing::info!(free, frames, "half of the ring is free again"),
+            });
+        }
+    }
+}
+
 /// Lets a listener know of a shard that is whole; what it does wrong must not count against the run.
 fn tell_of(engine: &Engine, key: &str) {
     let Some(tell) = engine.shard_closed.get() else { return };
@@ -259,6 +290,10 @@ fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {
         let start = Instant::now();
         match caught(|| shard.close()) {
             Ok(closed) if closed.chunks > 0 => {
+                let (key, chunks, bytes) = (shard.key(), closed.chunks, closed.bytes);
+                logged(|| {
+                    tracing::debug!(shard = key, chunks, bytes, seconds = start.elapsed().as_secs_f64(), "closed")
+                });
                 engine.counters.shards_closed.fetch_add(1, Relaxed);
                 engine.counters.chunks_written.fetch_add(closed.provisional, Relaxed);
                 tell_of(engine, shard.key());

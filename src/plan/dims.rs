@@ -3,6 +3,7 @@
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
 use super::dialects;
 use super::volume::VolumePlan;
+use crate::aligned_memory::PAGE;
 use crate::config::{Config, Dim};
 use crate::error::{Error, Result};
 use crate::format::rules;
@@ -10,6 +11,8 @@ use crate::geometry::MAX_OUTER;
 
 // What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
 const AUTO_CHUNK_BYTES: u64 = 512 << 10;
+// Chunks are no deeper than a part of the ring: one in so many.
+const RING_SHARE: u64 = 8;
 const FRAME_BYTES_MAX: u64 = 1 << 40;
 const FRAMES_MAX: u64 = 1 << 56;
 
@@ -112,7 +115,10 @@ fn chunk_shape(config: &Config, acquired: &[usize]) -> Result<Vec<u64>> {
     }
     // Small frames: several of them make one chunk, along the dimension that arrives fastest.
     if let Some(&fastest) = acquired.last().filter(|&&dim| chunk[dim] == 0) {
-        let fit = AUTO_CHUNK_BYTES / bytes(&chunk).max(1);
+        // A ring that two layers fill would leave the camera none.
+        let frame = element.saturating_mul(size(y)).saturating_mul(size(x)).next_multiple_of(PAGE as u64);
+        let ring_frames = (config.ring_bytes as u64 / frame.max(1) / RING_SHARE).max(1);
+        let fit = (AUTO_CHUNK_BYTES / bytes(&chunk).max(1)).min(ring_frames);
         chunk[fastest] = if fit >= 8 { fit.min(size(fastest)) } else { 1 };
     }
     chunk.iter_mut().for_each(|n| *n = (*n).max(1));

@@ -69,6 +69,10 @@ impl Storage for Memory {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         Ok(())
     }
+
+    fn is_used(&self) -> bool {
+        !self.files.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
 }
 
 /// Zeroed memory that threads write in ranges of their own: through the map without a lock, otherwise under it.

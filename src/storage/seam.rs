@@ -36,6 +36,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
 
     /// Removes `key`, if it is there.
     fn remove(&self, key: &str) -> io::Result<()>;
+
+    /// Whether there is something in it already: then no dataset is created there.
+    fn is_used(&self) -> bool {
+        false
+    }
 }
 
 /// Memory that workers write through, each a range of its own. Whoever has it is the only one who writes there.

@@ -12,6 +12,7 @@ mod datasets;
 mod descriptors;
 mod dialects_offline;
 mod disk;
+mod doors;
 mod ending;
 mod errors;
 mod export;
