@@ -1,27 +1,30 @@
 // shardwright for C++17: handles that free themselves, frames that go back if they are not committed.
 //
-// Each call has two forms. `try_...` returns the status of the C call and never throws. The plain form throws
-// shardwright::Error; it is there where exceptions are (not with -fno-exceptions). Everything else is as shardwright.h
-// says.
+// Each call has two forms. `try_...` returns the status of the C call and never throws (std::bad_alloc apart, where a
+// text or a list is asked for). The plain form throws shardwright::Error; it is there where exceptions are (not with
+// -fno-exceptions). Everything else is as shardwright.h says. Objects have the same layout with and without exceptions.
 #ifndef SHARDWRIGHT_HPP
 #define SHARDWRIGHT_HPP
 
 #include "shardwright.h"
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #if defined(__cpp_exceptions)
 #include <stdexcept>
-#define SW_HAS_EXCEPTIONS 1
+#define SHARDWRIGHT_EXCEPTIONS 1
 #else
-#define SW_HAS_EXCEPTIONS 0
+#define SHARDWRIGHT_EXCEPTIONS 0
 #endif
 
 namespace shardwright {
 
-#if SW_HAS_EXCEPTIONS
+#if SHARDWRIGHT_EXCEPTIONS
 // A call that failed: the text is that of sw_last_error.
 class Error : public std::runtime_error {
 public:
@@ -36,6 +39,23 @@ inline void check(sw_status status) {
     if (status != SW_OK) throw Error(status);
 }
 #endif
+
+namespace detail {
+// Asks a call how long its text is, and then for the text. It may have grown in between.
+template <typename Call> sw_status text(Call call, std::string &out) {
+    for (;;) {
+        size_t needed = 0;
+        sw_status status = call(nullptr, 0, &needed);
+        if (status != SW_OK) return status;
+        out.resize(needed);
+        status = call(&out[0], out.size(), &needed);
+        if (status != SW_ERROR_SIZE || needed <= out.size()) {
+            out.resize(status == SW_OK ? needed - 1 : 0);
+            return status;
+        }
+    }
+}
+} // namespace detail
 
 // The configuration with its defaults, and the dimensions that it points to. Everything else is set in `fields`.
 class Config {
@@ -59,19 +79,44 @@ public:
         return *this;
     }
 
-    // What the C calls take; good until the configuration changes.
-    const sw_config *get() const noexcept {
-        whole_ = fields;
+    // What the C calls take; good as long as this object lives and is not changed.
+    sw_config whole() const noexcept {
+        sw_config whole = fields;
         if (!dims_.empty()) {
-            whole_.dims = dims_.data();
-            whole_.dim_count = dims_.size();
+            whole.dims = dims_.data();
+            whole.dim_count = dims_.size();
         }
-        return &whole_;
+        return whole;
     }
+
+    // What it will need, before anything is created.
+    sw_status try_memory_needed(sw_memory &memory) const noexcept {
+        memory.size = sizeof memory;
+        const sw_config config = whole();
+        return sw_memory_needed(&config, &memory);
+    }
+    // The configuration as a JSON document.
+    sw_status try_json(std::string &text) const {
+        const sw_config config = whole();
+        return detail::text([&](char *out, size_t room, size_t *needed) {
+            return sw_config_json(&config, out, room, needed);
+        }, text);
+    }
+#if SHARDWRIGHT_EXCEPTIONS
+    sw_memory memory_needed() const {
+        sw_memory memory = {};
+        check(try_memory_needed(memory));
+        return memory;
+    }
+    std::string json() const {
+        std::string text;
+        check(try_json(text));
+        return text;
+    }
+#endif
 
 private:
     std::vector<sw_dim> dims_;
-    mutable sw_config whole_;
 };
 
 // A record whose values live with it.
@@ -87,27 +132,46 @@ public:
         fields_.has |= SW_HAS_HOST_TIMESTAMP;
         return *this;
     }
-    // Adds the value of the next record field.
-    Record &value(double number) { return add(SW_VALUE_FLOAT, [&](sw_number &n) { n.f = number; }); }
-    Record &value(int64_t number) { return add(SW_VALUE_INT, [&](sw_number &n) { n.i = number; }); }
-    Record &value(uint64_t number) { return add(SW_VALUE_UINT, [&](sw_number &n) { n.u = number; }); }
-
-    const sw_record *get() const noexcept {
-        fields_.values = values_.data();
-        fields_.value_count = static_cast<uint32_t>(values_.size());
-        return &fields_;
-    }
-
-private:
-    template <typename Set> Record &add(sw_value_kind kind, Set set) {
+    // Adds the value of the next record field, a number of any type.
+    template <typename Number> Record &value(Number number) {
+        static_assert(std::is_arithmetic<Number>::value, "record fields are numbers");
         sw_value value = {};
-        value.kind = kind;
-        set(value.number);
+        if (std::is_floating_point<Number>::value) {
+            value.kind = SW_VALUE_FLOAT;
+            value.number.f = static_cast<double>(number);
+        } else if (std::is_signed<Number>::value) {
+            value.kind = SW_VALUE_INT;
+            value.number.i = static_cast<int64_t>(number);
+        } else {
+            value.kind = SW_VALUE_UINT;
+            value.number.u = static_cast<uint64_t>(number);
+        }
         values_.push_back(value);
         return *this;
     }
+    // Forgets all that was set; the memory stays, for the next frame.
+    Record &clear() noexcept {
+        fields_ = empty();
+        values_.clear();
+        return *this;
+    }
 
-    mutable sw_record fields_ = {sizeof(sw_record), 0, 0, 0, 0, nullptr};
+    // What the C calls take; good as long as this object lives and is not changed.
+    sw_record whole() const noexcept {
+        sw_record whole = fields_;
+        whole.values = values_.data();
+        whole.value_count = static_cast<uint32_t>(values_.size());
+        return whole;
+    }
+
+private:
+    static sw_record empty() noexcept {
+        sw_record record = {};
+        record.size = sizeof record;
+        return record;
+    }
+
+    sw_record fields_ = empty();
     std::vector<sw_value> values_;
 };
 
@@ -135,13 +199,18 @@ public:
         if (status < SW_ERROR_NULL || status > SW_ERROR_FORKED) acquisition_ = nullptr;
         return status;
     }
+    sw_status try_commit(uint64_t number, const Record &record) noexcept {
+        const sw_record whole = record.whole();
+        return try_commit(number, &whole);
+    }
     sw_status try_discard() noexcept {
         if (!acquisition_) return SW_OK;
         return sw_discard(std::exchange(acquisition_, nullptr), &frame_);
     }
-#if SW_HAS_EXCEPTIONS
+#if SHARDWRIGHT_EXCEPTIONS
     void commit(uint64_t number = SW_NEXT, const sw_record *record = nullptr) { check(try_commit(number, record)); }
-    void commit(uint64_t number, const Record &record) { commit(number, record.get()); }
+    void commit(uint64_t number, const Record &record) { check(try_commit(number, record)); }
+    void discard() { check(try_discard()); }
 #endif
 
 private:
@@ -155,14 +224,77 @@ private:
     sw_frame frame_ = {};
 };
 
+// A storage of the program's own. Each function returns 0, or an errno value; one that throws counts as EIO.
+class Storage {
+public:
+    virtual ~Storage() = default;
+    virtual int32_t create(const char *key, uint64_t bytes, void **blob) = 0;
+    virtual int32_t put(const char *key, const void *data, size_t bytes) = 0;
+    virtual int32_t write_at(void *blob, uint64_t offset, const void *data, size_t bytes) = 0;
+    virtual int32_t finish(void *blob, uint64_t bytes) = 0;
+    virtual int32_t remove(const char *) { return 0; }
+    virtual int32_t publish(void *) { return 0; }
+    virtual int32_t sync(void *) { return 0; }
+    virtual int32_t punch(void *, uint64_t, uint64_t) { return 0; }
+    virtual void release(void *) {}
+    virtual size_t alignment() const { return 0; }
+
+    // What the C calls take. The object must stay until all that is written through it is freed.
+    sw_storage table() noexcept {
+        sw_storage table = {};
+        table.size = sizeof table;
+        table.context = this;
+        table.create = [](void *self, const char *key, uint64_t bytes, void **blob) {
+            return guarded([&] { return of(self).create(key, bytes, blob); });
+        };
+        table.put = [](void *self, const char *key, const void *data, size_t bytes) {
+            return guarded([&] { return of(self).put(key, data, bytes); });
+        };
+        table.remove = [](void *self, const char *key) { return guarded([&] { return of(self).remove(key); }); };
+        table.write_at = [](void *self, void *blob, uint64_t offset, const void *data, size_t bytes) {
+            return guarded([&] { return of(self).write_at(blob, offset, data, bytes); });
+        };
+        table.publish = [](void *self, void *blob) { return guarded([&] { return of(self).publish(blob); }); };
+        table.sync = [](void *self, void *blob) { return guarded([&] { return of(self).sync(blob); }); };
+        table.finish = [](void *self, void *blob, uint64_t bytes) {
+            return guarded([&] { return of(self).finish(blob, bytes); });
+        };
+        table.punch = [](void *self, void *blob, uint64_t offset, uint64_t bytes) {
+            return guarded([&] { return of(self).punch(blob, offset, bytes); });
+        };
+        table.release = [](void *self, void *blob) {
+            guarded([&] {
+                of(self).release(blob);
+                return 0;
+            });
+        };
+        table.alignment = alignment();
+        return table;
+    }
+
+private:
+    static Storage &of(void *self) noexcept { return *static_cast<Storage *>(self); }
+    template <typename Call> static int32_t guarded(Call call) noexcept {
+#if SHARDWRIGHT_EXCEPTIONS
+        try {
+            return call();
+        } catch (...) {
+            return 5; // EIO
+        }
+#else
+        return call();
+#endif
+    }
+};
+
 // An acquisition. Its destructor aborts a run that was not finished, and waits for that: finish to keep everything.
 class Acquisition {
 public:
     Acquisition() noexcept = default;
-    Acquisition(Acquisition &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Acquisition(Acquisition &&other) noexcept { swap(other); }
     Acquisition &operator=(Acquisition &&other) noexcept {
         Acquisition moved(std::move(other));
-        std::swap(handle_, moved.handle_);
+        swap(moved);
         return *this;
     }
     ~Acquisition() {
@@ -175,67 +307,173 @@ public:
     sw_acquisition *get() const noexcept { return handle_; }
 
     sw_status try_create(const char *path, const Config &config) noexcept {
-        Acquisition fresh;
-        sw_status status = sw_create(path, config.get(), &fresh.handle_);
-        if (status == SW_OK) *this = std::move(fresh);
-        return status;
+        const sw_config whole = config.whole();
+        return take([&](sw_acquisition **handle) { return sw_create(path, &whole, handle); });
     }
     sw_status try_create_in(const sw_storage &storage, const Config &config) noexcept {
-        Acquisition fresh;
-        sw_status status = sw_create_in(&storage, config.get(), &fresh.handle_);
-        if (status == SW_OK) *this = std::move(fresh);
+        const sw_config whole = config.whole();
+        return take([&](sw_acquisition **handle) { return sw_create_in(&storage, &whole, handle); });
+    }
+    sw_status try_create_in(Storage &storage, const Config &config) noexcept {
+        return try_create_in(storage.table(), config);
+    }
+
+    sw_status try_acquire(Frame &frame, int64_t timeout_ms = SW_AS_CONFIGURED) noexcept {
+        return lend(frame, [&](sw_frame *fresh) { return sw_acquire(handle_, timeout_ms, fresh); });
+    }
+    // This buffer and no other, and its way back by its index alone: for drivers that know all of them.
+    sw_status try_acquire_buffer(uint32_t index, Frame &frame, int64_t timeout_ms = SW_AS_CONFIGURED) noexcept {
+        return lend(frame, [&](sw_frame *fresh) { return sw_acquire_buffer(handle_, index, timeout_ms, fresh); });
+    }
+    sw_status try_commit_buffer(uint32_t index, uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
+        return sw_commit_buffer(handle_, index, number, record);
+    }
+    sw_status try_discard_buffer(uint32_t index) noexcept { return sw_discard_buffer(handle_, index); }
+    // The addresses of all buffers, by index.
+    sw_status try_buffers(std::vector<void *> &addresses) const {
+        size_t count = 0;
+        sw_status status = sw_buffers(handle_, nullptr, 0, &count);
+        if (status != SW_OK) return status;
+        addresses.resize(count);
+        return sw_buffers(handle_, addresses.data(), addresses.size(), &count);
+    }
+
+    // `row_stride`: from row to row in bytes; 0: rows follow each other.
+    sw_status try_append(const void *pixels, size_t bytes, sw_appended &appended, const sw_record *record = nullptr,
+                         int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) noexcept {
+        return sw_append(handle_, pixels, bytes, row_stride, record, timeout_ms, &appended);
+    }
+    sw_status try_set_attribute(const char *key, const char *json) noexcept {
+        return sw_set_attribute(handle_, key, json);
+    }
+    // Tells of each shard that is closed from now on; once for an acquisition. The function is called by a thread of the
+    // library, and must not throw.
+    sw_status try_on_shard_closed(std::function<void(const char *)> tell) {
+        std::unique_ptr<Teller> teller(new Teller(std::move(tell)));
+        auto call = [](void *context, const char *key) { (*static_cast<Teller *>(context))(key); };
+        sw_status status = sw_on_shard_closed(handle_, call, teller.get());
+        if (status == SW_OK) teller_ = std::move(teller);
         return status;
     }
-    sw_status try_acquire(Frame &frame, int64_t timeout_ms = SW_AS_CONFIGURED) noexcept {
-        Frame fresh;
-        sw_status status = sw_acquire(handle_, timeout_ms, &fresh.frame_);
-        if (status != SW_OK) return status;
-        fresh.acquisition_ = handle_;
-        frame = std::move(fresh);
-        return SW_OK;
-    }
-    sw_status try_append(const void *pixels, size_t bytes, sw_appended &appended, const sw_record *record = nullptr,
-                         int64_t timeout_ms = SW_AS_CONFIGURED) noexcept {
-        return sw_append(handle_, pixels, bytes, 0, record, timeout_ms, &appended);
-    }
+
     sw_status try_finish(sw_summary &summary, int64_t timeout_ms = SW_FOREVER) noexcept {
         summary.size = sizeof summary;
         return sw_finish(handle_, timeout_ms, &summary);
+    }
+    // Frames that wait in the ring are lost.
+    sw_status try_abort(int64_t timeout_ms = SW_FOREVER) noexcept { return sw_abort(handle_, timeout_ms); }
+    sw_status try_summary(sw_summary &summary) const noexcept {
+        summary.size = sizeof summary;
+        return sw_get_summary(handle_, &summary);
+    }
+    sw_status try_summary_json(std::string &text) const {
+        return detail::text([&](char *out, size_t room, size_t *needed) {
+            return sw_summary_json(handle_, out, room, needed);
+        }, text);
     }
     sw_status try_stats(sw_stats &stats) const noexcept {
         stats.size = sizeof stats;
         return sw_get_stats(handle_, &stats);
     }
+    sw_status try_latency(sw_stage stage, sw_latency &latency) const noexcept {
+        latency.size = sizeof latency;
+        return sw_get_latency(handle_, stage, &latency);
+    }
+    sw_status try_layout(sw_layout &layout) const noexcept {
+        layout.size = sizeof layout;
+        return sw_get_layout(handle_, &layout);
+    }
 
-#if SW_HAS_EXCEPTIONS
+#if SHARDWRIGHT_EXCEPTIONS
     Acquisition(const char *path, const Config &config) { check(try_create(path, config)); }
+    Acquisition(Storage &storage, const Config &config) { check(try_create_in(storage, config)); }
     Frame acquire(int64_t timeout_ms = SW_AS_CONFIGURED) {
         Frame frame;
         check(try_acquire(frame, timeout_ms));
         return frame;
     }
+    Frame acquire_buffer(uint32_t index, int64_t timeout_ms = SW_AS_CONFIGURED) {
+        Frame frame;
+        check(try_acquire_buffer(index, frame, timeout_ms));
+        return frame;
+    }
+    void commit_buffer(uint32_t index, uint64_t number = SW_NEXT, const sw_record *record = nullptr) {
+        check(try_commit_buffer(index, number, record));
+    }
+    void discard_buffer(uint32_t index) { check(try_discard_buffer(index)); }
+    std::vector<void *> buffers() const {
+        std::vector<void *> addresses;
+        check(try_buffers(addresses));
+        return addresses;
+    }
     sw_appended append(const void *pixels, size_t bytes, const sw_record *record = nullptr,
-                       int64_t timeout_ms = SW_AS_CONFIGURED) {
+                       int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) {
         sw_appended appended = {};
-        check(try_append(pixels, bytes, appended, record, timeout_ms));
+        check(try_append(pixels, bytes, appended, record, timeout_ms, row_stride));
         return appended;
     }
-    void set_attribute(const char *key, const std::string &json) { check(sw_set_attribute(handle_, key, json.c_str())); }
+    void set_attribute(const char *key, const std::string &json) { check(try_set_attribute(key, json.c_str())); }
+    void on_shard_closed(std::function<void(const char *)> tell) { check(try_on_shard_closed(std::move(tell))); }
     sw_stats stats() const {
         sw_stats stats = {};
         check(try_stats(stats));
         return stats;
+    }
+    sw_latency latency(sw_stage stage) const {
+        sw_latency latency = {};
+        check(try_latency(stage, latency));
+        return latency;
+    }
+    sw_layout layout() const {
+        sw_layout layout = {};
+        check(try_layout(layout));
+        return layout;
     }
     sw_summary finish(int64_t timeout_ms = SW_FOREVER) {
         sw_summary summary = {};
         check(try_finish(summary, timeout_ms));
         return summary;
     }
+    void abort(int64_t timeout_ms = SW_FOREVER) { check(try_abort(timeout_ms)); }
+    sw_summary summary() const {
+        sw_summary summary = {};
+        check(try_summary(summary));
+        return summary;
+    }
+    std::string summary_json() const {
+        std::string text;
+        check(try_summary_json(text));
+        return text;
+    }
 #endif
 
 private:
     friend class Dataset;
+    using Teller = std::function<void(const char *)>;
+
+    void swap(Acquisition &other) noexcept {
+        std::swap(handle_, other.handle_);
+        std::swap(teller_, other.teller_);
+    }
+    // Becomes the run that a call creates, if it does.
+    template <typename Create> sw_status take(Create create) noexcept {
+        Acquisition fresh;
+        sw_status status = create(&fresh.handle_);
+        if (status == SW_OK) *this = std::move(fresh);
+        return status;
+    }
+    template <typename Lend> sw_status lend(Frame &frame, Lend lend) noexcept {
+        Frame fresh;
+        sw_status status = lend(&fresh.frame_);
+        if (status != SW_OK) return status;
+        fresh.acquisition_ = handle_;
+        frame = std::move(fresh);
+        return SW_OK;
+    }
+
     sw_acquisition *handle_ = nullptr;
+    // Where it is must not change: the library knows it.
+    std::unique_ptr<Teller> teller_;
 };
 
 // Several images in one dataset.
@@ -260,15 +498,23 @@ public:
         if (status == SW_OK) *this = std::move(fresh);
         return status;
     }
-    sw_status try_acquisition(const char *name, const Config &config, Acquisition &acquisition) noexcept {
-        Acquisition fresh;
-        sw_status status = sw_dataset_acquisition(handle_, name, config.get(), &fresh.handle_);
-        if (status == SW_OK) acquisition = std::move(fresh);
+    sw_status try_create_in(const sw_storage &storage) noexcept {
+        Dataset fresh;
+        sw_status status = sw_dataset_create_in(&storage, &fresh.handle_);
+        if (status == SW_OK) *this = std::move(fresh);
         return status;
     }
+    sw_status try_create_in(Storage &storage) noexcept { return try_create_in(storage.table()); }
+    sw_status try_acquisition(const char *name, const Config &config, Acquisition &acquisition) noexcept {
+        const sw_config whole = config.whole();
+        return acquisition.take([&](sw_acquisition **handle) {
+            return sw_dataset_acquisition(handle_, name, &whole, handle);
+        });
+    }
 
-#if SW_HAS_EXCEPTIONS
+#if SHARDWRIGHT_EXCEPTIONS
     explicit Dataset(const char *path, bool overwrite = false) { check(try_create(path, overwrite)); }
+    explicit Dataset(Storage &storage) { check(try_create_in(storage)); }
     Acquisition acquisition(const char *name, const Config &config) {
         Acquisition acquisition;
         check(try_acquisition(name, config, acquisition));
@@ -279,6 +525,26 @@ public:
 private:
     sw_dataset *handle_ = nullptr;
 };
+
+// Tells of log lines up to `level`, of the whole process, in place of what was told before; an empty function: nobody.
+// It is called by any thread, and must not throw.
+inline sw_status try_set_log(sw_log_level level, std::function<void(sw_log_level, const char *, const char *)> tell) {
+    using Tell = std::function<void(sw_log_level, const char *, const char *)>;
+    static std::unique_ptr<Tell> told;
+    std::unique_ptr<Tell> fresh(tell ? new Tell(std::move(tell)) : nullptr);
+    auto call = [](void *context, sw_log_level of, const char *source, const char *text) {
+        (*static_cast<Tell *>(context))(of, source, text);
+    };
+    sw_status status = sw_set_log(level, fresh ? +call : nullptr, fresh.get());
+    // From here on the one before is not called any more.
+    if (status == SW_OK) told = std::move(fresh);
+    return status;
+}
+#if SHARDWRIGHT_EXCEPTIONS
+inline void set_log(sw_log_level level, std::function<void(sw_log_level, const char *, const char *)> tell) {
+    check(try_set_log(level, std::move(tell)));
+}
+#endif
 
 } // namespace shardwright
 

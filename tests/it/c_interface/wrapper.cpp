@@ -4,8 +4,11 @@
 
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 using namespace shardwright;
 
@@ -84,13 +87,95 @@ static int errors_keep_the_loan_or_give_it_back(const char *path) {
 
 static int fields_beside_a_document_are_refused() {
     Config config;
-    config.fields.document = "{\"dims\": [{\"name\": \"t\"}, {\"name\": \"y\", \"size\": 4}, {\"name\": \"x\", \"size\": 4}]}";
-    HOLDS(sw_config_json(config.get(), nullptr, 0, nullptr) == SW_OK);
+    config.fields.document =
+        "{\"dims\": [{\"name\": \"t\"}, {\"name\": \"y\", \"size\": 4}, {\"name\": \"x\", \"size\": 4}]}";
+    std::string text;
+    HOLDS(config.try_json(text) == SW_OK && text.find("\"u16\"") != std::string::npos);
     config.fields.sync = 0;
-    HOLDS(sw_config_json(config.get(), nullptr, 0, nullptr) == SW_ERROR_CONFIG && std::strstr(sw_last_error(), "sync"));
+    HOLDS(config.try_json(text) == SW_ERROR_CONFIG && std::strstr(sw_last_error(), "sync"));
     config.fields.sync = 1;
     config.fields.dtype = SW_F32;
-    HOLDS(sw_config_json(config.get(), nullptr, 0, nullptr) == SW_ERROR_CONFIG && std::strstr(sw_last_error(), "dtype"));
+    HOLDS(config.try_json(text) == SW_ERROR_CONFIG && std::strstr(sw_last_error(), "dtype"));
+    return 0;
+}
+
+// A storage that keeps files as strings.
+class Strings : public Storage {
+public:
+    std::map<std::string, std::string> files;
+
+    int32_t create(const char *key, uint64_t bytes, void **blob) override {
+        std::string &file = files[key];
+        file.assign(bytes, '\0');
+        *blob = &file;
+        return 0;
+    }
+    int32_t put(const char *key, const void *data, size_t bytes) override {
+        files[key].assign(static_cast<const char *>(data), bytes);
+        return 0;
+    }
+    int32_t write_at(void *blob, uint64_t offset, const void *data, size_t bytes) override {
+        static_cast<std::string *>(blob)->replace(offset, bytes, static_cast<const char *>(data), bytes);
+        return 0;
+    }
+    int32_t finish(void *blob, uint64_t bytes) override {
+        static_cast<std::string *>(blob)->resize(bytes);
+        return 0;
+    }
+    int32_t remove(const char *key) override {
+        files.erase(key);
+        return 0;
+    }
+};
+
+static int every_call_has_a_wrapper() {
+    Strings strings;
+    std::vector<std::string> closed, lines;
+    HOLDS(try_set_log(SW_LOG_INFO, [&](sw_log_level, const char *, const char *text) { lines.push_back(text); }) == SW_OK);
+    {
+        Config config = tiny();
+        config.fields.workers = 1;
+        sw_memory memory;
+        HOLDS(config.try_memory_needed(memory) == SW_OK && memory.ring_bytes >= 4 * 4096);
+        Acquisition acquisition;
+        HOLDS(acquisition.try_create_in(strings, config) == SW_OK);
+        HOLDS(acquisition.try_on_shard_closed([&](const char *key) { closed.push_back(key); }) == SW_OK);
+        HOLDS(acquisition.try_on_shard_closed([](const char *) {}) == SW_ERROR_BUSY);
+        // The function goes along.
+        Acquisition moved = std::move(acquisition);
+        std::vector<void *> buffers;
+        HOLDS(moved.try_buffers(buffers) == SW_OK && buffers.size() == 4);
+        Frame frame;
+        HOLDS(moved.try_acquire_buffer(2, frame) == SW_OK && frame.data() == buffers[2] && frame.index() == 2);
+        std::memset(frame.data(), 3, frame.bytes());
+        HOLDS(moved.try_commit_buffer(2, 0) == SW_OK);
+        // Its loan is over: it goes nowhere twice.
+        HOLDS(frame.try_discard() == SW_ERROR_FRAME);
+        Record record;
+        HOLDS(record.value(1.5).whole().value_count == 1 && record.clear().whole().value_count == 0);
+        record.value(1).value(2u).value(3L).value(4.0f);
+        HOLDS(record.whole().value_count == 4 && record.whole().values[3].kind == SW_VALUE_FLOAT);
+        HOLDS(record.whole().values[0].kind == SW_VALUE_INT && record.whole().values[1].kind == SW_VALUE_UINT);
+        static unsigned char wide[16 * 100];
+        for (unsigned at = 0; at < sizeof wide; at++) wide[at] = at % 100 < 16 ? 4 : 9;
+        sw_appended appended;
+        HOLDS(moved.try_append(wide, sizeof wide, appended, nullptr, SW_AS_CONFIGURED, 100) == SW_OK);
+        sw_layout layout;
+        HOLDS(moved.try_layout(layout) == SW_OK && layout.frame_bytes == 256);
+        sw_latency latency;
+        HOLDS(moved.try_latency(SW_STAGE_COMMIT, latency) == SW_OK && latency.count == 2);
+        HOLDS(moved.try_set_attribute("a", "[1]") == SW_OK);
+        sw_summary summary;
+        HOLDS(moved.try_summary(summary) == SW_ERROR_NOT_ENDED);
+        HOLDS(moved.try_finish(summary) == SW_OK && moved.try_summary(summary) == SW_OK);
+        HOLDS(summary.frames_written == 2 && closed.size() == 1);
+        std::string text;
+        HOLDS(moved.try_summary_json(text) == SW_OK && text.front() == '{' && text.back() == '}');
+        HOLDS(moved.try_abort() == SW_OK);
+    }
+    HOLDS(strings.files.count(closed[0]) == 1 && strings.files.count("zarr.json") == 1);
+    HOLDS(try_set_log(SW_LOG_NONE, nullptr) == SW_OK);
+    HOLDS(lines.size() == 2 && lines[1].find("ended") != std::string::npos);
     return 0;
 }
 
@@ -105,7 +190,7 @@ static int an_unfinished_run_is_aborted(const char *path) {
     return 0;
 }
 
-#if SW_HAS_EXCEPTIONS
+#if SHARDWRIGHT_EXCEPTIONS
 static int errors_are_thrown(const char *path) {
     try {
         Config config;
@@ -138,5 +223,6 @@ int main(int argc, char **argv) {
     if (argc != 5) return 2;
     const char *more = argv[4];
     return frames_go_back(argv[1]) || an_unfinished_run_is_aborted(argv[2]) || errors_are_thrown(argv[3]) ||
-           errors_keep_the_loan_or_give_it_back(more) || fields_beside_a_document_are_refused();
+           errors_keep_the_loan_or_give_it_back(more) || fields_beside_a_document_are_refused() ||
+           every_call_has_a_wrapper();
 }
