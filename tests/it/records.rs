@@ -86,7 +86,7 @@ fn values_that_do_not_fit_become_the_nearest_that_do() {
         [0, 0, 0, 0, 0],
         [255, 127, u32::MAX as i128, i64::MAX as i128, u64::MAX as i128],
         [0, -128, 0, i64::MIN as i128, 0],
-        [0, 0, 0, 0, 0],
+        [0, -1, 0, -1, 0],
     ];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");

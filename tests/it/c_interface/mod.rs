@@ -342,6 +342,30 @@ fn the_library_is_found_by_its_soname_and_shows_only_its_own_names() {
 }
 
 #[test]
+fn the_static_library_shows_only_its_own_names() {
+    let library = prefix().path.join("lib/libshardwright.a");
+    let symbols = run_for_output(Command::new("nm").args(["--defined-only", "--extern-only"]).arg(&library));
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let names: Vec<&str> = symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    assert!(names.len() > 20 && names.iter().all(|name| name.starts_with("sw_")), "{names:?}");
+}
+
+/// A library that was moved as a whole is found where it is.
+#[test]
+fn the_pkg_config_file_moves_with_the_library() {
+    let folder = folder();
+    let moved = folder.path().join("moved");
+    run_for_output(Command::new("cp").arg("-r").arg(&prefix().path).arg(&moved));
+    let mut asked = Command::new("pkg-config");
+    asked.args(["--cflags", "--libs", "shardwright"]).env("PKG_CONFIG_PATH", moved.join("lib/pkgconfig"));
+    let said = run_for_output(&mut asked);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let flags = said.split_whitespace().filter_map(|flag| flag.strip_prefix("-I").or(flag.strip_prefix("-L")));
+    let folders: Vec<_> = flags.map(|folder| fs::canonicalize(folder).unwrap()).collect();
+    assert_eq!(folders, ["include", "lib"].map(|name| fs::canonicalize(moved.join(name)).unwrap()), "{said}");
+}
+
+#[test]
 fn cmake_finds_the_package() {
     let Some(cmake) = cmake() else { return not_run("find_package", "no cmake on this machine") };
     let folder = folder();
