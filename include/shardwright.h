@@ -817,6 +817,17 @@ const char *sw_last_error(void);
 // What a status means in general, in English. Never null. The text of a certain error is in sw_last_error.
 const char *sw_status_text(sw_status status);
 
+// The name of a status as this header has it, for example "SW_ERROR_IO". Never null; of a number that is none,
+// "SW_ERROR_OTHER".
+const char *sw_status_name(sw_status status);
+
+// Whether the library that is loaded fits a program that was compiled with a header of this version: pass
+// SW_VERSION_MAJOR and SW_VERSION_MINOR. Before version 1, the minor version must be the same; from then on, the major
+// one, and the library's minor one may be newer.
+//
+// Errors: SW_ERROR_VERSION, with both versions in the text. Any thread.
+sw_status sw_check_version(uint32_t major, uint32_t minor);
+
 // The library's version, for example "0.1.0". A program may compare it with SW_VERSION, with which it was compiled.
 const char *sw_version(void);
 
@@ -963,6 +974,12 @@ sw_status sw_dataset_acquisition(struct sw_dataset *dataset,
 //
 // Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
 sw_status sw_dataset_free(struct sw_dataset *dataset);
+
+// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. For a
+// program that looks now and then how a run is; SW_OK while all is well.
+//
+// Errors: those of wrong arguments, and the run's own.
+sw_status sw_first_error(struct sw_acquisition *acquisition);
 
 // Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.
 //

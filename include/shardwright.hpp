@@ -375,6 +375,8 @@ public:
         stats.size = sizeof stats;
         return sw_get_stats(handle_, &stats);
     }
+    // The first error of the run, if there was one.
+    sw_status try_first_error() const noexcept { return sw_first_error(handle_); }
     sw_status try_latency(sw_stage stage, sw_latency &latency) const noexcept {
         latency.size = sizeof latency;
         return sw_get_latency(handle_, stage, &latency);

@@ -204,6 +204,15 @@ impl From<&Summary> for sw_summary {
     }
 }
 
+/// The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. For a
+/// program that looks now and then how a run is; SW_OK while all is well.
+///
+/// Errors: those of wrong arguments, and the run's own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_first_error(acquisition: *mut sw_acquisition) -> sw_status {
+    boundary(|| Ok(enter(acquisition)?.engine.first_error.check()?))
+}
+
 /// Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.
 ///
 /// Errors: only those of wrong arguments.

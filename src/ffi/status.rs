@@ -70,36 +70,37 @@ pub const SW_ERROR_NOT_FOUND: sw_status = 41;
 /// An error without a number of its own yet.
 pub const SW_ERROR_OTHER: sw_status = 40;
 
-/// For every status: its number, and what it says without any evidence.
-const TEXTS: [(sw_status, &CStr); 28] = [
-    (SW_OK, c"fine"),
-    (SW_ERROR_NULL, c"a pointer is null"),
-    (SW_ERROR_MISALIGNED, c"a pointer is not aligned"),
-    (SW_ERROR_SIZE, c"a wrong size"),
-    (SW_ERROR_VERSION, c"a struct is newer than the library"),
-    (SW_ERROR_ARGUMENT, c"an argument is out of range"),
-    (SW_ERROR_HANDLE, c"not a handle, or freed"),
-    (SW_ERROR_FORKED, c"the handle belongs to the parent process"),
-    (SW_ERROR_FRAME, c"the frame is not on loan"),
-    (SW_ERROR_BUSY, c"another thread is in the way"),
-    (SW_ERROR_ENDED, c"the acquisition has ended"),
-    (SW_ERROR_NOT_ENDED, c"the acquisition has not ended"),
-    (SW_ERROR_TOO_MANY, c"too many handles"),
-    (SW_ERROR_UNSUPPORTED, c"not in this library"),
-    (SW_TIMEOUT, c"the time limit passed"),
-    (SW_RING_FULL, c"the ring is full"),
-    (SW_ABORTED, c"the acquisition was aborted"),
-    (SW_ERROR_CONFIG, c"a configuration that can't work"),
-    (SW_ERROR_IO, c"the system refused"),
-    (SW_ERROR_FRAME_SIZE, c"not a whole number of frames"),
-    (SW_ERROR_FRAME_NUMBER, c"a frame number was refused"),
-    (SW_ERROR_RECORD, c"no such record field"),
-    (SW_ERROR_EXISTS, c"the output exists"),
-    (SW_ERROR_LOCKED, c"the output is being written"),
-    (SW_ERROR_CODEC, c"a codec failed"),
-    (SW_ERROR_FORMAT, c"a wrong format"),
-    (SW_ERROR_PANIC, c"a bug in the library"),
-    (SW_ERROR_NOT_FOUND, c"not found"),
+/// For every status: its number, its name, and what it says without any evidence.
+const TEXTS: [(sw_status, &CStr, &CStr); 29] = [
+    (SW_OK, c"SW_OK", c"fine"),
+    (SW_ERROR_NULL, c"SW_ERROR_NULL", c"a pointer is null"),
+    (SW_ERROR_MISALIGNED, c"SW_ERROR_MISALIGNED", c"a pointer is not aligned"),
+    (SW_ERROR_SIZE, c"SW_ERROR_SIZE", c"a wrong size"),
+    (SW_ERROR_VERSION, c"SW_ERROR_VERSION", c"a struct is newer than the library"),
+    (SW_ERROR_ARGUMENT, c"SW_ERROR_ARGUMENT", c"an argument is out of range"),
+    (SW_ERROR_HANDLE, c"SW_ERROR_HANDLE", c"not a handle, or freed"),
+    (SW_ERROR_FORKED, c"SW_ERROR_FORKED", c"the handle belongs to the parent process"),
+    (SW_ERROR_FRAME, c"SW_ERROR_FRAME", c"the frame is not on loan"),
+    (SW_ERROR_BUSY, c"SW_ERROR_BUSY", c"another thread is in the way"),
+    (SW_ERROR_ENDED, c"SW_ERROR_ENDED", c"the acquisition has ended"),
+    (SW_ERROR_NOT_ENDED, c"SW_ERROR_NOT_ENDED", c"the acquisition has not ended"),
+    (SW_ERROR_TOO_MANY, c"SW_ERROR_TOO_MANY", c"too many handles"),
+    (SW_ERROR_UNSUPPORTED, c"SW_ERROR_UNSUPPORTED", c"not in this library"),
+    (SW_TIMEOUT, c"SW_TIMEOUT", c"the time limit passed"),
+    (SW_RING_FULL, c"SW_RING_FULL", c"the ring is full"),
+    (SW_ABORTED, c"SW_ABORTED", c"the acquisition was aborted"),
+    (SW_ERROR_CONFIG, c"SW_ERROR_CONFIG", c"a configuration that can't work"),
+    (SW_ERROR_IO, c"SW_ERROR_IO", c"the system refused"),
+    (SW_ERROR_FRAME_SIZE, c"SW_ERROR_FRAME_SIZE", c"not a whole number of frames"),
+    (SW_ERROR_FRAME_NUMBER, c"SW_ERROR_FRAME_NUMBER", c"a frame number was refused"),
+    (SW_ERROR_RECORD, c"SW_ERROR_RECORD", c"no such record field"),
+    (SW_ERROR_EXISTS, c"SW_ERROR_EXISTS", c"the output exists"),
+    (SW_ERROR_LOCKED, c"SW_ERROR_LOCKED", c"the output is being written"),
+    (SW_ERROR_CODEC, c"SW_ERROR_CODEC", c"a codec failed"),
+    (SW_ERROR_FORMAT, c"SW_ERROR_FORMAT", c"a wrong format"),
+    (SW_ERROR_PANIC, c"SW_ERROR_PANIC", c"a bug in the library"),
+    (SW_ERROR_NOT_FOUND, c"SW_ERROR_NOT_FOUND", c"not found"),
+    (SW_ERROR_OTHER, c"SW_ERROR_OTHER", c"an error without a number of its own"),
 ];
 
 /// Bytes of an error's text, the ending zero included; longer ones are cut off.
@@ -215,8 +216,35 @@ pub extern "C" fn sw_last_error() -> *const c_char {
 /// What a status means in general, in English. Never null. The text of a certain error is in sw_last_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_status_text(status: sw_status) -> *const c_char {
-    let known = TEXTS.iter().find(|(number, _)| *number == status);
-    known.map_or(c"an error without a number of its own", |(_, text)| text).as_ptr()
+    let known = TEXTS.iter().find(|(number, ..)| *number == status);
+    known.map_or(c"an error without a number of its own", |(.., text)| text).as_ptr()
+}
+
+/// The name of a status as this header has it, for example "SW_ERROR_IO". Never null; of a number that is none,
+/// "SW_ERROR_OTHER".
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_status_name(status: sw_status) -> *const c_char {
+    let known = TEXTS.iter().find(|(number, ..)| *number == status);
+    known.map_or(c"SW_ERROR_OTHER", |(_, name, _)| name).as_ptr()
+}
+
+/// Whether the library that is loaded fits a program that was compiled with a header of this version: pass
+/// SW_VERSION_MAJOR and SW_VERSION_MINOR. Before version 1, the minor version must be the same; from then on, the major
+/// one, and the library's minor one may be newer.
+///
+/// Errors: SW_ERROR_VERSION, with both versions in the text. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_check_version(major: u32, minor: u32) -> sw_status {
+    let own = |part: &str| part.parse::<u32>().unwrap_or(0);
+    let (own_major, own_minor) = (own(env!("CARGO_PKG_VERSION_MAJOR")), own(env!("CARGO_PKG_VERSION_MINOR")));
+    let fits = major == own_major && if major == 0 { minor == own_minor } else { minor <= own_minor };
+    boundary(|| {
+        if fits {
+            return Ok(());
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        refuse!(SW_ERROR_VERSION, "the program was compiled for version {major}.{minor}, and the library is {version}")
+    })
 }
 
 /// The library's version, for example "0.1.0". A program may compare it with SW_VERSION, with which it was compiled.
@@ -254,8 +282,9 @@ mod tests {
 
     #[test]
     fn every_status_has_a_number_and_a_text_of_its_own() {
-        for (at, (number, text)) in TEXTS.iter().enumerate() {
-            assert!(TEXTS[..at].iter().all(|(other, known)| other != number && known != text));
+        for (at, (number, name, text)) in TEXTS.iter().enumerate() {
+            let before = TEXTS[..at].iter();
+            assert!(before.clone().all(|(other, known, said)| other != number && known != name && said != text));
         }
     }
 }

@@ -625,6 +625,9 @@ static void callbacks(void) {
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
     snprintf(folder, sizeof folder, "%s", argv[1]);
+    HOLDS(!strcmp(sw_status_name(SW_OK), "SW_OK") && !strcmp(sw_status_name(SW_ERROR_IO), "SW_ERROR_IO"));
+    HOLDS(!strcmp(sw_status_name(12345), "SW_ERROR_OTHER"));
+    HOLDS(sw_check_version(SW_VERSION_MAJOR, SW_VERSION_MINOR) == SW_OK);
     HOLDS(!strcmp(sw_version(), SW_VERSION) && *sw_status_text(12345) && *sw_status_text(-1) && !*sw_last_error());
     wrong_configurations();
     wrong_storages();

@@ -164,7 +164,8 @@ static int every_call_has_a_wrapper() {
         HOLDS(moved.try_layout(layout) == SW_OK && layout.frame_bytes == 256);
         sw_latency latency;
         HOLDS(moved.try_latency(SW_STAGE_COMMIT, latency) == SW_OK && latency.count == 2);
-        HOLDS(moved.try_set_attribute("a", "[1]") == SW_OK);
+        HOLDS(moved.try_set_attribute("a", "[1]") == SW_OK && moved.try_first_error() == SW_OK);
+        HOLDS(sw_check_version(99, 0) == SW_ERROR_VERSION && std::strstr(sw_last_error(), "99.0"));
         sw_summary summary;
         HOLDS(moved.try_summary(summary) == SW_ERROR_NOT_ENDED);
         HOLDS(moved.try_finish(summary) == SW_OK && moved.try_summary(summary) == SW_OK);
