@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use shardwright::ErrorKind;
+
 /// A failure, sorted by whose turn it is: the caller's, the recording's, or the machine's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -38,6 +40,16 @@ impl Failure {
             Self::Unchecked(_) => exit::UNCHECKED,
             Self::Interrupted(_) => exit::INTERRUPTED,
             Self::Run(_) => exit::FAILURE,
+        }
+    }
+}
+
+impl Failure {
+    /// Of an operation on a dataset that is there: what it holds is the input.
+    pub(crate) fn of_dataset(error: shardwright::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::NotFound => Self::Input(error.to_string()),
+            _ => error.into(),
         }
     }
 }

@@ -16,7 +16,8 @@ pub(crate) fn run(args: &Manifest) -> Result<(), Failure> {
         kerchunk_zarr_format: args.zarr_format,
         overwrite: args.overwrite,
     };
-    let summary = WriteManifest::new(&args.path, Some(&out), &options)?.run()?;
+    let written = WriteManifest::new(&args.path, Some(&out), &options).and_then(|manifest| manifest.run());
+    let summary = written.map_err(Failure::of_dataset)?;
     if args.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and strings");
         json["path"] = serde_json::json!(out);

@@ -26,14 +26,14 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
         reflink: !args.no_reflink,
         incomplete: args.incomplete,
     };
-    let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options)?;
+    let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options).map_err(Failure::of_dataset)?;
     if !args.quiet {
-        repack.notes()?.iter().for_each(|note| eprintln!("note: {note}"));
+        repack.notes().map_err(Failure::of_dataset)?.iter().for_each(|note| eprintln!("note: {note}"));
     }
     let start = Instant::now();
     let quiet = args.quiet || args.json;
     let run = || meter::during(quiet, || repack.progress().bytes(), || repack.run());
-    let summary = interrupt::stopping(|| repack.stop(), run)??;
+    let summary = interrupt::stopping(|| repack.stop(), run)?.map_err(Failure::of_dataset)?;
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers");

@@ -68,6 +68,15 @@ trait Sink {
     fn finish(self: Box<Self>) -> Result<(), Failure>;
 }
 
+/// What ended the reading of a dataset.
+struct Reading(Failure);
+
+impl From<shardwright::Error> for Reading {
+    fn from(error: shardwright::Error) -> Self {
+        Self(Failure::of_dataset(error))
+    }
+}
+
 /// Refuses to write far more of the fill value than there are pixels: a document's few bytes may promise an array of
 /// any size.
 fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure> {
@@ -124,14 +133,17 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
         || {
             array.read_pieces(&image.start, &image.shape, args.memory, |piece| {
                 if interrupted() {
-                    return Err(Failure::Interrupted("stopped before the end; nothing was left behind".into()));
+                    return Err(Reading(Failure::Interrupted(
+                        "stopped before the end; nothing was left behind".into(),
+                    )));
                 }
-                sink.take(piece)?;
+                sink.take(piece).map_err(Reading)?;
                 done.fetch_add(piece.len() as u64, Ordering::Relaxed);
-                Ok::<(), Failure>(())
+                Ok::<(), Reading>(())
             })
         },
-    )?;
+    )
+    .map_err(|Reading(failure)| failure)?;
     sink.finish()?;
     partial.keep(&args.output)?;
     if args.quiet {
