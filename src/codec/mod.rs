@@ -14,6 +14,7 @@ mod shuffle;
 mod tile_source;
 mod zarr3;
 mod zstd;
+mod zstd_writer;
 
 pub use tile_source::TileSource;
 pub use zarr3::{from_zarr3, zarr3_codecs};

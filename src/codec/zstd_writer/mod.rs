@@ -1,0 +1,259 @@
+//! Zstandard frames for instrument data, without a match finder.
+//!
+//! Noise does not repeat itself, and a match finder spends its time on finding that out. What is left is that some
+//! values are more frequent than others: the bytes of one place in all pixels, which a byte shuffle puts together, form
+//! a plane, and each plane is written by what it is like.
+//!
+//! | plane | written as |
+//! |---|---|
+//! | all bytes the same | one run-length block |
+//! | nearly so: the upper bytes of a dim image | sequences that repeat the byte before, for the runs |
+//! | noise | literals by a Huffman code, in blocks without sequences |
+//! | noise in all bits: the lower bytes of floating-point pixels | raw blocks |
+//! | something with structure | what libzstd makes of it |
+//!
+//! What it writes are ordinary frames (RFC 8878). The choices depend on the data of one tile alone, and all instruction
+//! sets choose and write the same, so a tile always becomes the same frame.
+
+mod bits;
+mod frame;
+mod fse;
+mod huffman;
+mod literals;
+mod pack;
+mod sample;
+mod sequences;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+use self::frame::{BLOCK_BYTES_MAX, Frame};
+use self::huffman::Code;
+use self::pack::{STREAMS_MAX, Streams};
+use self::sample::{Sample, changes, is_constant};
+use self::sequences::{Sequence, Tables};
+use crate::codec::runs::Runs;
+
+/// Planes that have codes of their own.
+const PLANES_MAX: usize = 8;
+/// Bytes of a plane that are judged, and counted, together: two blocks.
+const GROUP_BYTES: usize = BLOCK_BYTES_MAX;
+/// From so many bytes on, a group becomes two blocks, whose streams are packed at once.
+const TWO_BLOCKS_BYTES: usize = 8192;
+/// Runs shorter than this stay literals: a sequence takes some 20 bits.
+const RUN_MIN: usize = 24;
+/// With more changes than one in so many bytes, runs are too short to pay.
+const BYTES_A_CHANGE_MIN: usize = 12;
+/// Of this many bytes, a code must save one to be worth its time, and the reader's.
+const WORTH_CODING: u64 = 64;
+/// By how much more than its own excess over the entropy a code may be too long for a later group, in 1/256.
+const EXCESS_MAX: u64 = 2;
+/// Fewer bytes are not coded: the description of the code would take most of what it saves.
+const CODED_MIN: usize = 32;
+
+/// Writes frames, with memory that is kept.
+pub(super) struct Writer {
+    codes: Vec<PlaneCode>,
+    /// The code of the literals between runs.
+    literals_code: Box<Code>,
+    sample: Box<Sample>,
+    streams: Streams,
+    runs: Runs,
+    sequences: Vec<Sequence>,
+    literals: Vec<u8>,
+    tables: Box<Tables>,
+}
+
+/// The code that a plane was written by last.
+struct PlaneCode {
+    code: Box<Code>,
+    /// How long the code was for the counts that it was made for, in 256ths of their entropy. 0: there is no code.
+    excess: u64,
+}
+
+/// Whose code the readers of a frame know when they come to the next block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Nobodys,
+    Planes(usize),
+}
+
+impl Writer {
+    /// Bytes that must stand behind what is written; their values do not matter.
+    pub(super) const SLACK: usize = Runs::SLACK;
+
+    /// For planes of at most `plane_bytes` bytes.
+    pub(super) fn new(plane_bytes: usize) -> Self {
+        let group_bytes = plane_bytes.min(GROUP_BYTES);
+        let code = || PlaneCode { code: Box::new(Code::new()), excess: 0 };
+        Self {
+            codes: std::iter::repeat_with(code).take(PLANES_MAX).collect(),
+            literals_code: Box::new(Code::new()),
+            sample: Box::new(Sample::new()),
+            streams: Streams::new(group_bytes.div_ceil(literals::STREAMS).max(literals::SINGLE_STREAM_MAX)),
+            runs: Runs::new(group_bytes),
+            sequences: Vec::with_capacity(group_bytes / RUN_MIN + 1),
+            literals: Vec::with_capacity(group_bytes),
+            tables: Box::new(Tables::new()),
+        }
+    }
+
+    /// Forgets the tile before.
+    pub(super) fn begin_tile(&mut self) {
+        self.codes.iter_mut().for_each(|plane| plane.excess = 0);
+    }
+
+    /// Writes the first `bytes` bytes of `padded`, which has [`SLACK`](Self::SLACK) more, as one frame, and returns its
+    /// bytes. They are `planes` planes of equal length, and perhaps some bytes more. `None`: no room.
+    pub(super) fn write(&mut self, padded: &[u8], bytes: usize, planes: usize, target: &mut [u8]) -> Option<usize> {
+        assert!(padded.len() >= bytes + Self::SLACK && (1..=PLANES_MAX).contains(&planes));
+        let mut frame = Frame::begin(bytes, target)?;
+        let mut known = Known::Nobodys;
+        let plane_bytes = bytes / planes;
+        for plane in 0..planes {
+            let end = (plane + 1) * plane_bytes;
+            for start in (plane * plane_bytes..end).step_by(GROUP_BYTES) {
+                let group_bytes = GROUP_BYTES.min(end - start);
+                self.write_group(&padded[start..], group_bytes, plane, &mut known, &mut frame)?;
+            }
+        }
+        frame.raw(&padded[planes * plane_bytes..bytes])?;
+        frame.finish()
+    }
+
+    fn write_group(
+        &mut self,
+        padded: &[u8],
+        bytes: usize,
+        plane: usize,
+        known: &mut Known,
+        frame: &mut Frame,
+    ) -> Option<()> {
+        let group = &padded[..bytes];
+        if is_constant(group) {
+            return frame.rle(group[0], bytes);
+        }
+        if bytes < CODED_MIN {
+            return frame.raw(group);
+        }
+        self.sample.look_at(group);
+        let entropy = self.sample.entropy();
+        let sampled_bits = u64::from(self.sample.bytes) * 8 * 256;
+        if entropy > sampled_bits - sampled_bits / WORTH_CODING {
+            return frame.raw(group);
+        }
+        let in_runs =
+            2 * self.sample.most() >= self.sample.bytes && changes(group) * BYTES_A_CHANGE_MIN < bytes;
+        if in_runs && self.write_runs(padded, bytes, frame).is_some() {
+            *known = Known::Nobodys;
+            return Some(());
+        }
+        self.sample.complete(group);
+        if !self.has_code(plane, entropy, known) {
+            return frame.raw(group);
+        }
+        self.write_coded(group, plane, known, frame)
+    }
+
+    /// Whether there is a code for this plane, made for this group or fitting well enough.
+    fn has_code(&mut self, plane: usize, entropy: u64, known: &mut Known) -> bool {
+        let PlaneCode { code, excess } = &mut self.codes[plane];
+        let counts = &self.sample.counts;
+        let relative = |code: &Code| (code.cost_bits(counts) << 16) / entropy.max(1);
+        if *excess > 0 && code.covers(counts) && relative(code) <= *excess + EXCESS_MAX {
+            return true;
+        }
+        *excess = 0;
+        if *known == Known::Planes(plane) {
+            *known = Known::Nobodys;
+        }
+        if code.make(counts) {
+            *excess = relative(code);
+        }
+        *excess > 0
+    }
+
+    /// Writes a group by its plane's code, or as it is where that is not longer.
+    fn write_coded(&mut self, group: &[u8], plane: usize, known: &mut Known, frame: &mut Frame) -> Option<()> {
+        let code = &self.codes[plane].code;
+        let blocks = if group.len() >= TWO_BLOCKS_BYTES { 2 } else { 1 };
+        let mut pieces: [&[u8]; STREAMS_MAX] = [&[]; STREAMS_MAX];
+        let mut streams = 0;
+        for piece in group.chunks(group.len().div_ceil(blocks)).flat_map(literals::cut) {
+            pieces[streams] = piece;
+            streams += 1;
+        }
+        let lengths = self.streams.pack(&pieces[..streams], code);
+        let mut packed: [&[u8]; STREAMS_MAX] = [&[]; STREAMS_MAX];
+        for (number, place) in packed[..streams].iter_mut().enumerate() {
+            *place = self.streams.stream(number, lengths[number]);
+        }
+        let packed_blocks = packed[..streams].chunks(streams / blocks);
+        for (block, packed) in group.chunks(group.len().div_ceil(blocks)).zip(packed_blocks) {
+            let description = (*known != Known::Planes(plane)).then(|| code.description());
+            let smaller = packed.iter().map(|stream| stream.len()).sum::<usize>()
+                + description.map_or(0, <[u8]>::len)
+                + literals::HEADERS_BYTES_MAX
+                < block.len();
+            if !smaller {
+                frame.raw(block)?;
+                continue;
+            }
+            frame.compressed(|room| {
+                let bytes = literals::compressed(block.len(), description, packed, room)?;
+                Some(bytes + self.tables.write(&[], true, &mut room[bytes..])?)
+            })?;
+            *known = Known::Planes(plane);
+        }
+        Some(())
+    }
+
+    /// Writes a group as sequences, one for each run. `None`: that is not worth it.
+    fn write_runs(&mut self, padded: &[u8], bytes: usize, frame: &mut Frame) -> Option<()> {
+        self.sequences.clear();
+        self.literals.clear();
+        let (sequences, literals) = (&mut self.sequences, &mut self.literals);
+        let mut from = 0;
+        self.runs.show(padded, bytes, |start, length| {
+            if length >= RUN_MIN {
+                literals.extend_from_slice(&padded[from..start]);
+                sequences.push(Sequence { literals: (start - from) as u32, repeats: length as u32 });
+                from = start + length;
+            }
+        });
+        literals.extend_from_slice(&padded[from..bytes]);
+        if literals.len() > bytes / 2 {
+            return None;
+        }
+        let (code, streams) = (&mut self.literals_code, &mut self.streams);
+        frame.compressed(|room| {
+            let at = write_literals(literals, code, streams, &mut self.sample, room)?;
+            Some(at + self.tables.write(sequences, true, &mut room[at..])?)
+        })
+    }
+}
+
+/// Writes the literals between runs by a code of their own, or plainly.
+fn write_literals(
+    literals: &[u8],
+    code: &mut Code,
+    streams: &mut Streams,
+    sample: &mut Sample,
+    room: &mut [u8],
+) -> Option<usize> {
+    if literals.len() >= CODED_MIN && !is_constant(literals) {
+        sample.count(literals);
+        let bytes = code.make(&sample.counts).then(|| code.cost_bits(&sample.counts) as usize / 8);
+        if bytes.is_some_and(|bytes| bytes + code.description().len() + literals::HEADERS_BYTES_MAX < literals.len()) {
+            let mut pieces: [&[u8]; literals::STREAMS] = [&[]; literals::STREAMS];
+            let cut = literals::cut(literals);
+            let count = cut.len();
+            pieces.iter_mut().zip(cut).for_each(|(place, piece)| *place = piece);
+            let lengths = streams.pack(&pieces[..count], code);
+            let packed: [&[u8]; literals::STREAMS] =
+                std::array::from_fn(|number| streams.stream(number, lengths[number]));
+            return literals::compressed(literals.len(), Some(code.description()), &packed[..count], room);
+        }
+    }
+    literals::plain(literals, room)
+}

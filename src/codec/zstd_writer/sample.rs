@@ -1,0 +1,135 @@
+//! What a group of bytes is like, by a look at some of them.
+
+use super::huffman::Counts;
+
+/// Bytes that are counted together, so that a look at a few in a row costs one load.
+const WORD: usize = 8;
+
+/// Of how many words one is looked at, in a group of so many bytes: some thousand bytes are enough.
+fn step(bytes: usize) -> usize {
+    match bytes {
+        0..8192 => 1,
+        8192..16_384 => 2,
+        16_384..32_768 => 4,
+        _ => 8,
+    }
+}
+
+/// How often bytes occur among those that were looked at.
+pub(super) struct Sample {
+    pub(super) counts: Counts,
+    /// The bytes that were looked at.
+    pub(super) bytes: u32,
+}
+
+impl Sample {
+    pub(super) fn new() -> Self {
+        Self { counts: [0; 256], bytes: 0 }
+    }
+
+    /// Looks at a part of a group.
+    pub(super) fn look_at(&mut self, group: &[u8]) {
+        self.count_every(step(group.len()), group);
+    }
+
+    /// Looks at all of a group.
+    pub(super) fn count(&mut self, group: &[u8]) {
+        self.count_every(1, group);
+    }
+
+    fn count_every(&mut self, step: usize, group: &[u8]) {
+        // Counts in turns, because to count the same byte twice in a row waits for the first.
+        let mut turns = [[0_u32; 256]; 4];
+        let mut words = group.chunks_exact(WORD * step);
+        for stretch in words.by_ref() {
+            for four in stretch[..WORD].chunks_exact(4) {
+                for (counts, byte) in turns.iter_mut().zip(four) {
+                    counts[usize::from(*byte)] += 1;
+                }
+            }
+        }
+        for byte in words.remainder() {
+            turns[0][usize::from(*byte)] += 1;
+        }
+        self.bytes = 0;
+        for (symbol, count) in self.counts.iter_mut().enumerate() {
+            *count = turns.iter().map(|counts| counts[symbol]).sum();
+            self.bytes += *count;
+        }
+    }
+
+    /// Gives every byte that may occur in the group without having been looked at the least count. What is looked at
+    /// instead are the upper four bits of all bytes.
+    pub(super) fn complete(&mut self, group: &[u8]) {
+        if step(group.len()) == 1 {
+            return;
+        }
+        let upper = upper_halves(group);
+        for (symbol, count) in self.counts.iter_mut().enumerate() {
+            if upper >> (symbol / 16) & 1 == 1 {
+                *count = (*count).max(1);
+            }
+        }
+    }
+
+    /// The count of the most frequent byte.
+    pub(super) fn most(&self) -> u32 {
+        self.counts.into_iter().max().unwrap_or(0)
+    }
+
+    /// The least number of bits, in 1/256, that any code of whole bytes needs for what was looked at.
+    pub(super) fn entropy(&self) -> u64 {
+        let total = u64::from(log2(self.bytes.max(1)));
+        let costs = self.counts.iter().filter(|count| **count > 0);
+        costs.map(|count| u64::from(*count) * (total.saturating_sub(u64::from(log2(*count))))).sum()
+    }
+}
+
+/// Bit `n` says whether there is a byte with `n` in its upper four bits.
+fn upper_halves(group: &[u8]) -> u32 {
+    group.iter().fold(0, |seen, byte| seen | 1 << (byte >> 4))
+}
+
+/// The logarithm to base 2, in 1/256.
+fn log2(number: u32) -> u32 {
+    let whole = number.ilog2();
+    let fraction = (u64::from(number) << 32 >> whole) as u32 >> 24;
+    whole << 8 | u32::from(FRACTIONS[fraction as usize])
+}
+
+/// 256 times the logarithm to base 2 of 1 + (n + 1/2) / 256.
+const FRACTIONS: [u8; 256] = fractions();
+
+const fn fractions() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut n = 0;
+    while n < 256 {
+        // The bits of a logarithm, one after the other: a square has twice the logarithm.
+        let mut number = ((512 + 2 * n as u64) + 1) << 22;
+        let mut bit = 0;
+        while bit < 8 {
+            number = number * number >> 31;
+            table[n] <<= 1;
+            if number >> 32 == 1 {
+                number >>= 1;
+                table[n] |= 1;
+            }
+            bit += 1;
+        }
+        n += 1;
+    }
+    table
+}
+
+/// How often a byte differs from the one before.
+pub(super) fn changes(group: &[u8]) -> usize {
+    let (befores, afters) = (group, group.get(1..).unwrap_or(&[]));
+    // Short enough to be counted in bytes, which vectors do many of at once.
+    let pieces = afters.chunks(128).zip(befores.chunks(128));
+    pieces.map(|(after, before)| usize::from(after.iter().zip(before).map(|(a, b)| u8::from(a != b)).sum::<u8>())).sum()
+}
+
+/// Whether all bytes are the same.
+pub(super) fn is_constant(group: &[u8]) -> bool {
+    group.get(1..).is_none_or(|rest| rest == &group[..group.len() - 1])
+}

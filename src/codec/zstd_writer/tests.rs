@@ -1,0 +1,115 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn check(bytes: &[u8], planes: usize) -> usize {
+    let mut writer = Writer::new((bytes.len() / planes).max(1));
+    let mut padded = bytes.to_vec();
+    padded.extend([0; Writer::SLACK]);
+    let mut room = vec![0xA5; zstd_safe::compress_bound(bytes.len()) + 64];
+    let (inside, outside) = room.split_at_mut(zstd_safe::compress_bound(bytes.len()));
+    writer.begin_tile();
+    let written = writer.write(&padded, bytes.len(), planes, inside).expect("room for all");
+    assert!(outside.iter().all(|byte| *byte == 0xA5));
+    let mut decoded = vec![0; bytes.len()];
+    let got = zstd_safe::decompress(&mut decoded[..], &inside[..written]).map_err(zstd_safe::get_error_name);
+    assert_eq!(got, Ok(bytes.len()));
+    let wrong = decoded.iter().zip(bytes).position(|(a, b)| a != b);
+    assert_eq!(wrong, None, "of {} bytes, in {planes} planes", bytes.len());
+    written
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+}
+
+/// Bytes with the given counts, in a random order.
+fn shuffled(counts: &[(u8, usize)]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = counts.iter().flat_map(|(byte, count)| std::iter::repeat_n(*byte, *count)).collect();
+    let mut random = Random(1);
+    for i in (1..bytes.len()).rev() {
+        bytes.swap(i, random.next() as usize % (i + 1));
+    }
+    bytes
+}
+
+fn noise(bytes: usize, values: u64) -> Vec<u8> {
+    let mut random = Random(7);
+    (0..bytes).map(|_| (100 + (0..4).map(|_| random.next() % values).sum::<u64>()) as u8).collect()
+}
+
+#[test]
+fn every_length_is_decoded() {
+    for bytes in (0..=300).chain([1023, 1024, 1025, 4095, 4096, 8191, 8192, 8193, 16_383, 16_384, 32_768, 65_535]) {
+        for values in [1, 2, 5, 20, 64] {
+            check(&noise(bytes, values), 1);
+        }
+    }
+    for bytes in [65_536, 65_792, 131_071, 131_072, 131_073, 262_143, 262_144, 262_145, 400_000] {
+        for values in [1, 2, 20, 64] {
+            check(&noise(bytes, values), 1);
+        }
+    }
+}
+
+#[test]
+fn every_histogram_is_decoded() {
+    for bytes in [256, 300, 2000, 20_000, 200_000] {
+        let part = |share: usize| (bytes / share).max(1);
+        check(&vec![7; bytes], 1);
+        check(&shuffled(&[(7, part(2)), (9, part(2))]), 1);
+        check(&shuffled(&[(0, part(1)), (255, 1)]), 1);
+        for symbols in 1..=256 {
+            let equal: Vec<_> = (0..symbols).map(|symbol| (symbol as u8, part(symbols))).collect();
+            check(&shuffled(&equal), 1);
+            let high: Vec<_> = (0..symbols).map(|symbol| (255 - symbol as u8, part(symbols))).collect();
+            check(&shuffled(&high), 1);
+        }
+        let (mut a, mut b) = (1, 1);
+        let mut fibonacci = vec![];
+        while a < bytes && fibonacci.len() < 256 {
+            fibonacci.push((fibonacci.len() as u8 * 3, a));
+            (a, b) = (b, a + b);
+        }
+        check(&shuffled(&fibonacci), 1);
+        let powers: Vec<_> = (0..bytes.ilog2()).map(|power| (power as u8, 1 << power)).collect();
+        check(&shuffled(&powers), 1);
+    }
+    // 192 equally rare bytes and a frequent one: weights that are all the same, and the last is never written.
+    let mut weights: Vec<_> = (0..192).map(|symbol| (symbol, 10)).collect();
+    weights.push((192, 640));
+    check(&shuffled(&weights), 1);
+}
+
+#[test]
+fn runs_are_decoded() {
+    for bytes in [100, 1000, 65_536, 131_072] {
+        for distance in [13, 25, 30, 100, 1000, 5000, 70_000] {
+            let mut random = Random(3);
+            let mut plane = vec![0; bytes];
+            let mut at = random.next() as usize % distance;
+            while at < bytes {
+                plane[at] = 1 + random.next() as u8 % 3;
+                at += 1 + random.next() as usize % (2 * distance);
+            }
+            check(&plane, 1);
+            let two: Vec<_> = noise(bytes, 20).into_iter().chain(plane).collect();
+            check(&two, 2);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn anything_is_decoded(
+        counts in prop::collection::vec((any::<u8>(), prop_oneof![0..10_usize, 0..500_usize, 0..9000_usize]), 0..300),
+        planes in 1..=8_usize,
+    ) {
+        check(&shuffled(&counts), planes);
+    }
+}
