@@ -38,6 +38,7 @@ enum EncoderMeans {
     Copy,
     Blosc(blosc::Encoder),
     BloscNoise(Box<blosc::NoiseEncoder>),
+    BloscPlanes(Box<blosc::PlanesEncoder>),
     Zstd(zstd::Compressor),
     Gzip(libdeflater::Compressor),
     Zlib(libdeflater::Compressor),
@@ -156,7 +157,11 @@ impl EncoderMeans {
             }
             Compressor::Blosc { cname, level, shuffle, block_bytes } => {
                 let settings = blosc::Settings { cname, level, shuffle, block_bytes };
-                Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
+                if blosc::PlanesEncoder::takes(&settings, element_bytes) {
+                    Self::BloscPlanes(Box::new(blosc::PlanesEncoder::new(settings, element_bytes, raw_bytes)?))
+                } else {
+                    Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
+                }
             }
             Compressor::Zstd { level } => Self::Zstd(zstd::Compressor::new(level, raw_bytes)?),
             Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
@@ -205,6 +210,7 @@ impl EncoderMeans {
             }
             Self::Blosc(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::BloscNoise(encoder) => encoder.encode(pixels, spare, room),
+            Self::BloscPlanes(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::Zstd(compressor) => compressor.compress(pixels.gathered(tile, spare), room),
             Self::Gzip(compressor) => gzip::encode(compressor, pixels.gathered(tile, spare), room),
             Self::Zlib(compressor) => gzip::encode_zlib(compressor, pixels.gathered(tile, spare), room),

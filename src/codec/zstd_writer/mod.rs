@@ -25,6 +25,7 @@ mod sample;
 mod sequences;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod weights;
 
 use self::frame::{BLOCK_BYTES_MAX, Frame};
@@ -32,7 +33,10 @@ use self::huffman::Code;
 use self::pack::{STREAMS_MAX, Streams};
 use self::sample::{Sample, changes, is_constant};
 use self::sequences::{Sequence, Tables};
+use self::trial::Trial;
+pub(super) use self::trial::{SAMPLE_BYTES, Search};
 use crate::codec::runs::Runs;
+use crate::error::Result;
 
 /// Planes that have codes of their own.
 const PLANES_MAX: usize = 8;
@@ -62,6 +66,8 @@ pub(super) struct Writer {
     sequences: Vec<Sequence>,
     literals: Vec<u8>,
     tables: Box<Tables>,
+    trial: Trial,
+    searched: Search,
 }
 
 /// The code that a plane was written by last.
@@ -71,22 +77,27 @@ struct PlaneCode {
     excess: u64,
 }
 
-/// Whose code the readers of a frame know when they come to the next block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    Nobodys,
-    Planes(usize),
+/// What the readers of a frame know when they come to the next block.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// The plane whose code came last.
+    code_of: Option<usize>,
+    /// Whether the first of the recent offsets is 1.
+    offset: bool,
 }
 
 impl Writer {
     /// Bytes that must stand behind what is written; their values do not matter.
     pub(super) const SLACK: usize = Runs::SLACK;
 
-    /// For planes of at most `plane_bytes` bytes.
-    pub(super) fn new(plane_bytes: usize) -> Self {
+    /// For frames of at most `planes` planes of `plane_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Codec`](crate::Error::Codec) when there is no memory for a match finder.
+    pub(super) fn new(planes: usize, plane_bytes: usize) -> Result<Self> {
         let group_bytes = plane_bytes.min(GROUP_BYTES);
         let code = || PlaneCode { code: Box::new(Code::new()), excess: 0 };
-        Self {
+        Ok(Self {
             codes: std::iter::repeat_with(code).take(PLANES_MAX).collect(),
             literals_code: Box::new(Code::new()),
             sample: Box::new(Sample::new()),
@@ -95,7 +106,14 @@ impl Writer {
             sequences: Vec::with_capacity(group_bytes / RUN_MIN + 1),
             literals: Vec::with_capacity(group_bytes),
             tables: Box::new(Tables::new()),
-        }
+            trial: Trial::new(planes * plane_bytes)?,
+            searched: Search::Nothing,
+        })
+    }
+
+    /// Leaves these planes of the following frames to a match finder.
+    pub(super) fn search(&mut self, searched: Search) {
+        self.searched = searched;
     }
 
     /// Forgets the tile before.
@@ -103,14 +121,28 @@ impl Writer {
         self.codes.iter_mut().for_each(|plane| plane.excess = 0);
     }
 
-    /// Writes the first `bytes` bytes of `padded`, which has [`SLACK`](Self::SLACK) more, as one frame, and returns its
-    /// bytes. They are `planes` planes of equal length, and perhaps some bytes more. `None`: no room.
+    /// Writes the first `bytes` bytes of `padded` as one frame, and returns its bytes. They are `planes` planes of equal
+    /// length, and perhaps some bytes more. Without [`SLACK`](Self::SLACK) behind them, some runs at the end are not
+    /// found. `None`: no room.
     pub(super) fn write(&mut self, padded: &[u8], bytes: usize, planes: usize, target: &mut [u8]) -> Option<usize> {
-        assert!(padded.len() >= bytes + Self::SLACK && (1..=PLANES_MAX).contains(&planes));
+        assert!(padded.len() >= bytes && (1..=PLANES_MAX).contains(&planes));
         let mut frame = Frame::begin(bytes, target)?;
-        let mut known = Known::Nobodys;
+        let mut known = Known { code_of: None, offset: true };
         let plane_bytes = bytes / planes;
+        let searched = match self.searched {
+            Search::Nothing => 0..0,
+            Search::Planes { first, end } => first.min(planes)..end.min(planes),
+            Search::Everything => 0..planes,
+        };
         for plane in 0..planes {
+            if searched.contains(&plane) {
+                if plane == searched.start {
+                    // All at once, because such blocks rely on what a reader knows at a frame's start.
+                    self.trial.write(&padded[plane * plane_bytes..searched.end * plane_bytes], &mut frame)?;
+                    known = Known { code_of: None, offset: false };
+                }
+                continue;
+            }
             let end = (plane + 1) * plane_bytes;
             for start in (plane * plane_bytes..end).step_by(GROUP_BYTES) {
                 let group_bytes = GROUP_BYTES.min(end - start);
@@ -144,8 +176,8 @@ impl Writer {
         }
         let in_runs =
             2 * self.sample.most() >= self.sample.bytes && changes(group) * BYTES_A_CHANGE_MIN < bytes;
-        if in_runs && self.write_runs(padded, bytes, frame).is_some() {
-            *known = Known::Nobodys;
+        if in_runs && self.write_runs(padded, bytes, known.offset, frame).is_some() {
+            *known = Known { code_of: None, offset: true };
             return Some(());
         }
         self.sample.complete(group);
@@ -164,8 +196,8 @@ impl Writer {
             return true;
         }
         *excess = 0;
-        if *known == Known::Planes(plane) {
-            *known = Known::Nobodys;
+        if known.code_of == Some(plane) {
+            known.code_of = None;
         }
         if code.make(counts) {
             *excess = relative(code);
@@ -190,7 +222,7 @@ impl Writer {
         }
         let packed_blocks = packed[..streams].chunks(streams / blocks);
         for (block, packed) in group.chunks(group.len().div_ceil(blocks)).zip(packed_blocks) {
-            let description = (*known != Known::Planes(plane)).then(|| code.description());
+            let description = (known.code_of != Some(plane)).then(|| code.description());
             let smaller = packed.iter().map(|stream| stream.len()).sum::<usize>()
                 + description.map_or(0, <[u8]>::len)
                 + literals::HEADERS_BYTES_MAX
@@ -203,18 +235,18 @@ impl Writer {
                 let bytes = literals::compressed(block.len(), description, packed, room)?;
                 Some(bytes + self.tables.write(&[], true, &mut room[bytes..])?)
             })?;
-            *known = Known::Planes(plane);
+            known.code_of = Some(plane);
         }
         Some(())
     }
 
     /// Writes a group as sequences, one for each run. `None`: that is not worth it.
-    fn write_runs(&mut self, padded: &[u8], bytes: usize, frame: &mut Frame) -> Option<()> {
+    fn write_runs(&mut self, padded: &[u8], bytes: usize, offset_known: bool, frame: &mut Frame) -> Option<()> {
         self.sequences.clear();
         self.literals.clear();
         let (sequences, literals) = (&mut self.sequences, &mut self.literals);
         let mut from = 0;
-        self.runs.show(padded, bytes, |start, length| {
+        self.runs.show(padded, bytes.min(padded.len().saturating_sub(Self::SLACK)), |start, length| {
             if length >= RUN_MIN {
                 literals.extend_from_slice(&padded[from..start]);
                 sequences.push(Sequence { literals: (start - from) as u32, repeats: length as u32 });
@@ -228,7 +260,7 @@ impl Writer {
         let (code, streams) = (&mut self.literals_code, &mut self.streams);
         frame.compressed(|room| {
             let at = write_literals(literals, code, streams, &mut self.sample, room)?;
-            Some(at + self.tables.write(sequences, true, &mut room[at..])?)
+            Some(at + self.tables.write(sequences, offset_known, &mut room[at..])?)
         })
     }
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn check(bytes: &[u8], planes: usize) -> usize {
-    let mut writer = Writer::new((bytes.len() / planes).max(1));
+    let mut writer = Writer::new(planes, (bytes.len() / planes).max(1)).unwrap();
     let mut padded = bytes.to_vec();
     padded.extend([0; Writer::SLACK]);
     let mut room = vec![0xA5; zstd_safe::compress_bound(bytes.len()) + 64];
