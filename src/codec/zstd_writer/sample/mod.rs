@@ -1,5 +1,8 @@
 //! What a group of bytes is like, by a look at some of them.
 
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use super::huffman::Counts;
 
 /// Bytes that are counted together, so that a look at a few in a row costs one load.
@@ -11,7 +14,8 @@ fn step(bytes: usize) -> usize {
         0..8192 => 1,
         8192..16_384 => 2,
         16_384..32_768 => 4,
-        _ => 8,
+        32_768..65_536 => 8,
+        _ => 16,
     }
 }
 
@@ -87,6 +91,14 @@ impl Sample {
 
 /// Bit `n` says whether there is a byte with `n` in its upper four bits.
 fn upper_halves(group: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        return x86::upper_halves(group);
+    }
+    upper_halves_scalar(group)
+}
+
+fn upper_halves_scalar(group: &[u8]) -> u32 {
     group.iter().fold(0, |seen, byte| seen | 1 << (byte >> 4))
 }
 
@@ -132,4 +144,41 @@ pub(super) fn changes(group: &[u8]) -> usize {
 /// Whether all bytes are the same.
 pub(super) fn is_constant(group: &[u8]) -> bool {
     group.get(1..).is_none_or(|rest| rest == &group[..group.len() - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_see_the_same_upper_halves() {
+        for bytes in (0..140).chain([255, 1000]) {
+            for value in 0..=255_u8 {
+                let mut group = vec![0x77; bytes];
+                if let Some(last) = group.last_mut() {
+                    *last = value;
+                }
+                assert_eq!(upper_halves(&group), upper_halves_scalar(&group), "{value} after {bytes} bytes");
+                group.reverse();
+                assert_eq!(upper_halves(&group), upper_halves_scalar(&group), "{value} before {bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn changes_are_counted() {
+        for bytes in [0, 1, 2, 127, 128, 129, 256, 257, 1000] {
+            let group: Vec<u8> = (0..bytes).map(|place: usize| (place * place / 7) as u8).collect();
+            assert_eq!(changes(&group), group.windows(2).filter(|pair| pair[0] != pair[1]).count());
+            assert_eq!(is_constant(&group), changes(&group) == 0);
+        }
+    }
+
+    #[test]
+    fn logarithms_are_right_to_1_in_256() {
+        for number in (1..2000).chain((2000..131_072).step_by(997)) {
+            let expected = f64::from(number).log2() * 256.0;
+            assert!((f64::from(log2(number)) - expected).abs() < 1.6, "{number}");
+        }
+    }
 }
