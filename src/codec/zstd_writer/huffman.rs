@@ -105,7 +105,7 @@ fn lengths(counts: &Counts, lengths: &mut Lengths) -> Option<u32> {
     let keys = &mut keys[..symbols];
     keys.sort_unstable();
     let mut of_length = depths(keys);
-    limit(&mut of_length);
+    limit(keys, &mut of_length);
     let mut rarest_first = keys.iter();
     for length in (1..=BITS_MAX as usize).rev() {
         for key in rarest_first.by_ref().take(of_length[length] as usize) {
@@ -150,17 +150,82 @@ fn depths(keys: &[u32]) -> [u32; BITS_MAX as usize + 1] {
     of_length
 }
 
-/// Makes the lengths those of a complete code again, after some were cut.
-fn limit(of_length: &mut [u32; BITS_MAX as usize + 1]) {
-    let lengths = 1..=BITS_MAX as usize;
-    let taken: u32 = lengths.map(|length| of_length[length] << (BITS_MAX as usize - length)).sum();
-    // Each step takes a code of the greatest length away and puts it beside a shorter one, which so becomes longer by a
-    // bit: that frees one code of the greatest length.
-    for _ in 1 << BITS_MAX..taken {
-        let shorter = (1..BITS_MAX as usize).rev().find(|length| of_length[*length] > 0);
-        let shorter = shorter.expect("256 codes of 11 bits alone are not too many");
-        of_length[BITS_MAX as usize] -= 1;
-        of_length[shorter] -= 1;
-        of_length[shorter + 1] += 2;
+/// Makes the lengths those of a complete code again, after some were cut. The keys are sorted as for [`depths`]; the
+/// rarest bytes have the longest codes.
+fn limit(keys: &[u32], of_length: &mut [u32; BITS_MAX as usize + 1]) {
+    const LONGEST: usize = BITS_MAX as usize;
+    // In units of the longest code. A code that becomes longer by a bit frees half of what it took.
+    let half = |length: usize| 1_i32 << (LONGEST - 1 - length);
+    let taken: i32 = (1..=LONGEST).map(|length| (of_length[length] as i32) << (LONGEST - length)).sum();
+    let mut excess = taken - (1 << LONGEST);
+    // The rarest byte of each length stands behind all of the greater lengths.
+    let mut rarest = [0; LONGEST + 2];
+    for length in (1..LONGEST).rev() {
+        rarest[length] = rarest[length + 1] + of_length[length + 1] as usize;
+    }
+    let weight = |place: usize, length: usize| u64::from(keys[place] >> 8) << length;
+    while excess > 0 {
+        // What costs the least bits for the room it gives.
+        let cheapest = (1..LONGEST).filter(|length| of_length[*length] > 0);
+        let length = cheapest.min_by_key(|length| weight(rarest[*length], *length)).expect("256 codes of 11 bits fit");
+        of_length[length] -= 1;
+        of_length[length + 1] += 1;
+        rarest[length] += 1;
+        excess -= half(length);
+    }
+    while excess < 0 {
+        // What saves the most bits for the room it takes, and fits: the longest codes always do.
+        let fitting = (1..LONGEST).filter(|length| of_length[*length + 1] > 0 && half(*length) <= -excess);
+        let best = fitting.max_by_key(|length| weight(rarest[*length] - 1, *length));
+        let length = best.expect("half of the room of a longest code is left, or a multiple of it");
+        of_length[length + 1] -= 1;
+        of_length[length] += 1;
+        rarest[length] -= 1;
+        excess += half(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bits of the best code with the limit: the coins of package-merge.
+    fn limited_bits(counts: &Counts) -> u64 {
+        let mut leaves: Vec<u64> = counts.iter().filter(|count| **count > 0).map(|count| u64::from(*count)).collect();
+        leaves.sort_unstable();
+        let mut packages = leaves.clone();
+        for _ in 1..BITS_MAX {
+            let pairs = packages.chunks_exact(2).map(|pair| pair[0] + pair[1]);
+            packages = leaves.iter().copied().chain(pairs).collect();
+            packages.sort_unstable();
+        }
+        packages[..2 * leaves.len() - 2].iter().sum()
+    }
+
+    fn check(counts: &Counts, more: f64) {
+        let mut code = Code::new();
+        let Some(longest) = lengths(counts, &mut code.lengths) else { panic!("two bytes occur") };
+        let taken: u32 = code.lengths.iter().filter(|bits| **bits > 0).map(|bits| 1 << (BITS_MAX - u32::from(*bits))).sum();
+        assert_eq!(taken, 1 << BITS_MAX, "the code is complete");
+        assert!(longest <= BITS_MAX);
+        let (bits, least) = (code.cost_bits(counts) as f64, limited_bits(counts) as f64);
+        assert!(bits >= least && bits <= least * more, "{bits} bits, at best {least}");
+    }
+
+    #[test]
+    fn codes_are_as_short_as_the_limit_lets_them() {
+        let gaussian = |sigma: f64, tail: u32| -> Counts {
+            std::array::from_fn(|n| (4000.0 * (-((n as f64 - 110.0) / sigma).powi(2) / 2.0).exp()) as u32 + tail)
+        };
+        for sigma in [1.0, 3.0, 8.0, 12.0, 30.0] {
+            for tail in [0, 1] {
+                check(&gaussian(sigma, tail), 1.002);
+            }
+        }
+        check(&std::array::from_fn(|n| 1 << (n % 20)), 1.002);
+        check(&std::array::from_fn(|n| if n < 22 { 1 << n } else { 0 }), 1.002);
+        check(&std::array::from_fn(|n| n as u32), 1.002);
+        check(&std::array::from_fn(|n| u32::from(n > 253)), 1.002);
+        check(&std::array::from_fn(|n| if n == 9 { 100_000 } else { 1 }), 1.002);
     }
 }
