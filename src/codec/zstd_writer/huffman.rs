@@ -205,7 +205,8 @@ mod tests {
     fn check(counts: &Counts, more: f64) {
         let mut code = Code::new();
         let Some(longest) = lengths(counts, &mut code.lengths) else { panic!("two bytes occur") };
-        let taken: u32 = code.lengths.iter().filter(|bits| **bits > 0).map(|bits| 1 << (BITS_MAX - u32::from(*bits))).sum();
+        let taken: u32 =
+            code.lengths.iter().filter(|bits| **bits > 0).map(|bits| 1 << (BITS_MAX - u32::from(*bits))).sum();
         assert_eq!(taken, 1 << BITS_MAX, "the code is complete");
         assert!(longest <= BITS_MAX);
         let (bits, least) = (code.cost_bits(counts) as f64, limited_bits(counts) as f64);

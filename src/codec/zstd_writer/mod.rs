@@ -29,9 +29,9 @@ mod trial;
 mod weights;
 
 use self::frame::{BLOCK_BYTES_MAX, Frame};
-use self::huffman::Code;
+use self::huffman::{Code, Counts};
 use self::pack::{STREAMS_MAX, Streams};
-use self::sample::{Sample, changes, is_constant};
+use self::sample::{Look, Sample, changes, is_constant};
 use self::sequences::{Sequence, Tables};
 use self::trial::Trial;
 pub(super) use self::trial::{SAMPLE_BYTES, Search};
@@ -48,10 +48,13 @@ const TWO_BLOCKS_BYTES: usize = 8192;
 const RUN_MIN: usize = 24;
 /// With more changes than one in so many bytes, runs are too short to pay.
 const BYTES_A_CHANGE_MIN: usize = 12;
+/// A group that begins with so many bytes of which one in so many changes is not looked at further for runs.
+const MANY_CHANGES_BYTES: usize = 1024;
+const MANY_CHANGES: usize = 2;
 /// Of this many bytes, a code must save one to be worth its time, and the reader's.
 const WORTH_CODING: u64 = 64;
 /// By how much more than its own excess over the entropy a code may be too long for a later group, in 1/256.
-const EXCESS_MAX: u64 = 2;
+const EXCESS_MAX: u64 = 4;
 /// Fewer bytes are not coded: the description of the code would take most of what it saves.
 const CODED_MIN: usize = 32;
 
@@ -168,41 +171,42 @@ impl Writer {
         if bytes < CODED_MIN {
             return frame.raw(group);
         }
-        self.sample.look_at(group);
+        if mostly_runs(group) && self.write_runs(padded, bytes, known.offset, frame).is_some() {
+            *known = Known { code_of: None, offset: true };
+            return Some(());
+        }
+        self.sample.look_at(group, Look::Brief);
         let entropy = self.sample.entropy();
         let sampled_bits = u64::from(self.sample.bytes) * 8 * 256;
         if entropy > sampled_bits - sampled_bits / WORTH_CODING {
             return frame.raw(group);
         }
-        let in_runs =
-            2 * self.sample.most() >= self.sample.bytes && changes(group) * BYTES_A_CHANGE_MIN < bytes;
-        if in_runs && self.write_runs(padded, bytes, known.offset, frame).is_some() {
-            *known = Known { code_of: None, offset: true };
-            return Some(());
-        }
-        self.sample.complete(group);
-        if !self.has_code(plane, entropy, known) {
+        let counts = self.sample.completed(group);
+        if !self.fits(plane, &counts, entropy) && !self.make_code(group, plane, known) {
             return frame.raw(group);
         }
         self.write_coded(group, plane, known, frame)
     }
 
-    /// Whether there is a code for this plane, made for this group or fitting well enough.
-    fn has_code(&mut self, plane: usize, entropy: u64, known: &mut Known) -> bool {
-        let PlaneCode { code, excess } = &mut self.codes[plane];
-        let counts = &self.sample.counts;
-        let relative = |code: &Code| (code.cost_bits(counts) << 16) / entropy.max(1);
-        if *excess > 0 && code.covers(counts) && relative(code) <= *excess + EXCESS_MAX {
-            return true;
-        }
-        *excess = 0;
+    /// Whether there is a code for this plane that has all bytes of `completed`, and fits what was looked at well enough.
+    fn fits(&self, plane: usize, completed: &Counts, entropy: u64) -> bool {
+        let PlaneCode { code, excess } = &self.codes[plane];
+        let cost = || relative_cost(code, &self.sample.counts, entropy);
+        *excess > 0 && code.covers(completed) && cost() <= *excess + EXCESS_MAX
+    }
+
+    /// Makes a code for this group.
+    fn make_code(&mut self, group: &[u8], plane: usize, known: &mut Known) -> bool {
+        self.sample.look_at(group, Look::Close);
+        let entropy = self.sample.entropy();
+        let counts = self.sample.completed(group);
         if known.code_of == Some(plane) {
             known.code_of = None;
         }
-        if code.make(counts) {
-            *excess = relative(code);
-        }
-        *excess > 0
+        let PlaneCode { code, excess } = &mut self.codes[plane];
+        let made = code.make(&counts);
+        *excess = if made { relative_cost(code, &self.sample.counts, entropy) } else { 0 };
+        made
     }
 
     /// Writes a group by its plane's code, or as it is where that is not longer.
@@ -265,6 +269,17 @@ impl Writer {
     }
 }
 
+/// Whether most bytes equal the one before.
+fn mostly_runs(group: &[u8]) -> bool {
+    let start = &group[..group.len().min(MANY_CHANGES_BYTES)];
+    changes(start) * MANY_CHANGES < start.len() && changes(group) * BYTES_A_CHANGE_MIN < group.len()
+}
+
+/// The bits of what was looked at, in 256ths of the least that any code needs.
+fn relative_cost(code: &Code, counts: &Counts, entropy: u64) -> u64 {
+    (code.cost_bits(counts) << 16) / entropy.max(1)
+}
+
 /// Writes the literals between runs by a code of their own, or plainly.
 fn write_literals(
     literals: &[u8],
@@ -274,7 +289,7 @@ fn write_literals(
     room: &mut [u8],
 ) -> Option<usize> {
     if literals.len() >= CODED_MIN && !is_constant(literals) {
-        sample.count(literals);
+        sample.look_at(literals, Look::Full);
         let bytes = code.make(&sample.counts).then(|| code.cost_bits(&sample.counts) as usize / 8);
         if bytes.is_some_and(|bytes| bytes + code.description().len() + literals::HEADERS_BYTES_MAX < literals.len()) {
             let mut pieces: [&[u8]; literals::STREAMS] = [&[]; literals::STREAMS];

@@ -92,10 +92,7 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn new() -> Self {
-        Self {
-            literals: Table::new(LITERALS_LOG, &LITERALS_SHARES),
-            matches: Table::new(MATCH_LOG, &MATCH_SHARES),
-        }
+        Self { literals: Table::new(LITERALS_LOG, &LITERALS_SHARES), matches: Table::new(MATCH_LOG, &MATCH_SHARES) }
     }
 
     /// Writes the sequences and returns the bytes. `offset_known`: the first of the recent offsets is 1. `None`: no

@@ -1,8 +1,8 @@
 //! Whether a match finder would do better, by trying it on a sample.
 
-use super::{PLANES_MAX, Writer};
 use super::frame::Frame;
 use super::sample::changes;
+use super::{PLANES_MAX, Writer};
 use crate::codec::zstd::Compressor;
 use crate::error::Result;
 
@@ -25,7 +25,10 @@ const WORTH_SHARING: usize = 4;
 pub(in crate::codec) enum Search {
     Nothing,
     /// These planes, which stand side by side.
-    Planes { first: usize, end: usize },
+    Planes {
+        first: usize,
+        end: usize,
+    },
     Everything,
 }
 

@@ -7,15 +7,28 @@ use super::huffman::Counts;
 
 /// Bytes that are counted together, so that a look at a few in a row costs one load.
 const WORD: usize = 8;
+/// Tables that bytes are counted in, one after the other.
+const TURNS: usize = 4;
 
-/// Of how many words one is looked at, in a group of so many bytes: some thousand bytes are enough.
-fn step(bytes: usize) -> usize {
-    match bytes {
-        0..8192 => 1,
-        8192..16_384 => 2,
-        16_384..32_768 => 4,
-        32_768..65_536 => 8,
-        _ => 16,
+/// How closely a group is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Enough to see whether a code still fits.
+    Brief,
+    /// Enough to make a code, whose flaws all later groups bear.
+    Close,
+    /// At all bytes.
+    Full,
+}
+
+impl Look {
+    /// Of how many words one is looked at.
+    fn step(self, bytes: usize) -> usize {
+        match self {
+            Self::Brief => (bytes >> 12).max(1),
+            Self::Close => (bytes >> 14).max(1),
+            Self::Full => 1,
+        }
     }
 }
 
@@ -24,32 +37,25 @@ pub(super) struct Sample {
     pub(super) counts: Counts,
     /// The bytes that were looked at.
     pub(super) bytes: u32,
+    /// Whether that were all.
+    complete: bool,
 }
 
 impl Sample {
     pub(super) fn new() -> Self {
-        Self { counts: [0; 256], bytes: 0 }
+        Self { counts: [0; 256], bytes: 0, complete: true }
     }
 
-    /// Looks at a part of a group.
-    pub(super) fn look_at(&mut self, group: &[u8]) {
-        self.count_every(step(group.len()), group);
-    }
-
-    /// Looks at all of a group.
-    pub(super) fn count(&mut self, group: &[u8]) {
-        self.count_every(1, group);
-    }
-
-    fn count_every(&mut self, step: usize, group: &[u8]) {
+    pub(super) fn look_at(&mut self, group: &[u8], look: Look) {
+        let step = look.step(group.len());
+        self.complete = step == 1;
         // Counts in turns, because to count the same byte twice in a row waits for the first.
-        let mut turns = [[0_u32; 256]; 4];
+        let mut turns = [[0_u32; 256]; TURNS];
         let mut words = group.chunks_exact(WORD * step);
         for stretch in words.by_ref() {
-            for four in stretch[..WORD].chunks_exact(4) {
-                for (counts, byte) in turns.iter_mut().zip(four) {
-                    counts[usize::from(*byte)] += 1;
-                }
+            let word = u64::from_le_bytes(*stretch.first_chunk().expect("a stretch has a word"));
+            for place in 0..WORD {
+                turns[place % TURNS][(word >> (8 * place)) as u8 as usize] += 1;
             }
         }
         for byte in words.remainder() {
@@ -62,23 +68,14 @@ impl Sample {
         }
     }
 
-    /// Gives every byte that may occur in the group without having been looked at the least count. What is looked at
-    /// instead are the upper four bits of all bytes.
-    pub(super) fn complete(&mut self, group: &[u8]) {
-        if step(group.len()) == 1 {
-            return;
+    /// The counts, where every byte that may occur in the group without having been looked at has the least. What is
+    /// looked at instead are the upper four bits of all bytes.
+    pub(super) fn completed(&self, group: &[u8]) -> Counts {
+        if self.complete {
+            return self.counts;
         }
         let upper = upper_halves(group);
-        for (symbol, count) in self.counts.iter_mut().enumerate() {
-            if upper >> (symbol / 16) & 1 == 1 {
-                *count = (*count).max(1);
-            }
-        }
-    }
-
-    /// The count of the most frequent byte.
-    pub(super) fn most(&self) -> u32 {
-        self.counts.into_iter().max().unwrap_or(0)
+        std::array::from_fn(|symbol| self.counts[symbol].max(upper >> (symbol / 16) & 1))
     }
 
     /// The least number of bits, in 1/256, that any code of whole bytes needs for what was looked at.
@@ -135,10 +132,20 @@ const fn fractions() -> [u8; 256] {
 
 /// How often a byte differs from the one before.
 pub(super) fn changes(group: &[u8]) -> usize {
-    let (befores, afters) = (group, group.get(1..).unwrap_or(&[]));
+    let (before, after) = (group, group.get(1..).unwrap_or(&[]));
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        return x86::differences(&before[..after.len()], after);
+    }
+    differences(&before[..after.len()], after)
+}
+
+/// At how many places two pieces of the same length differ.
+#[inline(always)]
+fn differences(a: &[u8], b: &[u8]) -> usize {
     // Short enough to be counted in bytes, which vectors do many of at once.
-    let pieces = afters.chunks(128).zip(befores.chunks(128));
-    pieces.map(|(after, before)| usize::from(after.iter().zip(before).map(|(a, b)| u8::from(a != b)).sum::<u8>())).sum()
+    let pieces = a.chunks(128).zip(b.chunks(128));
+    pieces.map(|(a, b)| usize::from(a.iter().zip(b).map(|(a, b)| u8::from(a != b)).sum::<u8>())).sum()
 }
 
 /// Whether all bytes are the same.

@@ -37,3 +37,14 @@ fn fold(vector: __m256i) -> u32 {
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) };
     u32::from(bytes.iter().fold(0, |seen, byte| seen | byte))
 }
+
+/// As [`differences`](super::differences), compiled with wider vectors; to be called where the processor has AVX2.
+pub(super) fn differences(a: &[u8], b: &[u8]) -> usize {
+    // SAFETY: the caller found that it has.
+    unsafe { differences_avx2(a, b) }
+}
+
+#[target_feature(enable = "avx2")]
+fn differences_avx2(a: &[u8], b: &[u8]) -> usize {
+    super::differences(a, b)
+}
