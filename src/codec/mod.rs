@@ -40,6 +40,7 @@ enum EncoderMeans {
     BloscNoise(Box<blosc::NoiseEncoder>),
     BloscPlanes(Box<blosc::PlanesEncoder>),
     Zstd(zstd::Compressor),
+    ZstdBytes(Box<zstd_writer::BareEncoder>),
     Gzip(libdeflater::Compressor),
     Zlib(libdeflater::Compressor),
     Lz4(lz4::NumcodecsEncoder),
@@ -163,6 +164,9 @@ impl EncoderMeans {
                     Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
                 }
             }
+            Compressor::Zstd { level } if zstd_writer::BareEncoder::takes(level, element_bytes) => {
+                Self::ZstdBytes(Box::new(zstd_writer::BareEncoder::new(raw_bytes)?))
+            }
             Compressor::Zstd { level } => Self::Zstd(zstd::Compressor::new(level, raw_bytes)?),
             Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
             Compressor::Zlib { level } => Self::Zlib(gzip::compressor(level)?),
@@ -212,6 +216,7 @@ impl EncoderMeans {
             Self::BloscNoise(encoder) => encoder.encode(pixels, spare, room),
             Self::BloscPlanes(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::Zstd(compressor) => compressor.compress(pixels.gathered(tile, spare), room),
+            Self::ZstdBytes(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::Gzip(compressor) => gzip::encode(compressor, pixels.gathered(tile, spare), room),
             Self::Zlib(compressor) => gzip::encode_zlib(compressor, pixels.gathered(tile, spare), room),
             Self::Lz4(encoder) => encoder.encode(pixels.gathered(tile, spare), room),

@@ -15,6 +15,7 @@
 //! What it writes are ordinary frames (RFC 8878). The choices depend on the data of one tile alone, and all instruction
 //! sets choose and write the same, so a tile always becomes the same frame.
 
+mod bare;
 mod bits;
 mod frame;
 mod fse;
@@ -28,6 +29,7 @@ mod tests;
 mod trial;
 mod weights;
 
+pub(super) use self::bare::BareEncoder;
 use self::frame::{BLOCK_BYTES_MAX, Frame};
 use self::huffman::{Code, Counts};
 use self::pack::{STREAMS_MAX, Streams};

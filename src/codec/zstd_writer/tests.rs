@@ -104,6 +104,58 @@ fn runs_are_decoded() {
     }
 }
 
+/// Writes the planes after judging their beginnings, and returns what was left to a match finder.
+fn check_judged(planes: &[Vec<u8>]) -> Search {
+    let bytes = planes.concat();
+    let mut writer = Writer::new(planes.len(), planes[0].len()).unwrap();
+    let mut sample: Vec<u8> = planes.iter().flat_map(|plane| &plane[..SAMPLE_BYTES]).copied().collect();
+    sample.extend([0; Writer::SLACK]);
+    writer.begin_tile();
+    let search = writer.judge(&[&sample, &sample], planes.len());
+    let mut padded = bytes.clone();
+    padded.extend([0; Writer::SLACK]);
+    let mut room = vec![0; zstd_safe::compress_bound(bytes.len())];
+    // Also what would not have been chosen must be written rightly.
+    for searched in [search, Search::Nothing, Search::Everything, Search::Planes { first: 1, end: 2 }] {
+        writer.search(searched);
+        let written = writer.write(&padded, bytes.len(), planes.len(), &mut room).expect("room for all");
+        let mut decoded = vec![0; bytes.len()];
+        let got = zstd_safe::decompress(&mut decoded[..], &room[..written]).map_err(zstd_safe::get_error_name);
+        assert_eq!(got, Ok(bytes.len()), "{searched:?}");
+        assert!(decoded == bytes, "{searched:?}");
+    }
+    search
+}
+
+#[test]
+fn what_has_structure_is_left_to_a_match_finder() {
+    for bytes in [4000, 40_000, 300_000] {
+        let (noise, constant) = (noise(bytes, 20), vec![3; bytes]);
+        let pattern: Vec<u8> = noise[..301].iter().cycle().take(bytes).copied().collect();
+        let mut sparse = vec![0; bytes];
+        sparse.iter_mut().step_by(333).for_each(|byte| *byte = 1);
+        let all = |planes: [&Vec<u8>; 4]| check_judged(&planes.map(Vec::clone));
+        assert_eq!(all([&noise, &noise, &sparse, &constant]), Search::Nothing);
+        assert_eq!(all([&noise, &pattern, &sparse, &constant]), Search::Planes { first: 1, end: 2 });
+        assert_eq!(all([&pattern, &sparse, &constant, &sparse]), Search::Everything);
+    }
+}
+
+#[test]
+fn too_little_room_is_told() {
+    let mut bytes = noise(20_000, 20);
+    bytes.extend([0; 20_000]);
+    bytes[30_000] = 1;
+    let needed = check(&bytes, 2);
+    let mut writer = Writer::new(2, bytes.len() / 2).unwrap();
+    let length = bytes.len();
+    bytes.extend([0; Writer::SLACK]);
+    for room in (0..needed).step_by(if cfg!(miri) { 5000 } else { 37 }).chain([needed - 1]) {
+        writer.begin_tile();
+        assert_eq!(writer.write(&bytes, length, 2, &mut vec![0; room]), None, "{room} of {needed} bytes");
+    }
+}
+
 proptest! {
     #[test]
     fn anything_is_decoded(

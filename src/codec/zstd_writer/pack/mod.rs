@@ -228,7 +228,7 @@ mod tests {
     fn all_instructions_pack_as_defined() {
         let powers: Vec<u32> = (0..20).map(|power| 1 << power).collect();
         let rare: Vec<u32> = (0..256).map(|symbol| if symbol < 3 { 20 } else { 1 }).collect();
-        let flat: Vec<u32> = (0..256).map(|symbol| 3 + symbol % 4).collect();
+        let flat: Vec<u32> = (0..256_u32).map(|symbol| 1 + (symbol % 4).pow(3)).collect();
         let steep: Vec<u32> = (0..256).map(|symbol| 1 + (symbol == 77) as u32 * 400).collect();
         let lengths = if cfg!(miri) { vec![0, 9, 40] } else { (0..100).chain([255, 256, 1000, 8192]).collect() };
         for stream_bytes in lengths {

@@ -5,20 +5,42 @@
 use std::arch::asm;
 
 use super::{Packed, STREAMS_MAX};
-use crate::codec::zstd_writer::huffman::Code;
+use crate::codec::zstd_writer::huffman::{BITS_MAX, Code};
 
 /// Bytes that one step takes from each stream: a lane.
 const LANE: usize = 8;
 
-/// As [`Packed::more`], compiled with shifts that need no certain register.
+/// As [`Packed::more`], with shifts that need no certain register, and one check for all places.
 pub(super) fn more(state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) -> Packed {
-    // SAFETY: `Instructions::detect` found that the processor has them.
+    assert!(target.len() >= state.at + bytes.len() * BITS_MAX as usize / 8 + 2 * LANE);
+    // SAFETY: `Instructions::detect` found that the processor has them, and there is room for the longest codes.
     unsafe { more_bmi2(state, bytes, code, target) }
 }
 
+/// # Safety
+/// Behind what is packed, `target` must have room for the longest codes, and for 8 bytes more.
 #[target_feature(enable = "bmi2")]
-fn more_bmi2(state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) -> Packed {
-    state.more(bytes, code, target)
+unsafe fn more_bmi2(mut state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) -> Packed {
+    let fours = bytes.rchunks_exact(4);
+    let first = fours.remainder();
+    let (mut held, mut count, mut at) = (state.held, state.count, state.at);
+    for four in fours {
+        let [d, c, b, a] = [0, 1, 2, 3].map(|place| code.entries[usize::from(four[place])]);
+        let (ab_bits, cd_bits) = (a.wrapping_add(b), c.wrapping_add(d));
+        let ab = a.wrapping_shr(b as u32) | b;
+        let cd = c.wrapping_shr(d as u32) | d;
+        let four_bits = ab_bits.wrapping_add(cd_bits);
+        held = held.wrapping_shr(four_bits as u32) | (ab.wrapping_shr(cd_bits as u32) | cd);
+        // Only the lowest byte is a number of bits; that is all that counts below.
+        count = count.wrapping_add(four_bits);
+        let valid = held.wrapping_shr(count.wrapping_neg() as u32);
+        // SAFETY: `at` grows by at most 11 bits a byte, so that the caller's promise holds.
+        unsafe { target.as_mut_ptr().add(at).cast::<u64>().write_unaligned(valid.to_le()) };
+        at += usize::from(count as u8 >> 3);
+        count &= 7;
+    }
+    (state.held, state.count, state.at) = (held, count, at);
+    state.more(first, code, target)
 }
 
 /// How many bytes of each of the eight pieces [`pack`] takes: none if they don't begin at equal distances.
@@ -73,7 +95,7 @@ pub(super) fn pack(
     let distance = pieces[1].as_ptr() as usize - pieces[0].as_ptr() as usize;
     assert!(common.is_multiple_of(LANE) && common > 0 && packed.len() >= STREAMS_MAX * stride);
     for (state, piece) in states.iter().zip(pieces) {
-        assert!(piece.len() >= common && state.at + common * 11 / 8 + 2 * LANE <= stride);
+        assert!(piece.len() >= common && state.at + common * BITS_MAX as usize / 8 + 2 * LANE <= stride);
     }
     let base = packed.as_mut_ptr();
     let mut lanes = Lanes {
