@@ -66,6 +66,11 @@ impl Code {
         counts.iter().zip(&self.lengths).all(|(count, length)| *count == 0 || *length > 0)
     }
 
+    /// Whether every byte there is has a code.
+    pub(super) fn covers_all(&self) -> bool {
+        !self.lengths.contains(&0)
+    }
+
     /// Gives the codes: in the order of symbols, the longest first.
     fn number(&mut self, longest: u32) {
         let mut of_length = [0_u32; BITS_MAX as usize + 1];

@@ -183,18 +183,18 @@ impl Writer {
         if entropy > sampled_bits - sampled_bits / WORTH_CODING {
             return frame.raw(group);
         }
-        let counts = self.sample.completed(group);
-        if !self.fits(plane, &counts, entropy) && !self.make_code(group, plane, known) {
+        if !self.fits(group, plane, entropy) && !self.make_code(group, plane, known) {
             return frame.raw(group);
         }
         self.write_coded(group, plane, known, frame)
     }
 
-    /// Whether there is a code for this plane that has all bytes of `completed`, and fits what was looked at well enough.
-    fn fits(&self, plane: usize, completed: &Counts, entropy: u64) -> bool {
+    /// Whether there is a code for this plane that has all bytes of the group, and fits what was looked at well enough.
+    fn fits(&self, group: &[u8], plane: usize, entropy: u64) -> bool {
         let PlaneCode { code, excess } = &self.codes[plane];
-        let cost = || relative_cost(code, &self.sample.counts, entropy);
-        *excess > 0 && code.covers(completed) && cost() <= *excess + EXCESS_MAX
+        *excess > 0
+            && relative_cost(code, &self.sample.counts, entropy) <= *excess + EXCESS_MAX
+            && (code.covers_all() || code.covers(&self.sample.completed(group)))
     }
 
     /// Makes a code for this group.

@@ -110,7 +110,7 @@ impl Writer {
 fn compare(ours: &[usize; PLANES_MAX], theirs: &[usize; PLANES_MAX]) -> Search {
     let mut worth = (0..PLANES_MAX).filter(|plane| theirs[*plane] + ours[*plane] / WORTH_SEARCHING < ours[*plane]);
     let Some(first) = worth.next() else { return Search::Nothing };
-    let end = worth.last().unwrap_or(first) + 1;
+    let end = worth.next_back().unwrap_or(first) + 1;
     let (all, searched) = (ours.iter().sum::<usize>(), ours[first..end].iter().sum::<usize>());
     if (all - searched) * WORTH_SHARING < all { Search::Everything } else { Search::Planes { first, end } }
 }

@@ -21,24 +21,31 @@ pub(super) fn more(state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) 
 /// Behind what is packed, `target` must have room for the longest codes, and for 8 bytes more.
 #[target_feature(enable = "bmi2")]
 unsafe fn more_bmi2(mut state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) -> Packed {
-    let fours = bytes.rchunks_exact(4);
-    let first = fours.remainder();
-    let (mut held, mut count, mut at) = (state.held, state.count, state.at);
-    for four in fours {
-        let [d, c, b, a] = [0, 1, 2, 3].map(|place| code.entries[usize::from(four[place])]);
-        let (ab_bits, cd_bits) = (a.wrapping_add(b), c.wrapping_add(d));
-        let ab = a.wrapping_shr(b as u32) | b;
-        let cd = c.wrapping_shr(d as u32) | d;
-        let four_bits = ab_bits.wrapping_add(cd_bits);
-        held = held.wrapping_shr(four_bits as u32) | (ab.wrapping_shr(cd_bits as u32) | cd);
-        // Only the lowest byte is a number of bits; that is all that counts below.
-        count = count.wrapping_add(four_bits);
-        let valid = held.wrapping_shr(count.wrapping_neg() as u32);
-        // SAFETY: `at` grows by at most 11 bits a byte, so that the caller's promise holds.
-        unsafe { target.as_mut_ptr().add(at).cast::<u64>().write_unaligned(valid.to_le()) };
-        at += usize::from(count as u8 >> 3);
-        count &= 7;
+    let eights = bytes.rchunks_exact(8);
+    let first = eights.remainder();
+    let (mut held, mut count) = (state.held, state.count);
+    // SAFETY: as much is packed.
+    let mut place = unsafe { target.as_mut_ptr().add(state.at) };
+    for eight in eights {
+        for four in [&eight[4..], &eight[..4]] {
+            let [d, c, b, a] = [0, 1, 2, 3].map(|place| code.entries[usize::from(four[place])]);
+            let (ab_bits, cd_bits) = (a.wrapping_add(b), c.wrapping_add(d));
+            let ab = a.wrapping_shr(b as u32) | b;
+            let cd = c.wrapping_shr(d as u32) | d;
+            let four_bits = ab_bits.wrapping_add(cd_bits);
+            held = held.wrapping_shr(four_bits as u32) | (ab.wrapping_shr(cd_bits as u32) | cd);
+            // Only the lowest byte is a number of bits; that is all that counts below.
+            count = count.wrapping_add(four_bits);
+            let valid = held.wrapping_shr(count.wrapping_neg() as u32);
+            // SAFETY: the place advances by at most 11 bits a byte, so that the caller's promise holds.
+            unsafe {
+                place.cast::<u64>().write_unaligned(valid.to_le());
+                place = place.add(usize::from(count as u8 >> 3));
+            }
+            count &= 7;
+        }
     }
+    let at = place as usize - target.as_ptr() as usize;
     (state.held, state.count, state.at) = (held, count, at);
     state.more(first, code, target)
 }

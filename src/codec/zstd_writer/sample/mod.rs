@@ -117,7 +117,7 @@ const fn fractions() -> [u8; 256] {
         let mut number = ((512 + 2 * n as u64) + 1) << 22;
         let mut bit = 0;
         while bit < 8 {
-            number = number * number >> 31;
+            number = (number * number) >> 31;
             table[n] <<= 1;
             if number >> 32 == 1 {
                 number >>= 1;
