@@ -24,7 +24,8 @@ mod literals;
 mod pack;
 mod sample;
 mod sequences;
-#[cfg(test)]
+// Miri cannot call libzstd.
+#[cfg(all(test, not(miri)))]
 mod tests;
 mod trial;
 mod weights;
@@ -126,8 +127,8 @@ impl Writer {
         self.codes.iter_mut().for_each(|plane| plane.excess = 0);
     }
 
-    /// Writes the first `bytes` bytes of `padded` as one frame, and returns its bytes. They are `planes` planes of equal
-    /// length, and perhaps some bytes more. Without [`SLACK`](Self::SLACK) behind them, some runs at the end are not
+    /// Writes the first `bytes` bytes of `padded` as one frame, and returns its bytes. They are `planes` planes of
+    /// equal length, and perhaps some bytes more. Without [`SLACK`](Self::SLACK) behind them, some runs at the end are not
     /// found. `None`: no room.
     pub(super) fn write(&mut self, padded: &[u8], bytes: usize, planes: usize, target: &mut [u8]) -> Option<usize> {
         assert!(padded.len() >= bytes && (1..=PLANES_MAX).contains(&planes));

@@ -13,8 +13,8 @@ const DIRECT_WEIGHTS_MAX: usize = 128;
 /// A first byte below this is the length of compressed weights.
 const COMPRESSED_BYTES_MAX: usize = 127;
 
-/// Writes the description of a complete code whose longest codes have `longest` bits, and returns its bytes. `None`: the
-/// format has no way to say it, as with 250 weights that are all the same.
+/// Writes the description of a complete code whose longest codes have `longest` bits, and returns its bytes. `None`:
+/// the format has no way to say it, as with 250 weights that are all the same.
 pub(super) fn describe(lengths: &Lengths, longest: u32, target: &mut [u8; DESCRIPTION_BYTES_MAX]) -> Option<usize> {
     let last = lengths.iter().rposition(|length| *length > 0)?;
     let mut weights = [0_u8; 256];

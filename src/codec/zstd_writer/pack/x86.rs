@@ -236,8 +236,8 @@ macro_rules! look_up {
     };
 }
 
-/// Joins codes, the later one below the earlier, until each lane has one of four bytes in zmm6 and one of the four after
-/// them in zmm7, and the numbers of bits in zmm4 and zmm8.
+/// Joins codes, the later one below the earlier, until each lane has one of four bytes in zmm6 and one of the four
+/// after them in zmm7, and the numbers of bits in zmm4 and zmm8.
 macro_rules! join {
     () => {
         "
