@@ -81,7 +81,7 @@ impl PlanesEncoder {
             self.shuffler.run(&raw[first..first + bytes], &mut sample[..bytes]);
         }
         let places = self.samples.each_ref().map(Vec::as_slice);
-        self.writer.judge(&places, self.header.element_bytes)
+        self.writer.judge(&places, self.header.element_bytes, raw.len())
     }
 
     /// Writes a compressed frame and returns its length. `None`: it would not be smaller than the stored one.

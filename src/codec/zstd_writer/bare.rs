@@ -34,7 +34,7 @@ impl BareEncoder {
         }
         self.writer.begin_tile();
         let places = self.samples.each_ref().map(Vec::as_slice);
-        let search = match self.writer.judge(&places, 1) {
+        let search = match self.writer.judge(&places, 1, raw.len()) {
             Search::Everything => Search::Planes { first: 0, end: 1 },
             search => search,
         };

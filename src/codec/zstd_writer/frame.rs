@@ -33,6 +33,8 @@ pub(super) struct Frame<'a> {
     at: usize,
     /// Where the header of the last block stands.
     last: Option<usize>,
+    /// What the last block repeats, and how often.
+    repeated: Option<(u8, usize)>,
 }
 
 impl<'a> Frame<'a> {
@@ -49,7 +51,7 @@ impl<'a> Frame<'a> {
         header[5..].copy_from_slice(&(size as u64).to_le_bytes());
         let at = 5 + size_bytes;
         target.get_mut(..at)?.copy_from_slice(&header[..at]);
-        Some(Self { target, at, last: None })
+        Some(Self { target, at, last: None, repeated: None })
     }
 
     /// Appends a block that `fill` writes and gives the bytes of.
@@ -71,9 +73,16 @@ impl<'a> Frame<'a> {
         Some(())
     }
 
-    /// Appends a byte that comes so often, which is not more often than a block can say.
-    pub(super) fn rle(&mut self, byte: u8, times: usize) -> Option<()> {
+    /// Appends a byte that comes so often, which is not more often than a block can say. It joins a block of the same.
+    pub(super) fn rle(&mut self, byte: u8, mut times: usize) -> Option<()> {
+        if let Some((before, times_before)) = self.repeated {
+            if before == byte && times_before + times <= BLOCK_BYTES_MAX {
+                times += times_before;
+                self.at = self.last?;
+            }
+        }
         self.header(BlockType::Rle, times)?;
+        self.repeated = Some((byte, times));
         self.push(&[byte])
     }
 
@@ -84,7 +93,7 @@ impl<'a> Frame<'a> {
             let number = u32::from_le_bytes([header[0], header[1], header[2], 0]);
             let (block_type, size) = (number >> 1 & 3, (number >> 3) as usize);
             let bytes = if block_type == BlockType::Rle as u32 { 1 } else { size };
-            self.last = Some(self.at);
+            (self.last, self.repeated) = (Some(self.at), None);
             self.push(&(number & !u32::from(LAST_BLOCK)).to_le_bytes()[..BLOCK_HEADER_BYTES])?;
             self.push(body.get(..bytes)?)?;
             rest = if number & u32::from(LAST_BLOCK) == 0 { &body[bytes..] } else { &[] };
@@ -103,6 +112,7 @@ impl<'a> Frame<'a> {
 
     fn header(&mut self, block_type: BlockType, size: usize) -> Option<()> {
         self.last = Some(self.at);
+        self.repeated = None;
         let number = (block_type as u32) << 1 | (size as u32) << 3;
         self.push(&number.to_le_bytes()[..BLOCK_HEADER_BYTES])
     }

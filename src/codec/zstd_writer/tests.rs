@@ -111,7 +111,7 @@ fn check_judged(planes: &[Vec<u8>]) -> Search {
     let mut sample: Vec<u8> = planes.iter().flat_map(|plane| &plane[..SAMPLE_BYTES]).copied().collect();
     sample.extend([0; Writer::SLACK]);
     writer.begin_tile();
-    let search = writer.judge(&[&sample, &sample], planes.len());
+    let search = writer.judge(&[&sample, &sample], planes.len(), bytes.len());
     let mut padded = bytes.clone();
     padded.extend([0; Writer::SLACK]);
     let mut room = vec![0; zstd_safe::compress_bound(bytes.len())];
@@ -129,7 +129,7 @@ fn check_judged(planes: &[Vec<u8>]) -> Search {
 
 #[test]
 fn what_has_structure_is_left_to_a_match_finder() {
-    for bytes in [4000, 40_000, 300_000] {
+    for bytes in [30_000, 70_000, 300_000] {
         let (noise, constant) = (noise(bytes, 20), vec![3; bytes]);
         let pattern: Vec<u8> = noise[..301].iter().cycle().take(bytes).copied().collect();
         let mut sparse = vec![0; bytes];
@@ -139,6 +139,24 @@ fn what_has_structure_is_left_to_a_match_finder() {
         assert_eq!(all([&noise, &pattern, &sparse, &constant]), Search::Planes { first: 1, end: 2 });
         assert_eq!(all([&pattern, &sparse, &constant, &sparse]), Search::Everything);
     }
+}
+
+#[test]
+fn small_tiles_with_structure_are_not_tried() {
+    let (noise, constant) = (noise(4000, 20), vec![3; 4000]);
+    let pattern: Vec<u8> = noise[..301].iter().cycle().take(4000).copied().collect();
+    assert_eq!(check_judged(&[noise.clone(), pattern]), Search::Everything);
+    assert_eq!(check_judged(&[noise, constant]), Search::Nothing);
+}
+
+#[test]
+fn planes_of_one_value_share_a_block() {
+    for (planes, more) in [(1, 0), (2, 0), (8, 0), (8, 3)] {
+        assert_eq!(check(&vec![7; 5000 * planes + more], planes), 5 + 2 + 4 + if more > 0 { 3 + more } else { 0 });
+    }
+    let two = [vec![7; 5000], vec![8; 5000], vec![8; 5000]].concat();
+    assert_eq!(check(&two, 3), 5 + 2 + 2 * 4);
+    assert_eq!(check(&vec![7; 300_000], 2), 5 + 4 + 4 * 4);
 }
 
 #[test]

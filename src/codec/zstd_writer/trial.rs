@@ -11,6 +11,8 @@ pub(in crate::codec) const SAMPLE_BYTES: usize = 2048;
 /// Words that repeat are looked for before anything is compressed. Six bytes of noise are hardly ever the same.
 const WORD: usize = 6;
 const TABLE_LOG: u32 = 11;
+/// With smaller tiles, to try takes longer than a match finder takes for all, which then has what may repeat.
+const WORTH_TRYING_BYTES: usize = 96 << 10;
 /// With fewer repeats than one in so many places, there is nothing to find.
 const PLACES_A_REPEAT: usize = 32;
 /// With fewer changes than one in so many bytes, there is nothing to save.
@@ -76,9 +78,9 @@ impl Trial {
 }
 
 impl Writer {
-    /// Decides what is left to a match finder in this tile. `places` are parts of it, in `planes` planes each, with
-    /// [`SLACK`](Self::SLACK) bytes behind them.
-    pub(in crate::codec) fn judge(&mut self, places: &[&[u8]], planes: usize) -> Search {
+    /// Decides what is left to a match finder in a tile of `tile_bytes`. `places` are parts of it, in `planes` planes
+    /// each, with [`SLACK`](Self::SLACK) bytes behind them.
+    pub(in crate::codec) fn judge(&mut self, places: &[&[u8]], planes: usize, tile_bytes: usize) -> Search {
         let plane_bytes = |place: &[u8]| (place.len() - Self::SLACK) / planes;
         let samples = places.iter().flat_map(|place| {
             let bytes = plane_bytes(place);
@@ -86,6 +88,9 @@ impl Writer {
         });
         if !samples.clone().any(|(_, padded, bytes)| self.trial.may_repeat(&padded[..bytes])) {
             return Search::Nothing;
+        }
+        if tile_bytes < WORTH_TRYING_BYTES {
+            return Search::Everything;
         }
         let (mut ours, mut theirs) = ([0; PLANES_MAX], [0; PLANES_MAX]);
         self.searched = Search::Nothing;
