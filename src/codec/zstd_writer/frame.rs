@@ -75,11 +75,12 @@ impl<'a> Frame<'a> {
 
     /// Appends a byte that comes so often, which is not more often than a block can say. It joins a block of the same.
     pub(super) fn rle(&mut self, byte: u8, mut times: usize) -> Option<()> {
-        if let Some((before, times_before)) = self.repeated {
-            if before == byte && times_before + times <= BLOCK_BYTES_MAX {
-                times += times_before;
-                self.at = self.last?;
-            }
+        if let Some((before, times_before)) = self.repeated
+            && before == byte
+            && times_before + times <= BLOCK_BYTES_MAX
+        {
+            times += times_before;
+            self.at = self.last?;
         }
         self.header(BlockType::Rle, times)?;
         self.repeated = Some((byte, times));

@@ -159,8 +159,9 @@ mod tests {
 
     #[test]
     fn vectors_see_the_same_upper_halves() {
-        for bytes in (0..140).chain([255, 1000]) {
-            for value in 0..=255_u8 {
+        let (step, lengths) = if cfg!(miri) { (15, 62..66) } else { (1, 0..140) };
+        for bytes in lengths.chain([255]) {
+            for value in (0..=255_u8).step_by(step) {
                 let mut group = vec![0x77; bytes];
                 if let Some(last) = group.last_mut() {
                     *last = value;
