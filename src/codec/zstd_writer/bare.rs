@@ -1,7 +1,7 @@
 //! Chunks that are one frame, as the configuration's `zstd` has them.
 
-use super::Writer;
-use super::trial::{SAMPLE_BYTES, Search};
+use super::match_finder::{SAMPLE_BYTES, Search};
+use super::writer::Writer;
 use crate::error::{Error, Result};
 
 /// In how many places of a tile the writer is compared with a match finder: at the start, and halfway.

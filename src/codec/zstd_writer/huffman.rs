@@ -1,18 +1,9 @@
 //! Huffman codes of bytes, at most 11 bits long (RFC 8878, section 4.2.1).
 
-use super::weights;
-
-/// The longest code that a decoder takes for literals.
-pub(super) const BITS_MAX: u32 = 11;
+use super::weights::{self, BITS_MAX, DESCRIPTION_BYTES_MAX, Lengths};
 
 /// How often each byte occurs.
 pub(super) type Counts = [u32; 256];
-
-/// The number of bits of each byte's code; 0: it has none.
-pub(super) type Lengths = [u8; 256];
-
-/// The most bytes that the description of a code takes: its length, and at most 127 bytes or 128 weights.
-pub(super) const DESCRIPTION_BYTES_MAX: usize = 1 + 127;
 
 /// A code, as it is described and as it is used.
 pub(super) struct Code {

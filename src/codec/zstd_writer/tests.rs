@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::frame::BLOCK_BYTES_MAX;
 use super::*;
 
 fn check(bytes: &[u8], planes: usize) -> usize {

@@ -2,7 +2,15 @@
 
 use super::bits::BackwardBits;
 use super::fse;
-use super::huffman::{BITS_MAX, DESCRIPTION_BYTES_MAX, Lengths};
+
+/// The longest code that a decoder takes for literals.
+pub(super) const BITS_MAX: u32 = 11;
+
+/// The number of bits of each byte's code; 0: it has none.
+pub(super) type Lengths = [u8; 256];
+
+/// The most bytes that the description of a code takes: its length, and at most 127 bytes or 128 weights.
+pub(super) const DESCRIPTION_BYTES_MAX: usize = 1 + 127;
 
 /// States of the table by which weights are compressed; more than 6 bits are not allowed.
 const TABLE_LOG: u32 = 6;

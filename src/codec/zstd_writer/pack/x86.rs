@@ -4,8 +4,9 @@
 
 use std::arch::asm;
 
-use super::{Packed, STREAMS_MAX};
-use crate::codec::zstd_writer::huffman::{BITS_MAX, Code};
+use super::scalar::{Packed, STREAMS_MAX};
+use crate::codec::zstd_writer::huffman::Code;
+use crate::codec::zstd_writer::weights::BITS_MAX;
 
 /// Bytes that one step takes from each stream: a lane.
 const LANE: usize = 8;

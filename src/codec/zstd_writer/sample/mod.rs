@@ -1,5 +1,6 @@
 //! What a group of bytes is like, by a look at some of them.
 
+mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -92,11 +93,7 @@ fn upper_halves(group: &[u8]) -> u32 {
     if is_x86_feature_detected!("avx2") {
         return x86::upper_halves(group);
     }
-    upper_halves_scalar(group)
-}
-
-fn upper_halves_scalar(group: &[u8]) -> u32 {
-    group.iter().fold(0, |seen, byte| seen | 1 << (byte >> 4))
+    scalar::upper_halves(group)
 }
 
 /// The logarithm to base 2, in 1/256.
@@ -137,15 +134,7 @@ pub(super) fn changes(group: &[u8]) -> usize {
     if is_x86_feature_detected!("avx2") {
         return x86::differences(&before[..after.len()], after);
     }
-    differences(&before[..after.len()], after)
-}
-
-/// At how many places two pieces of the same length differ.
-#[inline(always)]
-fn differences(a: &[u8], b: &[u8]) -> usize {
-    // Short enough to be counted in bytes, which vectors do many of at once.
-    let pieces = a.chunks(128).zip(b.chunks(128));
-    pieces.map(|(a, b)| usize::from(a.iter().zip(b).map(|(a, b)| u8::from(a != b)).sum::<u8>())).sum()
+    scalar::differences(&before[..after.len()], after)
 }
 
 /// Whether all bytes are the same.
@@ -166,9 +155,9 @@ mod tests {
                 if let Some(last) = group.last_mut() {
                     *last = value;
                 }
-                assert_eq!(upper_halves(&group), upper_halves_scalar(&group), "{value} after {bytes} bytes");
+                assert_eq!(upper_halves(&group), scalar::upper_halves(&group), "{value} after {bytes} bytes");
                 group.reverse();
-                assert_eq!(upper_halves(&group), upper_halves_scalar(&group), "{value} before {bytes} bytes");
+                assert_eq!(upper_halves(&group), scalar::upper_halves(&group), "{value} before {bytes} bytes");
             }
         }
     }

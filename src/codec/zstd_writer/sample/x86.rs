@@ -4,11 +4,13 @@
 
 use std::arch::x86_64::*;
 
-/// As [`upper_halves_scalar`](super::upper_halves_scalar); to be called where the processor has AVX2.
+use super::scalar;
+
+/// As [`scalar::upper_halves`]; to be called where the processor has AVX2.
 pub(super) fn upper_halves(group: &[u8]) -> u32 {
     // SAFETY: the caller found that it has.
     let seen = unsafe { upper_halves_avx2(group) };
-    seen | super::upper_halves_scalar(group.chunks_exact(32).remainder())
+    seen | scalar::upper_halves(group.chunks_exact(32).remainder())
 }
 
 /// Of the whole vectors of the group.
@@ -38,7 +40,7 @@ fn fold(vector: __m256i) -> u32 {
     u32::from(bytes.iter().fold(0, |seen, byte| seen | byte))
 }
 
-/// As [`differences`](super::differences), compiled with wider vectors; to be called where the processor has AVX2.
+/// As [`scalar::differences`], compiled with wider vectors; to be called where the processor has AVX2.
 pub(super) fn differences(a: &[u8], b: &[u8]) -> usize {
     // SAFETY: the caller found that it has.
     unsafe { differences_avx2(a, b) }
@@ -46,5 +48,5 @@ pub(super) fn differences(a: &[u8], b: &[u8]) -> usize {
 
 #[target_feature(enable = "avx2")]
 fn differences_avx2(a: &[u8], b: &[u8]) -> usize {
-    super::differences(a, b)
+    scalar::differences(a, b)
 }
