@@ -1,21 +1,19 @@
 //! The lifecycle of one acquisition: create, acquire, commit, finish, abort.
 
 pub(crate) mod append;
+mod end;
 
-use std::collections::BTreeSet;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, RingFull};
 use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
+use crate::engine::Engine;
 use crate::engine::threads::Threads;
-use crate::engine::{Engine, Ticket, losses, records};
 use crate::error::{Error, Result, caught, logged};
-use crate::format::provenance::Ending;
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
@@ -352,180 +350,6 @@ impl Acquisition {
         self.engine.aborting.store(true, Relaxed);
         if !Threads::is_one_of_any() {
             let _ = self.end();
-        }
-    }
-
-    /// Lets a thread of its own end the run. For a thread of a run, which can't wait for its own end, nor for
-    /// another's, whose callback may be waiting for this one's.
-    fn end_elsewhere(&mut self) {
-        let run = Arc::new(Mutex::new(Some(self.handed_on())));
-        let handed_on = run.clone();
-        let take = |run: &Mutex<Option<Self>>| run.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let spawned = std::thread::Builder::new().name("sw-finish".into()).spawn(move || drop(take(&handed_on)));
-        if let Err(error) = spawned {
-            logged(
-                || tracing::error!(%error, "no thread to end an acquisition; its dataset is as a kill would leave it"),
-            );
-            self.engine.gate.close();
-            // Its threads wait for the end of the process. To drop it here would be to come here again.
-            std::mem::forget(take(&run));
-        }
-    }
-
-    /// The run, of which this handle keeps nothing that has to be ended.
-    fn handed_on(&mut self) -> Self {
-        Self {
-            engine: self.engine.clone(),
-            image: self.image.clone(),
-            ring_full: self.ring_full,
-            lender: self.lender.clone(),
-            threads: self.threads.take(),
-            notes: std::mem::take(&mut self.notes),
-            manifest: self.manifest.take(),
-        }
-    }
-
-    fn end(&mut self) -> Result<Summary, Unfinished> {
-        self.engine.gate.close();
-        if let Some(threads) = self.threads.take() {
-            self.drain();
-            threads.join(&self.engine);
-        }
-        let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
-        let aborted_empty = self.engine.aborting.load(Relaxed) && nothing_came;
-        let counters = &self.engine.counters;
-        let lost = counters.frames_accepted.load(Relaxed).saturating_sub(counters.frames_written.load(Relaxed));
-        if self.engine.aborting.load(Relaxed) && lost > 0 {
-            self.engine.first_error.set(Error::Aborted);
-        }
-        let mut summary = self.summary();
-        let ending = Ending {
-            chunks: summary.chunks_written,
-            frames_missing: summary.frames_missing,
-            missing: &summary.missing,
-            error: self.engine.first_error.get(),
-        };
-        if !aborted_empty {
-            self.image.root().keep();
-            let frames = self.engine.counters.newest_end.load(Relaxed);
-            if let Err(error) = caught(|| self.write_lost(frames)) {
-                self.engine.first_error.set(error);
-            }
-            match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
-                Ok(()) => summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed),
-                Err(error) => self.engine.first_error.set(error),
-            }
-            summary.shape = self.image.shape();
-            self.write_manifest(&mut summary);
-        }
-        summary.elapsed = self.lender.started.get().map(Instant::elapsed).unwrap_or_default();
-        summary.error = self.engine.first_error.get().cloned();
-        logged(|| {
-            tracing::info!(
-                dataset = %self.image.root().path().display(),
-                frames = summary.frames_written,
-                missing = summary.frames_missing,
-                shards = summary.shards,
-                seconds = summary.elapsed.as_secs_f64(),
-                error = summary.error.as_ref().map(ToString::to_string),
-                "the acquisition ended"
-            );
-        });
-        match summary.error.clone() {
-            None => Ok(summary),
-            Some(error) => Err(Unfinished { summary: Box::new(summary), error }),
-        }
-    }
-
-    /// Writes the manifest, if there is to be one. By now the dataset is what it will be, whatever becomes of this.
-    fn write_manifest(&self, summary: &mut Summary) {
-        let Some(manifest) = self.manifest.as_ref().filter(|_| !self.engine.aborting.load(Relaxed)) else { return };
-        match caught(|| manifest.write(self.image.root().is_in_place())) {
-            Ok(notes) => summary.notes.extend(notes),
-            Err(error) => {
-                // Behind an earlier error of the run nobody would hear of this one.
-                summary.notes.push(format!("no manifest: {error}"));
-                self.engine.first_error.set(error);
-            }
-        }
-    }
-
-    /// What was recorded and is lost must not stay recorded as there.
-    fn write_lost(&self, frames: u64) -> Result<()> {
-        let (missing, lost) = self.missing_and_lost(frames);
-        records::write_lost(&self.image, &self.engine.plan, &missing, &lost, frames)
-    }
-
-    /// The numbers below `end` that never came, and those that came and could not be stored.
-    fn missing_and_lost(&self, end: u64) -> (Vec<Range<u64>>, BTreeSet<u64>) {
-        let engine = &self.engine;
-        let missing = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
-        let lost = engine.losses.numbers(&engine.plan, &missing, end);
-        (missing, lost)
-    }
-
-    /// Returns when every frame is with the workers, and every layer that will not be complete as well.
-    fn drain(&self) {
-        let engine = &self.engine;
-        loop {
-            engine.pump();
-            let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
-            if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
-                engine.tickets.push(Ticket::End);
-                return;
-            }
-            drop(sequencer);
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let mut notes = self.notes.clone();
-        if let (times, Some(error)) = &*self.engine.listener_failures.lock().unwrap_or_else(PoisonError::into_inner) {
-            notes.push(format!("on_shard_closed panicked for {times} shards, at first with: {error}"));
-        }
-        notes
-    }
-
-    fn summary(&self) -> Summary {
-        let engine = &self.engine;
-        let stats = engine.stats();
-        let end = engine.counters.newest_end.load(Relaxed);
-        let (settled, lost) = self.missing_and_lost(end);
-        let frames_missing = stats.frames_missing + lost.len() as u64;
-        Summary {
-            frames_accepted: stats.frames_accepted,
-            frames_written: end.saturating_sub(frames_missing),
-            frames_durable: stats.frames_durable,
-            frames_missing,
-            missing: losses::merge(&settled, &lost),
-            bytes_in: stats.bytes_in,
-            bytes_out: stats.bytes_out,
-            chunks_written: engine.counters.chunks_written.load(Relaxed),
-            chunks_empty: engine.counters.chunks_empty.load(Relaxed),
-            shards: stats.shards_closed,
-            elapsed: Duration::ZERO,
-            shape: Vec::new(),
-            storage: self.image.storage_choice.clone(),
-            stages: engine.latencies(),
-            notes: self.notes(),
-            error: None,
-        }
-    }
-}
-
-impl Drop for Acquisition {
-    fn drop(&mut self) {
-        if self.threads.is_some() && Threads::is_one_of_any() {
-            self.end_elsewhere();
-        }
-        if self.threads.is_some() {
-            // With nothing acquired there is nothing to keep.
-            let nothing = self.engine.counters.frames_accepted.load(Relaxed) == 0;
-            self.engine.aborting.fetch_or(nothing, Relaxed);
-            if let Err(error) = self.end() {
-                logged(|| tracing::error!(%error, "an acquisition was dropped unfinished"));
-            }
         }
     }
 }

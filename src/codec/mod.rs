@@ -14,6 +14,7 @@ mod shuffle;
 mod tile_source;
 mod zarr3;
 mod zstd;
+mod zstd_writer;
 
 #[cfg(feature = "offline")]
 pub(crate) use gzip::gunzip;
@@ -39,7 +40,9 @@ enum EncoderMeans {
     Copy,
     Blosc(blosc::Encoder),
     BloscNoise(Box<blosc::NoiseEncoder>),
+    BloscPlanes(Box<blosc::PlanesEncoder>),
     Zstd(zstd::Compressor),
+    ZstdBytes(Box<zstd_writer::BareEncoder>),
     Gzip(libdeflater::Compressor),
     Zlib(libdeflater::Compressor),
     Lz4(lz4::NumcodecsEncoder),
@@ -157,7 +160,14 @@ impl EncoderMeans {
             }
             Compressor::Blosc { cname, level, shuffle, block_bytes } => {
                 let settings = blosc::Settings { cname, level, shuffle, block_bytes };
-                Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
+                if blosc::PlanesEncoder::takes(&settings, element_bytes) {
+                    Self::BloscPlanes(Box::new(blosc::PlanesEncoder::new(settings, element_bytes, raw_bytes)?))
+                } else {
+                    Self::Blosc(blosc::Encoder::new(settings, element_bytes, raw_bytes)?)
+                }
+            }
+            Compressor::Zstd { level } if zstd_writer::BareEncoder::takes(level, element_bytes) => {
+                Self::ZstdBytes(Box::new(zstd_writer::BareEncoder::new(raw_bytes)?))
             }
             Compressor::Zstd { level } => Self::Zstd(zstd::Compressor::new(level, raw_bytes)?),
             Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
@@ -206,7 +216,9 @@ impl EncoderMeans {
             }
             Self::Blosc(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::BloscNoise(encoder) => encoder.encode(pixels, spare, room),
+            Self::BloscPlanes(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::Zstd(compressor) => compressor.compress(pixels.gathered(tile, spare), room),
+            Self::ZstdBytes(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::Gzip(compressor) => gzip::encode(compressor, pixels.gathered(tile, spare), room),
             Self::Zlib(compressor) => gzip::encode_zlib(compressor, pixels.gathered(tile, spare), room),
             Self::Lz4(encoder) => encoder.encode(pixels.gathered(tile, spare), room),

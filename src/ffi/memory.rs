@@ -150,8 +150,11 @@ fn encoder_bytes(config: &Config, plan: &Plan) -> Result<u64> {
     let tile = plan.shard.chunk_bytes as u64;
     // SAFETY: the function only computes.
     let zstd = |level: i32| unsafe { ZSTD_estimateCCtxSize(level) } as u64;
+    // The writer for noise has two contexts for what it leaves to Zstandard, packed streams, codes and samples.
+    let noise = 2 * zstd(1) + 2 * tile + bound + (4 << 20);
     Ok(match config.codec.compressor {
         Compressor::None => 0,
+        Compressor::Blosc { cname: BloscCname::Zstd, level: 1, .. } | Compressor::Zstd { level: 1 } => noise,
         Compressor::Blosc { cname: BloscCname::Zstd, level, .. } => {
             // Blosc's levels are Zstandard's, but the last, which is its highest.
             zstd(if level == 9 { 22 } else { i32::from(level) * 2 }) + 2 * tile.min(4 << 20) + bound.min(4 << 20)

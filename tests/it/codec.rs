@@ -195,6 +195,20 @@ fn lz4_at_its_fastest_is_written_by_the_writer_for_noise() {
 }
 
 #[test]
+fn zstandard_at_its_fastest_is_smaller_than_the_better_shuffle_of_c_blosc() {
+    for element_bytes in ELEMENT_BYTES {
+        let [_, noise, ..] = tiles(element_bytes, 512 << 10);
+        let theirs = |shuffle| c_blosc_encode(&noise, element_bytes, BloscCname::Zstd, 1, shuffle).len();
+        let least = theirs(Shuffle::Bit).min(theirs(Shuffle::Byte));
+        for shuffle in [Shuffle::Bit, Shuffle::Byte] {
+            let compressor = Compressor::Blosc { cname: BloscCname::Zstd, level: 1, shuffle, block_bytes: 0 };
+            let ours = round_trip(compressor, false, element_bytes, &noise).len();
+            assert!(ours as f64 / (least as f64) < 1.01, "{element_bytes}s: {ours} bytes, c-blosc {least}");
+        }
+    }
+}
+
+#[test]
 fn planes_that_repeat_are_found() {
     // Round a power of two all planes above the noise change together, in two directions.
     let [_, noise, ..] = tiles(2, 512 << 10);
@@ -356,6 +370,18 @@ proptest! {
         element_bytes in prop::sample::select(ELEMENT_BYTES.to_vec()),
     ) {
         round_trip(Compressor::BloscNoise { block_bytes }, false, element_bytes, &raw);
+    }
+
+    #[test]
+    fn any_patchwork_survives_zstandard_at_its_fastest(
+        raw in patchwork(),
+        block_bytes in prop_oneof![Just(0_usize), Just(128), (16_usize..5000).prop_map(|eights| eights * 8)],
+        element_bytes in prop::sample::select(ELEMENT_BYTES.to_vec()),
+        shuffle in prop::sample::select(SHUFFLES.to_vec()),
+    ) {
+        let blosc = Compressor::Blosc { cname: BloscCname::Zstd, level: 1, shuffle, block_bytes };
+        round_trip(blosc, false, element_bytes, &raw);
+        round_trip(Compressor::Zstd { level: 1 }, false, element_bytes, &raw);
     }
 
     #[test]

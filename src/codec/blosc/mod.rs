@@ -25,8 +25,10 @@ mod encoder;
 mod foreign;
 mod frame;
 mod noise;
+mod planes;
 
 pub(super) use encoder::Encoder;
 pub(super) use foreign::decode;
 pub(super) use frame::{Settings, bound, check};
 pub(super) use noise::NoiseEncoder;
+pub(super) use planes::PlanesEncoder;

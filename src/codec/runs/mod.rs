@@ -80,6 +80,27 @@ impl Runs {
         let last = if out.anchor + LAST_LITERALS == block_bytes { out.last } else { block_bytes };
         (out.finish(block_bytes), last)
     }
+
+    /// Shows where bytes of the block equal the one before, and how many of them, at least five, follow each other. The
+    /// last bytes of the block are not among them.
+    pub(crate) fn show(&mut self, padded: &[u8], block_bytes: usize, to: impl FnMut(usize, usize)) {
+        assert!(padded.len() >= block_bytes + Self::SLACK);
+        if block_bytes > LAST_START {
+            // A plane as long as the block has none before it.
+            self.masks.compare(padded, block_bytes, block_bytes, self.prefetched.lines());
+            self.masks.show(&mut ShowRuns(to));
+        }
+    }
+}
+
+/// Shows runs to a closure.
+struct ShowRuns<F>(F);
+
+impl<F: FnMut(usize, usize)> Visit for ShowRuns<F> {
+    #[inline(always)]
+    fn visit(&mut self, found: Match) {
+        (self.0)(found.start, found.length);
+    }
 }
 
 /// The block as far as it is written.

@@ -1,0 +1,187 @@
+//! Bytes into the bits of their codes.
+//!
+//! The scalar code is the definition. With AVX-512 eight streams are packed at once, one in each lane; all ways pack
+//! the same bits.
+
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use self::scalar::Packed;
+pub(super) use self::scalar::STREAMS_MAX;
+use super::huffman::Code;
+use super::weights::BITS_MAX;
+
+/// Bytes that may be written behind a stream.
+const SPARE: usize = 64;
+
+/// Packed streams, each in a place of its own.
+pub(super) struct Streams {
+    packed: Vec<u8>,
+    stride: usize,
+    instructions: Instructions,
+}
+
+/// What the processor offers, from dull to fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Instructions {
+    Scalar,
+    /// Shifts by any register.
+    #[cfg(target_arch = "x86_64")]
+    Bmi2,
+    /// The above, and look-ups of 64 bytes at once.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Instructions {
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn detect() -> Self {
+        let avx512 = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi");
+        match is_x86_feature_detected!("bmi2") {
+            true if avx512 && is_x86_feature_detected!("avx2") => Self::Avx512,
+            true => Self::Bmi2,
+            false => Self::Scalar,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn detect() -> Self {
+        Self::Scalar
+    }
+}
+
+impl Streams {
+    /// For streams of at most so many bytes.
+    pub(super) fn new(most_bytes: usize) -> Self {
+        Self::with(most_bytes, Instructions::detect())
+    }
+
+    pub(super) fn with(most_bytes: usize, instructions: Instructions) -> Self {
+        let stride = (most_bytes * BITS_MAX as usize).div_ceil(8) + SPARE;
+        Self { packed: vec![0; STREAMS_MAX * stride], stride, instructions }
+    }
+
+    /// Packs each of `pieces`, all bytes of which must have codes, and returns the bytes of each.
+    pub(super) fn pack(&mut self, pieces: &[&[u8]], code: &Code) -> [usize; STREAMS_MAX] {
+        let mut lengths = [0; STREAMS_MAX];
+        let mut states = [Packed::default(); STREAMS_MAX];
+        // What the vectors do not take are the ends of streams, which come first.
+        let common = self.common_bytes(pieces);
+        for ((piece, place), state) in pieces.iter().zip(self.packed.chunks_exact_mut(self.stride)).zip(&mut states) {
+            *state = self.instructions.pack(*state, &piece[common..], code, place);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let (true, Ok(pieces)) = (common > 0, pieces.try_into()) {
+            x86::pack(&mut states, pieces, common, code, &mut self.packed, self.stride);
+        }
+        for ((state, place), length) in
+            states.into_iter().zip(self.packed.chunks_exact_mut(self.stride)).zip(&mut lengths).take(pieces.len())
+        {
+            *length = state.finish(place);
+        }
+        lengths
+    }
+
+    /// How many bytes of each piece vectors can take.
+    fn common_bytes(&self, pieces: &[&[u8]]) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if self.instructions == Instructions::Avx512 && pieces.len() == STREAMS_MAX {
+            return x86::common_bytes(pieces);
+        }
+        let _ = pieces;
+        0
+    }
+
+    /// Stream `number`, which has so many bytes.
+    pub(super) fn stream(&self, number: usize, bytes: usize) -> &[u8] {
+        &self.packed[number * self.stride..][..bytes]
+    }
+}
+
+impl Instructions {
+    /// Packs the bytes of one stream that come before those that were packed.
+    fn pack(self, state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) -> Packed {
+        match self {
+            Self::Scalar => state.more(bytes, code, target),
+            #[cfg(target_arch = "x86_64")]
+            _ => x86::more(state, bytes, code, target),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_instructions() -> Vec<Instructions> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let found = Instructions::detect();
+            let all = [Instructions::Scalar, Instructions::Bmi2, Instructions::Avx512];
+            let known = all.iter().position(|instructions| *instructions == found).unwrap();
+            all[..=known].to_vec()
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        vec![Instructions::Scalar]
+    }
+
+    /// The bits by their definition, one after the other.
+    fn definition(bytes: &[u8], code: &Code) -> Vec<u8> {
+        let mut bits: Vec<bool> = vec![];
+        for byte in bytes.iter().rev() {
+            let (code, length) = (code.codes[usize::from(*byte)], code.lengths[usize::from(*byte)]);
+            bits.extend((0..length).map(|bit| u32::from(code) >> bit & 1 == 1));
+        }
+        bits.push(true);
+        bits.chunks(8).map(|eight| eight.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit))).collect()
+    }
+
+    fn check(counts: &[u32], stream_bytes: usize, last_bytes: usize) {
+        let mut code = Code::new();
+        let all: [u32; 256] = std::array::from_fn(|symbol| counts.get(symbol).copied().unwrap_or(0));
+        assert!(code.make(&all));
+        let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+        let mut state = 5_u64;
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let mut rank = (state >> 33) % total;
+            let drawn = counts.iter().position(|count| {
+                let found = rank < u64::from(*count);
+                rank = rank.saturating_sub(u64::from(*count));
+                found
+            });
+            drawn.unwrap() as u8
+        })
+        .take(STREAMS_MAX * stream_bytes)
+        .collect();
+        let pieces: Vec<&[u8]> = bytes.chunks(stream_bytes.max(1)).map(|piece| &piece[..last_bytes]).collect();
+        let pieces = if pieces.is_empty() { vec![&bytes[..0]; STREAMS_MAX] } else { pieces };
+        let expected: Vec<_> = pieces.iter().map(|piece| definition(piece, &code)).collect();
+        for instructions in all_instructions() {
+            let mut streams = Streams::with(stream_bytes, instructions);
+            for streams_wanted in [STREAMS_MAX, 4, 1] {
+                let lengths = streams.pack(&pieces[..streams_wanted], &code);
+                for (number, expected) in expected[..streams_wanted].iter().enumerate() {
+                    let got = streams.stream(number, lengths[number]);
+                    assert!(got == expected, "{instructions:?}, {stream_bytes} bytes, stream {number}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_instructions_pack_as_defined() {
+        let powers: Vec<u32> = (0..20).map(|power| 1 << power).collect();
+        let rare: Vec<u32> = (0..256).map(|symbol| if symbol < 3 { 20 } else { 1 }).collect();
+        let flat: Vec<u32> = (0..256_u32).map(|symbol| 1 + (symbol % 4).pow(3)).collect();
+        let steep: Vec<u32> = (0..256).map(|symbol| 1 + (symbol == 77) as u32 * 400).collect();
+        let lengths = if cfg!(miri) { vec![0, 9, 40] } else { (0..100).chain([255, 256, 1000, 8192]).collect() };
+        for stream_bytes in lengths {
+            for counts in [&[1, 1][..], &flat, &powers, &rare, &steep] {
+                check(counts, stream_bytes, stream_bytes);
+                check(counts, stream_bytes, stream_bytes.saturating_sub(3));
+            }
+        }
+    }
+}
