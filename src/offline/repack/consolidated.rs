@@ -39,9 +39,10 @@ impl Consolidated {
         let mut groups: Vec<_> = inside.collect();
         let mut locks = Vec::new();
         for (steps, above) in root.ancestors().skip(1).take(ABOVE_MAX).enumerate() {
-            let Some(document) = document::read(&above.join("zarr.json"))? else { break };
-            if document["node_type"] != "group" {
-                break;
+            // What stands there and is no group is no concern of this dataset.
+            match document::read(&above.join("zarr.json")) {
+                Ok(Some(document)) if document["node_type"] == "group" => {}
+                _ => break,
             }
             locks.push(Lock::on_folder(above)?);
             groups.push(("../".repeat(steps + 1), above.to_path_buf()));
