@@ -101,8 +101,8 @@ fn frames_dropped_after_the_last_one_are_missing_and_the_array_has_their_places(
         let storage = held_up_by(&barrier);
         let config = Config { ring_full: RingFull::DropNewest, ..tiny(total, 8) };
         let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
-        let (mut taken, mut dropped) = (0, 0);
-        for number in 0..40 {
+        let (mut taken, mut dropped) = (0, Vec::new());
+        for number in 0..40_u64 {
             match acquisition.acquire() {
                 Ok(slot) => {
                     slot.commit(number, Record::default()).unwrap();
@@ -110,15 +110,17 @@ fn frames_dropped_after_the_last_one_are_missing_and_the_array_has_their_places(
                 }
                 Err(error) => {
                     assert!(error.is_ring_full());
-                    dropped += 1;
+                    // A worker may give a buffer back in the middle of it.
+                    dropped.push(number);
                 }
             }
         }
-        assert!(dropped > 0);
+        assert!(dropped.len() > 20);
         barrier.open();
         let summary = acquisition.finish().unwrap();
-        assert_eq!((summary.frames_written, summary.frames_missing, summary.shape[0]), (taken, dropped, 40));
-        assert_eq!(flat(&summary.missing), (taken..40).collect::<Vec<_>>());
+        let missing = dropped.len() as u64;
+        assert_eq!((summary.frames_written, summary.frames_missing, summary.shape[0]), (taken, missing, 40));
+        assert_eq!(flat(&summary.missing), dropped);
     }
 }
 
