@@ -1,5 +1,5 @@
 //! Every dataset of the table comes out as it went in. With `SHARDWRIGHT_DATASETS` set, the datasets are kept in that
-//! folder, each beside what a reader must see in it; the tests in `tools/python` read them there.
+//! folder, each beside what a reader must see in it; the tests in `tests/python` read them there.
 
 use std::env;
 use std::fs;
