@@ -36,7 +36,7 @@ pub(crate) struct Loan {
 }
 
 /// A committed buffer: shared for reading until it is released. It is not `Clone`; whoever has it decides its end.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "a frame that is not released is lost to the ring"]
 pub(crate) struct Frame {
     index: u32,

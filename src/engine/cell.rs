@@ -1,9 +1,9 @@
 //! The shards that are open at the same time.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex as StdMutex};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
-use super::kept::Kept;
 use crate::shard::Shard;
 
 /// The shards that cover the same frames: one, or several side by side.
@@ -23,12 +23,20 @@ pub(crate) struct ShardCell {
     pub(crate) named: StdMutex<Box<[bool]>>,
     /// Which layers are, though a chunk of theirs could not be stored.
     pub(crate) layers_failed: StdMutex<Vec<usize>>,
-    /// Only the thread that closes uses it.
-    pub(crate) provisional: StdMutex<Kept>,
+    /// By their place, the layers of which provisional chunks were stored. Only the thread that closes uses it.
+    pub(crate) provisional: StdMutex<BTreeMap<usize, ProvisionalLayer>>,
     /// Frames of which every chunk is in its slot.
     pub(crate) frames_written: AtomicU64,
     /// Those of them that indexes on the device name. Only the thread that closes changes it.
     pub(crate) frames_synced: AtomicU64,
+}
+
+/// The frames of a layer that are in provisional chunks.
+#[derive(Debug, Default)]
+pub(crate) struct ProvisionalLayer {
+    pub(super) numbers: Vec<u64>,
+    /// Those that an index on the device names.
+    named: Vec<u64>,
 }
 
 impl ShardCell {
@@ -57,6 +65,29 @@ impl ShardCell {
     /// AcqRel: each layer's entries are released here and acquired by the one that hands the cell to the closer.
     pub(crate) fn layer_done(&self) -> bool {
         self.layers_left.fetch_sub(1, std::sync::atomic::Ordering::AcqRel) == 1
+    }
+
+    /// Whether all chunks of a layer are in their slots, of which those that are `done` are known to be.
+    fn is_in_place(&self, layer: usize, done: bool) -> bool {
+        done && !self.layers_failed.lock().unwrap_or_else(PoisonError::into_inner).contains(&layer)
+    }
+
+    /// A checkpoint named the layers that are `done`, and provisional chunks. Returns how many frames are in these.
+    pub(super) fn name_provisional(&self, done: &[bool]) -> u64 {
+        let mut layers = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
+        layers.retain(|&layer, _| !self.is_in_place(layer, done[layer]));
+        layers.values_mut().for_each(|layer| layer.named.clone_from(&layer.numbers));
+        layers.values().map(|layer| layer.numbers.len() as u64).sum()
+    }
+
+    /// The frames that only provisional chunks hold once the last index is written, or, if it can't be, that the one
+    /// before names, whatever is in the slots.
+    pub(super) fn kept_provisional(&self, is_closed: bool) -> Vec<u64> {
+        let mut layers = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_closed {
+            layers.retain(|&layer, _| !self.is_in_place(layer, self.layers_done[layer].load(Acquire)));
+        }
+        layers.values().flat_map(|layer| if is_closed { &layer.numbers } else { &layer.named }).copied().collect()
     }
 }
 

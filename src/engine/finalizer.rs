@@ -307,15 +307,18 @@ fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {
         engine.finalizer_times().of(Stage::CloseShard).since(start);
     }
     if whole {
-        let kept = cell.keep_provisional(engine, true);
-        count_synced(engine, cell, cell.frames_written.load(Acquire) + kept);
+        let kept = cell.kept_provisional(true);
+        let count = kept.len() as u64;
+        engine.losses.keep(kept);
+        engine.counters.frames_written.fetch_add(count, Relaxed);
+        count_synced(engine, cell, cell.frames_written.load(Acquire) + count);
     } else {
         // What the last checkpoint named is there as long as the indexes are that it wrote.
         let is_there = caught(|| Ok(cell.shards.iter().all(Shard::has_whole_index))).unwrap_or(false);
         let named = std::mem::take(&mut *cell.named.lock().unwrap_or_else(PoisonError::into_inner));
         let named = if is_there { named } else { Box::default() };
         if is_there {
-            cell.keep_provisional(engine, false);
+            engine.losses.keep(cell.kept_provisional(false));
         }
         engine.losses.add_cell(cell.block, cell.cell, named);
     }

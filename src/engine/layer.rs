@@ -36,22 +36,27 @@ pub(crate) struct LayerSlot {
     pub(crate) failed: AtomicBool,
 }
 
-pub(crate) struct Layer {
-    /// Where it stands among the layers.
-    pub(crate) block: u64,
-    pub(crate) cell_of_block: u64,
-    /// The frames that came, by their place in the chunk.
-    pub(crate) frames: Box<[Option<Frame>]>,
+/// Where a layer stands, and which of its frames came so far.
+#[derive(Clone, Default)]
+pub(crate) struct LayerState {
+    /// Block and cell.
+    pub(crate) at: (u64, u64),
     pub(crate) present: u32,
-    /// Planes of each stack that the chunks have: fewer than they are deep where they end with the array.
-    pub(crate) planes_kept: u64,
-    /// Frames that are neither present nor known to be missing.
-    pub(crate) unsettled: u64,
     pub(crate) first_frame: u64,
     pub(crate) last_frame: u64,
     pub(crate) cell: Option<Arc<ShardCell>>,
     /// Its first chunk in each shard of the cell.
     pub(crate) first_chunk: usize,
+}
+
+pub(crate) struct Layer {
+    pub(crate) state: LayerState,
+    /// The frames that came, by their place in the chunk.
+    pub(crate) frames: Box<[Option<Frame>]>,
+    /// Planes of each stack that the chunks have: fewer than they are deep where they end with the array.
+    pub(crate) planes_kept: u64,
+    /// Frames that are neither present nor known to be missing.
+    pub(crate) unsettled: u64,
     pub(crate) ready_at: Instant,
 }
 
@@ -136,45 +141,34 @@ impl LayerSlot {
 
 impl Layer {
     fn new(depth: usize) -> Self {
-        Self {
-            block: 0,
-            cell_of_block: 0,
-            frames: (0..depth).map(|_| None).collect(),
-            present: 0,
-            planes_kept: 0,
-            unsettled: 0,
-            first_frame: u64::MAX,
-            last_frame: 0,
-            cell: None,
-            first_chunk: 0,
-            ready_at: Instant::now(),
-        }
+        let frames = (0..depth).map(|_| None).collect();
+        Self { state: LayerState::default(), frames, planes_kept: 0, unsettled: 0, ready_at: Instant::now() }
     }
 
     /// Starts to gather frames of another place.
     pub(crate) fn begin(&mut self, at: &CellOf, cell: Arc<ShardCell>, first_chunk: usize, unsettled: u64) {
         debug_assert!(self.frames.iter().all(Option::is_none));
-        (self.block, self.cell_of_block) = (at.block, at.cell);
-        (self.present, self.unsettled) = (0, unsettled);
-        (self.first_frame, self.last_frame) = (u64::MAX, 0);
-        (self.cell, self.first_chunk) = (Some(cell), first_chunk);
+        let (at, first_frame) = ((at.block, at.cell), u64::MAX);
+        self.state = LayerState { at, first_frame, cell: Some(cell), first_chunk, ..LayerState::default() };
+        self.unsettled = unsettled;
     }
 
     /// The numbers of the frames that came.
     pub(crate) fn numbers<'a>(&'a self, layers: &'a Cells) -> impl Iterator<Item = u64> + 'a {
-        layers.block_frames(self.block).filter(|&number| {
+        let (block, cell) = self.state.at;
+        layers.block_frames(block).filter(move |&number| {
             let at = layers.locate(number);
-            at.cell == self.cell_of_block && self.frames[at.place as usize].is_some()
+            at.cell == cell && self.frames[at.place as usize].is_some()
         })
     }
 
     pub(crate) fn put(&mut self, place: usize, number: u64, frame: Frame) {
         debug_assert!(self.frames[place].is_none());
         self.frames[place] = Some(frame);
-        self.present += 1;
         self.unsettled -= 1;
-        self.first_frame = self.first_frame.min(number);
-        self.last_frame = self.last_frame.max(number);
+        self.state.present += 1;
+        self.state.first_frame = self.state.first_frame.min(number);
+        self.state.last_frame = self.state.last_frame.max(number);
     }
 }
 

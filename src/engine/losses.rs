@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::ranges::{holds, note_range};
 use crate::plan::Plan;
 use crate::sync::Mutex;
+
+/// How many ranges of missing frames are remembered; the count goes on beyond.
+pub(crate) const MISSING_RANGES_MAX: usize = 10_000;
 
 /// What was lost so far.
 #[derive(Debug, Default)]
@@ -37,7 +39,7 @@ impl Losses {
     }
 
     /// These frames are there whatever became of their layer.
-    pub(crate) fn keep(&self, numbers: impl Iterator<Item = u64>) {
+    pub(crate) fn keep(&self, numbers: Vec<u64>) {
         self.lock().kept.extend(numbers);
     }
 
@@ -59,6 +61,21 @@ impl Losses {
     }
 }
 
+/// Adds `range` to sorted ranges, which it follows or touches.
+pub(crate) fn note_range(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    if let Some(last) = ranges.last_mut().filter(|last| last.end == range.start) {
+        last.end = range.end;
+    } else if ranges.len() < MISSING_RANGES_MAX {
+        ranges.push(range);
+    }
+}
+
+/// Whether one of some sorted ranges holds a number.
+pub(crate) fn holds(ranges: &[Range<u64>], number: u64) -> bool {
+    let at = ranges.partition_point(|range| range.end <= number);
+    ranges.get(at).is_some_and(|range| range.contains(&number))
+}
+
 /// The ranges of what is missing and of what was lost.
 pub(crate) fn merge(missing: &[Range<u64>], lost: &BTreeSet<u64>) -> Vec<Range<u64>> {
     let mut all = missing.to_vec();
@@ -67,4 +84,18 @@ pub(crate) fn merge(missing: &[Range<u64>], lost: &BTreeSet<u64>) -> Vec<Range<u
     let mut ranges = Vec::new();
     all.into_iter().for_each(|range| note_range(&mut ranges, range));
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_missing_frames_are_one_range() {
+        let mut ranges = vec![];
+        for range in [3..4, 4..9, 11..12] {
+            note_range(&mut ranges, range);
+        }
+        assert_eq!(ranges, [3..9, 11..12]);
+    }
 }

@@ -4,6 +4,16 @@ use std::sync::Arc;
 
 use super::cell::ShardCell;
 use crate::dataset::image::RecordBlock;
+use crate::ring::Frame;
+
+/// A committed frame on its way to its layer. The order is that of the numbers.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Arrival {
+    pub(crate) number: u64,
+    pub(crate) frame: Frame,
+    /// How many frames without a number had been dropped when its buffer was loaned: those that followed come after it.
+    pub(crate) dropped_before: u64,
+}
 
 /// What a worker is told to do.
 #[derive(Debug, Clone, Copy)]

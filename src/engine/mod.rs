@@ -16,23 +16,19 @@
 //! [`PolledQueue`]).
 
 pub(crate) mod arena;
-mod arrival;
 mod blocks;
 mod cell;
 mod closings;
 mod counters;
 mod finalizer;
 mod gather;
-mod kept;
 pub(crate) mod layer;
-mod layer_end;
 pub(crate) mod losses;
 mod messages;
 mod numbers;
 mod open_cells;
 mod paused;
 mod pump;
-mod ranges;
 pub(crate) mod records;
 mod sequencer;
 mod shared;
@@ -41,12 +37,11 @@ pub(crate) mod threads;
 mod worker;
 mod writers;
 
-pub(crate) use arrival::Arrival;
 #[cfg(feature = "capi")]
 pub(crate) use cell::ShardCell;
 #[cfg(feature = "capi")]
 pub(crate) use counters::StageTimes;
-pub(crate) use messages::Ticket;
+pub(crate) use messages::{Arrival, Ticket};
 pub(crate) use pump::Engine;
 
 /// Whole runs without C and without files, which miri can follow: `cargo +nightly miri test --lib whole_run`.

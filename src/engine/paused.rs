@@ -4,87 +4,30 @@
 //! [provisional chunks](crate::shard::provisional) of them. Their frames stay in the ring, and the layer goes on as if
 //! nothing had been.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Acquire;
 
 use super::cell::ShardCell;
 use super::gather::{TileShape, gather_plane, is_fill};
-use super::layer::Layer;
+use super::layer::{Layer, LayerState};
 use super::shared::Shared;
 use crate::codec::Encoder;
 use crate::error::{Result, caught, logged};
-use crate::format::slot_header::{HEADER_BYTES, Origin, header};
+use crate::format::slot_header::{HEADER_BYTES, header};
 use crate::geometry::Tile;
 use crate::shard::ProvisionalRoom;
 use crate::sync::RwLockReadGuard;
 
-impl ShardCell {
-    /// Whether all chunks of a layer are in their slots, of which those that are `done` are known to be.
-    fn is_in_place(&self, layer: usize, done: bool) -> bool {
-        done && !self.layers_failed.lock().unwrap_or_else(PoisonError::into_inner).contains(&layer)
-    }
-
-    /// A checkpoint named the layers that are `done`, and provisional chunks. Returns how many frames are in these.
-    pub(super) fn name_provisional(&self, done: &[bool]) -> u64 {
-        let mut kept = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.name(|layer| self.is_in_place(layer, done[layer]));
-        kept.numbers().count() as u64
-    }
-
-    /// The last index is written, or can't be: frames in provisional chunks, where nothing came in their place, are not
-    /// lost. Returns how many.
-    pub(super) fn keep_provisional(&self, shared: &Shared, is_closed: bool) -> u64 {
-        let mut kept = self.provisional.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_closed {
-            // The last index names them still, whatever is in the slots.
-            shared.losses.keep(kept.named());
-            return 0;
-        }
-        kept.0.retain(|&layer, _| !self.is_in_place(layer, self.layers_done[layer].load(Acquire)));
-        shared.losses.keep(kept.numbers());
-        let count = kept.numbers().count() as u64;
-        shared.counters.frames_written.fetch_add(count, Relaxed);
-        count
-    }
-}
-
-/// What a layer held when it was looked at.
-struct LayerSnapshot {
-    block: u64,
-    cell_of_block: u64,
-    present: u32,
-    first_frame: u64,
-    last_frame: u64,
-    first_chunk: usize,
-    cell: Arc<ShardCell>,
-}
-
-impl LayerSnapshot {
-    /// `None` if no more frames are expected, or if none came.
-    fn at(layer: &Layer) -> Option<Self> {
-        let cell = layer.cell.clone().filter(|_| layer.unsettled > 0 && layer.present > 0)?;
-        Some(Self {
-            block: layer.block,
-            cell_of_block: layer.cell_of_block,
-            present: layer.present,
-            first_frame: layer.first_frame,
-            last_frame: layer.last_frame,
-            first_chunk: layer.first_chunk,
-            cell,
-        })
-    }
-
-    fn is_of(&self, layer: &Layer) -> bool {
-        let same_place = (self.block, self.cell_of_block) == (layer.block, layer.cell_of_block);
-        same_place && self.present == layer.present && layer.cell.is_some()
-    }
+/// Whether a layer holds what it held before.
+fn is_same(layer: &LayerState, before: &LayerState) -> bool {
+    layer.at == before.at && layer.present == before.present && layer.cell.is_some()
 }
 
 /// The layers that got nothing for a while.
 pub(super) struct Paused {
     /// What each layer was at the last checkpoint: where it stands and how many frames it had, and whether these are
     /// kept.
-    before: Vec<Option<(u64, u64, u32, bool)>>,
+    before: Vec<Option<((u64, u64), u32, bool)>>,
     encoder: Option<ProvisionalEncoder>,
 }
 
@@ -110,30 +53,33 @@ impl Paused {
             return;
         }
         for slot in 0..self.before.len() {
-            let snapshot = LayerSnapshot::at(&read(shared, slot));
-            let now =
-                snapshot.as_ref().map(|snapshot| (snapshot.block, snapshot.cell_of_block, snapshot.present, false));
-            let before = std::mem::replace(&mut self.before[slot], now);
-            let Some((snapshot, (block, cell, present, is_kept))) = snapshot.zip(before) else { continue };
-            if (block, cell, present) != (snapshot.block, snapshot.cell_of_block, snapshot.present) {
-                continue;
-            }
-            let kept = is_kept
-                || caught(|| self.keep_layer(shared, slot, &snapshot)).unwrap_or_else(|error| {
+            let (state, waits) = {
+                let layer = read(shared, slot);
+                (layer.state.clone(), layer.unsettled > 0 && layer.state.present > 0)
+            };
+            let before = self.before[slot].take();
+            let Some(cell) = state.cell.as_ref().filter(|_| waits) else { continue };
+            let mut keep = || {
+                caught(|| self.keep_layer(shared, slot, &state, cell)).unwrap_or_else(|error| {
                     logged(|| tracing::warn!(%error, "frames that wait for others can't be stored before these come"));
                     // Once is enough.
                     true
-                });
-            self.before[slot] = Some((block, cell, present, kept));
+                })
+            };
+            let is_kept = match before {
+                Some((at, present, is_kept)) if (at, present) == (state.at, state.present) => is_kept || keep(),
+                _ => false,
+            };
+            self.before[slot] = Some((state.at, state.present, is_kept));
         }
     }
 
     /// True if it need not be tried again.
-    fn keep_layer(&mut self, shared: &Shared, slot: usize, snapshot: &LayerSnapshot) -> Result<bool> {
+    fn keep_layer(&mut self, shared: &Shared, slot: usize, state: &LayerState, cell: &ShardCell) -> Result<bool> {
         let plan = &shared.plan;
         let numbers: Vec<u64> = {
             let layer = read(shared, slot);
-            if !snapshot.is_of(&layer) {
+            if !is_same(&layer.state, state) {
                 return Ok(false);
             }
             layer.numbers(&plan.layers).collect()
@@ -143,15 +89,16 @@ impl Paused {
             none => none.insert(ProvisionalEncoder::new(shared)?),
         };
         let mut rooms = Vec::new();
-        let stored = encoder.store_layer(shared, slot, snapshot, &mut rooms);
+        let stored = encoder.store_layer(shared, slot, state, cell, &mut rooms);
         let is_whole = matches!(stored, Ok(true));
         for (across, room) in rooms {
-            let shard = &snapshot.cell.shards[across];
+            let shard = &cell.shards[across];
             if is_whole { shard.keep_provisional(room) } else { shard.leave_provisional(room) }
         }
         if is_whole {
-            let place = snapshot.first_chunk / plan.shard.layer_chunks;
-            snapshot.cell.provisional.lock().unwrap_or_else(PoisonError::into_inner).add(place, numbers);
+            let place = state.first_chunk / plan.shard.layer_chunks;
+            let mut layers = cell.provisional.lock().unwrap_or_else(PoisonError::into_inner);
+            layers.entry(place).or_default().numbers = numbers;
         }
         stored
     }
@@ -171,13 +118,14 @@ impl ProvisionalEncoder {
         &mut self,
         shared: &Shared,
         slot: usize,
-        snapshot: &LayerSnapshot,
+        state: &LayerState,
+        cell: &ShardCell,
         rooms: &mut Vec<(usize, ProvisionalRoom)>,
     ) -> Result<bool> {
-        let (plan, cell) = (&shared.plan, &snapshot.cell);
+        let plan = &shared.plan;
         let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
         for (across, shard) in cell.shards.iter().enumerate() {
-            let tiles = || plan.tiles.iter().filter(|tile| plan.slot_of(snapshot.first_chunk, tile).0 == across);
+            let tiles = || plan.tiles.iter().filter(|tile| plan.slot_of(state.first_chunk, tile).0 == across);
             let bytes = tiles().count() * self.sealed.len();
             if bytes == 0 {
                 continue;
@@ -186,7 +134,7 @@ impl ProvisionalEncoder {
             rooms.push((across, room));
             let Some((_, room)) = rooms.last_mut() else { continue };
             for tile in tiles() {
-                if !self.store(shared, slot, snapshot, tile, room)? {
+                if !self.store(shared, slot, state, cell, tile, room)? {
                     return Ok(false);
                 }
             }
@@ -199,12 +147,13 @@ impl ProvisionalEncoder {
         &mut self,
         shared: &Shared,
         slot: usize,
-        snapshot: &LayerSnapshot,
+        state: &LayerState,
+        cell: &ShardCell,
         tile: &Tile,
         room: &mut ProvisionalRoom,
     ) -> Result<bool> {
         let plan = &shared.plan;
-        let Some(raw_bytes) = self.gather(shared, slot, snapshot, tile) else { return Ok(false) };
+        let Some(raw_bytes) = self.gather(shared, slot, state, tile) else { return Ok(false) };
         let raw = &self.raw[..raw_bytes];
         if shared.skip_empty_chunks && is_fill(raw, &plan.frame.fill) {
             return Ok(true);
@@ -216,19 +165,11 @@ impl ProvisionalEncoder {
         } else {
             self.encoder.encode_part(raw, payload)?
         };
-        let (across, chunk) = plan.slot_of(snapshot.first_chunk, tile);
-        let origin = Origin {
-            dataset: shared.dataset_uuid,
-            shard: snapshot.cell.first_number + across as u64,
-            chunk: chunk as u32,
-            first_frame: snapshot.first_frame,
-            frames: (snapshot.last_frame - snapshot.first_frame).min(u64::from(u32::MAX)) as u32,
-            frames_came: u16::try_from(snapshot.present).unwrap_or(0),
-            checksum_in_payload: plan.shard.checksum,
-        };
+        let (across, chunk) = plan.slot_of(state.first_chunk, tile);
+        let origin = shared.origin(state, cell, across, chunk);
         let header = header(&origin, &self.sealed[HEADER_BYTES..HEADER_BYTES + nbytes]);
         self.sealed[..HEADER_BYTES].copy_from_slice(&header);
-        let shard = &snapshot.cell.shards[across];
+        let shard = &cell.shards[across];
         let written = shard.write_provisional(room, chunk, &self.sealed[..HEADER_BYTES + nbytes]);
         written.map_err(|error| crate::Error::io("write a chunk to shard", shard.key(), error))?;
         Ok(true)
@@ -237,12 +178,12 @@ impl ProvisionalEncoder {
     /// Copies a tile together; returns its bytes, or `None` if the layer has changed meanwhile.
     ///
     /// The layer is locked for one frame at a time: a camera that goes on must not wait for more.
-    fn gather(&mut self, shared: &Shared, slot: usize, snapshot: &LayerSnapshot, tile: &Tile) -> Option<usize> {
+    fn gather(&mut self, shared: &Shared, slot: usize, state: &LayerState, tile: &Tile) -> Option<usize> {
         let shape = TileShape::new(&read(shared, slot), &shared.plan, tile);
         let raw = self.raw.get_mut(..shape.bytes())?;
         for (number, plane) in raw.chunks_exact_mut(shape.plane_bytes).enumerate() {
             let layer = read(shared, slot);
-            if !snapshot.is_of(&layer) {
+            if !is_same(&layer.state, state) {
                 return None;
             }
             gather_plane(layer.frames[shape.place(number)].as_ref(), &shared.ring, &shared.plan, tile, &shape, plane);

@@ -1,11 +1,12 @@
 //! The engine: what its threads share, and whose turn it is to run the sequencer.
 
 use std::ops::Deref;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::ShardBlock;
+use super::layer::LARGE_SLOT_BYTES;
 use super::messages::{Closing, Ticket};
 use super::records::Records;
 use super::sequencer::Sequencer;
@@ -78,6 +79,47 @@ impl Engine {
             self.first_error.set(error);
             !self.arrivals.1.is_empty()
         })
+    }
+
+    /// A ticket of a layer comes back. If it is the last one, the layer's frames are free, and perhaps its shards full.
+    pub(super) fn return_ticket(&self, slot: u32) {
+        let layer_slot = self.layers.slot(slot);
+        if !layer_slot.return_ticket() {
+            return;
+        }
+        let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
+        let failed = layer_slot.failed.load(Relaxed);
+        let (present, first_chunk) = (u64::from(layer.state.present), layer.state.first_chunk);
+        let shard = &self.plan.shard;
+        if let Some(cell) = &layer.state.cell {
+            let place = first_chunk / shard.layer_chunks;
+            if failed {
+                cell.layers_failed.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+            }
+            cell.layers_done[place].store(true, Release);
+        }
+        if failed {
+            self.losses.add_layer(layer.numbers(&self.plan.layers));
+        } else {
+            self.counters.frames_written.fetch_add(present, Relaxed);
+            if let Some(cell) = &layer.state.cell {
+                // Release: whoever sees the frames sees that their layer is done.
+                cell.frames_written.fetch_add(present, Release);
+            }
+        }
+        layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
+        let cell = layer.state.cell.take();
+        drop(layer);
+        if let Some(cell) = cell {
+            // Where a layer's chunks lie scattered over all shards, they have no range.
+            let together = self.plan.volume.as_ref().is_none_or(|volume| volume.table.is_none());
+            if shard.slot_bytes < LARGE_SLOT_BYTES && together {
+                cell.shards.iter().for_each(|of| of.done_with(first_chunk..first_chunk + shard.layer_chunks));
+            }
+            self.layer_done(cell);
+        }
+        self.layers.free(slot);
+        self.pump();
     }
 
     /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
+use super::losses::{MISSING_RANGES_MAX, holds};
 use super::messages::Closing;
-use super::ranges::{MISSING_RANGES_MAX, holds};
 use super::shared::Shared;
 use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::Result;

@@ -6,17 +6,15 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::arrival::Arrival;
 use super::blocks::{Blocks, Hold};
 use super::cell::ShardBlock;
 use super::layer::Layer;
-use super::messages::Preparing;
-use super::ranges::{MISSING_RANGES_MAX, note_range};
+use super::losses::{MISSING_RANGES_MAX, note_range};
+use super::messages::{Arrival, Preparing};
 use super::records::{RecordCopy, Records};
 use super::shared::{Shared, relief};
 use crate::error::logged;
@@ -263,8 +261,8 @@ impl Sequencer {
     fn hand_on(&mut self, slot: u32, at: &CellOf, mut layer: RwLockWriteGuard<Layer>, shared: &Shared) {
         self.open.remove(&(at.block, at.cell));
         self.latest = None;
-        if layer.present == 0 {
-            if let Some(cell) = layer.cell.take() {
+        if layer.state.present == 0 {
+            if let Some(cell) = layer.state.cell.take() {
                 shared.layer_done(cell);
             }
             shared.layers.free(slot);

@@ -4,18 +4,18 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
 
-use super::arrival::Arrival;
 use super::cell::ShardCell;
 use super::closings::Closings;
 use super::counters::{Counters, FirstError, StageTimes};
-use super::layer::Layers;
+use super::layer::{LayerState, Layers};
 use super::losses::Losses;
-use super::messages::{Closing, Listener, Preparing, Ticket};
+use super::messages::{Arrival, Closing, Listener, Preparing, Ticket};
 use super::numbers::Numbers;
 use super::open_cells::OpenCells;
 use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
 use crate::error::{Error, logged};
+use crate::format::slot_header::Origin;
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::stats::{Stage, StageLatency, Stats, report};
@@ -137,6 +137,19 @@ impl Shared {
     pub(crate) fn count_chunk(&self, nbytes: usize) {
         self.counters.bytes_out.fetch_add(nbytes as u64, Relaxed);
         self.counters.chunks_written.fetch_add(1, Relaxed);
+    }
+
+    /// What the header of a chunk says: the one of a layer in a shard of its cell.
+    pub(super) fn origin(&self, layer: &LayerState, cell: &ShardCell, across: usize, chunk: usize) -> Origin {
+        Origin {
+            dataset: self.dataset_uuid,
+            shard: cell.first_number + across as u64,
+            chunk: chunk as u32,
+            first_frame: layer.first_frame,
+            frames: (layer.last_frame - layer.first_frame).min(u64::from(u32::MAX)) as u32,
+            frames_came: u16::try_from(layer.present).unwrap_or(0),
+            checksum_in_payload: self.plan.shard.checksum,
+        }
     }
 
     /// Who listens for closed shards panicked, as an upload may; the shard itself is whole.

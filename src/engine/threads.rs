@@ -12,8 +12,7 @@ use super::open_cells::LiveCells;
 use super::pump::{Ends, Engine};
 use super::records::RecordCopy;
 use super::worker::Worker;
-use super::writers;
-use super::writers::{CombiningWriter, WritePath};
+use super::writers::{self, CombiningWriter, WritePath};
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
 use crate::error::{Error, Result};
@@ -78,11 +77,24 @@ impl Threads {
             WaitsFor::OtherWrites => WritePath::Combining(CombiningWriter::new()),
             WaitsFor::Device => {
                 let (workers_end, jobs) = writers::queue();
-                self.start_writers(engine, path, &jobs)?;
+                for index in 0..WRITES_AT_ONCE {
+                    let (engine, jobs) = (engine.clone(), jobs.clone());
+                    self.writers.push(spawn(format!("sw-write-{index}"), path, move || jobs.run(&engine))?);
+                }
                 WritePath::Threads(workers_end)
             }
         };
-        self.start_workers(engine, path, &config.affinity, arenas, &write_path)?;
+        for (index, arena) in arenas.into_iter().enumerate() {
+            let worker = Worker::new(engine.clone(), index, arena, write_path.clone())?;
+            let core = config.affinity.get(index % config.affinity.len().max(1)).copied();
+            let run = move || {
+                if let Some(id) = core {
+                    core_affinity::set_for_current(core_affinity::CoreId { id });
+                }
+                worker.run();
+            };
+            self.workers.push(spawn(format!("sw-worker-{index}"), path, run)?);
+        }
         drop(write_path);
         let (shared, of, live) = (engine.clone(), image.clone(), self.live.clone());
         let run = move || finalizer::prepare(&shared, &of, &live, &ends.deliver);
@@ -93,36 +105,6 @@ impl Threads {
         let run =
             move || finalizer::close(&shared, &of, &live, &ends.to_close, &ends.written_records, &mut copy, every);
         self.closer = Some(spawn("sw-close".into(), path, run)?);
-        Ok(())
-    }
-
-    fn start_writers(&mut self, engine: &Arc<Engine>, path: &Path, jobs: &writers::Jobs) -> Result<()> {
-        for index in 0..WRITES_AT_ONCE {
-            let (engine, jobs) = (engine.clone(), jobs.clone());
-            self.writers.push(spawn(format!("sw-write-{index}"), path, move || jobs.run(&engine))?);
-        }
-        Ok(())
-    }
-
-    fn start_workers(
-        &mut self,
-        engine: &Arc<Engine>,
-        path: &Path,
-        affinity: &[usize],
-        arenas: Vec<Arena>,
-        write_path: &WritePath,
-    ) -> Result<()> {
-        for (index, arena) in arenas.into_iter().enumerate() {
-            let worker = Worker::new(engine.clone(), index, arena, write_path.clone())?;
-            let core = affinity.get(index % affinity.len().max(1)).copied();
-            let run = move || {
-                if let Some(id) = core {
-                    core_affinity::set_for_current(core_affinity::CoreId { id });
-                }
-                worker.run();
-            };
-            self.workers.push(spawn(format!("sw-worker-{index}"), path, run)?);
-        }
         Ok(())
     }
 

@@ -1,8 +1,7 @@
 //! A worker thread: takes tiles of complete layers, gathers, encodes and stores them.
 
-use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::arena::Arena;
@@ -10,18 +9,15 @@ use super::cell::ShardCell;
 use super::counters::StageTimes;
 use super::gather::{TileShape, gather, is_fill};
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot};
-use super::layer_end::finish_layer;
 use super::messages::Ticket;
 use super::pump::Engine;
 use super::strided::{StridedTile, in_one_piece, in_pieces};
 use super::writers::{PendingWrite, WritePath};
 use crate::codec::Encoder;
-use crate::error::caught;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caught};
 use crate::format::slot_header::{HEADER_BYTES, Origin};
 use crate::geometry::Tile;
-use crate::shard::Claim;
-use crate::shard::{PIECES_MAX, StagedSlot};
+use crate::shard::{Claim, PIECES_MAX, StagedSlot};
 use crate::stats::Stage;
 
 /// One worker's own things, made once.
@@ -54,70 +50,59 @@ impl Worker {
 
     /// Works until no more tickets come.
     pub(crate) fn run(mut self) {
+        let engine = self.engine.clone();
         loop {
-            let ticket = self.engine.tickets.pop();
+            let ticket = engine.tickets.pop();
             if let Ticket::Sequence = ticket {
-                self.engine.answer();
+                engine.answer();
                 continue;
             }
             let Ticket::Layer(slot) = ticket else {
                 // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall
                 // have as many workers as all others had.
-                let done = self.engine.tickets.is_empty() && !self.engine.layers.have_unsent();
-                self.engine.tickets.push(Ticket::End);
+                let done = engine.tickets.is_empty() && !engine.layers.have_unsent();
+                engine.tickets.push(Ticket::End);
                 if done {
                     return;
                 }
                 std::thread::yield_now();
                 continue;
             };
-            self.redeem(slot);
-        }
-    }
-
-    fn redeem(&mut self, slot: u32) {
-        let engine = self.engine.clone();
-        let layer_slot = engine.layers.slot(slot);
-        if layer_slot.take_unsent() {
-            // Behind others it would keep the layer's frames, long encoded, from the ring.
-            engine.tickets.push_first(Ticket::Layer(slot));
-        }
-        self.share_in(slot, layer_slot);
-        if layer_slot.return_ticket() {
-            finish_layer(&engine, slot, layer_slot);
+            let layer_slot = engine.layers.slot(slot);
+            if layer_slot.take_unsent() {
+                // Behind others it would keep the layer's frames, long encoded, from the ring.
+                engine.tickets.push_first(Ticket::Layer(slot));
+            }
+            self.share_in(&engine, slot, layer_slot);
+            engine.return_ticket(slot);
         }
     }
 
     /// Takes tiles of a layer until none is left.
-    fn share_in(&mut self, number: u32, slot: &LayerSlot) {
-        let engine = self.engine.clone();
+    fn share_in(&mut self, engine: &Engine, number: u32, slot: &LayerSlot) {
         let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(cell) = &layer.cell else { return };
+        let Some(cell) = &layer.state.cell else { return };
         let mut now = Instant::now();
         loop {
             let index = slot.next_tile.fetch_add(1, Relaxed) as usize;
             let Some(tile) = engine.plan.tiles.get(index) else { return };
             if tile.chunk == 0 && tile.shard == 0 {
-                engine
-                    .worker_times(self.index)
-                    .of(Stage::Queue)
-                    .record(now.duration_since(layer.ready_at).as_nanos() as u64);
+                let waited = now.duration_since(layer.ready_at).as_nanos() as u64;
+                engine.worker_times(self.index).of(Stage::Queue).record(waited);
             }
             if engine.aborting.load(Relaxed) {
                 slot.failed.store(true, Relaxed);
                 continue;
             }
             // A panic must not take the other tiles with it; this one stays missing.
-            let stored = caught(|| self.store(&engine, number, &layer, cell, index, &mut now));
+            let stored = caught(|| self.store(engine, number, &layer, cell, index, &mut now));
             if matches!(stored, Err(Error::Panicked { .. })) {
                 self.renew_encoder();
             }
             match stored {
                 Ok(Stored::Here(nbytes)) => engine.count_chunk(nbytes),
                 Ok(Stored::HandedOver) => {}
-                Ok(Stored::Empty) => {
-                    engine.counters.chunks_empty.fetch_add(1, Relaxed);
-                }
+                Ok(Stored::Empty) => drop(engine.counters.chunks_empty.fetch_add(1, Relaxed)),
                 Err(error) => slot.fail(&engine.first_error, error),
             }
         }
@@ -134,17 +119,9 @@ impl Worker {
     ) -> Result<Stored> {
         let tile = &engine.plan.tiles[index];
         let times: &StageTimes = engine.worker_times(self.index);
-        let (across, chunk) = engine.plan.slot_of(layer.first_chunk, tile);
+        let (across, chunk) = engine.plan.slot_of(layer.state.first_chunk, tile);
         let shard = &cell.shards[across];
-        let origin = Origin {
-            dataset: engine.dataset_uuid,
-            shard: cell.first_number + across as u64,
-            chunk: chunk as u32,
-            first_frame: layer.first_frame,
-            frames: (layer.last_frame - layer.first_frame).min(u64::from(u32::MAX)) as u32,
-            frames_came: u16::try_from(layer.present).unwrap_or(0),
-            checksum_in_payload: engine.plan.shard.checksum,
-        };
+        let origin = engine.origin(&layer.state, cell, across, chunk);
         let fail = |error| Error::io("write a chunk to shard", shard.key(), error);
         let stored = match shard.claim(chunk).expect("a chunk belongs to one tile of one layer") {
             Claim::InPlace(mut slot) => {

@@ -15,18 +15,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::arena::JOBS_MAX;
-use super::arena::{Arena, Scratch};
+use super::arena::{Arena, JOBS_MAX, Scratch};
 use super::cell::ShardCell;
 use super::layer::Layer;
-use super::layer_end::finish_layer;
 use super::pump::Engine;
 use super::strided::in_pieces;
 use crate::config::Compressor;
-use crate::error::caught;
-use crate::error::{Error, Result};
-use crate::shard::{BATCH_MAX, BatchEntry};
-use crate::shard::{DetachedClaim, PIECES_MAX};
+use crate::error::{Error, Result, caught};
+use crate::shard::{BATCH_MAX, BatchEntry, DetachedClaim, PIECES_MAX};
 use crate::stats::Stage;
 use crate::sync::{Doorbell, Receiver, Sender, bounded};
 
@@ -254,14 +250,11 @@ impl Jobs {
 
     /// Ends a chunk's way: with its bytes, if it is written.
     fn end(&self, engine: &Engine, scratch: Scratch, layer: u32, written: Option<usize>) {
-        let slot = engine.layers.slot(layer);
         match written {
             Some(nbytes) => engine.count_chunk(nbytes),
-            None => slot.failed.store(true, Relaxed),
+            None => engine.layers.slot(layer).failed.store(true, Relaxed),
         }
         drop(scratch);
-        if slot.return_ticket() {
-            finish_layer(engine, layer, slot);
-        }
+        engine.return_ticket(layer);
     }
 }
