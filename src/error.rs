@@ -297,15 +297,6 @@ impl Error {
         Self::NotFound { path: path.as_ref().to_path_buf(), reason: reason.into() }
     }
 
-    /// Of an error about what a file holds, the file and the reason.
-    #[cfg(feature = "offline")]
-    pub(crate) fn about_file(&self) -> Option<(&Path, &str)> {
-        match self {
-            Self::Format { path, reason } | Self::Unsupported { path, reason } => Some((path, reason)),
-            _ => None,
-        }
-    }
-
     pub(crate) fn codec(codec: &'static str, reason: impl fmt::Display) -> Self {
         Self::Codec { codec, reason: reason.to_string() }
     }

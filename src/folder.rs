@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
-use crate::fs::{Identity, LOCK_FILE, Lock, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
+use crate::fs::{
+    Identity, LOCK_FILE, Lock, exchange, finish_exchange, hidden, is_partial, make_folders, swap, sync_folder_of,
+};
 
 /// Documents by which a folder is known to be a dataset, and may be replaced when the caller allows it.
 const DATASET_MARKS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
@@ -310,11 +312,6 @@ fn holds_only_documents(records: &Path) -> bool {
         false => is_document(name),
         true => all_in(&records.join(name), |name, is_folder| !is_folder && is_document(name)),
     })
-}
-
-/// Files are made under such a name before they appear.
-fn is_partial(name: &str) -> bool {
-    name.starts_with('.') && name.ends_with(".partial")
 }
 
 /// Whether it holds for all files and folders in `path`. There may be nothing else; nor what can't be read.

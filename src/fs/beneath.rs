@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
+use super::links::BEHIND_A_LINK;
 use crate::error::{Error, Result};
 
 /// The folder, held open.
@@ -89,9 +90,7 @@ impl Root {
 
 fn refused(action: &'static str, path: &Path, error: Errno) -> Error {
     match error {
-        Errno::LOOP | Errno::MLINK | Errno::NOTDIR => {
-            Error::format(path, "is a symbolic link or behind one; only what is in the dataset itself is changed")
-        }
+        Errno::LOOP | Errno::MLINK | Errno::NOTDIR => Error::format(path, BEHIND_A_LINK),
         other => Error::io(action, path, std::io::Error::from(other)),
     }
 }

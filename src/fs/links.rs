@@ -9,6 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
 use super::system::has_no_links;
+use crate::error::{Error, Result};
+
+/// Why what is no part of the dataset itself is not changed.
+pub(super) const BEHIND_A_LINK: &str =
+    "is a symbolic link or behind one; only what is in the dataset itself is changed";
 
 /// Whether links may lead anywhere.
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
@@ -60,6 +65,16 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
         root.display(),
         file.display()
     ))
+}
+
+/// Refuses to change what only a symbolic link makes part of the folder `root`, which is named without links.
+pub(crate) fn stays_below(root: &Path, path: &Path) -> Result<()> {
+    let above = path.ancestors().skip(1).find_map(|above| above.canonicalize().ok());
+    let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+    if is_link || !above.is_some_and(|above| above.starts_with(root)) {
+        return Err(Error::format(path, BEHIND_A_LINK));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

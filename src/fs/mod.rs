@@ -33,6 +33,11 @@ pub(crate) fn is_below(path: &str) -> bool {
     !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// Whether a name is one under which files are made before they appear.
+pub(crate) fn is_partial(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(".partial")
+}
+
 /// What stands in a folder.
 #[cfg(feature = "offline")]
 pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {

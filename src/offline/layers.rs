@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::ranges::{Gather, Ranges};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::slot_header::Header;
+use crate::offline::hierarchy::walk::FileAt;
 
 /// So many ranges of frame numbers are looked at for an image. Headers of a few bytes can promise millions of frames
 /// each.
@@ -20,9 +20,6 @@ const RUNS_A_SHARD_MAX: u64 = 1 << 20;
 
 /// Of a layer of more frames it is not looked up which did not come.
 const GAPPY_FRAMES_MAX: u64 = 1 << 16;
-
-/// A file of an array and its place in the grid.
-pub(super) type FileAt = (PathBuf, Vec<u64>);
 
 /// The files of an array in groups, each of which holds all chunks of its frames.
 pub(super) fn groups<'a>(files: &'a [FileAt], places: &AcquisitionMap) -> Vec<Vec<&'a FileAt>> {

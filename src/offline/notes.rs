@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::array::Array;
+use super::hierarchy::{below, has_node};
 use crate::error::{Error, Result};
 use crate::format::provenance::Provenance;
 use crate::fs::{self as os, Lock, document};
@@ -78,11 +79,11 @@ impl Array {
             else {
                 continue;
             };
-            let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
+            let key = below(key, name);
             let is_document = name.ends_with(".json") || ["info", "provenance"].contains(&name);
             if path.is_dir() {
                 // Nodes may stand below an array of Zarr v2.
-                if key.split('/').count() <= self.shape().len() && !super::hierarchy::has_node(&path) {
+                if key.split('/').count() <= self.shape().len() && !has_node(&path) {
                     self.unknown_files(&path, &key, found)?;
                 }
             } else if !is_document && self.layout().file_position(&key).is_none() {

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::below;
+use super::{Group, Speaker, below};
 use crate::error::{Error, Result};
 use crate::format::{precomputed, zarr3_draft};
-use crate::fs::document;
-use crate::fs::links;
+use crate::fs::{document, links};
 use crate::offline::array::Array;
 
 /// The document of a volume.
@@ -29,25 +28,14 @@ const NAMES_MAX: usize = 20;
 /// A dataset whose arrays have no documents of their own beside their files.
 #[derive(Debug)]
 pub(crate) struct CentralMetadata {
-    root: PathBuf,
+    pub(crate) root: PathBuf,
     /// Its groups, parents before their children. The root is one, named with nothing.
-    groups: Vec<String>,
-    arrays: Vec<String>,
+    pub(super) groups: Vec<String>,
+    pub(super) arrays: Vec<String>,
     /// What stands among the documents and is none.
-    others: Vec<PathBuf>,
+    pub(super) others: Vec<PathBuf>,
     /// The one document of a precomputed volume.
     info: Option<Value>,
-}
-
-/// A group and where its attributes stand.
-#[derive(Debug)]
-pub(crate) struct CentralGroup {
-    pub(crate) attributes: Value,
-    pub(crate) document: PathBuf,
-    /// Where the attributes stand in the document, as a JSON pointer.
-    pub(crate) pointer: &'static str,
-    /// The name of the array that its writer's attributes are about.
-    pub(crate) image: String,
 }
 
 impl CentralMetadata {
@@ -87,26 +75,6 @@ impl CentralMetadata {
         Ok(None)
     }
 
-    /// Where it is.
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// The names of its groups, parents before their children.
-    pub(crate) fn groups(&self) -> &[String] {
-        &self.groups
-    }
-
-    /// The names of its arrays.
-    pub(crate) fn arrays(&self) -> &[String] {
-        &self.arrays
-    }
-
-    /// What stands among the documents and is none.
-    pub(crate) fn others(&self) -> &[PathBuf] {
-        &self.others
-    }
-
     /// The folders below the root that the central's own files stand in.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         if self.info.is_none() {
@@ -134,15 +102,18 @@ impl CentralMetadata {
     }
 
     /// What the group of this name says.
-    pub(crate) fn group(&self, name: &str) -> Result<CentralGroup> {
+    pub(crate) fn group(&self, name: &str) -> Result<Group> {
+        let path = if name.is_empty() { self.root.clone() } else { self.root.join(name) };
+        let (name, speaker) = (name.to_owned(), Speaker::CentralMetadata);
         if let (Some(info), [first, ..]) = (&self.info, &self.arrays[..]) {
             let (attributes, document) = (precomputed::attributes(info), self.root.join(INFO));
-            return Ok(CentralGroup { attributes, document, pointer: "", image: first.clone() });
+            return Ok(Group { name, path, attributes, document, pointer: "", image: first.clone(), speaker });
         }
-        let document = zarr3_draft::group_document(&self.root, name);
+        let document = zarr3_draft::group_document(&self.root, &name);
         let attributes = document::read(&document)?.and_then(|document| document.get("attributes").cloned());
         let attributes = attributes.unwrap_or_else(|| json!({}));
-        Ok(CentralGroup { attributes, document, pointer: "/attributes", image: below(name, "0") })
+        let (pointer, image) = ("/attributes", below(&name, "0"));
+        Ok(Group { name, path, attributes, document, pointer, image, speaker })
     }
 
     /// The name of the array that is meant where only the dataset is named.
@@ -208,7 +179,7 @@ impl Documents {
                 self.others.push(path);
                 continue;
             };
-            let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
+            let key = below(key, name);
             if self.groups.len() + self.arrays.len() + self.others.len() >= NODES_MAX {
                 return Err(Error::format(folder, format!("there are more than {NODES_MAX} documents")));
             }

@@ -5,14 +5,41 @@
 //! or repairs asks for the [whole tree](walk::Tree), with all of them.
 
 pub(crate) mod central;
-pub(crate) mod leftovers;
 pub(crate) mod open;
 pub(crate) mod walk;
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 /// The documents of Zarr, by which a folder is known to be a node.
 pub(crate) const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
+
+/// What a group says, or an array that speaks for the dataset like one, because its format has no groups.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// The path below the root; empty for the root itself.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) attributes: Value,
+    /// The file with the attributes.
+    pub(crate) document: PathBuf,
+    /// Where the attributes stand in that document, as a JSON pointer.
+    pub(crate) pointer: &'static str,
+    /// The name of the array that its writer's attributes are about.
+    pub(crate) image: String,
+    speaker: Speaker,
+}
+
+/// Whose document a group's attributes stand in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaker {
+    Group,
+    /// One place for all documents of a dataset.
+    CentralMetadata,
+    Array,
+}
 
 /// The name of a node below another.
 pub(crate) fn below(group: &str, name: &str) -> String {
@@ -22,4 +49,21 @@ pub(crate) fn below(group: &str, name: &str) -> String {
 /// Whether there is a group or an array at `path`, readable or not.
 pub(crate) fn has_node(path: &Path) -> bool {
     DOCUMENTS.iter().any(|name| path.join(name).is_file())
+}
+
+/// Datasets that one at `root` was to replace: they stand beside it until it is complete.
+pub(crate) fn replaced(root: &Path) -> Vec<PathBuf> {
+    let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
+    let (Some(folder), Some(name)) = (root.parent(), root.file_name()) else { return Vec::new() };
+    let start = format!(".{}.replaced", name.to_string_lossy());
+    let is_one = |path: &PathBuf| {
+        let rest = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(&start));
+        let is_hex = |digits: &str| digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(is_hex))
+    };
+    // A folder above that can't be listed is no concern of the dataset.
+    let mut found: Vec<_> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_one).collect();
+    found.sort();
+    found
 }

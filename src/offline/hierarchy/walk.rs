@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::central::CentralMetadata;
-use super::{DOCUMENTS, below, has_node};
+use super::{DOCUMENTS, Group, Speaker, below, has_node};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::zarr3_draft;
-use crate::fs::Identity;
-use crate::fs::{self as os, document, links};
+use crate::fs::{self as os, Identity, document, is_partial, links};
 use crate::offline::array::Array;
 
 const DEPTH_MAX: usize = 32;
@@ -25,31 +24,6 @@ const BESIDE_DOCUMENTS: [&str; 6] =
 
 /// A file and its position in an array's grid.
 pub(crate) type FileAt = (PathBuf, Vec<u64>);
-
-/// What a group says, or an array that speaks for the dataset like one, because its format has no groups.
-#[derive(Debug)]
-pub(crate) struct Group {
-    /// The path below the root; empty for the root itself.
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-    pub(crate) attributes: Value,
-    /// The file with the attributes.
-    pub(crate) document: PathBuf,
-    /// Where the attributes stand in that document, as a JSON pointer.
-    pub(crate) pointer: &'static str,
-    /// The name of the array that its writer's attributes are about.
-    pub(crate) image: String,
-    speaker: Speaker,
-}
-
-/// Whose document a group's attributes stand in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Speaker {
-    Group,
-    /// One place for all documents of a dataset.
-    CentralMetadata,
-    Array,
-}
 
 /// An array and the files whose names are places in a grid like its own, inside its shape or not.
 #[derive(Debug)]
@@ -170,10 +144,6 @@ impl Tree {
 /// Whether something stands where a document would.
 fn has_document(path: &Path) -> bool {
     DOCUMENTS.iter().any(|name| fs::symlink_metadata(path.join(name)).is_ok())
-}
-
-fn is_partial(name: &str) -> bool {
-    name.starts_with('.') && name.ends_with(".partial")
 }
 
 /// What a walk is to find.
@@ -329,22 +299,17 @@ impl Walk {
 
     /// A dataset whose documents stand in one place.
     fn central(&mut self, central: &CentralMetadata, path: &Path, name: &str, depth: usize) -> Result<()> {
-        for group in central.groups() {
+        for group in &central.groups {
             match central.group(group) {
-                Ok(said) => self.add(Entry::Group(Group {
-                    name: below(name, group),
-                    path: if group.is_empty() { path.to_path_buf() } else { path.join(group) },
-                    attributes: said.attributes,
-                    document: said.document,
-                    pointer: said.pointer,
-                    image: below(name, &said.image),
-                    speaker: Speaker::CentralMetadata,
-                }))?,
+                Ok(said) => {
+                    let (name, image) = (below(name, group), below(name, &said.image));
+                    self.add(Entry::Group(Group { name, image, ..said }))?;
+                }
                 Err(error) => self.broken(error)?,
             }
         }
         let mut folders = Vec::new();
-        for node in central.arrays() {
+        for node in &central.arrays {
             match central.array(node) {
                 Ok(Some(array)) => {
                     folders.push(array.folder().to_path_buf());
@@ -355,7 +320,7 @@ impl Walk {
             }
         }
         if self.purpose == Purpose::Tree {
-            for other in central.others() {
+            for other in &central.others {
                 let last = other.file_name().unwrap_or_default().to_string_lossy();
                 let found = if is_partial(&last) { &mut self.tree.partial } else { &mut self.tree.unexpected };
                 found.push(other.clone());

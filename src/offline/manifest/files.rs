@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
+use crate::offline::hierarchy::below;
 
 pub(super) const KERCHUNK: &str = "kerchunk.json";
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -143,10 +144,6 @@ impl Kerchunk {
         self.entries.write(b"\n}")?;
         self.entries.finish()
     }
-}
-
-fn below(node: &str, name: &str) -> String {
-    if node.is_empty() { name.to_owned() } else { format!("{node}/{name}") }
 }
 
 pub(super) fn create_folder(path: &Path) -> Result<()> {

@@ -1,7 +1,6 @@
 //! Counts which frames of an image are there.
 
-use super::frames::Frames;
-use super::records::Records;
+use super::records::{Frames, Records};
 use super::source::Image;
 use crate::error::{Error, Result};
 use crate::format;

@@ -54,7 +54,7 @@ fn attributes(document: &mut Value, plan: &ImagePlan) {
     own["frames"] = json!(plan.frames.end);
     own["frames_missing"] = json!(plan.frames.missing_count);
     own["missing"] = plan.frames.told().iter().map(|range| json!([range.start, range.end])).collect();
-    own["chunks"] = json!(plan.chunks());
+    own["chunks"] = json!(plan.sums.chunks);
     let damaged = plan.changed.iter().filter(|shard| shard.damaged);
     let damaged: Vec<_> = damaged.map(|shard| name(plan.image.node.array.folder(), &shard.path)).collect();
     if !damaged.is_empty() {

@@ -6,7 +6,7 @@ use super::shard::keeps_empty;
 use crate::format::layout::product;
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
-use crate::offline::layers::FileAt;
+use crate::offline::hierarchy::walk::FileAt;
 
 /// Of so many files more than there are, and of so many for each that is there, a document alone may ask.
 const FILES_MORE: u64 = 1 << 10;

@@ -4,21 +4,20 @@
 //! recovery takes no more memory for an archive than for a few shards.
 
 use std::cmp::Reverse;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::frames::Frames;
-use super::records::{self, Records};
+use super::records::{self, Frames, Records};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
-use super::shard::{self, Action, ShardPlan};
+use super::shard::{self, Action, Shard, ShardPlan, Sums};
 use super::source::{Image, name};
 use super::{count, empty};
 use crate::error::{Error, Result};
 use crate::fs::beneath::Root;
-use crate::offline::hierarchy::walk::Tree;
-use crate::offline::layers::{Budget, Came, FileAt, Found, Layers, groups};
+use crate::offline::hierarchy::walk::{FileAt, Tree};
+use crate::offline::layers::{Budget, Came, Found, Layers, groups};
 use crate::offline::progress::Counters;
 use crate::storage::{Directory, Storage};
 
@@ -30,55 +29,17 @@ pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
 pub(super) struct ImagePlan<'a> {
     pub(super) image: Image<'a>,
     /// Shards that change or could not be dealt with, in the order of their paths.
-    pub(super) changed: Vec<Changed>,
+    pub(super) changed: Vec<Shard>,
     pub(super) frames: Frames,
-    sums: Sums,
+    pub(super) sums: Sums,
     /// Blocks of frame numbers that are to be written.
     record_blocks: Vec<u64>,
-}
-
-/// A shard that changes, or could not be dealt with.
-#[derive(Debug)]
-pub(super) struct Changed {
-    pub(super) path: PathBuf,
-    position: Vec<u64>,
-    deed: Deed,
-    chunks: u64,
-    chunks_before: Option<u64>,
-    pub(super) damaged: bool,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Deed {
-    Nothing,
-    NewIndex,
-    /// It becomes a shard in which nothing is.
-    Empty,
-    /// As before, but it is not there.
-    Create,
-    Remove,
-    Leave(String),
-}
-
-/// What the shards add up to.
-#[derive(Debug, Default)]
-struct Sums {
-    chunks: u64,
-    salvaged: u64,
-    dropped: u64,
-    torn: u64,
-    /// One past the highest frame number that a header names.
-    frames_end: u64,
-    /// The deepest layer of chunks of a volume, and how many planes it has.
-    deepest: Option<(u64, u64)>,
-    /// Every shard was closed by its writer.
-    all_closed: bool,
 }
 
 /// What some shards came to.
 struct Part {
     sums: Sums,
-    changed: Vec<Changed>,
+    changed: Vec<Shard>,
     found: Found,
 }
 
@@ -90,7 +51,7 @@ impl<'a> ImagePlan<'a> {
         let parts = groups.par_iter().map(|group| part(root, &image, group, &budget, counters));
         let Part { sums, mut changed, mut found } = parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
         drop(groups);
-        if let Some(frames) = image.places.frames().filter(|_| sums.all_closed && !image.places.has_boxes()) {
+        if let Some(frames) = image.places.frames().filter(|_| sums.closed && !image.places.has_boxes()) {
             found.add_all_closed(frames);
         }
         let frames = count::count(tree, &image, found.ranges(), sums.frames_end)?;
@@ -105,7 +66,7 @@ impl<'a> ImagePlan<'a> {
 
     /// Whether the documents have to say that the run did not end well.
     pub(super) fn is_incomplete(&self) -> bool {
-        let is_change = |shard: &Changed| matches!(shard.deed, Deed::NewIndex | Deed::Empty | Deed::Remove);
+        let is_change = |shard: &Shard| matches!(shard.action, Action::NewIndex | Action::Empty | Action::Remove);
         !self.image.own.complete || self.changed.iter().any(is_change)
     }
 
@@ -117,23 +78,15 @@ impl<'a> ImagePlan<'a> {
             true => empty::places(array, &shape, &self.image.node.files),
             false => Vec::new(),
         };
-        for shard in self.changed.iter_mut().filter(|shard| shard.deed == Deed::Remove) {
+        for shard in self.changed.iter_mut().filter(|shard| shard.action == Action::Remove) {
             if empty::is_wanted(array, &shape, &shard.position) {
-                shard.deed = Deed::Empty;
+                shard.action = Action::Empty;
             }
         }
-        self.changed.extend(lacking.into_iter().map(|position| Changed {
-            path: array.file_path(&position),
-            position,
-            deed: Deed::Create,
-            chunks: 0,
-            chunks_before: None,
-            damaged: false,
+        self.changed.extend(lacking.into_iter().map(|position| {
+            let (path, action) = (array.file_path(&position), Action::Create);
+            Shard { path, position, action, ..Shard::default() }
         }));
-    }
-
-    pub(super) fn chunks(&self) -> u64 {
-        self.sums.chunks
     }
 
     pub(super) fn shape(&self) -> Vec<u64> {
@@ -168,7 +121,7 @@ impl<'a> ImagePlan<'a> {
 
     /// Makes the change of a shard. All that it needs stays there, so that it can be stopped anywhere and planned
     /// again.
-    pub(super) fn apply(&self, root: &Path, below: &Root, shard: &Changed) -> Result<()> {
+    pub(super) fn apply(&self, root: &Path, below: &Root, shard: &Shard) -> Result<()> {
         let path = &shard.path;
         let write = |file: std::fs::File, index: &shard::NewIndex| {
             index.write(&file).map_err(|error| Error::io("write a new index to", path, error))
@@ -177,14 +130,14 @@ impl<'a> ImagePlan<'a> {
             let reason = "has no index, and its readers want one";
             shard::empty(&self.image.node.array).ok_or_else(|| Error::format(path, reason))
         };
-        match &shard.deed {
-            Deed::Nothing | Deed::Leave(_) => Ok(()),
-            Deed::Remove => below.remove_file(path),
-            Deed::Empty => write(below.open_file(path)?, &empty()?),
-            Deed::Create => write(below.create_file(path)?, &empty()?),
-            Deed::NewIndex => match shard::plan(root, &self.image, path, &shard.position)?.action {
-                Action::NewIndex(index) => write(below.open_file(path)?, &index),
-                _ => Err(Error::format(path, "changed while it was recovered: another program writes to it")),
+        match &shard.action {
+            Action::Nothing | Action::Leave(_) => Ok(()),
+            Action::Remove => below.remove_file(path),
+            Action::Empty => write(below.open_file(path)?, &empty()?),
+            Action::Create => write(below.create_file(path)?, &empty()?),
+            Action::NewIndex => match shard::plan(root, &self.image, path, &shard.position)?.index {
+                Some(index) => write(below.open_file(path)?, &index),
+                None => Err(Error::format(path, "changed while it was recovered: another program writes to it")),
             },
         }
     }
@@ -197,11 +150,11 @@ impl<'a> ImagePlan<'a> {
 
     pub(super) fn report(&self, root: &Path) -> ImageRecovered {
         let shards = self.changed.iter().filter_map(|shard| {
-            let (action, reason) = match &shard.deed {
-                Deed::Nothing => return None,
-                Deed::NewIndex | Deed::Empty | Deed::Create => (ShardAction::NewIndex, None),
-                Deed::Remove => (ShardAction::Remove, None),
-                Deed::Leave(reason) => (ShardAction::Leave, Some(reason.clone())),
+            let (action, reason) = match &shard.action {
+                Action::Nothing => return None,
+                Action::NewIndex | Action::Empty | Action::Create => (ShardAction::NewIndex, None),
+                Action::Remove => (ShardAction::Remove, None),
+                Action::Leave(reason) => (ShardAction::Leave, Some(reason.clone())),
             };
             let (chunks, chunks_before) = (shard.chunks, shard.chunks_before);
             Some(ShardRecovered { path: name(root, &shard.path), action, chunks_before, chunks, reason })
@@ -234,11 +187,11 @@ fn part(root: &Path, image: &Image, group: &[&FileAt], budget: &Budget, counters
         for seen in &plan.chunks {
             let place = image.places.chunk_position(position, seen.header.chunk.into());
             let place = place.ok_or_else(|| Error::format(path, "holds a chunk outside the array"))?;
-            layers.add(&place, plan.closed, Some(Came::of(&seen.header)));
+            layers.add(&place, plan.sums.closed, Some(Came::of(&seen.header)));
         }
         drop(layers);
         let mut found = Found::default();
-        if plan.closed && matches!(plan.action, Action::Nothing) && image.places.has_boxes() {
+        if plan.sums.closed && image.places.has_boxes() {
             found.add_closed(&image.places, position);
         }
         Ok(Part::of(plan, found))
@@ -253,32 +206,12 @@ fn part(root: &Path, image: &Image, group: &[&FileAt], budget: &Budget, counters
 
 impl Part {
     fn new(found: Found) -> Self {
-        Self { sums: Sums { all_closed: true, ..Sums::default() }, changed: Vec::new(), found }
+        Self { sums: Sums { closed: true, ..Sums::default() }, changed: Vec::new(), found }
     }
 
     fn of(plan: ShardPlan, found: Found) -> Self {
-        let ends = plan.chunks.iter().map(|seen| seen.header.last_frame().saturating_add(1));
-        let chunks = plan.chunks.len() as u64;
-        let sums = Sums {
-            chunks,
-            salvaged: plan.salvaged,
-            dropped: plan.dropped,
-            torn: plan.torn,
-            frames_end: ends.max().unwrap_or(0),
-            deepest: plan.deepest,
-            all_closed: plan.closed && matches!(plan.action, Action::Nothing),
-        };
-        let deed = match plan.action {
-            Action::Nothing => Deed::Nothing,
-            Action::NewIndex(_) => Deed::NewIndex,
-            Action::Remove => Deed::Remove,
-            Action::Leave(reason) => Deed::Leave(reason),
-        };
-        let chunks_before = plan.named_before;
-        let (path, position, damaged) = (plan.path, plan.position, plan.damaged);
-        let changed = Changed { path, position, deed, chunks, chunks_before, damaged };
-        let tell = changed.damaged || changed.deed != Deed::Nothing;
-        Self { sums, changed: if tell { vec![changed] } else { Vec::new() }, found }
+        let tell = plan.shard.damaged || plan.shard.action != Action::Nothing;
+        Self { sums: plan.sums, changed: if tell { vec![plan.shard] } else { Vec::new() }, found }
     }
 
     fn add(mut self, mut other: Self) -> Self {
@@ -299,7 +232,7 @@ impl Sums {
             torn: self.torn + other.torn,
             frames_end: self.frames_end.max(other.frames_end),
             deepest: deepest.max_by_key(|&(layer, planes)| (layer, Reverse(planes))),
-            all_closed: self.all_closed && other.all_closed,
+            closed: self.closed && other.closed,
         }
     }
 }

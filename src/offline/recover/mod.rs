@@ -7,7 +7,6 @@
 mod count;
 mod documents;
 mod empty;
-mod frames;
 mod image;
 mod records;
 mod report;
@@ -21,16 +20,16 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::fs::Lock;
 use crate::fs::beneath::Root;
-use crate::offline::hierarchy::leftovers;
+use crate::fs::{Lock, links};
+use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Counters, Progress, pool};
 use crate::storage::{Access, Directory, Storage};
 use documents::Change;
 use image::ImagePlan;
 pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
-use source::{Image, images, name, stays_below};
+use source::{Image, images, name};
 
 /// What [`Recover`] may do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -134,7 +133,7 @@ impl Plan<'_> {
         let storage = Directory::open(root, Access::Buffered, true);
         let storage = storage.map_err(|error| Error::io("look at", root, error))?;
         for change in &self.documents {
-            stays_below(root, &root.join(&change.key))?;
+            links::stays_below(root, &root.join(&change.key))?;
             storage.put(&change.key, &change.bytes).map_err(|error| Error::io("write", &change.key, error))?;
         }
         let below = Root::open(root)?;
@@ -159,7 +158,7 @@ impl Plan<'_> {
             images: self.images.iter().map(|image| image.report(root)).collect(),
             documents,
             partial: tree.partial.iter().map(|path| name(root, path)).collect(),
-            replaced: leftovers::replaced(root),
+            replaced: hierarchy::replaced(root),
         }
     }
 }

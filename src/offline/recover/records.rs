@@ -1,6 +1,7 @@
 //! The numbers of the frames that came, as the records have them, and as they should.
 
-use super::frames::Frames;
+use std::ops::Range;
+
 use super::source::Image;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
@@ -17,6 +18,31 @@ use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 const BLOCK_FRAMES_MAX: u64 = 1 << 20;
 /// More blocks that are not there are not made: those of the last checkpoint and some seconds are a handful.
 const NEW_BLOCKS_MAX: usize = 1 << 12;
+
+/// How many ranges of missing frames the documents name, as the writer does; the count goes on beyond.
+const MISSING_RANGES_MAX: usize = 10_000;
+
+/// What is known of the frames below `end`: each is missing, or it is there. Of those that are there, `named` are sure
+/// to have come; others lie in a chunk of several frames, of which the header names the first and the last.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    /// One past the highest number that is known of.
+    pub(super) end: u64,
+    pub(super) missing: Ranges,
+    pub(super) missing_count: u64,
+    pub(super) named: Ranges,
+}
+
+impl Frames {
+    /// The ranges that documents name.
+    pub(super) fn told(&self) -> Vec<Range<u64>> {
+        self.missing.iter().take(MISSING_RANGES_MAX).cloned().collect()
+    }
+
+    pub(super) fn present(&self) -> Ranges {
+        Ranges::from(0..self.end).minus(&self.missing)
+    }
+}
 
 /// The array that holds the numbers of the frames that came: one block a file.
 pub(super) struct Records<'a> {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::source::{Image, name, stays_below};
+use super::source::{Image, name};
 use crate::config::{Compressor, IndexLocation};
 use crate::error::{Error, Result};
 use crate::format;
-use crate::format::index::Encoded;
-use crate::format::index::Range;
+use crate::format::index::{Encoded, Range};
+use crate::fs::links;
 use crate::fs::system::{FileExt, give_back};
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
@@ -21,12 +21,47 @@ const BLOCK: u64 = 4096;
 const INDEX_BYTES_FREE: u64 = 16 << 20;
 
 /// What is to become of a shard.
-#[derive(Debug)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Action {
+    #[default]
     Nothing,
-    NewIndex(NewIndex),
+    NewIndex,
+    /// It becomes a shard in which nothing is.
+    Empty,
+    /// As before, but it is not there.
+    Create,
     Remove,
     Leave(String),
+}
+
+/// A shard, and what is to become of it.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    pub(super) path: PathBuf,
+    pub(super) position: Vec<u64>,
+    pub(super) action: Action,
+    /// Those that are whole.
+    pub(super) chunks: u64,
+    /// Those that the index names; `None` if it can't be read.
+    pub(super) chunks_before: Option<u64>,
+    /// The index named bytes that no header accounts for. Perhaps somebody can make something of them, so the file
+    /// keeps all that it has, in later recoveries too.
+    pub(super) damaged: bool,
+}
+
+/// What shards add up to.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) chunks: u64,
+    pub(super) salvaged: u64,
+    pub(super) dropped: u64,
+    pub(super) torn: u64,
+    /// One past the highest frame number that a header names.
+    pub(super) frames_end: u64,
+    /// Of a volume that grows: the deepest layer of chunks found, and how many planes its chunks have.
+    pub(super) deepest: Option<(u64, u64)>,
+    /// The writer itself closed them: what is not there now was never to come.
+    pub(super) closed: bool,
 }
 
 #[derive(Debug)]
@@ -40,23 +75,12 @@ pub(super) struct NewIndex {
 
 #[derive(Debug)]
 pub(super) struct ShardPlan {
-    pub(super) path: PathBuf,
-    pub(super) position: Vec<u64>,
-    pub(super) action: Action,
+    pub(super) shard: Shard,
+    pub(super) sums: Sums,
     /// The chunks that are whole.
     pub(super) chunks: Vec<Seen>,
-    /// Chunks that the index names; `None` if it can't be read.
-    pub(super) named_before: Option<u64>,
-    pub(super) salvaged: u64,
-    pub(super) dropped: u64,
-    pub(super) torn: u64,
-    /// Of a volume that grows: the deepest layer of chunks found, and how many planes its chunks have.
-    pub(super) deepest: Option<(u64, u64)>,
-    /// The writer itself closed it: what is not there now was never to come.
-    pub(super) closed: bool,
-    /// The index named bytes that no header accounts for. Perhaps somebody can make something of them, so the file
-    /// keeps all that it has, in later recoveries too.
-    pub(super) damaged: bool,
+    /// For [`Action::NewIndex`].
+    pub(super) index: Option<NewIndex>,
 }
 
 /// What the index says, by the numbers that slot headers give chunks.
@@ -69,15 +93,14 @@ struct Named {
 }
 
 pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<ShardPlan> {
-    let mut plan = ShardPlan {
-        damaged: image.own.damaged_shards.contains(&name(image.node.array.folder(), path)),
-        ..ShardPlan::new(path.to_path_buf(), position)
-    };
+    let damaged = image.own.damaged_shards.contains(&name(image.node.array.folder(), path));
+    let shard = Shard { path: path.to_path_buf(), position: position.to_vec(), damaged, ..Shard::default() };
+    let mut plan = ShardPlan { shard, sums: Sums::default(), chunks: Vec::new(), index: None };
     let leave = |mut plan: ShardPlan, reason: &str| {
-        plan.action = Action::Leave(reason.to_owned());
+        plan.shard.action = Action::Leave(reason.to_owned());
         Ok(plan)
     };
-    if let Err(Error::Format { reason, .. }) = stays_below(root, path) {
+    if let Err(Error::Format { reason, .. }) = links::stays_below(root, path) {
         return leave(plan, &reason);
     }
     let file = match ShardFile::open(path.to_path_buf()) {
@@ -101,13 +124,14 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         Err(Error::Format { reason, .. }) => return leave(plan, &reason),
         Err(error) => return Err(error),
     };
-    plan.named_before = named.as_ref().map(Named::count);
+    plan.shard.chunks_before = named.as_ref().map(Named::count);
     if scan.seen.is_empty() {
-        return Ok(without_chunks(plan, &file, &scan, named.as_ref(), keeps_empty(array)));
+        plan.without_chunks(&file, &scan, named.as_ref(), keeps_empty(array));
+        return Ok(plan);
     }
     plan.decide(&file, array, &expected, &scan, named.as_ref())?;
     if image.own.unbounded {
-        plan.deepest = deepest(&file, image, position, &plan.chunks)?;
+        plan.sums.deepest = deepest(&file, image, position, &plan.chunks)?;
     }
     Ok(plan)
 }
@@ -183,32 +207,6 @@ fn deepest(file: &ShardFile, image: &Image, position: &[u64], chunks: &[Seen]) -
     Ok(deepest)
 }
 
-/// A shard without any header of its own: it goes only if nothing was ever put into it.
-fn without_chunks(
-    mut plan: ShardPlan,
-    file: &ShardFile,
-    scan: &Scan,
-    named: Option<&Named>,
-    keeps_empty: bool,
-) -> ShardPlan {
-    plan.action = if scan.strangers > 0 {
-        Action::Leave("its slot headers belong to another dataset or another shard".into())
-    } else {
-        match named.filter(|named| !named.broken).map(Named::count) {
-            // Where a reader wants every shard to be there, the writer leaves empty ones.
-            Some(0) if keeps_empty && named.is_some_and(|named| named.tail_at == Some(0)) => {
-                plan.closed = true;
-                Action::Nothing
-            }
-            Some(0) => Action::Remove,
-            Some(_) => Action::Leave("its index names chunks, but none has a slot header: another writer's".into()),
-            None if is_zeros(file) => Action::Remove,
-            None => Action::Leave("its index is damaged, and no chunk has a slot header".into()),
-        }
-    };
-    plan
-}
-
 fn is_zeros(file: &ShardFile) -> bool {
     let mut room = Vec::new();
     let mut at = 0;
@@ -267,20 +265,21 @@ pub(super) fn empty(array: &Array) -> Option<NewIndex> {
 }
 
 impl ShardPlan {
-    fn new(path: PathBuf, position: &[u64]) -> Self {
-        Self {
-            path,
-            position: position.to_vec(),
-            action: Action::Nothing,
-            chunks: Vec::new(),
-            named_before: None,
-            salvaged: 0,
-            dropped: 0,
-            torn: 0,
-            deepest: None,
-            closed: false,
-            damaged: false,
-        }
+    /// A shard without any header of its own: it goes only if nothing was ever put into it.
+    fn without_chunks(&mut self, file: &ShardFile, scan: &Scan, named: Option<&Named>, keeps_empty: bool) {
+        let leave = |reason: &str| Action::Leave(reason.to_owned());
+        self.shard.action = match named.filter(|named| !named.broken).map(Named::count) {
+            _ if scan.strangers > 0 => leave("its slot headers belong to another dataset or another shard"),
+            // Where a reader wants every shard to be there, the writer leaves empty ones.
+            Some(0) if keeps_empty && named.is_some_and(|named| named.tail_at == Some(0)) => {
+                self.sums.closed = true;
+                Action::Nothing
+            }
+            Some(0) => Action::Remove,
+            Some(_) => leave("its index names chunks, but none has a slot header: another writer's"),
+            None if is_zeros(file) => Action::Remove,
+            None => leave("its index is damaged, and no chunk has a slot header"),
+        };
     }
 
     fn decide(
@@ -298,21 +297,28 @@ impl ShardPlan {
         let is_left = |seen: &&Seen| expected.is_behind_slots(seen.at()) && !is_kept(seen);
         let replaced = scan.seen.iter().filter(is_left).filter(|seen| seen.whole && is_named(seen)).count() as u64;
         let scanned: Vec<Seen> = scan.seen.iter().filter(|seen| !is_left(seen)).copied().collect();
-        self.torn = scanned.iter().filter(|seen| !seen.whole).count() as u64;
         self.chunks = chunks.into_values().collect();
+        self.shard.chunks = self.chunks.len() as u64;
         let kept = self.chunks.iter().filter(|seen| is_named(seen)).count() as u64;
-        self.salvaged = self.chunks.len() as u64 - kept;
-        self.dropped = named.map_or(0, |named| named.count() - kept - replaced);
+        let ends = self.chunks.iter().map(|seen| seen.header.last_frame().saturating_add(1));
+        self.sums = Sums {
+            chunks: self.shard.chunks,
+            salvaged: self.shard.chunks - kept,
+            dropped: named.map_or(0, |named| named.count() - kept - replaced),
+            torn: scanned.iter().filter(|seen| !seen.whole).count() as u64,
+            frames_end: ends.max().unwrap_or(0),
+            ..Sums::default()
+        };
 
         let accounted: HashSet<u64> = scan.seen.iter().map(|seen| seen.range.offset).collect();
         let mut in_index = named.iter().flat_map(|named| named.chunks.values());
-        self.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
+        self.shard.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
         // Torn chunks are cut off no more than whole ones, or else each recovery would find another end.
         let behind_header = scanned.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
         let mut used: Vec<_> =
             behind_header.filter(|range| range.offset.saturating_add(range.nbytes) <= file.len()).collect();
         let chunks_end = used.iter().map(|range| range.offset + range.nbytes).max().unwrap_or(0);
-        let data_end = if self.damaged {
+        let data_end = if self.shard.damaged {
             used = vec![Range { offset: 0, nbytes: file.len() }];
             let at_end = expected.index_location == IndexLocation::End;
             let table_at = if at_end { file.len().saturating_sub(expected.index_bytes) } else { file.len() };
@@ -324,7 +330,7 @@ impl ShardPlan {
         used.sort_by_key(|range| range.offset);
         if self.chunks.is_empty() && used.is_empty() {
             // The file ends within its first chunk, and the next recovery would find nothing but an empty index.
-            self.action = Action::Remove;
+            self.shard.action = Action::Remove;
             return Ok(());
         }
         let new = self.new_index(array, expected, data_end, used)?;
@@ -332,11 +338,12 @@ impl ShardPlan {
             let whole = self.chunks.iter().all(|seen| named.names(seen));
             whole && !named.broken && named.count() == self.chunks.len() as u64
         });
-        if same && self.dropped == 0 && file.len() == new.file_end {
-            self.closed = !self.damaged;
+        if same && self.sums.dropped == 0 && file.len() == new.file_end {
+            self.sums.closed = !self.shard.damaged;
             return Ok(());
         }
-        self.action = Action::NewIndex(new);
+        self.shard.action = Action::NewIndex;
+        self.index = Some(new);
         Ok(())
     }
 
@@ -346,7 +353,7 @@ impl ShardPlan {
         let mut entries = BTreeMap::new();
         for seen in &self.chunks {
             let place = expected.places.chunk_position(expected.position, seen.header.chunk.into());
-            let place = place.ok_or_else(|| Error::format(&self.path, "holds a chunk outside the array"))?;
+            let place = place.ok_or_else(|| Error::format(&self.shard.path, "holds a chunk outside the array"))?;
             entries.insert(layout.file_of(&place).1, (seen.range.offset, seen.range.nbytes));
         }
         // What the head of a volume's shard points at has to be there before it.

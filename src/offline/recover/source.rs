@@ -1,12 +1,12 @@
 //! What is recovered: the images that this crate's writer made, and what may be changed.
 
-use std::fs;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
-use crate::offline::hierarchy::walk::{ArrayNode, Group, Tree};
+use crate::offline::hierarchy::Group;
+use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 
 /// An image of this crate's writer.
 pub(super) struct Image<'a> {
@@ -44,18 +44,4 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
 
 pub(super) fn name(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
-}
-
-/// Refuses to change what only a symbolic link makes part of the dataset.
-pub(super) fn stays_below(root: &Path, path: &Path) -> Result<()> {
-    let folder = path.parent().unwrap_or(root);
-    let folder = fs::canonicalize(folder).map_err(|error| Error::io("look at", folder, error))?;
-    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
-    if is_link || !folder.starts_with(root) {
-        return Err(Error::format(
-            path,
-            "is a symbolic link or behind one; only what is in the dataset itself is changed",
-        ));
-    }
-    Ok(())
 }

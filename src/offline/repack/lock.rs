@@ -27,5 +27,5 @@ fn root_of(path: &Path) -> Result<PathBuf> {
     } else {
         CentralMetadata::of(path)?
     };
-    Ok(central.map_or_else(|| path.to_path_buf(), |(central, _)| central.root().to_path_buf()))
+    Ok(central.map_or_else(|| path.to_path_buf(), |(central, _)| central.root))
 }

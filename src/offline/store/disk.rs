@@ -13,8 +13,6 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// Begins a file that is to take the name `path`, whose folder is there.
     fn draft(&self, path: &Path) -> io::Result<Box<dyn Draft>>;
 
-    fn create_folder(&self, path: &Path) -> io::Result<()>;
-
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the names in a folder last.
@@ -83,7 +81,7 @@ pub(super) fn remove(disk: &dyn Disk, root: &Path, path: &Path) -> io::Result<()
 fn create_parents(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) else { return Ok(()) };
     create_parents(disk, parent)?;
-    disk.create_folder(parent)?;
+    fs::create_dir(parent)?;
     match parent.parent() {
         Some(above) => disk.sync_folder(above),
         None => Ok(()),
@@ -114,10 +112,6 @@ impl Disk for Local {
             draft.file.set_permissions(old.permissions())?;
         }
         Ok(Box::new(draft))
-    }
-
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::Path;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -10,10 +9,12 @@ use serde_json::{Value, json};
 
 use super::rewrite::{Changes, Counts, Rewrite};
 use super::view::{Owner, View};
-use super::{Editing, Ledger, Named, Shard, Store, disk, documents, keys};
+use super::{Editing, Ledger, Named, Shard, Store, disk, keys};
+use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::Slots;
-use crate::fs::document;
+use crate::format::{self, rules};
+use crate::fs::{document, links};
 
 impl Store {
     /// Gives a key a value.
@@ -158,10 +159,8 @@ impl Store {
         for (key, value) in &chunks {
             // The documents that came before may have made something else of it.
             let Named::Chunk(view, place) = self.named(&views, key)? else {
-                return Err(Error::format(
-                    self.root.join(key),
-                    "is a chunk no longer, by a document of the same batch",
-                ));
+                let reason = "is a chunk no longer, by a document of the same batch";
+                return Err(Error::format(self.root.join(key), reason));
             };
             if value.is_some() && !view.covers(&place) {
                 let shape = &view.layout.shape;
@@ -179,7 +178,7 @@ impl Store {
 
     fn change_shard(&self, editing: &mut Editing, view: &View, shard: &[u64], changes: &Changes) -> Result<()> {
         let Some(rewrite) = Rewrite::plan(&self.root, view, shard, changes)? else { return Ok(()) };
-        self.stays_below(rewrite.path())?;
+        links::stays_below(&self.root, rewrite.path())?;
         let mut slots = view.owner.as_ref().and_then(|owner| owner.own.slots);
         let Counts { before, after } = rewrite.counts();
         if let Some(owner) = &view.owner {
@@ -235,31 +234,20 @@ impl Store {
         let shown = document::parse(value)
             .map_err(|error| Error::format(&path, format!("the new document is not JSON: {error}")))?;
         let Some(stored) = document::read(&path)? else { return self.put(&view.document, value) };
-        let stored = documents::stored(view.layout.dialect, &path, &shown, &stored)?;
+        let stored = with_shards(view.layout.dialect, &path, &shown, &stored)?;
         self.put(&view.document, &document::render(&stored))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
         let path = self.root.join(key);
-        self.stays_below(&path)?;
+        links::stays_below(&self.root, &path)?;
         disk::put(&*self.disk, &path, bytes).map_err(|error| Error::io("write", &path, error))
     }
 
     fn remove(&self, key: &str) -> Result<()> {
         let path = self.root.join(key);
-        self.stays_below(&path)?;
+        links::stays_below(&self.root, &path)?;
         disk::remove(&*self.disk, &self.root, &path).map_err(|error| Error::io("remove", &path, error))
-    }
-
-    /// Refuses to change what only a symbolic link makes part of the dataset.
-    fn stays_below(&self, path: &Path) -> Result<()> {
-        let there = path.ancestors().skip(1).find_map(|above| above.canonicalize().ok());
-        let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
-        if is_link || !there.is_some_and(|there| there.starts_with(&self.root)) {
-            let reason = "is a symbolic link or behind one; only what is in the dataset itself is changed";
-            return Err(Error::format(path, reason));
-        }
-        Ok(())
     }
 }
 
@@ -273,4 +261,34 @@ fn overlay(value: &mut Vec<u8>, offset: u64, part: &[u8]) -> Option<()> {
     }
     value[offset..end].copy_from_slice(part);
     Some(())
+}
+
+/// The document that `shown` becomes with the shards of `stored`.
+///
+/// # Errors
+///
+/// [`Error::Format`] when the chunks would not be what they are.
+fn with_shards(dialect: Dialect, path: &Path, shown: &Value, stored: &Value) -> Result<Value> {
+    let free = rules(dialect).free_fields;
+    let mut result = stored.clone();
+    let mut kept = format::without_shards(dialect, stored);
+    for key in free {
+        for document in [&mut result, &mut kept] {
+            match (shown.get(key), document.as_object_mut()) {
+                (Some(value), Some(document)) => drop(document.insert((*key).to_owned(), value.clone())),
+                (None, Some(document)) => drop(document.shift_remove(*key)),
+                _ => {}
+            }
+        }
+    }
+    if kept == *shown {
+        return Ok(result);
+    }
+    let differs = |key: &&String| shown.get(key.as_str()) != kept.get(key.as_str());
+    let keys = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
+    let (a, b) = (keys(shown).unwrap_or_default(), keys(&kept).unwrap_or_default());
+    let other: Vec<_> = a.iter().chain(&b).filter(differs).map(String::as_str).collect();
+    let free = free.join(", ");
+    let reason = format!("the new document differs in {}; of a sharded array only {free} may", other.join(", "));
+    Err(Error::format(path, reason))
 }

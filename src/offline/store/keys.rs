@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::fs::LOCK_FILE;
-use crate::fs::is_below;
+use crate::fs::{LOCK_FILE, is_below, is_partial};
 
 /// Whether a file is the store's or a writer's own business and no part of the dataset.
 pub(super) fn is_hidden(name: &str) -> bool {
-    name == LOCK_FILE || (name.starts_with('.') && name.ends_with(".partial"))
+    name == LOCK_FILE || is_partial(name)
 }
 
 /// Refuses a key that names nothing in a dataset, or something outside of it.

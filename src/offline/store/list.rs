@@ -37,8 +37,7 @@ impl Lister<'_> {
         for view in self.views.all() {
             let Some((start, below)) = start_of(view, prefix) else { continue };
             for shard in self.shards(view)?.into_iter().filter(|shard| view.meets(&start, shard)) {
-                let found = self.chunks(view, &shard)?;
-                keys.extend(found.into_iter().filter(|key| key.starts_with(below)).map(|key| view.base.clone() + &key));
+                keys.extend(self.chunks(view, &shard, below)?);
             }
         }
         keys.sort();
@@ -67,8 +66,7 @@ impl Lister<'_> {
                     prefixes.extend(names.into_iter().map(|name| format!("{prefix}{name}")));
                     continue;
                 }
-                let found = self.chunks(view, &shard)?;
-                keys.extend(found.into_iter().filter(|key| key.starts_with(below)).map(|key| view.base.clone() + &key));
+                keys.extend(self.chunks(view, &shard, below)?);
             }
         }
         Ok(Listing { keys: keys.into_iter().collect(), prefixes: prefixes.into_iter().collect() })
@@ -94,8 +92,8 @@ impl Lister<'_> {
         Ok(())
     }
 
-    /// The keys of a shard's chunks below the array.
-    fn chunks(&self, view: &View, shard: &[u64]) -> Result<Vec<String>> {
+    /// The keys of a shard's chunks that start with `prefix` below the array.
+    fn chunks(&self, view: &View, shard: &[u64], prefix: &str) -> Result<Vec<String>> {
         let path = self.root.join(format!("{}{}", view.base, view.layout.file_key(shard)));
         let Some(file) = ShardFile::open(path)? else { return Ok(Vec::new()) };
         let index = Index::read(&file, &view.layout, shard, None)?;
@@ -104,7 +102,8 @@ impl Lister<'_> {
         }
         // An entry that points nowhere is a chunk all the same, if a damaged one.
         let key = |(chunk, _)| Some(view.layout.chunk_key(&view.layout.chunk_at(shard, chunk)?));
-        Ok(index.entries().filter_map(key).collect())
+        let keys = index.entries().filter_map(key).filter(|key| key.starts_with(prefix));
+        Ok(keys.map(|key| view.base.clone() + &key).collect())
     }
 
     /// Whether a file is a shard, rather than something with a key of its own.
@@ -115,10 +114,7 @@ impl Lister<'_> {
     /// Whether a folder, named with a slash at its end, holds shards and nothing else.
     fn is_of_shards(&self, folder: &str) -> bool {
         let inner = folder.trim_end_matches('/');
-        self.views.above(inner).any(|(view, _)| {
-            let below = &folder[view.base.len()..];
-            view.has_folder(below)
-        })
+        self.views.above(inner).any(|(view, _)| view.has_folder(&folder[view.base.len()..]))
     }
 
     /// The files below a folder that are no shards.

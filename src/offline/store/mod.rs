@@ -40,7 +40,6 @@
 //! size of their own.
 
 mod disk;
-mod documents;
 mod edit;
 mod keys;
 mod list;
@@ -60,9 +59,7 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
-use crate::fs::Lock;
-use crate::fs::document;
-use crate::fs::links;
+use crate::fs::{Lock, document, links};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use disk::{Disk, Local};

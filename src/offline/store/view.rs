@@ -4,22 +4,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::config::Dialect;
 use crate::error::{Error, Refusal, Result};
-use crate::format;
 use crate::format::acquisition_map::AcquisitionMap;
-use crate::format::layout::Files;
-use crate::format::layout::Layout;
-use crate::format::precomputed;
+use crate::format::layout::{Files, Layout};
 use crate::format::provenance::{ATTRIBUTE, Provenance};
-use crate::format::zarr2;
-use crate::format::zarr3;
-use crate::format::zarr3_draft;
-use crate::fs::Identity;
-use crate::fs::document;
-use crate::fs::links;
+use crate::format::{self, precomputed, zarr2, zarr3, zarr3_draft};
+use crate::fs::{Identity, document, links};
 
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
@@ -256,13 +249,8 @@ impl Search<'_> {
             if !layout.has_index() {
                 continue;
             }
-            let own = info.get(ATTRIBUTE).filter(|_| number == 0);
-            let attributes = own.map(|own| Attributes {
-                document: key.to_owned(),
-                pointer: IN_ZATTRS,
-                value: json!({ATTRIBUTE: own}),
-            });
-            let owner = attributes.map(|own| own.owner(self.root, &layout)).transpose()?.flatten();
+            let attributes = Attributes { document: key.to_owned(), pointer: IN_ZATTRS, value: info.clone() };
+            let owner = if number == 0 { attributes.owner(self.root, &layout)? } else { None };
             let (base, document) = (format!("{base}{scale}/"), key.to_owned());
             self.views.add(View { base, document, layout, owner });
         }

@@ -68,14 +68,9 @@ impl Books {
                 _ => {}
             }
         }
-        tell(check, self.severity, path, &named.ranges(), "have a number in the records, and are listed as missing");
-        tell(
-            check,
-            self.severity,
-            path,
-            &unnamed.ranges(),
-            "have no number in the records, and are not listed as missing",
-        );
+        let tell = |numbers: Gather, what| tell(check, self.severity, path, &numbers.ranges(), what);
+        tell(named, "have a number in the records, and are listed as missing");
+        tell(unnamed, "have no number in the records, and are not listed as missing");
     }
 
     /// Blocks of the records that are not there read as of frames that never came.

@@ -31,8 +31,8 @@ impl Check<'_> {
         self.findings.add(Finding { severity, path, chunk, what: what.into() });
     }
 
-    pub(super) fn damage(&self, path: &Path, chunk: Option<u64>, what: impl Into<String>) {
-        self.find(Severity::Damage, path, chunk, what);
+    pub(super) fn damage(&self, path: &Path, what: impl Into<String>) {
+        self.find(Severity::Damage, path, None, what);
     }
 
     pub(super) fn note(&self, path: &Path, what: impl Into<String>) {
@@ -42,10 +42,10 @@ impl Check<'_> {
     /// An error about what a file holds is a finding; one of the system means that the check can't go on.
     pub(super) fn found_in(&self, path: &Path, error: Error) -> Result<()> {
         match error {
-            Error::Format { path, reason } => self.damage(&path, None, reason),
+            Error::Format { path, reason } => self.damage(&path, reason),
             Error::Unsupported { path, reason } => self.find(Severity::Unchecked, &path, None, reason),
             error @ (Error::Io { .. } | Error::Locked { .. } | Error::Stopped) => return Err(error),
-            other => self.damage(path, None, other.to_string()),
+            other => self.damage(path, other.to_string()),
         }
         Ok(())
     }

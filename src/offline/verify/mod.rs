@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::layers::{Budget, FileAt, Found, groups};
+use super::layers::{Budget, Found, groups};
 use crate::config::Compressor;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
@@ -22,9 +22,8 @@ use crate::format::provenance::Provenance;
 use crate::fs::Lock;
 use crate::offline::array::Array;
 use crate::offline::array::memory::on_fitting_threads;
-use crate::offline::hierarchy::below;
-use crate::offline::hierarchy::leftovers;
-use crate::offline::hierarchy::walk::{ArrayNode, Tree};
+use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
+use crate::offline::hierarchy::{self, below};
 use crate::offline::progress::{Counters, Progress, pool};
 use books::{Books, Gathering};
 use check::{Check, Image, reason};
@@ -181,23 +180,19 @@ impl<'a> Run<'a> {
 
     fn documents(&self) {
         for error in &self.check.tree.broken {
-            let severity = match error {
-                Error::Unsupported { .. } => Severity::Unchecked,
-                _ => Severity::Damage,
-            };
-            match error.about_file() {
-                Some((path, reason)) => self.check.find(severity, path, None, reason),
-                None => self.check.damage(self.check.root, None, error.to_string()),
+            match error {
+                Error::Format { path, reason } => self.check.damage(path, reason),
+                Error::Unsupported { path, reason } => self.check.find(Severity::Unchecked, path, None, reason),
+                other => self.check.damage(self.check.root, other.to_string()),
             }
         }
         for group in &self.check.tree.groups {
             for name in promised_nodes(&group.attributes) {
                 let node = below(&group.name, &name);
                 let known = self.check.tree.array(&node).is_some() || self.check.tree.group(&node).is_some();
-                let there = known
-                    || (crate::fs::is_below(&name) && crate::offline::hierarchy::has_node(&group.path.join(&name)));
+                let there = known || (crate::fs::is_below(&name) && hierarchy::has_node(&group.path.join(&name)));
                 if !there {
-                    self.check.damage(&group.path, None, format!("its attributes name {name:?}, which is not there"));
+                    self.check.damage(&group.path, format!("its attributes name {name:?}, which is not there"));
                 }
             }
         }
@@ -205,15 +200,13 @@ impl<'a> Run<'a> {
 
     fn leftovers(&self) {
         for path in &self.check.tree.partial {
-            self.check.note(
-                path,
-                "was begun by a writer that was stopped, and is no part of the dataset; recover removes it",
-            );
+            let what = "was begun by a writer that was stopped, and is no part of the dataset; recover removes it";
+            self.check.note(path, what);
         }
         for path in &self.check.tree.unexpected {
             self.check.note(path, "belongs to no array of the dataset");
         }
-        for path in leftovers::replaced(self.check.root) {
+        for path in hierarchy::replaced(self.check.root) {
             let what =
                 "is a dataset that was to be replaced by this one, by a writer that was stopped; remove it yourself";
             self.check.note(&path, what);
@@ -226,20 +219,17 @@ impl<'a> Run<'a> {
         for group in &self.check.tree.groups {
             match Provenance::parse(&group.path, &group.attributes) {
                 Ok(None) => {}
-                Err(error) => self.check.damage(&group.path, None, reason(error)),
+                Err(error) => self.check.damage(&group.path, reason(error)),
                 Ok(Some(own)) => {
                     let name = group.image.clone();
                     self.notes_of(&own, &group.path);
                     let Some(node) = self.check.tree.array(&name) else {
-                        self.check.damage(
-                            &group.path,
-                            None,
-                            format!("its writer made an array {name} in it, which is not there"),
-                        );
+                        let what = format!("its writer made an array {name} in it, which is not there");
+                        self.check.damage(&group.path, what);
                         continue;
                     };
                     let places = node.array.acquisition_map(&own);
-                    let places = places.map_err(|error| self.check.damage(&group.path, None, reason(error))).ok();
+                    let places = places.map_err(|error| self.check.damage(&group.path, reason(error))).ok();
                     images.insert(name, Image { group: &group.name, own, places });
                 }
             }
@@ -249,10 +239,8 @@ impl<'a> Run<'a> {
 
     fn notes_of(&self, own: &Provenance, group: &Path) {
         if own.recovered {
-            self.check.note(
-                group,
-                format!("was recovered after its writer was stopped; {} frames are missing", own.frames_missing),
-            );
+            let missing = own.frames_missing;
+            self.check.note(group, format!("was recovered after its writer was stopped; {missing} frames are missing"));
         } else if !own.complete {
             self.check.note(group, "is not complete: its writer was stopped or had an error; see recover");
         }
@@ -311,11 +299,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What the writer says about frames whose numbers are at `path`.
-    fn books_of(&self, path: &Path) -> Option<&Books> {
-        self.books.get(path)
-    }
-
     fn file(
         &self,
         node: &ArrayNode,
@@ -333,7 +316,7 @@ impl<'a> Run<'a> {
         sums.files.fetch_add(1, Relaxed);
         let shard = Shard {
             check: &self.check,
-            books: self.books_of(node.array.path()),
+            books: self.books.get(node.array.path()),
             array: &node.array,
             file: &file,
             position,
@@ -368,7 +351,7 @@ impl<'a> Run<'a> {
                 decoded.or_else(|error| match error {
                     error @ Error::Io { .. } => Err(error),
                     error => {
-                        self.check.damage(array.path(), None, format!("chunk {position:?}: {}", reason(error)));
+                        self.check.damage(array.path(), format!("chunk {position:?}: {}", reason(error)));
                         Ok(())
                     }
                 })
@@ -384,19 +367,15 @@ impl<'a> Run<'a> {
             return Ok(());
         };
         let [frames] = node.array.shape() else {
-            self.check.damage(node.array.path(), None, "is not a list of frames");
+            self.check.damage(node.array.path(), "is not a list of frames");
             return Ok(());
         };
-        if let Some(books) = self.books_of(node.array.path()) {
+        if let Some(books) = self.books.get(node.array.path()) {
             books.absent_records(&self.check, node);
         }
         if own.complete && own.frames.is_some_and(|expected| expected != *frames) {
             let expected = own.frames.unwrap_or_default();
-            self.check.damage(
-                node.array.path(),
-                None,
-                format!("has {frames} records; the writer counted {expected} frames"),
-            );
+            self.check.damage(node.array.path(), format!("has {frames} records; the writer counted {expected} frames"));
         }
         Ok(())
     }
@@ -408,16 +387,16 @@ impl<'a> Run<'a> {
         let Some(own) = Some(&image.own).filter(|own| own.complete || own.recovered) else { return };
         if let Some(expected) = own.chunks.filter(|&expected| expected != array.chunks) {
             let what = format!("holds {} chunks, and its writer counted {expected}: files are missing", array.chunks);
-            self.check.damage(path, None, what);
+            self.check.damage(path, what);
         }
         let extent = own.frames.zip(image.places.as_ref()).and_then(|(frames, places)| places.extent(frames));
         if let Some(extent) = extent.filter(|extent| own.complete && node.array.shape().first() != Some(extent)) {
             let what = format!("its shape starts with {}; {extent} hold the frames", node.array.shape()[0]);
-            self.check.damage(path, None, what);
+            self.check.damage(path, what);
         }
         let records = below(image.group, "records/frame_number");
         if self.check.tree.array(&records).is_none() {
-            self.check.damage(path, None, format!("its writer made {records}, which is not there"));
+            self.check.damage(path, format!("its writer made {records}, which is not there"));
         }
     }
 }

@@ -55,7 +55,7 @@ enum Before {
 
 impl Shard<'_> {
     fn damage(&self, chunk: Option<u64>, what: impl Into<String>) {
-        self.check.damage(self.file.path(), chunk, what);
+        self.check.find(Severity::Damage, self.file.path(), chunk, what);
     }
 
     /// A file that is one chunk.
@@ -213,10 +213,8 @@ impl Shard<'_> {
             // One flipped byte can't spoil both of these.
             let was_header = slot_header::has_magic(&bytes) || bytes[24..40] == expected.own.writer;
             if was_header {
-                self.damage(
-                    Some(chunk),
-                    "its slot header is damaged: its checksum does not match, or its version is unknown",
-                );
+                let what = "its slot header is damaged: its checksum does not match, or its version is unknown";
+                self.damage(Some(chunk), what);
             }
             return Ok(if was_header { Before::Broken } else { Before::Nothing });
         };
@@ -282,10 +280,8 @@ impl Shard<'_> {
         let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.chunk))).count();
         let twice = whole.len() - unnamed;
         if unnamed > 0 {
-            self.damage(
-                None,
-                format!("{unnamed} chunks are there that the index does not name; recover brings them back"),
-            );
+            let what = format!("{unnamed} chunks are there that the index does not name; recover brings them back");
+            self.damage(None, what);
         }
         if twice > 0 {
             self.check.note(self.file.path(), format!("{twice} chunks stand there a second time"));

@@ -19,44 +19,31 @@ const PAGE: u64 = 4096;
 pub(super) enum Op {
     Began,
     Done,
-    Created {
-        id: usize,
-    },
+    /// A file with this number, and so on.
+    Created(usize),
     /// Shares blocks with what it was cloned of, which costs no write.
-    Cloned {
-        id: usize,
-        bytes: Vec<u8>,
-    },
-    Written {
-        id: usize,
-        path: PathBuf,
-        at: u64,
-        bytes: Vec<u8>,
-    },
-    Cut {
-        id: usize,
-        len: u64,
-    },
-    Synced {
-        id: usize,
-    },
-    Renamed {
-        id: usize,
-        path: PathBuf,
-    },
-    Removed {
-        path: PathBuf,
-    },
-    FolderSynced {
-        path: PathBuf,
-    },
+    Cloned(usize, Vec<u8>),
+    Written(usize, Written),
+    /// To a length.
+    Cut(usize, u64),
+    Synced(usize),
+    Renamed(usize, PathBuf),
+    Removed(PathBuf),
+    FolderSynced(PathBuf),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    path: PathBuf,
+    at: u64,
+    bytes: Vec<u8>,
 }
 
 impl Op {
     /// Bytes written to what becomes this file, those that made a hole not counted.
     pub(super) fn written_to(&self, file: &Path) -> Option<usize> {
         match self {
-            Self::Written { path, bytes, .. } if path == file && bytes.iter().any(|&byte| byte != 0) => {
+            Self::Written(_, Written { path, bytes, .. }) if path == file && bytes.iter().any(|&byte| byte != 0) => {
                 Some(bytes.len())
             }
             _ => None,
@@ -91,22 +78,18 @@ impl Disk for PowerLog {
     fn draft(&self, path: &Path) -> io::Result<Box<dyn Draft>> {
         let draft = DISK.draft(path)?;
         let id = self.ops.lock().unwrap().len();
-        self.note(Op::Created { id });
+        self.note(Op::Created(id));
         Ok(Box::new(LoggedDraft { draft, id, path: path.to_path_buf(), log: self.clone() }))
-    }
-
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        DISK.create_folder(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         DISK.remove(path)?;
-        self.note(Op::Removed { path: path.to_path_buf() });
+        self.note(Op::Removed(path.to_path_buf()));
         Ok(())
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.note(Op::FolderSynced { path: path.to_path_buf() });
+        self.note(Op::FolderSynced(path.to_path_buf()));
         Ok(())
     }
 }
@@ -118,6 +101,12 @@ struct LoggedDraft {
     log: PowerLog,
 }
 
+impl LoggedDraft {
+    fn note_written(&self, at: u64, bytes: Vec<u8>) {
+        self.log.note(Op::Written(self.id, Written { path: self.path.clone(), at, bytes }));
+    }
+}
+
 impl Draft for LoggedDraft {
     fn clone_of(&mut self, from: &File) -> io::Result<bool> {
         if !self.log.shares {
@@ -127,13 +116,13 @@ impl Draft for LoggedDraft {
         self.draft.copy(from, 0, 0, len)?;
         let mut bytes = vec![0; len as usize];
         from.read_exact_at(&mut bytes, 0)?;
-        self.log.note(Op::Cloned { id: self.id, bytes });
+        self.log.note(Op::Cloned(self.id, bytes));
         Ok(true)
     }
 
     fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.draft.write_at(bytes, at)?;
-        self.log.note(Op::Written { id: self.id, path: self.path.clone(), at, bytes: bytes.to_vec() });
+        self.note_written(at, bytes.to_vec());
         Ok(())
     }
 
@@ -141,30 +130,30 @@ impl Draft for LoggedDraft {
         self.draft.copy(from, from_at, at, len)?;
         let mut bytes = vec![0; len as usize];
         from.read_exact_at(&mut bytes, from_at)?;
-        self.log.note(Op::Written { id: self.id, path: self.path.clone(), at, bytes });
+        self.note_written(at, bytes);
         Ok(())
     }
 
     fn clear(&mut self, at: u64, len: u64) -> io::Result<()> {
         self.draft.clear(at, len)?;
-        self.log.note(Op::Written { id: self.id, path: self.path.clone(), at, bytes: vec![0; len as usize] });
+        self.note_written(at, vec![0; len as usize]);
         Ok(())
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         self.draft.set_len(len)?;
-        self.log.note(Op::Cut { id: self.id, len });
+        self.log.note(Op::Cut(self.id, len));
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.log.note(Op::Synced { id: self.id });
+        self.log.note(Op::Synced(self.id));
         Ok(())
     }
 
     fn rename(&mut self) -> io::Result<()> {
         self.draft.rename()?;
-        self.log.note(Op::Renamed { id: self.id, path: self.path.clone() });
+        self.log.note(Op::Renamed(self.id, self.path.clone()));
         Ok(())
     }
 }
@@ -190,7 +179,7 @@ pub(super) fn restore(before: &Path, place: &Path, ops: &[Op], coin: &mut impl F
 fn contents(ops: &[Op], coin: &mut impl FnMut() -> bool) -> HashMap<usize, Vec<u8>> {
     let mut synced: HashMap<usize, usize> = HashMap::new();
     for (number, op) in ops.iter().enumerate() {
-        if let Op::Synced { id } = op {
+        if let Op::Synced(id) = op {
             synced.insert(*id, number);
         }
     }
@@ -198,10 +187,10 @@ fn contents(ops: &[Op], coin: &mut impl FnMut() -> bool) -> HashMap<usize, Vec<u
     for (number, op) in ops.iter().enumerate() {
         let mut reaches = |id: &usize| synced.get(id).is_some_and(|&end| number < end) || coin();
         match op {
-            Op::Created { id } => drop(contents.insert(*id, Vec::new())),
-            Op::Cloned { id, bytes } if reaches(id) => contents.get_mut(id).unwrap().clone_from(bytes),
-            Op::Cut { id, len } if reaches(id) => contents.get_mut(id).unwrap().resize(*len as usize, 0),
-            Op::Written { id, at, bytes, .. } => {
+            Op::Created(id) => drop(contents.insert(*id, Vec::new())),
+            Op::Cloned(id, bytes) if reaches(id) => contents.get_mut(id).unwrap().clone_from(bytes),
+            Op::Cut(id, len) if reaches(id) => contents.get_mut(id).unwrap().resize(*len as usize, 0),
+            Op::Written(id, Written { at, bytes, .. }) => {
                 let file = contents.get_mut(id).unwrap();
                 let mut from = 0;
                 while from < bytes.len() {
@@ -224,7 +213,7 @@ fn contents(ops: &[Op], coin: &mut impl FnMut() -> bool) -> HashMap<usize, Vec<u
 fn names(ops: &[Op], coin: &mut impl FnMut() -> bool) -> BTreeMap<PathBuf, Option<usize>> {
     let mut synced: HashMap<&Path, usize> = HashMap::new();
     for (number, op) in ops.iter().enumerate() {
-        if let Op::FolderSynced { path } = op {
+        if let Op::FolderSynced(path) = op {
             synced.insert(path, number);
         }
     }
@@ -232,8 +221,8 @@ fn names(ops: &[Op], coin: &mut impl FnMut() -> bool) -> BTreeMap<PathBuf, Optio
     let mut stopped: Vec<&Path> = Vec::new();
     for (number, op) in ops.iter().enumerate() {
         let (path, id) = match op {
-            Op::Renamed { id, path } => (path, Some(*id)),
-            Op::Removed { path } => (path, None),
+            Op::Renamed(id, path) => (path, Some(*id)),
+            Op::Removed(path) => (path, None),
             _ => continue,
         };
         // A folder that became empty went itself, and the one above it was synced.
