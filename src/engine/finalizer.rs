@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cell::{ShardBlock, ShardCell};
+use super::cell::{LiveCells, ShardBlock, ShardCell};
 use super::messages::{Closing, Preparing};
-use super::open_cells::LiveCells;
 use super::paused::Paused;
 use super::pump::Engine;
 use super::records::RecordCopy;
@@ -290,13 +289,13 @@ fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {
         let start = Instant::now();
         match caught(|| shard.close()) {
             Ok(closed) if closed.chunks > 0 => {
-                let (key, chunks, bytes) = (shard.key(), closed.chunks, closed.bytes);
+                let (key, chunks, bytes) = (&shard.key, closed.chunks, closed.bytes);
                 logged(|| {
                     tracing::debug!(shard = key, chunks, bytes, seconds = start.elapsed().as_secs_f64(), "closed")
                 });
                 engine.counters.shards_closed.fetch_add(1, Relaxed);
                 engine.counters.chunks_written.fetch_add(closed.provisional, Relaxed);
-                tell_of(engine, shard.key());
+                tell_of(engine, &shard.key);
             }
             Ok(_) => {}
             Err(error) => {

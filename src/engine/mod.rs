@@ -26,7 +26,6 @@ pub(crate) mod layer;
 pub(crate) mod losses;
 mod messages;
 mod numbers;
-mod open_cells;
 mod paused;
 mod pump;
 pub(crate) mod records;

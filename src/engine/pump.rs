@@ -52,7 +52,7 @@ impl Engine {
         let (deliver, prepared) = bounded(2 * plan.ring.shard_blocks_max());
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let sequencer = Sequencer::new(plan.clone(), records, shared.requests.clone(), prepared);
-        let (sequencer, relay, starving) = (Mutex::new(sequencer), Relay::new(), StdMutex::default());
+        let (sequencer, relay, starving) = (Mutex::new(sequencer), Relay::default(), StdMutex::default());
         Ok((Arc::new(Self { shared, sequencer, relay, starving }), Ends { deliver, to_close, written_records }))
     }
 

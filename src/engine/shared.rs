@@ -4,14 +4,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
 
-use super::cell::ShardCell;
+use super::cell::{OpenCells, ShardCell};
 use super::closings::Closings;
 use super::counters::{Counters, FirstError, StageTimes};
 use super::layer::{LayerState, Layers};
 use super::losses::Losses;
 use super::messages::{Arrival, Closing, Listener, Preparing, Ticket};
 use super::numbers::Numbers;
-use super::open_cells::OpenCells;
 use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
 use crate::error::{Error, logged};

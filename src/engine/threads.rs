@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use super::arena::Arena;
+use super::cell::LiveCells;
 use super::finalizer;
 use super::messages::{Closing, Preparing, Ticket};
-use super::open_cells::LiveCells;
 use super::pump::{Ends, Engine};
 use super::records::RecordCopy;
 use super::worker::Worker;

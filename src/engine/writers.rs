@@ -63,7 +63,7 @@ impl PendingWrite {
                 place.commit_pieces(scratch, pieces.expect("it was sealed as such"), self.nbytes)
             }
         };
-        written.map_err(|error| Error::io("write a chunk to shard", shard.key(), error))
+        written.map_err(|error| Error::io("write a chunk to shard", &shard.key, error))
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct CombiningWriter {
 impl CombiningWriter {
     pub(crate) fn new() -> Self {
         let (left, found) = queue();
-        Self { turn: Arc::new(Doorbell::new()), left, found }
+        Self { turn: Arc::new(Doorbell::default()), left, found }
     }
 
     fn bring(
@@ -236,7 +236,7 @@ impl Jobs {
             *part = shard.part(&chunk.claimed, scratch, chunk.nbytes);
         }
         let parts_used = &mut parts[..batch.len()];
-        let fail = |error| Error::io("write chunks to shard", shard.key(), error);
+        let fail = |error| Error::io("write chunks to shard", &shard.key, error);
         if let Err(error) = caught(|| shard.commit_batch(parts_used).map_err(fail)) {
             engine.first_error.set(error);
         }

@@ -8,22 +8,14 @@ use std::path::Path;
 /// A file's device and number on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
+    pub(crate) device: u64,
+    pub(super) inode: u64,
 }
 
 impl Identity {
     /// Of what stands at `path`, or where a link there leads.
     pub(crate) fn at(path: &Path) -> io::Result<Self> {
         fs::metadata(path).map(|metadata| Self::from(&metadata))
-    }
-
-    pub(crate) fn device(self) -> u64 {
-        self.device
-    }
-
-    pub(super) fn inode(self) -> u64 {
-        self.inode
     }
 
     pub(crate) fn of(file: &File) -> io::Result<Self> {

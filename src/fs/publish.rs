@@ -107,7 +107,7 @@ fn swap_by_renames(made: &Path, path: &Path) -> io::Result<()> {
 fn set_apart(aside: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::symlink_metadata(aside) else { return Ok(()) };
     let mut name = aside.file_name().unwrap_or_default().to_os_string();
-    name.push(format!("-{:08x}", Identity::from(&metadata).inode() as u32));
+    name.push(format!("-{:08x}", Identity::from(&metadata).inode as u32));
     let apart = aside.with_file_name(name);
     match fs::symlink_metadata(&apart) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(aside, apart),

@@ -27,6 +27,24 @@ impl Progress {
     }
 }
 
+/// Gives an operation with `counters` the calls by which other threads look after its `run`.
+macro_rules! controls {
+    ($operation:ident) => {
+        impl $operation {
+            /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
+            pub fn stop(&self) {
+                self.counters.stop();
+            }
+
+            /// How far [`run`](Self::run) has come; for another thread to ask.
+            pub fn progress(&self) -> Progress {
+                self.counters.progress()
+            }
+        }
+    };
+}
+pub(super) use controls;
+
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     total: AtomicU64,

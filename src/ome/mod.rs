@@ -51,14 +51,8 @@ fn rank(kind: DimKind) -> u8 {
     }
 }
 
-/// Refuses what a viewer would stumble over: channels without an axis, colours that are none, distances that aren't.
+/// Refuses what a viewer would stumble over: channels without an axis, colours that are none.
 pub(crate) fn validate(config: &Config) -> Result<()> {
-    for dim in &config.dims {
-        if !(dim.scale.is_finite() && dim.scale > 0.0) {
-            let reason = format!("the scale of {:?} is a distance: a finite number above 0", dim.name);
-            return Err(Error::config("dims", dim.scale, reason));
-        }
-    }
     if config.channels.is_empty() {
         return Ok(());
     }
@@ -313,8 +307,6 @@ pub(super) mod tests {
         }
         refused(|config| config.channels[1].window = Some((5.0, 5.0)));
         refused(|config| config.channels[1].window = Some((0.0, f64::NAN)));
-        refused(|config| config.dims[4].scale = 0.0);
-        refused(|config| config.dims[4].scale = f64::INFINITY);
     }
 
     #[test]

@@ -125,67 +125,41 @@ fn pixel_type(dtype: Dtype) -> &'static str {
 }
 
 /// The symbol of a UDUNITS-2 length in the schema's `UnitsLength`.
-fn length_symbol(unit: &str) -> Option<&'static str> {
-    Some(match unit {
-        "yottameter" => "Ym",
-        "zettameter" => "Zm",
-        "exameter" => "Em",
-        "petameter" => "Pm",
-        "terameter" => "Tm",
-        "gigameter" => "Gm",
-        "megameter" => "Mm",
-        "kilometer" => "km",
-        "hectometer" => "hm",
-        "decameter" => "dam",
-        "meter" => "m",
-        "decimeter" => "dm",
-        "centimeter" => "cm",
-        "millimeter" => "mm",
-        "micrometer" => "µm",
-        "nanometer" => "nm",
-        "picometer" => "pm",
-        "femtometer" => "fm",
-        "attometer" => "am",
-        "zeptometer" => "zm",
-        "yoctometer" => "ym",
+fn length_symbol(unit: &str) -> Option<String> {
+    let symbol = match unit {
         "angstrom" => "Å",
         "inch" => "in",
         "foot" => "ft",
         "yard" => "yd",
         "mile" => "mi",
         "parsec" => "pc",
-        _ => return None,
-    })
+        _ => return prefixed(unit, "meter", "m"),
+    };
+    Some(symbol.to_owned())
 }
 
 /// The symbol of a UDUNITS-2 time in the schema's `UnitsTime`.
-fn time_symbol(unit: &str) -> Option<&'static str> {
-    Some(match unit {
-        "yottasecond" => "Ys",
-        "zettasecond" => "Zs",
-        "exasecond" => "Es",
-        "petasecond" => "Ps",
-        "terasecond" => "Ts",
-        "gigasecond" => "Gs",
-        "megasecond" => "Ms",
-        "kilosecond" => "ks",
-        "hectosecond" => "hs",
-        "second" => "s",
-        "decisecond" => "ds",
-        "centisecond" => "cs",
-        "millisecond" => "ms",
-        "microsecond" => "µs",
-        "nanosecond" => "ns",
-        "picosecond" => "ps",
-        "femtosecond" => "fs",
-        "attosecond" => "as",
-        "zeptosecond" => "zs",
-        "yoctosecond" => "ys",
+fn time_symbol(unit: &str) -> Option<String> {
+    let symbol = match unit {
         "minute" => "min",
         "hour" => "h",
         "day" => "d",
-        _ => return None,
-    })
+        _ => return prefixed(unit, "second", "s"),
+    };
+    Some(symbol.to_owned())
+}
+
+/// The symbol of a unit that is `base`, alone or with a metric prefix.
+fn prefixed(unit: &str, base: &str, symbol: &str) -> Option<String> {
+    const NAMES: [&str; 21] = [
+        "", "yotta", "zetta", "exa", "peta", "tera", "giga", "mega", "kilo", "hecto", "deca", "deci", "centi", "milli",
+        "micro", "nano", "pico", "femto", "atto", "zepto", "yocto",
+    ];
+    const SYMBOLS: [&str; 21] =
+        ["", "Y", "Z", "E", "P", "T", "G", "M", "k", "h", "da", "d", "c", "m", "µ", "n", "p", "f", "a", "z", "y"];
+    let prefix = unit.strip_suffix(base)?;
+    let at = NAMES.iter().position(|name| *name == prefix)?;
+    Some(format!("{}{symbol}", SYMBOLS[at]))
 }
 
 /// Text for an XML attribute. Characters that XML 1.0 can't hold at all become U+FFFD.

@@ -18,54 +18,37 @@ const FRAMES_MAX: u64 = 1 << 56;
 
 pub(super) fn check(config: &Config) -> Result<&[Dim]> {
     let dims = &config.dims[..];
-    let names = || dims.iter().map(|dim| dim.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = || format!("[{}]", dims.iter().map(|dim| dim.name.as_str()).collect::<Vec<_>>().join(", "));
     if dims.len() < 2 || dims.len() > MAX_OUTER + 2 {
-        return Err(Error::config(
-            "dims",
-            format_args!("[{}]", names()),
-            format!("2 to {} dimensions are possible; the last two are the rows and columns of a frame", MAX_OUTER + 2),
-        ));
+        let most = MAX_OUTER + 2;
+        let reason = format!("2 to {most} dimensions are possible; the last two are the rows and columns of a frame");
+        return Err(Error::config("dims", names(), reason));
     }
     for (at, dim) in dims.iter().enumerate() {
-        if dim.name.is_empty() || dims[..at].iter().any(|other| other.name == dim.name) {
-            return Err(Error::config(
-                "dims.name",
-                format_args!("[{}]", names()),
-                "each dimension needs a name of its own",
-            ));
+        let name = &dim.name;
+        if name.is_empty() || dims[..at].iter().any(|other| other.name == *name) {
+            return Err(Error::config("dims.name", names(), "each dimension needs a name of its own"));
         }
         if dim.size == Some(0) {
-            return Err(Error::config("dims.size", 0, format!("dimension {} needs at least one element", dim.name)));
+            return Err(Error::config("dims.size", 0, format!("dimension {name} needs at least one element")));
         }
         if dim.size.is_none() && (at > 0 || dims.len() == 2) {
-            return Err(Error::config(
-                "dims.size",
-                "none",
-                format!("only the first dimension before rows and columns may be unbounded; give {} a size", dim.name),
-            ));
+            let reason =
+                format!("only the first dimension before rows and columns may be unbounded; give {name} a size");
+            return Err(Error::config("dims.size", "none", reason));
         }
         if !(dim.scale.is_finite() && dim.scale > 0.0) {
-            return Err(Error::config(
-                "dims.scale",
-                dim.scale,
-                format!("dimension {} needs a positive scale", dim.name),
-            ));
+            return Err(Error::config("dims.scale", dim.scale, format!("dimension {name} needs a positive scale")));
         }
     }
     let product = |dims: &[Dim]| dims.iter().try_fold(1u64, |product, dim| product.checked_mul(dim.size.unwrap_or(1)));
     let (outer, frame) = dims.split_at(dims.len() - 2);
     if product(outer).is_none_or(|frames| frames > FRAMES_MAX) {
-        return Err(Error::config(
-            "dims.size",
-            format_args!("[{}]", names()),
-            format!("at most {FRAMES_MAX} frames are possible"),
-        ));
+        return Err(Error::config("dims.size", names(), format!("at most {FRAMES_MAX} frames are possible")));
     }
-    if product(frame)
-        .and_then(|pixels| pixels.checked_mul(config.dtype.size() as u64))
-        .is_none_or(|b| b > FRAME_BYTES_MAX)
-    {
-        return Err(Error::config("dims.size", format_args!("[{}]", names()), "a frame may hold at most 1 TiB"));
+    let frame_bytes = product(frame).and_then(|pixels| pixels.checked_mul(config.dtype.size() as u64));
+    if frame_bytes.is_none_or(|bytes| bytes > FRAME_BYTES_MAX) {
+        return Err(Error::config("dims.size", names(), "a frame may hold at most 1 TiB"));
     }
     Ok(dims)
 }

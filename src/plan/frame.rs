@@ -37,14 +37,11 @@ impl FramePlan {
             .checked_mul(layout.row_stride)
             .and_then(|last| last.checked_add(layout.offset)?.checked_add(row_bytes));
         if layout.row_stride < row_bytes || needed.is_none_or(|needed| needed > layout.buffer_bytes) {
-            return Err(Error::config(
-                "frame_layout",
-                format_args!("{layout:?}"),
-                format!(
-                    "{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least \
-                     {row_bytes} apart"
-                ),
-            ));
+            let reason = format!(
+                "{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least {row_bytes} \
+                 apart"
+            );
+            return Err(Error::config("frame_layout", format_args!("{layout:?}"), reason));
         }
         Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, layout, fill: fill_element(config)? })
     }

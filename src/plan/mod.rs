@@ -208,12 +208,8 @@ impl Plan {
 
     /// How many layers a cell of shards will get when all frames come.
     pub(crate) fn layers_of_shard(&self, grid: &[u64; MAX_OUTER]) -> u64 {
-        let extent = self.shards.extent(grid);
-        extent
-            .iter()
-            .zip(&self.array.layout.chunk_shape[..self.order.outer_dims()])
-            .map(|(&e, &chunk)| e.div_ceil(chunk))
-            .product()
+        let chunks = &self.array.layout.chunk_shape[..self.order.outer_dims()];
+        self.shards.extent(grid).iter().zip(chunks).map(|(extent, chunk)| extent.div_ceil(*chunk)).product()
     }
 }
 
@@ -275,11 +271,8 @@ fn workers(config: &Config) -> Result<usize> {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if let Some(absent) = config.affinity.iter().find(|&&core| !cores.iter().any(|known| known.id == core)) {
         let known: Vec<_> = cores.iter().map(|core| core.id.to_string()).collect();
-        return Err(Error::config(
-            "affinity",
-            absent,
-            format!("there is no such core; this process may use {}", known.join(", ")),
-        ));
+        let reason = format!("there is no such core; this process may use {}", known.join(", "));
+        return Err(Error::config("affinity", absent, reason));
     }
     Ok(workers)
 }

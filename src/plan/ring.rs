@@ -102,16 +102,12 @@ fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Res
     let needed = span.saturating_add(2).min(total);
     if (affordable as u64) < needed {
         let bytes = needed.saturating_mul(frame_stride as u64);
-        return Err(Error::config(
-            "ring_bytes",
-            config.ring_bytes,
-            format!(
-                "layers of {} frames, {} of them open at once, need a ring of {needed} frames, {bytes} bytes; allow \
-                 more memory or make chunks shallower",
-                layers.frames_a_cell(),
-                layers.cells_a_block
-            ),
-        ));
+        let (deep, open) = (layers.frames_a_cell(), layers.cells_a_block);
+        let reason = format!(
+            "layers of {deep} frames, {open} of them open at once, need a ring of {needed} frames, {bytes} bytes; allow \
+             more memory or make chunks shallower"
+        );
+        return Err(Error::config("ring_bytes", config.ring_bytes, reason));
     }
     Ok((affordable as u64).min(total) as usize)
 }

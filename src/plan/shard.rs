@@ -105,14 +105,11 @@ impl ShardPlan {
         let slot_bytes = filled.next_multiple_of(if filled >= PAGE { PAGE } else { 8 });
         let mut index = IndexPlan::new(config, chunks as u64, volume);
         let first_slot_at = index.head_bytes.next_multiple_of(PAGE as u64);
-        let slots =
-            (slot_bytes as u64).checked_mul(chunks as u64).filter(|&bytes| bytes < 1 << 62).ok_or_else(|| {
-                Error::config(
-                    "dims.shard",
-                    format_args!("{shard_shape:?}"),
-                    "a shard file would pass 4 EiB; choose smaller shards",
-                )
-            })?;
+        let slots = (slot_bytes as u64).checked_mul(chunks as u64).filter(|&bytes| bytes < 1 << 62);
+        let slots = slots.ok_or_else(|| {
+            let reason = "a shard file would pass 4 EiB; choose smaller shards";
+            Error::config("dims.shard", format_args!("{shard_shape:?}"), reason)
+        })?;
         let layers = counts[..outer].iter().product::<u64>();
         let reserve_bytes = index.place_tails(first_slot_at + slots, layers);
         Ok(Self {

@@ -79,7 +79,7 @@ impl Shard {
         let committed = self.committed_of(done);
         let chunks = committed.iter().flatten().count() as u64;
         let layers = done.iter().filter(|done| **done).count() as u64;
-        let provisional_serial = open.provisional.serial();
+        let provisional_serial = open.provisional.serial;
         if (chunks, provisional_serial) == (open.chunks, open.provisional_serial) {
             return Ok(Checkpoint::Unchanged);
         }
@@ -118,7 +118,7 @@ impl Shard {
         };
         if renewed {
             open.serial += 1;
-            (open.chunks, open.provisional_serial) = (chunks, open.provisional.serial());
+            (open.chunks, open.provisional_serial) = (chunks, open.provisional.serial);
             open.settle_provisional(&committed);
         }
         while open.retired.front().is_some_and(|(serial, _)| serial + KEPT <= open.serial) {

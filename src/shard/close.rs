@@ -5,7 +5,7 @@ use std::io;
 use super::file::Shard;
 use super::slot::Entry;
 use crate::aligned_memory::PAGE;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::slot_header::HEADER_BYTES;
 
 /// What a closed shard holds.
@@ -23,7 +23,6 @@ impl Shard {
     /// The order keeps the file readable at every step: data reach the device before an index names them; a new index
     /// at the end stands inside the reserved range and counts only from the moment the file is cut off behind it.
     pub(crate) fn close(&self) -> Result<Closed> {
-        let fail = |action| move |error: io::Error| Error::io(action, &self.key, error);
         let shard = &self.plan.shard;
         let mut committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
         let in_slots = committed.iter().flatten().count() as u64;
@@ -35,14 +34,14 @@ impl Shard {
             bytes: committed.iter().flatten().map(|(_, nbytes)| nbytes).sum(),
         };
         if closed.chunks == 0 && !shard.keep_empty {
-            self.storage.remove(&self.key).map_err(fail("remove empty shard"))?;
+            self.storage.remove(&self.key).map_err(self.failed("remove empty shard"))?;
             return Ok(closed);
         }
-        self.sync().map_err(fail("sync shard"))?;
+        self.sync().map_err(self.failed("sync shard"))?;
         let data_end = committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(shard.first_slot_at);
         self.end_with_index(&committed, data_end)?;
-        self.give_back_slack(&committed, data_end).map_err(fail("give back unused space of shard"))?;
-        self.sync().map_err(fail("sync finished shard"))?;
+        self.give_back_slack(&committed, data_end).map_err(self.failed("give back unused space of shard"))?;
+        self.sync().map_err(self.failed("sync finished shard"))?;
         self.blob.forget();
         Ok(closed)
     }

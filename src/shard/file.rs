@@ -19,7 +19,7 @@ use crate::storage::{Blob, Mapped, Storage};
 pub(crate) struct Shard {
     /// Where it is a file.
     pub(super) storage: Arc<dyn Storage>,
-    pub(super) key: String,
+    pub(crate) key: String,
     pub(super) plan: Arc<Plan>,
     pub(super) place: ShardPosition,
     pub(super) blob: Box<dyn Blob>,
@@ -100,10 +100,6 @@ impl Shard {
         self.open_index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn key(&self) -> &str {
-        &self.key
-    }
-
     pub(super) fn map(&self) -> Option<NonNull<u8>> {
         self.map.as_ref().map(Mapped::start)
     }
@@ -170,6 +166,7 @@ impl Shard {
         }
         self.blob.sync().inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))
     }
+
     /// Makes an error of this shard of one of its blob.
     pub(super) fn failed<'a>(&'a self, action: &'static str) -> impl Fn(io::Error) -> Error + 'a {
         move |error| Error::io(action, &self.key, error)

@@ -11,7 +11,7 @@ const POSTPONED_MAX: u32 = 31;
 pub(super) type Committed = [Option<(u64, u64)>];
 
 /// What the index names by now, and where it stands. Only the thread that closes shards uses it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OpenIndex {
     pub(super) chunks: u64,
     pub(super) layers: u64,
@@ -35,18 +35,7 @@ pub(super) struct OpenIndex {
 impl OpenIndex {
     /// Of a new file of so many bytes.
     pub(super) fn new(file_end: u64) -> Self {
-        Self {
-            chunks: 0,
-            layers: 0,
-            provisional_serial: 0,
-            postponed: 0,
-            file_end,
-            retired: VecDeque::new(),
-            serial: 0,
-            provisional: Provisional::default(),
-            tail: 1,
-            torn: false,
-        }
+        Self { file_end, tail: 1, ..Self::default() }
     }
 
     /// The file's bytes in `range` are not needed by any newer index.
@@ -61,11 +50,13 @@ impl OpenIndex {
         due
     }
 
-    /// As [`Provisional::settle`].
+    /// An index names `committed`: provisional chunks that it doesn't name are not needed any more, nor is their room.
     pub(super) fn settle_provisional(&mut self, committed: &Committed) {
-        for room in self.provisional.settle(committed) {
-            self.retire(room);
-        }
+        let Provisional { chunks, rooms, .. } = &mut self.provisional;
+        chunks.retain(|&chunk, entry| committed[chunk] == Some(*entry));
+        let is_unused = |room: &mut Range<u64>| !chunks.values().any(|(offset, _)| room.contains(offset));
+        let unused: Vec<_> = rooms.extract_if(.., is_unused).collect();
+        unused.into_iter().for_each(|room| self.retire(room));
     }
 }
 
@@ -80,22 +71,10 @@ pub(super) struct Provisional {
 }
 
 impl Provisional {
-    pub(super) fn serial(&self) -> u64 {
-        self.serial
-    }
-
     /// Puts them beside those that are committed.
     pub(super) fn put_beside(&self, committed: &mut Committed) {
         for (&chunk, &entry) in &self.chunks {
             committed[chunk].get_or_insert(entry);
         }
-    }
-
-    /// An index names `committed`: what it doesn't name is not needed any more. Returns the room of it.
-    fn settle(&mut self, committed: &Committed) -> Vec<Range<u64>> {
-        self.chunks.retain(|&chunk, entry| committed[chunk] == Some(*entry));
-        let chunks = &self.chunks;
-        let unused = |room: &mut Range<u64>| !chunks.values().any(|(offset, _)| room.contains(offset));
-        self.rooms.extract_if(.., unused).collect()
     }
 }

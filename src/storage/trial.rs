@@ -62,8 +62,7 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(A
         return Ok((Access::Buffered, "files are memory here".to_owned()));
     }
     let piece = run.slot_bytes.next_multiple_of(PAGE).clamp(PAGE, 1 << 20);
-    let device = Identity::at(folder)?.device();
-    let key = (device, sync, piece);
+    let key = (Identity::at(folder)?.device, sync, piece);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let rates = match known.iter().find(|(of, _)| *of == key) {
         Some((_, rates)) => rates.clone(),

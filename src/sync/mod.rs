@@ -29,10 +29,6 @@ pub(crate) struct Doorbell {
 }
 
 impl Doorbell {
-    pub(crate) fn new() -> Self {
-        Self { signals: AtomicUsize::new(0) }
-    }
-
     /// Runs `work` now, unless another thread is at it; then that thread runs it once more.
     pub(crate) fn ring(&self, mut work: impl FnMut()) {
         // AcqRel: what this thread did before the signal is seen by the thread that takes the signal back below, and
@@ -161,7 +157,7 @@ mod loom {
     impl Desk {
         fn new() -> Self {
             let wanted = std::array::from_fn(|_| AtomicBool::new(false));
-            Self { doorbell: Doorbell::new(), done: UnsafeCell::new(0), wanted }
+            Self { doorbell: Doorbell::default(), done: UnsafeCell::new(0), wanted }
         }
 
         /// Asks for one piece of work. Relaxed: the doorbell must make the wish visible to whoever works.

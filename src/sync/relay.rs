@@ -22,10 +22,6 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    pub(crate) fn new() -> Self {
-        Self { signals: AtomicUsize::new(0), called: AtomicBool::new(false) }
-    }
-
     /// Does `work`, which returns whether it left some, unless another thread is at it; then that one does it once
     /// more. True: the caller must call somebody who answers.
     #[must_use]
@@ -79,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_one_leaves_the_next_takes_up_or_whoever_was_called() {
-        let relay = Relay::new();
+        let relay = Relay::default();
         let left = Cell::new(4);
         let work = || {
             left.set(left.get() - 1);
@@ -100,7 +96,7 @@ mod tests {
 
     #[test]
     fn nobody_works_for_the_others_for_ever() {
-        let relay = Relay::new();
+        let relay = Relay::default();
         let passes = Cell::new(0);
         // With each pass another thread asks again, as far as the relay can tell.
         let work = || {
@@ -168,7 +164,7 @@ mod loom {
         model.preemption_bound = Some(3);
         model.check(|| {
             let desk = Arc::new(Desk {
-                relay: Relay::new(),
+                relay: Relay::default(),
                 done: UnsafeCell::new(0),
                 wanted: std::array::from_fn(|_| AtomicBool::new(false)),
                 calls: AtomicUsize::new(0),

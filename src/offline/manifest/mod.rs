@@ -38,7 +38,7 @@ use crate::offline::array::Array;
 use crate::offline::array::files::FileChunks;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
-use crate::offline::progress::{Counters, Progress};
+use crate::offline::progress::{Counters, Progress, controls};
 use documents::{Urls, array_document, key};
 use files::{ArrayManifest, KERCHUNK, Kerchunk, MANIFEST, TRANSFORMER, create_folder, put_document, sync_folders};
 
@@ -136,6 +136,8 @@ pub struct WriteManifest {
     counters: Counters,
 }
 
+controls!(WriteManifest);
+
 impl WriteManifest {
     /// Looks at the dataset or array at `dataset` and checks what is asked for; nothing is written yet. The manifests
     /// go to the new folder `out`, which must lie outside of the dataset, or to [`manifest_path`].
@@ -150,16 +152,6 @@ impl WriteManifest {
         let out = os::absolute(&out.map_or_else(|| manifest_path(dataset), Path::to_path_buf))?;
         check(&root, &out, options)?;
         Ok(Self { root, out, options: options.clone(), counters: Counters::default() })
-    }
-
-    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
-    pub fn stop(&self) {
-        self.counters.stop();
-    }
-
-    /// How far [`run`](Self::run) has come; for another thread to ask.
-    pub fn progress(&self) -> Progress {
-        self.counters.progress()
     }
 
     /// Writes. The folder appears as a whole when everything is in it.

@@ -24,7 +24,7 @@ use crate::fs::beneath::Root;
 use crate::fs::{Lock, links};
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
-use crate::offline::progress::{Counters, Progress, pool};
+use crate::offline::progress::{Counters, Progress, controls, pool};
 use crate::storage::{Access, Directory, Storage};
 use documents::Change;
 use image::ImagePlan;
@@ -63,6 +63,8 @@ pub struct Recover {
     _lock: Option<Lock>,
 }
 
+controls!(Recover);
+
 impl Recover {
     /// Looks whether the dataset at `path` can be recovered. Who is to change it is its only writer from now on.
     ///
@@ -82,16 +84,6 @@ impl Recover {
         };
         let pool = pool(options.workers)?;
         Ok(Self { root, apply: options.apply, pool, counters: Counters::default(), _lock: lock })
-    }
-
-    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
-    pub fn stop(&self) {
-        self.counters.stop();
-    }
-
-    /// How far [`run`](Self::run) has come; for another thread to ask.
-    pub fn progress(&self) -> Progress {
-        self.counters.progress()
     }
 
     /// Looks through all shards, and changes what is to be changed.

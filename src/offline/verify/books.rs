@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::check::Check;
-use super::findings::Severity;
+use super::check::{Check, Severity};
 use crate::format::provenance::Provenance;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};

@@ -2,7 +2,6 @@
 
 mod books;
 mod check;
-mod findings;
 mod shard;
 
 use std::collections::HashMap;
@@ -24,11 +23,10 @@ use crate::offline::array::Array;
 use crate::offline::array::memory::on_fitting_threads;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::hierarchy::{self, below};
-use crate::offline::progress::{Counters, Progress, pool};
+use crate::offline::progress::{Counters, Progress, controls, pool};
 use books::{Books, Gathering};
-use check::{Check, Image, reason};
-use findings::Findings;
-pub use findings::{Finding, Severity};
+use check::{Check, Findings, Image, reason};
+pub use check::{Finding, Severity};
 use shard::{Shard, Sums};
 
 /// What a check of a dataset came to.
@@ -109,6 +107,8 @@ pub struct Verify {
     counters: Counters,
 }
 
+controls!(Verify);
+
 impl Verify {
     /// Looks whether the dataset or array at `path` can be checked.
     ///
@@ -119,16 +119,6 @@ impl Verify {
         let root = path.as_ref();
         Lock::look(root)?;
         Ok(Self { root: root.to_path_buf(), pool: pool(options.workers)?, counters: Counters::default() })
-    }
-
-    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
-    pub fn stop(&self) {
-        self.counters.stop();
-    }
-
-    /// How far [`run`](Self::run) has come; for another thread to ask.
-    pub fn progress(&self) -> Progress {
-        self.counters.progress()
     }
 
     /// Checks.

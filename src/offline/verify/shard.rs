@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::books::{Books, Gathering};
-use super::check::{Check, Image, reason};
-use super::findings::Severity;
+use super::check::{Check, Image, Severity, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
