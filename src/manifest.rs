@@ -42,16 +42,14 @@ impl Manifest {
         if config.manifest.is_empty() {
             return Ok(());
         }
-        Err(refused(
-            config,
-            match name {
-                Some(_) => {
-                    "a manifest describes a dataset as a whole; leave this out, and let `shardwright manifest` write \
-                     it when all images are finished"
-                }
-                None => "a manifest names files, which a storage of the caller's own has none of; leave this out",
-            },
-        ))
+        let reason = match name {
+            Some(_) => {
+                "a manifest describes a dataset as a whole; leave this out, and let `shardwright manifest` write it \
+                 when all images are finished"
+            }
+            None => "a manifest names files, which a storage of the caller's own has none of; leave this out",
+        };
+        Err(refused(config, reason))
     }
 }
 
@@ -110,10 +108,8 @@ impl Manifest {
             return Ok(None);
         }
         check_dialect(config)?;
-        Err(refused(
-            config,
-            "this library was built without the feature offline, which writes manifests; leave this out",
-        ))
+        let reason = "this library was built without the feature offline, which writes manifests; leave this out";
+        Err(refused(config, reason))
     }
 
     pub(crate) fn write(&self, _in_place: bool) -> Result<Vec<String>> {

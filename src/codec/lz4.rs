@@ -31,78 +31,46 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The fast compressor of liblz4, which works in memory that is kept.
-pub(super) struct Fast {
+/// A compressor of liblz4, which works in memory that is kept.
+pub(super) struct Compressor {
     /// `u64`, because liblz4 wants its state aligned to 8 bytes.
     state: Vec<u64>,
-    acceleration: c_int,
+    compress: unsafe extern "C" fn(*mut c_void, *const c_char, *mut c_char, c_int, c_int, c_int) -> c_int,
+    /// Its acceleration or its level.
+    setting: c_int,
 }
 
-impl Fast {
-    /// As Blosc maps levels: the higher the level, the fewer positions are skipped.
-    pub(super) fn for_level(level: u8) -> Self {
+impl Compressor {
+    /// The fast one. As Blosc maps levels: the higher the level, the fewer positions are skipped.
+    pub(super) fn fast(level: u8) -> Self {
         // Names the crate whose library the declarations above refer to, so that it is linked.
         // SAFETY: without arguments, they return constants.
         let (state_bytes, _) = unsafe { (LZ4_sizeofState(), lz4_sys::LZ4_versionNumber()) };
-        Self { state: vec![0; state_words(state_bytes)], acceleration: c_int::from(10 - level.min(9)).max(1) }
+        let (compress, setting) = (LZ4_compress_fast_extState, c_int::from(10 - level.min(9)).max(1));
+        Self { state: vec![0; state_words(state_bytes)], compress, setting }
     }
 
-    /// Compresses into at most `target.len()` bytes. `None`: they are too few.
-    pub(super) fn compress(&mut self, source: &[u8], target: &mut [u8]) -> Option<usize> {
-        let (source_bytes, target_bytes) = c_lengths(source, target)?;
-        // SAFETY: the state is as large and aligned as liblz4 asks, and both lengths are those of the slices.
-        let written = unsafe {
-            LZ4_compress_fast_extState(
-                self.state.as_mut_ptr().cast(),
-                source.as_ptr().cast(),
-                target.as_mut_ptr().cast(),
-                source_bytes,
-                target_bytes,
-                self.acceleration,
-            )
-        };
-        usize::try_from(written).ok().filter(|written| *written > 0)
-    }
-}
-
-/// The high-compression variant of liblz4, which works in memory that is kept.
-pub(super) struct High {
-    state: Vec<u64>,
-    level: c_int,
-}
-
-impl High {
-    /// Levels are passed as they are, as Blosc does.
-    pub(super) fn for_level(level: u8) -> Self {
+    /// The high-compression variant. Levels are passed as they are, as Blosc does.
+    pub(super) fn high(level: u8) -> Self {
         // SAFETY: without arguments, it returns a constant.
         let state_bytes = unsafe { LZ4_sizeofStateHC() };
-        Self { state: vec![0; state_words(state_bytes)], level: c_int::from(level) }
+        let (compress, setting) = (LZ4_compress_HC_extStateHC, level.into());
+        Self { state: vec![0; state_words(state_bytes)], compress, setting }
     }
 
     /// Compresses into at most `target.len()` bytes. `None`: they are too few.
     pub(super) fn compress(&mut self, source: &[u8], target: &mut [u8]) -> Option<usize> {
-        let (source_bytes, target_bytes) = c_lengths(source, target)?;
+        let (source_bytes, target_bytes) = (source.len().try_into().ok()?, target.len().try_into().ok()?);
+        let (state, from, to) = (self.state.as_mut_ptr(), source.as_ptr(), target.as_mut_ptr());
         // SAFETY: the state is as large and aligned as liblz4 asks, and both lengths are those of the slices.
-        let written = unsafe {
-            LZ4_compress_HC_extStateHC(
-                self.state.as_mut_ptr().cast(),
-                source.as_ptr().cast(),
-                target.as_mut_ptr().cast(),
-                source_bytes,
-                target_bytes,
-                self.level,
-            )
-        };
+        let written =
+            unsafe { (self.compress)(state.cast(), from.cast(), to.cast(), source_bytes, target_bytes, self.setting) };
         usize::try_from(written).ok().filter(|written| *written > 0)
     }
 }
 
 fn state_words(bytes: c_int) -> usize {
     usize::try_from(bytes).unwrap_or(0).div_ceil(8)
-}
-
-fn c_lengths(source: &[u8], target: &[u8]) -> Option<(c_int, c_int)> {
-    Some((source.len().try_into().ok()?, target.len().try_into().ok()?))
 }
 
 const NAME: &str = "numcodecs.lz4";

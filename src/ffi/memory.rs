@@ -6,7 +6,7 @@ use std::mem::size_of;
 
 use super::config::convert::configuration;
 use super::config::sw_config;
-use super::pointer::{Grows, grown_out};
+use super::pointer::{grown_out, grows};
 use super::status::{boundary, sw_status};
 use crate::aligned_memory::PAGE;
 use crate::codec::Encoder;
@@ -49,12 +49,7 @@ pub struct sw_memory {
     pub storage_bytes: u64,
 }
 
-// SAFETY: `repr(C)`, numbers only, the size first. When it grows, FIRST_BYTES becomes the offset of the first new
-// field.
-unsafe impl Grows for sw_memory {
-    const FIRST_BYTES: usize = size_of::<Self>();
-    const NAME: &'static str = "sw_memory";
-}
+grows!(sw_memory);
 
 // What the allocator and the queues add to each thing in them.
 const OVERHEAD: u64 = 32;

@@ -105,6 +105,18 @@ pub(super) unsafe trait Grows: Copy {
     const NAME: &'static str;
 }
 
+/// Lets structs of this interface grow. When one does, it has its own `FIRST_BYTES`: the offset of the first new field.
+macro_rules! grows {
+    ($type:ident) => {
+        // SAFETY: it is `repr(C)`: numbers, and pointers and functions that may be null; the size first.
+        unsafe impl $crate::ffi::pointer::Grows for $type {
+            const FIRST_BYTES: usize = size_of::<Self>();
+            const NAME: &'static str = stringify!($type);
+        }
+    };
+}
+pub(super) use grows;
+
 fn check_size<T: Grows>(size: usize) -> Outcome<()> {
     if size < T::FIRST_BYTES || size > SIZE_MAX || !size.is_multiple_of(align_of::<T>()) {
         let (name, first, now) = (T::NAME, T::FIRST_BYTES, size_of::<T>());

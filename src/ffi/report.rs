@@ -1,10 +1,17 @@
 //! Counters, latencies, sizes, the summary.
 #![allow(unsafe_code)]
 
-use super::pointer::{Grows, grown_out};
+use super::pointer::{grown_out, grows};
 use super::registry::{enter, sw_acquisition};
 use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
 use crate::stats::{Stage, StageLatency, Summary};
+
+/// A struct with its size, the values of these fields of another, and some more.
+macro_rules! copied {
+    ($type:ident of $from:ident: $($field:ident),+ $(; $($more:ident),+)?) => {
+        $type { size: size_of::<$type>(), $($field: $from.$field,)+ $($($more),+)? }
+    };
+}
 
 /// A moment's view of an acquisition. Counters never go back. Set `size` to sizeof(sw_stats) before the call.
 #[repr(C)]
@@ -35,12 +42,7 @@ pub struct sw_stats {
     pub shards_closed: u64,
 }
 
-// SAFETY: `repr(C)`, numbers only, the size first. When it grows, FIRST_BYTES becomes the offset of the first new
-// field.
-unsafe impl Grows for sw_stats {
-    const FIRST_BYTES: usize = size_of::<Self>();
-    const NAME: &'static str = "sw_stats";
-}
+grows!(sw_stats);
 
 /// The stages of a frame's path that are timed.
 pub type sw_stage = u32;
@@ -100,23 +102,11 @@ pub struct sw_latency {
     pub max_ns: u64,
 }
 
-// SAFETY: as for `sw_stats`.
-unsafe impl Grows for sw_latency {
-    const FIRST_BYTES: usize = size_of::<Self>();
-    const NAME: &'static str = "sw_latency";
-}
+grows!(sw_latency);
 
 impl From<&StageLatency> for sw_latency {
     fn from(latency: &StageLatency) -> Self {
-        Self {
-            size: size_of::<Self>(),
-            count: latency.count,
-            total_ns: latency.total_ns,
-            p50_ns: latency.p50_ns,
-            p99_ns: latency.p99_ns,
-            p999_ns: latency.p999_ns,
-            max_ns: latency.max_ns,
-        }
+        copied!(Self of latency: count, total_ns, p50_ns, p99_ns, p999_ns, max_ns)
     }
 }
 
@@ -146,11 +136,7 @@ pub struct sw_layout {
     pub shard: [u64; SW_DIMS_MAX],
 }
 
-// SAFETY: as for `sw_stats`.
-unsafe impl Grows for sw_layout {
-    const FIRST_BYTES: usize = size_of::<Self>();
-    const NAME: &'static str = "sw_layout";
-}
+grows!(sw_layout);
 
 /// What an acquisition did. Set `size` to sizeof(sw_summary) before the call.
 #[repr(C)]
@@ -180,27 +166,13 @@ pub struct sw_summary {
     pub elapsed_ns: u64,
 }
 
-// SAFETY: as for `sw_stats`.
-unsafe impl Grows for sw_summary {
-    const FIRST_BYTES: usize = size_of::<Self>();
-    const NAME: &'static str = "sw_summary";
-}
+grows!(sw_summary);
 
 impl From<&Summary> for sw_summary {
     fn from(summary: &Summary) -> Self {
-        Self {
-            size: size_of::<Self>(),
-            frames_accepted: summary.frames_accepted,
-            frames_written: summary.frames_written,
-            frames_durable: summary.frames_durable,
-            frames_missing: summary.frames_missing,
-            bytes_in: summary.bytes_in,
-            bytes_out: summary.bytes_out,
-            chunks_written: summary.chunks_written,
-            chunks_empty: summary.chunks_empty,
-            shards: summary.shards,
-            elapsed_ns: summary.elapsed.as_nanos() as u64,
-        }
+        let elapsed_ns = summary.elapsed.as_nanos() as u64;
+        copied!(Self of summary: frames_accepted, frames_written, frames_durable, frames_missing, bytes_in, bytes_out,
+            chunks_written, chunks_empty, shards; elapsed_ns)
     }
 }
 
@@ -223,19 +195,9 @@ pub unsafe extern "C" fn sw_get_stats(acquisition: *mut sw_acquisition, stats: *
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { grown_out(stats) }?;
         let stats = run.engine.stats();
-        place.set(sw_stats {
-            size: size_of::<sw_stats>(),
-            frames_accepted: stats.frames_accepted,
-            frames_written: stats.frames_written,
-            frames_durable: stats.frames_durable,
-            frames_missing: stats.frames_missing,
-            frames_dropped: stats.frames_dropped,
-            bytes_in: stats.bytes_in,
-            bytes_out: stats.bytes_out,
-            ring_free: (stats.ring_free + run.loans.aside()) as u64,
-            ring_frames: stats.ring_frames as u64,
-            shards_closed: stats.shards_closed,
-        });
+        let (ring_free, ring_frames) = ((stats.ring_free + run.loans.aside()) as u64, stats.ring_frames as u64);
+        place.set(copied!(sw_stats of stats: frames_accepted, frames_written, frames_durable, frames_missing,
+            frames_dropped, bytes_in, bytes_out, shards_closed; ring_free, ring_frames));
         Ok(())
     })
 }

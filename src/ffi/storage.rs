@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::io;
 use std::sync::Arc;
 
-use super::pointer::{Grows, read};
+use super::pointer::{grows, read};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::storage::{Blob, Storage};
 
@@ -63,12 +63,7 @@ pub struct sw_storage {
     pub alignment: usize,
 }
 
-// SAFETY: `repr(C)`, numbers, pointers and functions that may be null; the size first. When it grows, FIRST_BYTES
-// becomes the offset of the first new field.
-unsafe impl Grows for sw_storage {
-    const FIRST_BYTES: usize = size_of::<Self>();
-    const NAME: &'static str = "sw_storage";
-}
+grows!(sw_storage);
 
 /// The struct, checked.
 #[derive(Debug, Clone, Copy)]

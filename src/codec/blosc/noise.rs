@@ -43,7 +43,7 @@ pub(in crate::codec) struct NoiseEncoder {
     runs: Runs,
     /// A compressed block where the frame has too little room for the worst one, and what trials write.
     compressed: Vec<u8>,
-    search: lz4::Fast,
+    search: lz4::Compressor,
     /// For tiles on which a match finder does better.
     searching: Encoder,
     stores: bool,
@@ -76,7 +76,7 @@ impl NoiseEncoder {
             shuffled: vec![0; block_bytes + Runs::SLACK],
             runs: Runs::new(block_bytes),
             compressed: vec![0; Runs::bound(block_bytes)],
-            search: lz4::Fast::for_level(1),
+            search: lz4::Compressor::fast(1),
             searching: Encoder::new(searched, element_bytes, raw_bytes)?,
             stores: raw_bytes < MIN_BYTES,
         })

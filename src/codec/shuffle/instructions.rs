@@ -4,6 +4,21 @@
 /// multiple of 8 elements.
 pub(super) type Transpose = fn(&[u8], &mut [u8]);
 
+/// The function for elements of a size, made a [`Transpose`] by `$safe`; `None` for another size.
+macro_rules! by_size {
+    ($bytes:expr, $($function:ident)::+) => { by_size!($bytes, $($function)::+, std::convert::identity) };
+    ($bytes:expr, $($function:ident)::+, $($safe:tt)+) => {
+        match $bytes {
+            1 => Some($($safe)+($($function)::+::<1>) as Transpose),
+            2 => Some($($safe)+($($function)::+::<2>) as Transpose),
+            4 => Some($($safe)+($($function)::+::<4>) as Transpose),
+            8 => Some($($safe)+($($function)::+::<8>) as Transpose),
+            _ => None,
+        }
+    };
+}
+pub(super) use by_size;
+
 /// What the processor offers, from dull to fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Instructions {

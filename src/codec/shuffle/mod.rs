@@ -16,7 +16,7 @@ mod scalar;
 mod x86;
 
 use crate::config::Shuffle;
-use instructions::{Instructions, Transpose};
+use instructions::{Instructions, Transpose, by_size};
 
 /// One shuffle for one element size, with the fastest code that this machine runs.
 #[derive(Clone, Copy)]
@@ -36,8 +36,7 @@ impl Shuffler {
         let transpose = match shuffle {
             Shuffle::None => None,
             Shuffle::Byte if element_bytes == 1 => None,
-            Shuffle::Byte => byte_transpose(element_bytes, instructions),
-            Shuffle::Bit => bit_transpose(element_bytes, instructions),
+            shuffle => transpose(shuffle == Shuffle::Bit, element_bytes, instructions),
         };
         Self { transpose, element_bytes, multiple: if shuffle == Shuffle::Bit { 8 } else { 1 } }
     }
@@ -61,40 +60,17 @@ impl Shuffler {
     }
 }
 
-fn byte_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(found) = x86::byte_transpose(element_bytes, instructions) {
-        return Some(found);
-    }
-    #[cfg(target_arch = "aarch64")]
-    if let (Instructions::Neon, Some(found)) = (instructions, neon::byte_transpose(element_bytes)) {
-        return Some(found);
-    }
-    let _ = instructions;
-    match element_bytes {
-        2 => Some(scalar::bytes::<2>),
-        4 => Some(scalar::bytes::<4>),
-        8 => Some(scalar::bytes::<8>),
-        _ => None,
-    }
-}
-
-fn bit_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(found) = x86::bit_transpose(element_bytes, instructions) {
-        return Some(found);
-    }
-    #[cfg(target_arch = "aarch64")]
-    if let (Instructions::Neon, Some(found)) = (instructions, neon::bit_transpose(element_bytes)) {
-        return Some(found);
-    }
-    let _ = instructions;
-    match element_bytes {
-        1 => Some(scalar::bits::<1>),
-        2 => Some(scalar::bits::<2>),
-        4 => Some(scalar::bits::<4>),
-        8 => Some(scalar::bits::<8>),
-        _ => None,
+/// The bit shuffle or the byte shuffle for elements of this size.
+fn transpose(bits: bool, element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
+    match instructions {
+        Instructions::Scalar if bits => by_size!(element_bytes, scalar::bits),
+        Instructions::Scalar => by_size!(element_bytes, scalar::bytes),
+        #[cfg(target_arch = "aarch64")]
+        Instructions::Neon if bits => by_size!(element_bytes, neon::bits),
+        #[cfg(target_arch = "aarch64")]
+        Instructions::Neon => by_size!(element_bytes, neon::bytes),
+        #[cfg(target_arch = "x86_64")]
+        _ => x86::transpose(bits, element_bytes, instructions),
     }
 }
 

@@ -8,34 +8,13 @@
 use std::arch::aarch64::*;
 use std::array::from_fn;
 
-use super::instructions::Transpose;
 use super::scalar;
 
 /// Elements of one vector of each row of the bit shuffle.
 const ELEMENTS: usize = 128;
 
-/// The byte shuffle for elements of this size, if there is one.
-pub(super) fn byte_transpose(element_bytes: usize) -> Option<Transpose> {
-    match element_bytes {
-        2 => Some(bytes::<2>),
-        4 => Some(bytes::<4>),
-        8 => Some(bytes::<8>),
-        _ => None,
-    }
-}
-
-/// The bit shuffle for elements of this size, if there is one.
-pub(super) fn bit_transpose(element_bytes: usize) -> Option<Transpose> {
-    match element_bytes {
-        1 => Some(bits::<1>),
-        2 => Some(bits::<2>),
-        4 => Some(bits::<4>),
-        8 => Some(bits::<8>),
-        _ => None,
-    }
-}
-
-fn bytes<const S: usize>(block: &[u8], out: &mut [u8]) {
+/// The byte shuffle of elements of `S` bytes.
+pub(super) fn bytes<const S: usize>(block: &[u8], out: &mut [u8]) {
     let elements = block.len() / S;
     for (i, sixteen) in block.chunks_exact(16 * S).enumerate() {
         for (j, row) in sort::<S>(sixteen).into_iter().enumerate() {
@@ -45,7 +24,8 @@ fn bytes<const S: usize>(block: &[u8], out: &mut [u8]) {
     scalar::bytes_from::<S>(block, out, elements / 16 * 16);
 }
 
-fn bits<const S: usize>(block: &[u8], out: &mut [u8]) {
+/// The bit shuffle of elements of `S` bytes.
+pub(super) fn bits<const S: usize>(block: &[u8], out: &mut [u8]) {
     let row_bytes = block.len() / S / 8;
     for (i, elements) in block.chunks_exact(ELEMENTS * S).enumerate() {
         let sorted: [_; 8] = from_fn(|k| sort::<S>(&elements[16 * S * k..][..16 * S]));

@@ -12,7 +12,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::instructions::{Instructions, Transpose};
+use super::instructions::{Instructions, Transpose, by_size};
 use super::scalar;
 
 /// A safe function pointer to one with AVX2, or with AVX2 and GFNI.
@@ -20,39 +20,18 @@ macro_rules! avx2 {
     ($function:expr) => {
         // SAFETY: `Instructions::Avx2` and `Instructions::Gfni` are made by `Instructions::detect` alone, which found
         // that the processor has them; each arm that comes here is one of these.
-        Some(|block, out| unsafe { $function(block, out) })
+        |block, out| unsafe { $function(block, out) }
     };
 }
 
-/// The byte shuffle for elements of this size, if these instructions have one.
-pub(super) fn byte_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
-    match (instructions, element_bytes) {
-        (Instructions::Gfni | Instructions::Avx2, 2) => avx2!(bytes_avx2::<2>),
-        (Instructions::Gfni | Instructions::Avx2, 4) => avx2!(bytes_avx2::<4>),
-        (Instructions::Gfni | Instructions::Avx2, 8) => avx2!(bytes_avx2::<8>),
-        (Instructions::Sse2, 2) => Some(bytes_sse2::<2>),
-        (Instructions::Sse2, 4) => Some(bytes_sse2::<4>),
-        (Instructions::Sse2, 8) => Some(bytes_sse2::<8>),
-        _ => None,
-    }
-}
-
-/// The bit shuffle for elements of this size, if these instructions have one.
-pub(super) fn bit_transpose(element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
-    match (instructions, element_bytes) {
-        (Instructions::Gfni, 1) => avx2!(bits_gfni::<1>),
-        (Instructions::Gfni, 2) => avx2!(bits_gfni::<2>),
-        (Instructions::Gfni, 4) => avx2!(bits_gfni::<4>),
-        (Instructions::Gfni, 8) => avx2!(bits_gfni::<8>),
-        (Instructions::Avx2, 1) => avx2!(bits_avx2::<1>),
-        (Instructions::Avx2, 2) => avx2!(bits_avx2::<2>),
-        (Instructions::Avx2, 4) => avx2!(bits_avx2::<4>),
-        (Instructions::Avx2, 8) => avx2!(bits_avx2::<8>),
-        (Instructions::Sse2, 1) => Some(bits_sse2::<1>),
-        (Instructions::Sse2, 2) => Some(bits_sse2::<2>),
-        (Instructions::Sse2, 4) => Some(bits_sse2::<4>),
-        (Instructions::Sse2, 8) => Some(bits_sse2::<8>),
-        _ => None,
+/// The bit shuffle or the byte shuffle for elements of this size.
+pub(super) fn transpose(bits: bool, element_bytes: usize, instructions: Instructions) -> Option<Transpose> {
+    match (instructions, bits) {
+        (Instructions::Gfni, true) => by_size!(element_bytes, bits_gfni, avx2!),
+        (Instructions::Avx2, true) => by_size!(element_bytes, bits_avx2, avx2!),
+        (Instructions::Gfni | Instructions::Avx2, false) => by_size!(element_bytes, bytes_avx2, avx2!),
+        (_, true) => by_size!(element_bytes, bits_sse2),
+        (_, false) => by_size!(element_bytes, bytes_sse2),
     }
 }
 

@@ -282,25 +282,21 @@ impl Expansion {
     /// Puts the rows of a stored chunk where they belong. What the volume's end cuts off becomes zero.
     pub(crate) fn expand(&self, stored: &[u8], chunk: &mut [u8], element: usize) {
         chunk.fill(0);
-        let [_, _, _, columns] = self.stored;
-        let row = columns as usize * element;
-        let (rows, strides) = (&self.stored[..X], &self.strides[..X]);
-        for_each_position(&[0; X], rows, |at| {
-            let from = linear(at, rows) as usize * row;
-            let to = at.iter().zip(strides).map(|(at, stride)| at * stride).sum::<u64>() as usize * element;
-            chunk[to..to + row].copy_from_slice(&stored[from..from + row]);
-        });
+        self.each_row(element, |from, to, bytes| chunk[to..to + bytes].copy_from_slice(&stored[from..from + bytes]));
     }
 
     /// Takes a stored chunk's rows from where they are in one of the array's: the reverse of [`expand`](Self::expand).
     pub(crate) fn gather(&self, chunk: &[u8], stored: &mut [u8], element: usize) {
-        let [_, _, _, columns] = self.stored;
-        let row = columns as usize * element;
+        self.each_row(element, |to, from, bytes| stored[to..to + bytes].copy_from_slice(&chunk[from..from + bytes]));
+    }
+
+    /// Visits each row: where it stands in the stored chunk and in the array's, and its bytes.
+    fn each_row(&self, element: usize, mut visit: impl FnMut(usize, usize, usize)) {
+        let bytes = self.stored[X] as usize * element;
         let (rows, strides) = (&self.stored[..X], &self.strides[..X]);
         for_each_position(&[0; X], rows, |at| {
-            let to = linear(at, rows) as usize * row;
-            let from = at.iter().zip(strides).map(|(at, stride)| at * stride).sum::<u64>() as usize * element;
-            stored[to..to + row].copy_from_slice(&chunk[from..from + row]);
+            let whole = at.iter().zip(strides).map(|(at, stride)| at * stride).sum::<u64>() as usize * element;
+            visit(linear(at, rows) as usize * bytes, whole, bytes);
         });
     }
 }
