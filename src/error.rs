@@ -163,47 +163,30 @@ pub enum ErrorKind {
 }
 
 /// Why a frame number was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefusedNumber {
     /// A frame with this number was committed before.
+    #[error("was committed before; frame numbers are unique")]
     Duplicate,
     /// Frames so much newer were committed that this one was already recorded as missing.
+    #[error("comes too late: everything below {oldest} is settled and it was recorded as missing")]
     TooLate {
         /// The oldest number that would still be taken.
         oldest: u64,
     },
     /// Further ahead of the newest frame than the writer is ready to leap.
+    #[error("is too far ahead of the newest frame: at most {limit} is possible now, by leap_max of the configuration")]
     TooFar {
         /// The largest number that would be taken now.
         limit: u64,
     },
     /// Beyond the array's planned size.
+    #[error("is past the end: the array holds {frames} frames, 0 to {}", frames.saturating_sub(1))]
     PastEnd {
         /// The number of frames that the array holds.
         frames: u64,
     },
-}
-
-impl fmt::Display for RefusedNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Duplicate => f.write_str("was committed before; frame numbers are unique"),
-            Self::TooLate { oldest } => {
-                write!(f, "comes too late: everything below {oldest} is settled and it was recorded as missing")
-            }
-            Self::TooFar { limit } => {
-                write!(
-                    f,
-                    "is too far ahead of the newest frame: at most {limit} is possible now, by leap_max of the \
-                     configuration"
-                )
-            }
-            Self::PastEnd { frames } => {
-                write!(f, "is past the end: the array holds {frames} frames, 0 to {}", frames.saturating_sub(1))
-            }
-        }
-    }
 }
 
 struct WaitedFor(Duration);
@@ -215,7 +198,8 @@ impl fmt::Display for WaitedFor {
 }
 
 /// Why a document or other bytes are refused, before it is said in which file they stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub(crate) enum Refusal {
     Corrupt(String),
     Unsupported(String),
@@ -227,28 +211,9 @@ impl Refusal {
     }
 }
 
-impl From<String> for Refusal {
-    fn from(reason: String) -> Self {
-        Self::Corrupt(reason)
-    }
-}
-
-impl From<&str> for Refusal {
-    fn from(reason: &str) -> Self {
-        Self::Corrupt(reason.to_owned())
-    }
-}
-
-impl From<&String> for Refusal {
-    fn from(reason: &String) -> Self {
-        Self::Corrupt(reason.clone())
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Corrupt(reason) | Self::Unsupported(reason)) = self;
-        f.write_str(reason)
+impl<S: Into<String>> From<S> for Refusal {
+    fn from(reason: S) -> Self {
+        Self::Corrupt(reason.into())
     }
 }
 

@@ -15,10 +15,6 @@ pub(super) fn compressor(level: u8) -> Result<Compressor> {
     Ok(Compressor::new(level))
 }
 
-pub(super) fn bound(compressor: &mut Compressor, raw_bytes: usize) -> usize {
-    compressor.gzip_compress_bound(raw_bytes)
-}
-
 pub(super) fn encode(compressor: &mut Compressor, raw: &[u8], room: &mut [u8]) -> Result<usize> {
     compressor.gzip_compress(raw, room).map_err(|error| Error::codec(NAME, error))
 }
@@ -32,10 +28,6 @@ pub(super) fn decode(decompressor: &mut Decompressor, encoded: &[u8], raw: &mut 
 #[cfg(feature = "offline")]
 pub(crate) fn gunzip(encoded: &[u8], raw: &mut [u8]) -> Result<usize> {
     Decompressor::new().gzip_decompress(encoded, raw).map_err(|error| Error::codec(NAME, error))
-}
-
-pub(super) fn zlib_bound(compressor: &mut Compressor, raw_bytes: usize) -> usize {
-    compressor.zlib_compress_bound(raw_bytes)
 }
 
 pub(super) fn encode_zlib(compressor: &mut Compressor, raw: &[u8], room: &mut [u8]) -> Result<usize> {

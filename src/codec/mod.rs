@@ -65,10 +65,8 @@ impl Encoder {
     /// As [`new`](Self::new).
     pub(crate) fn bound_for(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<usize> {
         if !matches!(element_bytes, 1 | 2 | 4 | 8) {
-            return Err(Error::codec(
-                "bytes",
-                format!("elements of {element_bytes} bytes; possible are 1, 2, 4 and 8"),
-            ));
+            let reason = format!("elements of {element_bytes} bytes; possible are 1, 2, 4 and 8");
+            return Err(Error::codec("bytes", reason));
         }
         let bound = EncoderMeans::checked_bound(codec.compressor, element_bytes, raw_bytes)?;
         Ok(if codec.checksum { bound.saturating_add(CHECKSUM_BYTES) } else { bound })
@@ -200,8 +198,8 @@ impl EncoderMeans {
             Compressor::Gzip { level } | Compressor::Zlib { level } if level > 9 => {
                 return level_is(level.into(), "gzip and zlib have levels 0 (store) to 9 (smallest)".to_owned());
             }
-            Compressor::Gzip { level } => gzip::bound(&mut gzip::compressor(level)?, raw_bytes),
-            Compressor::Zlib { level } => gzip::zlib_bound(&mut gzip::compressor(level)?, raw_bytes),
+            Compressor::Gzip { level } => gzip::compressor(level)?.gzip_compress_bound(raw_bytes),
+            Compressor::Zlib { level } => gzip::compressor(level)?.zlib_compress_bound(raw_bytes),
             Compressor::Lz4 => lz4::NumcodecsEncoder::checked_bound(raw_bytes)?,
         })
     }

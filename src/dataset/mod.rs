@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use crate::config::{Config, StorageKind};
 use crate::error::{Error, Result};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
@@ -28,7 +28,7 @@ use crate::format::zarr3;
 use crate::fs::{lost_pages, system};
 use crate::ome;
 use crate::plan::Plan;
-use crate::storage::{Access, Directory, DiskReserve, Storage, trial};
+use crate::storage::{Directory, DiskReserve, Storage, trial};
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions.
 ///
@@ -139,15 +139,14 @@ impl Root {
                 let root = folder.root();
                 let look = |e| Error::io("look at the file system of", folder.path(), e);
                 let unsafe_to_map = || {
-                    Directory::open(&root, Access::Buffered, config.sync)
+                    Directory::open(&root, StorageKind::Buffered, config.sync)
                         .map(|place| place.file_system().is_unsafe_to_map())
                 };
-                let (way, reason) = match Access::named(config.storage) {
-                    Some(Access::Mapped) if unsafe_to_map().map_err(look)? => {
-                        (Access::Buffered, "a map may kill the process on this file system".to_owned())
+                let (way, reason) = match config.storage {
+                    StorageKind::Mapped if unsafe_to_map().map_err(look)? => {
+                        (StorageKind::Buffered, "a map may kill the process on this file system".to_owned())
                     }
-                    Some(way) => (way, "as configured".to_owned()),
-                    None => {
+                    StorageKind::Auto => {
                         let frame_bytes = plan.frame.bytes as u64;
                         let expected = trial::Expected {
                             bytes: plan.frames_total.map(|frames| frames.saturating_mul(frame_bytes)),
@@ -156,6 +155,7 @@ impl Root {
                         };
                         trial::choose(&root, &expected, config.sync).map_err(look)?
                     }
+                    way => (way, "as configured".to_owned()),
                 };
                 let directory = Directory::open(&root, way, config.sync).map_err(look)?;
                 let directory =

@@ -101,17 +101,32 @@ impl WritePath {
         chunk: PendingWrite,
         arena: &mut Arena,
     ) -> Result<bool> {
-        match self {
+        let turns = match self {
             // What lies in the ring waits for nobody's scratch.
-            Self::Combining(turns) if chunk.in_ring.is_none() => return turns.bring(engine, layer, cell, chunk, arena),
-            Self::Inline | Self::Combining(_) => chunk.write(engine, layer, cell, arena.open())?,
+            Self::Combining(turns) if chunk.in_ring.is_none() => turns,
+            Self::Inline | Self::Combining(_) => {
+                return chunk.write(engine, layer, cell, arena.open()).map(|()| true);
+            }
             Self::Threads(writers) => {
                 writers.hand_over(engine, cell, chunk, arena);
                 arena.open();
                 return Ok(false);
             }
+        };
+        let (mut chunk, mut written) = (Some(chunk), Ok(()));
+        // A panic would leave the turn with nobody.
+        let write =
+            || written = caught(|| chunk.take().map_or(Ok(()), |chunk| chunk.write(engine, layer, cell, arena.open())));
+        turns.turn.ring_if_idle(write, || turns.found.write_all(engine));
+        let Some(chunk) = chunk else { return written.map(|()| true) };
+        if engine.codec.compressor == Compressor::None && !arena.has_room_beside(chunk.sealed_bytes(cell)) {
+            return chunk.write(engine, layer, cell, arena.open()).map(|()| true);
         }
-        Ok(true)
+        turns.left.hand_over(engine, cell, chunk, arena);
+        turns.turn.ring(|| turns.found.write_all(engine));
+        // What holds the room is in the queue, and somebody is at it.
+        arena.open();
+        Ok(false)
     }
 }
 
@@ -149,30 +164,6 @@ impl CombiningWriter {
     pub(crate) fn new() -> Self {
         let (left, found) = queue();
         Self { turn: Arc::new(Doorbell::default()), left, found }
-    }
-
-    fn bring(
-        &self,
-        engine: &Engine,
-        layer: &Layer,
-        cell: &Arc<ShardCell>,
-        chunk: PendingWrite,
-        arena: &mut Arena,
-    ) -> Result<bool> {
-        let (mut chunk, mut written) = (Some(chunk), Ok(()));
-        // A panic would leave the turn with nobody.
-        let write =
-            || written = caught(|| chunk.take().map_or(Ok(()), |chunk| chunk.write(engine, layer, cell, arena.open())));
-        self.turn.ring_if_idle(write, || self.found.write_all(engine));
-        let Some(chunk) = chunk else { return written.map(|()| true) };
-        if engine.codec.compressor == Compressor::None && !arena.has_room_beside(chunk.sealed_bytes(cell)) {
-            return chunk.write(engine, layer, cell, arena.open()).map(|()| true);
-        }
-        self.left.hand_over(engine, cell, chunk, arena);
-        self.turn.ring(|| self.found.write_all(engine));
-        // What holds the room is in the queue, and somebody is at it.
-        arena.open();
-        Ok(false)
     }
 }
 

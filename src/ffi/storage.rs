@@ -78,20 +78,8 @@ unsafe impl Sync for Functions {}
 /// `storage` must be good for reads of as many bytes as its `size` says, unless null or misaligned; what it holds must
 /// stay callable as long as the result lives.
 pub(super) unsafe fn caller_storage(storage: *const sw_storage) -> Outcome<Arc<dyn Storage>> {
-    let none = sw_storage {
-        size: 0,
-        context: std::ptr::null_mut(),
-        create: None,
-        put: None,
-        remove: None,
-        write_at: None,
-        publish: None,
-        sync: None,
-        finish: None,
-        punch: None,
-        release: None,
-        alignment: 0,
-    };
+    // SAFETY: zeros are a value: numbers, a null pointer, and no functions.
+    let none: sw_storage = unsafe { std::mem::zeroed() };
     // SAFETY: as the caller promises; the struct begins with its size.
     let given = unsafe { read(storage, none) }?;
     let required = [

@@ -22,10 +22,19 @@ pub(crate) use std::os::unix::fs::symlink;
 /// The unit of memory maps, of holes and of writes past the page cache.
 const PAGE: u64 = 4096;
 
+const UNSUPPORTED: [Errno; 2] = [Errno::OPNOTSUPP, Errno::NOSYS];
+
 /// Whether an error says that the file system, or the kernel, has no such call.
 pub(crate) fn is_unsupported(error: &io::Error) -> bool {
-    let codes = [Errno::OPNOTSUPP, Errno::NOSYS];
-    error.raw_os_error().is_some_and(|code| codes.iter().any(|errno| errno.raw_os_error() == code))
+    error.raw_os_error().is_some_and(|code| UNSUPPORTED.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+/// Whether a call was made; one of the `answers` is no error, but a no.
+fn unless(answers: &[Errno], made: rustix::io::Result<()>) -> io::Result<bool> {
+    match made {
+        Err(error) if answers.contains(&error) => Ok(false),
+        made => Ok(made.map(|()| true)?),
+    }
 }
 
 /// Whether an error says that there is no room: a quota is a small disk.
@@ -128,19 +137,13 @@ pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
 /// Takes room on the disk for `more` bytes behind the `len` that a file has, which stays as long as it is. Without a
 /// call for it, it takes none.
 pub(crate) fn reserve_behind(file: &File, len: u64, more: u64) -> io::Result<()> {
-    match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, len, more)) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, len, more))).map(drop)
 }
 
 /// Makes a range read as zeros and gives back its whole blocks; false where the file system has no holes.
 pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<bool> {
-    match retry_on_intr(|| fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)) {
-        Ok(()) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, flags, at, len)))
 }
 
 /// As [`punch`], for the whole pages in a range, and for none where there are no holes.
@@ -218,22 +221,15 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Lets two files or folders change their names in one step; false where the file system can't.
 pub(crate) fn exchange_names(one: &Path, other: &Path) -> io::Result<bool> {
-    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
-        Ok(()) => Ok(true),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    let exchanged = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
+    unless(&[Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP], exchanged)
 }
 
 /// Locks a file for this one holder, or for all that share it; false while others hold it otherwise.
 pub(crate) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     let operation =
         if exclusive { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
-    match retry_on_intr(|| flock(file, operation)) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    unless(&[Errno::WOULDBLOCK], retry_on_intr(|| flock(file, operation)))
 }
 
 /// Whether an error of [`try_lock`] says that the file system has no locks.

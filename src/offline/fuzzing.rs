@@ -1,7 +1,5 @@
 //! A door for fuzzers to what is private; there only when they build the crate.
 
-use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use serde_json::json;
@@ -10,6 +8,7 @@ use crate::config::IndexLocation;
 use crate::format::index::table::TableLayout;
 use crate::format::precomputed;
 use crate::format::slot_header as slot;
+use crate::fs::system::{descriptor_path, file_in_memory};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 
@@ -70,14 +69,10 @@ pub fn volume(data: &[u8]) {
     }
 }
 
-/// A file with these bytes.
+/// A file with these bytes, which stays when the descriptor goes that it is opened by.
 fn in_memory(bytes: &[u8]) -> ShardFile {
-    let memory = rustix::fs::memfd_create("shard", rustix::fs::MemfdFlags::empty()).expect("a file in memory");
-    let mut memory = std::fs::File::from(memory);
-    memory.write_all(bytes).expect("written");
-    // Opened again under this name, it stays when this descriptor goes.
-    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    ShardFile::open(path.into()).expect("a file").expect("it is there")
+    let memory = file_in_memory(bytes).expect("a file in memory");
+    ShardFile::open(descriptor_path(&memory)).expect("a file").expect("it is there")
 }
 
 /// Reads a header and compares it with the payload after it.

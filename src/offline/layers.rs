@@ -108,7 +108,7 @@ pub(super) struct Found {
     /// Those among the whole ones whose numbers headers name.
     proven: Gather,
     /// Those that shards have room for that the writer closed.
-    closed: Gather,
+    pub(super) closed: Gather,
     gaps: Vec<Gaps>,
 }
 
@@ -179,11 +179,6 @@ impl Found {
     pub(super) fn add_closed(&mut self, places: &AcquisitionMap, shard: &[u64]) {
         // What can't be counted is not claimed: then a dark frame counts as missing.
         places.shard_frames(shard, RUNS_A_SHARD_MAX, |frames| self.closed.add_range(frames));
-    }
-
-    /// Every shard was closed by its writer.
-    pub(super) fn add_all_closed(&mut self, frames: u64) {
-        self.closed.add_range(0..frames);
     }
 
     pub(super) fn add(mut self, other: Self) -> Self {

@@ -31,9 +31,8 @@ impl Array {
                 notes.push("a writer is at work: frames that are not written yet read as the fill value".to_owned());
             }
             Some(own) if !own.complete && !own.recovered => {
-                notes.push(
-                    "its writer did not finish: frames that are missing read as the fill value; see recover".into(),
-                );
+                let note = "its writer did not finish: frames that are missing read as the fill value; see recover";
+                notes.push(note.to_owned());
             }
             Some(own) if own.frames_missing > 0 => {
                 notes.push(format!("{} frames are missing, and read as the fill value", own.frames_missing));

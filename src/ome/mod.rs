@@ -103,13 +103,9 @@ pub(crate) fn image_attributes(config: &Config, array_path: &str) -> Value {
         multiscale.insert("name".to_owned(), json!(name));
     }
     multiscale.insert("axes".to_owned(), config.dims.iter().map(axis).collect());
-    multiscale.insert(
-        "datasets".to_owned(),
-        json!([{
-            "path": array_path,
-            "coordinateTransformations": [{"type": "scale", "scale": scale}],
-        }]),
-    );
+    let transformations = json!([{"type": "scale", "scale": scale}]);
+    let dataset = json!({"path": array_path, "coordinateTransformations": transformations});
+    multiscale.insert("datasets".to_owned(), json!([dataset]));
     let mut ome = json!({"version": VERSION, "multiscales": [multiscale]});
     if !config.channels.is_empty() {
         let channels: Vec<Value> = config.channels.iter().map(|channel| omero(channel, config.dtype)).collect();

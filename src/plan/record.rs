@@ -45,18 +45,12 @@ impl RecordPlan {
 fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(plain) {
-        return Err(Error::config(
-            "record_fields.name",
-            format_args!("{name:?}"),
-            "letters, digits, _ and - are possible",
-        ));
+        let reason = "letters, digits, _ and - are possible";
+        return Err(Error::config("record_fields.name", format_args!("{name:?}"), reason));
     }
     if earlier.iter().any(|field| field.name == name) {
-        return Err(Error::config(
-            "record_fields.name",
-            name,
-            "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken",
-        ));
+        let reason = "each field needs a name of its own; frame_number, device_timestamp and host_timestamp are taken";
+        return Err(Error::config("record_fields.name", name, reason));
     }
     Ok(())
 }

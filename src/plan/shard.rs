@@ -91,7 +91,8 @@ impl ShardPlan {
         let chunk_bytes = chunk_bytes(element, chunk_shape)?;
         let counts: Vec<u64> = shard_shape.iter().zip(chunk_shape).map(|(shard, chunk)| shard / chunk).collect();
         let chunks = chunks_of_shard(&counts, chunk_shape, shard_shape)?;
-        let chunks = volume.and_then(VolumePlan::chunks_max).unwrap_or(chunks);
+        let table = volume.and_then(|volume| volume.table.as_ref());
+        let chunks = table.map_or(chunks, |table| table.ids.iter().map(Vec::len).max().unwrap_or(0));
         let encoded_bytes_max = Encoder::bound_for(&config.codec, element, chunk_bytes)?;
         let outer = chunk_shape.len() - 2;
         let rows_touch =
@@ -110,6 +111,7 @@ impl ShardPlan {
             let reason = "a shard file would pass 4 EiB; choose smaller shards";
             Error::config("dims.shard", format_args!("{shard_shape:?}"), reason)
         })?;
+        let across_frame = size[0].div_ceil(shard_shape[outer]) * size[1].div_ceil(shard_shape[outer + 1]);
         let layers = counts[..outer].iter().product::<u64>();
         let reserve_bytes = index.place_tails(first_slot_at + slots, layers);
         Ok(Self {
@@ -124,9 +126,7 @@ impl ShardPlan {
             layer_chunks: (counts[outer] * counts[outer + 1]) as usize,
             layers: layers as usize,
             outer_chunks: counts[..outer].to_vec(),
-            across_frame: volume
-                .and_then(VolumePlan::shards_at_once)
-                .unwrap_or((size[0].div_ceil(shard_shape[outer]) * size[1].div_ceil(shard_shape[outer + 1])) as usize),
+            across_frame: table.map_or(across_frame as usize, |table| table.ids.len()),
             slot_bytes,
             lead_bytes,
             first_slot_at,

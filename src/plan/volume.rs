@@ -45,7 +45,7 @@ pub(crate) struct VolumePlan {
 pub(crate) struct Table {
     /// In C order of z, y, x.
     of: Vec<(u32, u32)>,
-    ids: Vec<Vec<u64>>,
+    pub(super) ids: Vec<Vec<u64>>,
 }
 
 /// The roles of the outer dimensions in a volume: z, and channels.
@@ -108,16 +108,6 @@ impl VolumePlan {
             shard[channel] = chunk[channel];
         }
         Ok(Some(volume))
-    }
-
-    /// How many shards stand side by side, if they are no boxes.
-    pub(super) fn shards_at_once(&self) -> Option<usize> {
-        self.table.as_ref().map(|table| table.ids.len())
-    }
-
-    /// The most chunks of one shard, if shards are no boxes.
-    pub(super) fn chunks_max(&self) -> Option<usize> {
-        self.table.as_ref().map(|table| table.ids.iter().map(Vec::len).max().unwrap_or(0))
     }
 
     /// The ids of a shard's chunks, if shards are no boxes.

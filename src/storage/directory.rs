@@ -30,7 +30,8 @@ pub(crate) struct Directory {
     root: PathBuf,
     /// Keeps the folder open, where `root` goes by its descriptor.
     held: Option<Arc<File>>,
-    way: Access,
+    /// Not [`StorageKind::Auto`], which leaves the choice to others.
+    way: StorageKind,
     file_system: FileSystem,
     sync: bool,
     /// A lost page of a map is an error, not a signal that ends the process.
@@ -91,42 +92,9 @@ impl Drop for Ballast {
     }
 }
 
-/// A way to bring bytes into a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// See [`StorageKind::Mapped`]; so with the others.
-    Mapped,
-    /// See [`StorageKind::Buffered`].
-    Buffered,
-    /// See [`StorageKind::Direct`].
-    Direct,
-}
-
-impl Access {
-    pub(crate) const ALL: [Self; 3] = [Self::Mapped, Self::Buffered, Self::Direct];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Mapped => "mapped",
-            Self::Buffered => "buffered",
-            Self::Direct => "direct",
-        }
-    }
-
-    /// The way that a caller named; `None` if the choice is left to us.
-    pub(crate) fn named(kind: StorageKind) -> Option<Self> {
-        match kind {
-            StorageKind::Auto => None,
-            StorageKind::Mapped => Some(Self::Mapped),
-            StorageKind::Buffered => Some(Self::Buffered),
-            StorageKind::Direct => Some(Self::Direct),
-        }
-    }
-}
-
 impl Directory {
     /// `root` must exist.
-    pub(crate) fn open(root: &Path, way: Access, sync: bool) -> io::Result<Self> {
+    pub(crate) fn open(root: &Path, way: StorageKind, sync: bool) -> io::Result<Self> {
         let file_system = FileSystem::at(root)?;
         let root = root.to_path_buf();
         Ok(Self { root, held: None, way, file_system, sync, guard_maps: false, reserve: Arc::default() })
@@ -178,13 +146,13 @@ impl Directory {
         if system::free_bytes(file)?.is_some_and(|free| free < len) {
             return Err(system::no_room());
         }
-        if self.file_system.is_memory() && self.way != Access::Mapped {
+        if self.file_system.is_memory() && self.way != StorageKind::Mapped {
             // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves.
             // A write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
             return file.set_len(len);
         }
         match system::reserve(file, len) {
-            Err(error) if is_unsupported(&error) && self.way != Access::Mapped => file.set_len(len),
+            Err(error) if is_unsupported(&error) && self.way != StorageKind::Mapped => file.set_len(len),
             other => other,
         }
     }
@@ -239,7 +207,7 @@ impl Storage for Directory {
         // A shard that is made ahead of need may fail and be tried again when there is room.
         self.reserve(&blob.file, len)?;
         match self.way {
-            Access::Mapped => {
+            StorageKind::Mapped => {
                 let map = MmapOptions::new().len(len as usize).map_raw(&blob.file)?;
                 if self.guard_maps {
                     blob.guard = Guard::over(map.as_ptr(), map.len());
@@ -247,13 +215,13 @@ impl Storage for Directory {
                 // What can't be guarded is written instead.
                 blob.map = Some(Arc::new(map)).filter(|_| blob.guard.is_some() || !self.guard_maps);
             }
-            Access::Direct if !self.file_system.is_memory() => blob.direct = system::open_direct(&blob.partial),
+            StorageKind::Direct if !self.file_system.is_memory() => blob.direct = system::open_direct(&blob.partial),
             // Without addresses to spare, writes wait for each other; and so they do for those who want no risk of a
             // lost page.
-            Access::Direct | Access::Buffered if self.file_system.is_memory() && !self.guard_maps => {
+            StorageKind::Direct | StorageKind::Buffered if self.file_system.is_memory() && !self.guard_maps => {
                 blob.beside = MmapOptions::new().len(len as usize).map_raw(&blob.file).ok();
             }
-            Access::Direct | Access::Buffered => {}
+            _ => {}
         }
         Ok(Box::new(blob))
     }
@@ -310,7 +278,7 @@ mod tests {
     fn files_put_together_are_all_there_or_the_error_is() {
         for sync in [false, true] {
             let folder = tempfile::tempdir().unwrap();
-            let directory = Directory::open(folder.path(), Access::Buffered, sync).unwrap();
+            let directory = Directory::open(folder.path(), StorageKind::Buffered, sync).unwrap();
             let keys: Vec<_> = (0..9).map(|at| format!("a/{at}/c")).collect();
             let files: Vec<_> = keys.iter().map(|key| (key.as_str(), key.as_bytes())).collect();
             directory.put_all(&files).unwrap();

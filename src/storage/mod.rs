@@ -6,7 +6,7 @@ mod memory;
 mod seam;
 pub(crate) mod trial;
 
-pub(crate) use directory::{Access, Directory, DiskReserve};
+pub(crate) use directory::{Directory, DiskReserve};
 pub use memory::Memory;
 #[cfg(feature = "capi")]
 pub(crate) use seam::PUTS_AT_ONCE;

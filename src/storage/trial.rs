@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
-use super::directory::{Access, Directory};
+use super::directory::Directory;
 use super::seam::{Blob, Mapped, PAGE, Storage, WRITES_AT_ONCE};
 use crate::config::StorageKind;
 use crate::error::{Error, Result};
@@ -28,9 +28,12 @@ const RUN_BYTES_MIN: u64 = 256 << 20;
 // Direct writes leave the page cache to others, so they may be this much slower than the fastest.
 const WORTH_OF_MEMORY: f64 = 0.8;
 
+/// What can be tried: all but to leave the choice.
+const WAYS: &[StorageKind] = StorageKind::ALL.split_at(1).1;
+
 /// What a trial found out.
 #[derive(Debug, Clone)]
-struct Rates(Vec<(Access, f64)>);
+struct Rates(Vec<(StorageKind, f64)>);
 
 /// What a trial depends on: the device, whether it is synced, bytes a write.
 type Conditions = (u64, bool, u64);
@@ -49,17 +52,17 @@ pub(crate) struct Expected {
 }
 
 /// The way for a run, and why.
-pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(Access, String)> {
+pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(StorageKind, String)> {
     if run.bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
-        return Ok((Access::Buffered, "a short run".to_owned()));
+        return Ok((StorageKind::Buffered, "a short run".to_owned()));
     }
     // The page cache is what is left: a map is not for us to choose.
     if !run.opens_twice {
-        return Ok((Access::Buffered, "direct writes need more open files than this process may have".to_owned()));
+        return Ok((StorageKind::Buffered, "direct writes need more open files than this process may have".to_owned()));
     }
     // There, nothing passes the page cache by, and a map has to be filled with zeros first.
-    if Directory::open(folder, Access::Buffered, sync)?.file_system().is_memory() {
-        return Ok((Access::Buffered, "files are memory here".to_owned()));
+    if Directory::open(folder, StorageKind::Buffered, sync)?.file_system().is_memory() {
+        return Ok((StorageKind::Buffered, "files are memory here".to_owned()));
     }
     let piece = run.slot_bytes.next_multiple_of(PAGE).clamp(PAGE, 1 << 20);
     let key = (Identity::at(folder)?.device, sync, piece);
@@ -68,8 +71,14 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(A
         Some((_, rates)) => rates.clone(),
         None => {
             // A map kills the process when its device goes away: it is nothing to choose for others.
-            let rates =
-                try_accesses(&[Access::Buffered, Access::Direct], folder, piece, sync, TRIAL_BYTES, TRIAL_TIME)?;
+            let rates = try_accesses(
+                &[StorageKind::Buffered, StorageKind::Direct],
+                folder,
+                piece,
+                sync,
+                TRIAL_BYTES,
+                TRIAL_TIME,
+            )?;
             known.push((key, rates.clone()));
             rates
         }
@@ -97,19 +106,14 @@ pub struct StorageTrial {
 pub fn storage_rates(folder: &Path, trial: &StorageTrial) -> Result<Vec<(StorageKind, f64)>> {
     let &StorageTrial { write_bytes, sync, time } = trial;
     let piece = write_bytes.next_multiple_of(PAGE).max(PAGE);
-    let rates = try_accesses(&Access::ALL, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
+    let rates = try_accesses(WAYS, folder, piece, sync, RATES_BYTES.max(8 * piece), time);
     let rates = rates.map_err(|error| Error::io("try to write in", folder, error))?;
-    let kind = |way| match way {
-        Access::Mapped => StorageKind::Mapped,
-        Access::Buffered => StorageKind::Buffered,
-        Access::Direct => StorageKind::Direct,
-    };
-    Ok(rates.0.iter().map(|&(way, rate)| (kind(way), rate)).collect())
+    Ok(rates.0)
 }
 
 /// Bytes per second in each of the ways that is possible and safe in `folder`.
 fn try_accesses(
-    ways: &[Access],
+    ways: &[StorageKind],
     folder: &Path,
     piece: u64,
     sync: bool,
@@ -120,9 +124,9 @@ fn try_accesses(
     for &way in ways {
         let directory = Directory::open(folder, way, sync)?;
         let possible = match way {
-            Access::Mapped => directory.file_system().is_safe_to_map(),
-            Access::Buffered => true,
-            Access::Direct => !directory.file_system().is_memory(),
+            StorageKind::Mapped => directory.file_system().is_safe_to_map(),
+            StorageKind::Buffered | StorageKind::Auto => true,
+            StorageKind::Direct => !directory.file_system().is_memory(),
         };
         // What can't be tried, be it for want of room, is no choice; the run itself will say what is wrong.
         if possible && let Ok(Some(rate)) = try_one(&directory, way, piece, bytes, time) {
@@ -134,10 +138,11 @@ fn try_accesses(
 
 impl Rates {
     /// The way to take, and why.
-    fn best(&self) -> (Access, String) {
-        let worth = |&(way, rate): &(Access, f64)| if way == Access::Direct { rate / WORTH_OF_MEMORY } else { rate };
+    fn best(&self) -> (StorageKind, String) {
+        let worth =
+            |&(way, rate): &(StorageKind, f64)| if way == StorageKind::Direct { rate / WORTH_OF_MEMORY } else { rate };
         let Some(&(best, _)) = self.0.iter().max_by(|a, b| worth(a).total_cmp(&worth(b))) else {
-            return (Access::Buffered, "nothing else is possible here".to_owned());
+            return (StorageKind::Buffered, "nothing else is possible here".to_owned());
         };
         let tried: Vec<_> = self.0.iter().map(|(way, rate)| format!("{} {:.2}", way.name(), rate / 1e9)).collect();
         (best, format!("GB/s in a trial: {}", tried.join(", ")))
@@ -145,11 +150,11 @@ impl Rates {
 }
 
 /// Bytes per second from the creation of a file until all is synced; `None` where the way turns out not to be possible.
-fn try_one(directory: &Directory, way: Access, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
+fn try_one(directory: &Directory, way: StorageKind, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
     // What it takes to reserve counts, too. A blob that is never published leaves no file behind.
     let start = Instant::now();
     let blob = directory.create(".trial", bytes)?;
-    if way == Access::Direct && blob.alignment() == 1 {
+    if way == StorageKind::Direct && blob.alignment() == 1 {
         return Ok(None);
     }
     let source = MmapMut::map_anon(piece as usize)?;
@@ -190,22 +195,22 @@ fn write_piece(blob: &dyn Blob, map: Option<&Mapped>, at: u64, piece: &[u8]) -> 
 mod tests {
     use super::*;
 
-    fn best(rates: &[(Access, f64)]) -> Access {
+    fn best(rates: &[(StorageKind, f64)]) -> StorageKind {
         Rates(rates.to_vec()).best().0
     }
 
     #[test]
     fn the_fastest_way_wins_and_direct_a_close_race() {
-        assert_eq!(best(&[(Access::Buffered, 2e9), (Access::Direct, 1.5e9)]), Access::Buffered);
-        assert_eq!(best(&[(Access::Buffered, 2e9), (Access::Direct, 1.7e9)]), Access::Direct);
-        assert_eq!(best(&[]), Access::Buffered);
+        assert_eq!(best(&[(StorageKind::Buffered, 2e9), (StorageKind::Direct, 1.5e9)]), StorageKind::Buffered);
+        assert_eq!(best(&[(StorageKind::Buffered, 2e9), (StorageKind::Direct, 1.7e9)]), StorageKind::Direct);
+        assert_eq!(best(&[]), StorageKind::Buffered);
     }
 
     #[test]
     fn a_trial_measures_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        let rates = try_accesses(&Access::ALL, folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
-        assert!(rates.0.iter().any(|&(way, rate)| way == Access::Buffered && rate > 0.0), "{rates:?}");
+        let rates = try_accesses(WAYS, folder.path(), 4096, true, 1 << 20, TRIAL_TIME).unwrap();
+        assert!(rates.0.iter().any(|&(way, rate)| way == StorageKind::Buffered && rate > 0.0), "{rates:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -366,20 +366,16 @@ unsafe impl Grows for PresentConfig {
 
 pub(super) fn defaults() -> PresentConfig {
     let defaults = Config::default();
+    // SAFETY: zeros are a value: numbers and null pointers.
+    let none: sw_config = unsafe { std::mem::zeroed() };
     let known = sw_config {
         size: size_of::<PresentConfig>(),
         version: SW_INTERFACE,
         dtype: SW_U16,
-        document: std::ptr::null(),
-        dims: std::ptr::null(),
-        dim_count: 0,
-        acquisition_order: std::ptr::null(),
-        acquisition_order_count: 0,
         compressor: SW_COMPRESSOR_BLOSC,
         level: 1,
         blosc_cname: SW_BLOSC_LZ4,
         shuffle: SW_SHUFFLE_BIT,
-        block_bytes: 0,
         checksum: defaults.codec.checksum.into(),
         placement: SW_PLACEMENT_AUTO,
         index_location: SW_INDEX_END,
@@ -389,26 +385,15 @@ pub(super) fn defaults() -> PresentConfig {
         ring_full: SW_RING_FULL_BLOCK,
         ring_full_timeout_ms: super::limits::SW_FOREVER,
         ring_bytes: defaults.ring_bytes,
-        buffer_bytes: 0,
-        frame_offset: 0,
-        row_stride: 0,
         workers: defaults.workers,
-        affinity: std::ptr::null(),
-        affinity_count: 0,
         checkpoint_every_ms: defaults.checkpoint_every.as_millis() as u64,
-        record_fields: std::ptr::null(),
-        record_field_count: 0,
-        channels: std::ptr::null(),
-        channel_count: 0,
-        name: std::ptr::null(),
         sync: defaults.sync.into(),
         overwrite: defaults.overwrite.into(),
         dialect: SW_DIALECT_ZARR3,
         index_checksum: defaults.index_checksum.into(),
-        volume: std::ptr::null(),
         guard_maps: defaults.guard_maps.into(),
-        manifest: 0,
         leap_max: defaults.leap_max,
+        ..none
     };
     #[cfg(sw_grown)]
     return GrownConfig { known, added: [7; 3] };

@@ -26,7 +26,7 @@ const NODES_MAX: usize = 1 << 16;
 const NAMES_MAX: usize = 20;
 
 /// A dataset whose arrays have no documents of their own beside their files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CentralMetadata {
     pub(crate) root: PathBuf,
     /// Its groups, parents before their children. The root is one, named with nothing.
@@ -44,18 +44,56 @@ impl CentralMetadata {
         let file = root.join("zarr.json");
         let Some(entry) = document::read(&file)?.filter(zarr3_draft::is_entry) else { return Self::volume(root) };
         zarr3_draft::check_entry(&file, &entry)?;
-        let Documents { mut groups, arrays, others } = Documents::list(root)?;
-        if !groups.iter().any(String::is_empty) && !arrays.iter().any(String::is_empty) {
-            groups.insert(0, String::new());
+        let mut found = Self { root: root.to_path_buf(), ..Self::default() };
+        found.list(&root.join("meta"), "", 0)?;
+        found.groups.sort();
+        found.arrays.sort();
+        found.others.sort();
+        if !found.groups.iter().chain(&found.arrays).any(String::is_empty) {
+            found.groups.insert(0, String::new());
         }
-        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, others, info: None }))
+        Ok(Some(found))
     }
 
     /// The precomputed volume at exactly this path.
     fn volume(root: &Path) -> Result<Option<Self>> {
         let Some((file, info)) = info(root)? else { return Ok(None) };
         let (groups, arrays) = (vec![String::new()], precomputed::keys(&file, &info)?);
-        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, others: Vec::new(), info: Some(info) }))
+        Ok(Some(Self { root: root.to_path_buf(), groups, arrays, info: Some(info), ..Self::default() }))
+    }
+
+    /// Lists the documents below a folder in `meta/`, whose path there is `key`.
+    fn list(&mut self, folder: &Path, key: &str, depth: usize) -> Result<()> {
+        let failed = |error| Error::io("list", folder, error);
+        links::check(folder).map_err(|reason| Error::format(folder, reason))?;
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+                self.others.push(path);
+                continue;
+            };
+            let key = below(key, name);
+            if self.groups.len() + self.arrays.len() + self.others.len() >= NODES_MAX {
+                return Err(Error::format(folder, format!("there are more than {NODES_MAX} documents")));
+            }
+            if !path.is_symlink() && path.is_dir() {
+                if depth >= DEPTH_MAX {
+                    return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
+                }
+                self.list(&path, &key, depth + 1)?;
+                continue;
+            }
+            match zarr3_draft::Node::of(&key) {
+                Some(zarr3_draft::Node::Array(name)) => self.arrays.push(name),
+                Some(zarr3_draft::Node::Group(name)) => self.groups.push(name),
+                None => self.others.push(path),
+            }
+        }
+        Ok(())
     }
 
     /// The dataset that `path` lies in, and the name that `path` has there.
@@ -142,60 +180,4 @@ fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
     let Some(bytes) = document::bytes(&file, INFO_BYTES_MAX)? else { return Ok(None) };
     let info = document::parse(&bytes).ok().filter(precomputed::is_info);
     Ok(info.map(|info| (file, info)))
-}
-
-/// What the documents below `meta/` are about.
-#[derive(Debug, Default)]
-struct Documents {
-    /// The names of groups that have a document, in order.
-    groups: Vec<String>,
-    /// The names of arrays, in order.
-    arrays: Vec<String>,
-    /// Files that are neither.
-    others: Vec<PathBuf>,
-}
-
-impl Documents {
-    /// Lists the documents of the dataset at `root`.
-    fn list(root: &Path) -> Result<Self> {
-        let mut found = Self::default();
-        found.folder(&root.join("meta"), "", 0)?;
-        found.groups.sort();
-        found.arrays.sort();
-        found.others.sort();
-        Ok(found)
-    }
-
-    fn folder(&mut self, folder: &Path, key: &str, depth: usize) -> Result<()> {
-        let failed = |error| Error::io("list", folder, error);
-        links::check(folder).map_err(|reason| Error::format(folder, reason))?;
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            entries => entries.map_err(failed)?,
-        };
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
-            let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-                self.others.push(path);
-                continue;
-            };
-            let key = below(key, name);
-            if self.groups.len() + self.arrays.len() + self.others.len() >= NODES_MAX {
-                return Err(Error::format(folder, format!("there are more than {NODES_MAX} documents")));
-            }
-            if !path.is_symlink() && path.is_dir() {
-                if depth >= DEPTH_MAX {
-                    return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
-                }
-                self.folder(&path, &key, depth + 1)?;
-                continue;
-            }
-            match zarr3_draft::Node::of(&key) {
-                Some(zarr3_draft::Node::Array(name)) => self.arrays.push(name),
-                Some(zarr3_draft::Node::Group(name)) => self.groups.push(name),
-                None => self.others.push(path),
-            }
-        }
-        Ok(())
-    }
 }

@@ -9,11 +9,11 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
+use super::count;
 use super::records::{self, Frames, Records};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
 use super::shard::{self, Action, Shard, ShardPlan, Sums};
 use super::source::{Image, name};
-use super::{count, empty};
 use crate::error::{Error, Result};
 use crate::fs::beneath::Root;
 use crate::offline::hierarchy::walk::{FileAt, Tree};
@@ -52,7 +52,7 @@ impl<'a> ImagePlan<'a> {
         let Part { sums, mut changed, mut found } = parts.try_reduce(nothing, |one, other| Ok(one.add(other)))?;
         drop(groups);
         if let Some(frames) = image.places.frames().filter(|_| sums.closed && !image.places.has_boxes()) {
-            found.add_all_closed(frames);
+            found.closed.add_range(0..frames);
         }
         let frames = count::count(tree, &image, found.ranges(), sums.frames_end)?;
         changed.sort_by(|a, b| a.path.cmp(&b.path));
@@ -75,11 +75,11 @@ impl<'a> ImagePlan<'a> {
         let (array, shape) = (&self.image.node.array, self.shape());
         // A dataset that was complete has lost what it lacks, and empty shards would hide that.
         let lacking = match self.is_incomplete() {
-            true => empty::places(array, &shape, &self.image.node.files),
+            true => shard::empty_places(array, &shape, &self.image.node.files),
             false => Vec::new(),
         };
         for shard in self.changed.iter_mut().filter(|shard| shard.action == Action::Remove) {
-            if empty::is_wanted(array, &shape, &shard.position) {
+            if shard::is_wanted(array, &shape, &shard.position) {
                 shard.action = Action::Empty;
             }
         }

@@ -6,7 +6,6 @@
 
 mod count;
 mod documents;
-mod empty;
 mod image;
 mod records;
 mod report;
@@ -19,13 +18,14 @@ use std::path::{Path, PathBuf};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use crate::config::StorageKind;
 use crate::error::{Error, Result};
 use crate::fs::beneath::Root;
 use crate::fs::{Lock, links};
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Counters, Progress, controls, pool};
-use crate::storage::{Access, Directory, Storage};
+use crate::storage::{Directory, Storage};
 use documents::Change;
 use image::ImagePlan;
 pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
@@ -122,7 +122,7 @@ fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counter
 
 impl Plan<'_> {
     fn apply(&self, root: &Path, tree: &Tree) -> Result<()> {
-        let storage = Directory::open(root, Access::Buffered, true);
+        let storage = Directory::open(root, StorageKind::Buffered, true);
         let storage = storage.map_err(|error| Error::io("look at", root, error))?;
         for change in &self.documents {
             links::stays_below(root, &root.join(&change.key))?;

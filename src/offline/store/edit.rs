@@ -177,14 +177,14 @@ impl Store {
     }
 
     fn change_shard(&self, editing: &mut Editing, view: &View, shard: &[u64], changes: &Changes) -> Result<()> {
-        let Some(rewrite) = Rewrite::plan(&self.root, view, shard, changes)? else { return Ok(()) };
+        let Some(mut rewrite) = Rewrite::plan(&self.root, view, shard, changes)? else { return Ok(()) };
         links::stays_below(&self.root, rewrite.path())?;
-        let mut slots = view.owner.as_ref().and_then(|owner| owner.own.slots);
         let Counts { before, after } = rewrite.counts();
         if let Some(owner) = &view.owner {
             // Before the shard changes the documents stop saying what will not be so.
             self.note_edit(editing, owner)?;
-            if let Some((old, wanted)) = slots.as_mut().zip(rewrite.slot_bytes_wanted()) {
+            let wanted = rewrite.slot_bytes_wanted();
+            if let Some((old, wanted)) = rewrite.slots.as_mut().zip(wanted) {
                 *old = Slots { fixed: false, bytes: wanted, ..*old };
                 self.speak(&owner.document, owner.pointer, |own| {
                     own["slots"]["placement"] = json!("packed");
@@ -193,7 +193,7 @@ impl Store {
                 self.reload()?;
             }
         }
-        rewrite.apply(&self.root, &*self.disk, slots)?;
+        rewrite.apply(&self.root, &*self.disk)?;
         let ledger = view.owner.as_ref().and_then(|owner| editing.ledgers.get_mut(&owner.document));
         if let Some(ledger) = ledger {
             let counted = ledger.chunks.zip(before);

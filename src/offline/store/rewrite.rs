@@ -34,6 +34,8 @@ pub(super) struct Rewrite<'a, 'v> {
     changes: &'a Changes<'v>,
     /// Each chunk has a slot header before it.
     headed: bool,
+    /// Those that the documents speak of when it is made.
+    pub(super) slots: Option<Slots>,
 }
 
 /// The shard as it is.
@@ -59,6 +61,8 @@ struct Piece<'v> {
     /// Where its header starts, or the chunk itself if there are no headers.
     at: u64,
     nbytes: u64,
+    /// Of a new chunk that has one.
+    header: Option<[u8; HEADER_BYTES]>,
     source: Source<'v>,
 }
 
@@ -90,7 +94,8 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         if !damaged && !changes.iter().any(|(chunk, value)| value.is_some() || is_there(chunk)) {
             return Ok(None);
         }
-        let mut rewrite = Self { view, shard, path, old, damaged, changes, headed: false };
+        let slots = view.owner.as_ref().and_then(|owner| owner.own.slots);
+        let mut rewrite = Self { view, shard, path, old, damaged, changes, headed: false, slots };
         rewrite.headed = rewrite.is_headed()?;
         Ok(Some(rewrite))
     }
@@ -107,22 +112,23 @@ impl<'a, 'v> Rewrite<'a, 'v> {
 
     /// The bytes of the largest slot that the chunks need, if the dataset's slots are smaller.
     pub(super) fn slot_bytes_wanted(&self) -> Option<u64> {
-        let slots = self.view.owner.as_ref()?.own.slots.filter(|_| self.headed)?;
+        let slots = self.slots.filter(|_| self.headed)?;
         let kept = self.kept().map(|(_, range)| range.nbytes);
         let new = self.changes.values().flatten().map(|value| value.len() as u64);
         let wanted = (kept.chain(new).max()? + HEADER).next_multiple_of(GRAIN);
         (wanted > slots.bytes).then_some(wanted)
     }
 
-    /// Replaces the shard, or removes it if no chunk is left. `slots` are those that the documents speak of by now.
-    pub(super) fn apply(&self, root: &Path, disk: &dyn Disk, slots: Option<Slots>) -> Result<()> {
-        let pieces = self.pieces(slots);
+    /// Replaces the shard, or removes it if no chunk is left.
+    pub(super) fn apply(&self, root: &Path, disk: &dyn Disk) -> Result<()> {
+        let mut pieces = self.pieces();
         // The prototype's reader takes a shard that is not there for an error, so there it stays, with its index alone.
         let done = if pieces.is_empty() && !format::keeps_empty(self.view.layout.dialect) {
             disk::remove(disk, root, &self.path)
         } else {
-            let (headers, index) = (self.headers(&pieces)?, self.index(&pieces, slots)?);
-            disk::replace(disk, &self.path, |draft| self.fill(draft, &pieces, &headers, &index, slots))
+            self.make_headers(&mut pieces)?;
+            let index = self.index(&pieces)?;
+            disk::replace(disk, &self.path, |draft| self.fill(draft, &pieces, &index))
         };
         done.map_err(|error| Error::io("replace shard", &self.path, error))
     }
@@ -168,7 +174,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     }
 
     /// Where each chunk goes, in the order of their places.
-    fn pieces(&self, slots: Option<Slots>) -> Vec<Piece<'v>> {
+    fn pieces(&self) -> Vec<Piece<'v>> {
         let offset = |chunk: &u64| Some(self.old.as_ref()?.chunks.get(chunk)?.offset);
         let kept = self.kept().map(|(chunk, range)| (chunk, range.nbytes, Source::Old(range)));
         let new = self.changes.iter().filter_map(|(&chunk, value)| {
@@ -178,11 +184,10 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         let mut all: Vec<_> = kept.chain(new).collect();
         // The order of a packed shard was somebody's choice; what is new comes last.
         all.sort_by_key(|(chunk, ..)| (offset(chunk).unwrap_or(u64::MAX), *chunk));
-        let fixed = slots.filter(|slots| slots.fixed && self.headed);
-        let mut end = self.first_at(slots);
+        let mut end = self.first_at();
         let mut pieces = Vec::new();
         for (chunk, nbytes, source) in all {
-            let at = match fixed {
+            let at = match self.fixed_slots() {
                 Some(slots) => {
                     let number = self.number(chunk).unwrap_or(u64::MAX);
                     slots.first_at.saturating_add(number.saturating_mul(slots.bytes))
@@ -191,7 +196,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
                 None => end,
             };
             end = at + self.header_bytes() + nbytes;
-            pieces.push(Piece { chunk, at, nbytes, source });
+            pieces.push(Piece { chunk, at, nbytes, header: None, source });
         }
         pieces.sort_by_key(|piece| piece.at);
         pieces
@@ -201,24 +206,24 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         if self.headed { HEADER } else { 0 }
     }
 
+    fn fixed_slots(&self) -> Option<Slots> {
+        self.slots.filter(|slots| slots.fixed && self.headed)
+    }
+
     /// Where the first chunk may stand.
-    fn first_at(&self, slots: Option<Slots>) -> u64 {
+    fn first_at(&self) -> u64 {
         let head_bytes = self.view.layout.head_bytes();
-        match slots {
+        match self.slots {
             Some(slots) if self.headed => slots.first_at,
             _ if self.headed => head_bytes.next_multiple_of(PAGE),
             _ => head_bytes,
         }
     }
 
-    /// The headers of the new chunks.
-    fn headers(&self, pieces: &[Piece<'v>]) -> Result<BTreeMap<u64, [u8; HEADER_BYTES]>> {
-        let mut headers = BTreeMap::new();
-        if !self.headed {
-            return Ok(headers);
-        }
+    /// Makes the headers of the new chunks.
+    fn make_headers(&self, pieces: &mut [Piece<'v>]) -> Result<()> {
         let mut other = None;
-        for piece in pieces {
+        for piece in pieces.iter_mut().filter(|_| self.headed) {
             let Source::New(value) = piece.source else { continue };
             let origin = match (self.origin(piece.chunk)?, &other) {
                 (Some(origin), _) => origin,
@@ -226,13 +231,10 @@ impl<'a, 'v> Rewrite<'a, 'v> {
                 (None, None) => *other.insert(self.origin_of_another()?),
             };
             let chunk = self.number(piece.chunk).unwrap_or(piece.chunk) as u32;
-            let origin = Origin { chunk, ..origin };
-            headers.insert(
-                piece.chunk,
-                slot_header::header(&Origin { checksum_in_payload: ends_with_crc(value), ..origin }, value),
-            );
+            let origin = Origin { chunk, checksum_in_payload: ends_with_crc(value), ..origin };
+            piece.header = Some(slot_header::header(&origin, value));
         }
-        Ok(headers)
+        Ok(())
     }
 
     /// What a chunk's header has to say: what it said before, or what follows from the chunk's place.
@@ -271,15 +273,8 @@ impl<'a, 'v> Rewrite<'a, 'v> {
         Err(Error::format(&self.path, "lost its slot headers while it was edited"))
     }
 
-    fn fill(
-        &self,
-        draft: &mut dyn Draft,
-        pieces: &[Piece<'v>],
-        headers: &BTreeMap<u64, [u8; HEADER_BYTES]>,
-        index: &Encoded,
-        slots: Option<Slots>,
-    ) -> io::Result<()> {
-        let cloned = self.clone_old(draft, pieces, slots)?;
+    fn fill(&self, draft: &mut dyn Draft, pieces: &[Piece<'v>], index: &Encoded) -> io::Result<()> {
+        let cloned = self.clone_old(draft, pieces)?;
         let header_bytes = self.header_bytes();
         for piece in pieces {
             match (piece.source, &self.old) {
@@ -290,7 +285,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
                 }
                 (Source::Old(_), None) => {}
                 (Source::New(value), _) => {
-                    if let Some(header) = headers.get(&piece.chunk) {
+                    if let Some(header) = &piece.header {
                         draft.write_at(header, piece.at)?;
                     }
                     draft.write_at(value, piece.at + header_bytes)?;
@@ -303,19 +298,17 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     }
 
     /// The index of the new file.
-    fn index(&self, pieces: &[Piece<'v>], slots: Option<Slots>) -> Result<Encoded> {
+    fn index(&self, pieces: &[Piece<'v>]) -> Result<Encoded> {
         let header_bytes = self.header_bytes();
         let entries = pieces.iter().map(|piece| (piece.chunk, (piece.at + header_bytes, piece.nbytes))).collect();
         let ends = pieces.iter().map(|piece| piece.at + header_bytes + piece.nbytes);
-        self.view.layout.encode_index(&entries, ends.max().unwrap_or(0).max(self.first_at(slots)))
+        self.view.layout.encode_index(&entries, ends.max().unwrap_or(0).max(self.first_at()))
     }
 
     /// Where slots are fixed and the file system can share blocks, only what is new has to be written.
-    fn clone_old(&self, draft: &mut dyn Draft, pieces: &[Piece<'v>], slots: Option<Slots>) -> io::Result<bool> {
+    fn clone_old(&self, draft: &mut dyn Draft, pieces: &[Piece<'v>]) -> io::Result<bool> {
         let header_bytes = self.header_bytes();
-        let (Some(old), Some(_)) = (&self.old, slots.filter(|slots| slots.fixed && self.headed)) else {
-            return Ok(false);
-        };
+        let (Some(old), Some(_)) = (&self.old, self.fixed_slots()) else { return Ok(false) };
         let stays = |piece: &Piece| match piece.source {
             Source::Old(range) => range.offset == piece.at + header_bytes,
             Source::New(_) => true,

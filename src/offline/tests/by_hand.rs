@@ -35,27 +35,14 @@ fn the_index_of_four_chunks_has_68_bytes() {
 }
 
 #[test]
-fn gaps_and_any_order_and_missing_chunks_read_right() {
-    let root = tempfile::tempdir().expect("a directory");
-    array(root.path(), "end", true, &shard_with_index_at_end(&ENTRIES));
-    assert_eq!(Array::open(root.path()).expect("an array").read_all().expect("pixels"), PIXELS);
-}
-
-#[test]
-fn an_index_without_checksum_is_read() {
-    let root = tempfile::tempdir().expect("a directory");
-    array(root.path(), "end", false, &[chunks(), index(&ENTRIES)].concat());
-    assert_eq!(Array::open(root.path()).expect("an array").read_all().expect("pixels"), PIXELS);
-}
-
-#[test]
-fn an_index_at_the_start_is_read() {
-    for crc in [true, false] {
+fn gaps_and_any_order_and_missing_chunks_read_right_with_any_index() {
+    for (location, crc) in [("end", true), ("end", false), ("start", true), ("start", false)] {
         let root = tempfile::tempdir().expect("a directory");
-        let bytes = if crc { 68 } else { 64 };
-        let entries = ENTRIES.map(|entry| if entry == MISSING { entry } else { (entry.0 + bytes, entry.1) });
+        let head = if location == "end" { 0 } else { 64 + if crc { 4 } else { 0 } };
+        let entries = ENTRIES.map(|entry| if entry == MISSING { entry } else { (entry.0 + head, entry.1) });
         let index = if crc { with_crc(index(&entries)) } else { index(&entries) };
-        array(root.path(), "start", crc, &[index, chunks()].concat());
+        let shard = if location == "end" { [chunks(), index] } else { [index, chunks()] };
+        array(root.path(), location, crc, &shard.concat());
         assert_eq!(Array::open(root.path()).expect("an array").read_all().expect("pixels"), PIXELS);
     }
 }

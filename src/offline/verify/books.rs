@@ -2,29 +2,14 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::check::{Check, Severity};
 use crate::format::provenance::Provenance;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
-use crate::offline::layers::{FoundRanges, Layers};
+use crate::offline::layers::FoundRanges;
 use crate::offline::ranges::{Gather, Ranges};
 use crate::record::{LOST, NO_FRAME};
-
-/// The chunks of the shards that hold the same frames, as they are found by several threads.
-#[derive(Debug, Default)]
-pub(super) struct Gathering(Mutex<Layers>);
-
-impl Gathering {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Layers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn layers(self) -> Layers {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What a writer said about its frames at the end of a run.
 #[derive(Debug)]

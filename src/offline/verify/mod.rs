@@ -7,13 +7,14 @@ mod shard;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::layers::{Budget, Found, groups};
+use super::layers::{Budget, Found, Layers, groups};
 use crate::config::Compressor;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
@@ -24,7 +25,7 @@ use crate::offline::array::memory::on_fitting_threads;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::hierarchy::{self, below};
 use crate::offline::progress::{Counters, Progress, controls, pool};
-use books::{Books, Gathering};
+use books::Books;
 use check::{Check, Findings, Image, reason};
 pub use check::{Finding, Severity};
 use shard::{Shard, Sums};
@@ -274,10 +275,11 @@ impl<'a> Run<'a> {
     fn frames(&self, node: &ArrayNode, image: &Image, places: &AcquisitionMap, sums: &Sums) -> Result<()> {
         let (groups, budget) = (groups(&node.files, places), Budget::new());
         let group = |group: &Vec<&FileAt>| {
-            let gathering = Gathering::default();
+            let gathering = Mutex::new(Layers::default());
             group.par_iter().try_for_each(|file| self.file(node, Some(image), file, sums, Some(&gathering)))?;
             let mut found = Found::default();
-            let counted = found.add_layers(gathering.layers(), places, &budget);
+            let layers = gathering.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let counted = found.add_layers(layers, places, &budget);
             counted
                 .or_else(|reason| self.check.found_in(node.array.path(), Error::format(node.array.path(), reason)))?;
             Ok(found)
@@ -295,7 +297,7 @@ impl<'a> Run<'a> {
         image: Option<&Image>,
         (path, position): &FileAt,
         sums: &Sums,
-        gathering: Option<&Gathering>,
+        gathering: Option<&Mutex<Layers>>,
     ) -> Result<()> {
         self.check.counters.go_on()?;
         let file = match node.array.open_path(path.clone()) {

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::books::{Books, Gathering};
+use super::books::Books;
 use super::check::{Check, Image, Severity, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
@@ -15,7 +16,7 @@ use crate::offline::array::Array;
 use crate::offline::array::decode::Worker;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
-use crate::offline::layers::Came;
+use crate::offline::layers::{Came, Layers};
 use crate::offline::scan::{self, Expected, Seen};
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 
@@ -40,7 +41,7 @@ pub(super) struct Shard<'a> {
     pub(super) image: Option<&'a Image<'a>>,
     pub(super) sums: &'a Sums,
     /// Where the chunks are noted that hold frames.
-    pub(super) gathering: Option<&'a Gathering>,
+    pub(super) gathering: Option<&'a Mutex<Layers>>,
 }
 
 /// What stands before a chunk.
@@ -236,7 +237,7 @@ impl Shard<'_> {
     /// Notes which frames the chunks hold.
     fn note_frames(&self, entries: &[(u64, Range)], before: &[Before]) {
         let Some(gathering) = self.gathering else { return };
-        let mut layers = gathering.lock();
+        let mut layers = gathering.lock().unwrap_or_else(PoisonError::into_inner);
         for ((chunk, _), before) in entries.iter().zip(before) {
             let came = if let Before::Header(came) = before { Some(came.clone()) } else { None };
             if let Some(place) = self.array.layout().chunk_at(self.position, *chunk) {
