@@ -1,10 +1,11 @@
 //! Copies tiles together from the frames of a layer.
 
 use super::layer::Layer;
+use super::shared::Shared;
 use crate::aligned_memory::prefetch;
 use crate::geometry::Tile;
 use crate::plan::Plan;
-use crate::ring::{Frame, Ring};
+use crate::ring::Frame;
 
 /// So many rows before its turn a row is asked for: the processor itself foresees only what follows within a page, and
 /// each row of a tile lies on another one.
@@ -48,27 +49,20 @@ impl TileShape {
 /// Copies a tile together from its frames: first frame first, each row by row.
 ///
 /// What no frame covers, because it never came or because the chunk reaches over the array's edge, is the fill value.
-pub(super) fn gather(layer: &Layer, ring: &Ring, plan: &Plan, tile: &Tile, shape: &TileShape, raw: &mut [u8]) {
+pub(super) fn gather(layer: &Layer, shared: &Shared, tile: &Tile, shape: &TileShape, raw: &mut [u8]) {
     for (number, plane) in raw.chunks_exact_mut(shape.plane_bytes).enumerate().take(shape.planes) {
-        gather_plane(layer.frames[shape.place(number)].as_ref(), ring, plan, tile, shape, plane);
+        gather_plane(layer.frames[shape.place(number)].as_ref(), shared, tile, shape, plane);
     }
 }
 
 /// Copies a tile's part of one frame.
-pub(super) fn gather_plane(
-    source: Option<&Frame>,
-    ring: &Ring,
-    plan: &Plan,
-    tile: &Tile,
-    shape: &TileShape,
-    plane: &mut [u8],
-) {
-    let frame = &plan.frame;
+pub(super) fn gather_plane(source: Option<&Frame>, shared: &Shared, tile: &Tile, shape: &TileShape, plane: &mut [u8]) {
+    let frame = &shared.plan.frame;
     let Some(source) = source else { return fill(plane, &frame.fill) };
     let element = frame.dtype.size();
     let chunk_row_bytes = shape.row_bytes;
     let tile_row_bytes = tile.columns * element;
-    let pixels = ring.pixels(source);
+    let pixels = shared.ring.pixels(source);
     let (rows, below) = plane.split_at_mut(tile.rows * chunk_row_bytes);
     let mut at = frame.layout.offset + tile.y * frame.layout.row_stride + tile.x * element;
     if frame.layout.row_stride == chunk_row_bytes && tile_row_bytes == chunk_row_bytes {

@@ -36,11 +36,13 @@ pub(crate) struct LayerSlot {
     pub(crate) failed: AtomicBool,
 }
 
+/// Block and cell.
+pub(crate) type LayerPlace = (u64, u64);
+
 /// Where a layer stands, and which of its frames came so far.
 #[derive(Clone, Default)]
 pub(crate) struct LayerState {
-    /// Block and cell.
-    pub(crate) at: (u64, u64),
+    pub(crate) at: LayerPlace,
     pub(crate) present: u32,
     pub(crate) first_frame: u64,
     pub(crate) last_frame: u64,

@@ -12,7 +12,7 @@ use crate::sync::Turns;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Numbers {
-    /// `taken[n % len]` is for the largest claimed number of that residue what [`Mark`] makes of it.
+    /// `taken[n % len]` is for the largest claimed number of that residue its [`mark`].
     taken: Box<[AtomicU64]>,
     /// All numbers below were settled.
     settled_end: AtomicU64,
@@ -25,37 +25,25 @@ pub(crate) struct Numbers {
 }
 
 /// A number and what became of it, in one word. 0: no number.
-struct Mark;
+fn mark(number: u64, fate: u64) -> u64 {
+    4 * (number + 1) + fate
+}
 
-impl Mark {
-    /// Nobody will bring it any more.
-    fn given_up(number: u64) -> u64 {
-        4 * (number + 1)
-    }
+/// Nobody will bring it any more.
+const GIVEN_UP: u64 = 0;
+/// Its frame is about to be queued.
+const ON_ITS_WAY: u64 = 1;
+/// Its frame is in the queue, or further.
+const SENT: u64 = 2;
 
-    /// Its frame is about to be queued.
-    fn on_its_way(number: u64) -> u64 {
-        4 * (number + 1) + 1
-    }
+/// The number of a mark, plus one.
+fn end_of(mark: u64) -> u64 {
+    mark / 4
+}
 
-    /// Its frame is in the queue, or further.
-    fn sent(number: u64) -> u64 {
-        4 * (number + 1) + 2
-    }
-
-    /// The number plus one.
-    fn end(mark: u64) -> u64 {
-        mark / 4
-    }
-
-    fn is_on_its_way(mark: u64) -> bool {
-        mark % 4 == 1
-    }
-
-    /// The number, if somebody brings or has brought it.
-    fn claimed(mark: u64) -> Option<u64> {
-        (!mark.is_multiple_of(4)).then(|| mark / 4 - 1)
-    }
+/// The number of a mark, if somebody brings or has brought it.
+fn claimed(mark: u64) -> Option<u64> {
+    (mark % 4 != GIVEN_UP).then(|| mark / 4 - 1)
 }
 
 /// Larger numbers have no mark.
@@ -90,21 +78,21 @@ impl Numbers {
         let mut last = place.load(Ordering::Relaxed);
         let mut turns = Turns::default();
         loop {
-            if Mark::claimed(last) == Some(number) {
+            if claimed(last) == Some(number) {
                 return refuse(RefusedNumber::Duplicate);
             }
-            if number < oldest || Mark::end(last) > number {
+            if number < oldest || end_of(last) > number {
                 return refuse(RefusedNumber::TooLate { oldest: oldest.max(number + 1) });
             }
             // Without its mark that frame could be given up. Its thread is about to queue it, and waits for nobody.
-            if Mark::is_on_its_way(last) {
+            if last % 4 == ON_ITS_WAY {
                 turns.wait();
                 // Acquire: meets the Release in `sent`.
                 last = place.load(Ordering::Acquire);
                 continue;
             }
             // Relaxed: the number alone is claimed; the frame travels through the queue.
-            match place.compare_exchange_weak(last, Mark::on_its_way(number), Ordering::Relaxed, Ordering::Relaxed) {
+            match place.compare_exchange_weak(last, mark(number, ON_ITS_WAY), Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => last = now,
             }
@@ -127,32 +115,31 @@ impl Numbers {
     pub(crate) fn give_up(&self, number: u64) -> bool {
         let place = self.place(number);
         let mut last = place.load(Ordering::Relaxed);
-        while Mark::end(last) <= number {
+        while end_of(last) <= number {
             // Relaxed: as in `claim`, the word alone decides.
-            match place.compare_exchange_weak(last, Mark::given_up(number), Ordering::Relaxed, Ordering::Relaxed) {
+            match place.compare_exchange_weak(last, mark(number, GIVEN_UP), Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => last = now,
             }
         }
         // A larger one of its residue was taken, so this one is refused.
-        Mark::claimed(last) != Some(number)
+        claimed(last) != Some(number)
     }
 
     /// As [`give_up`](Self::give_up) for a range of any length; false if somebody brings one of them. Others may be
     /// given up by then.
     pub(crate) fn give_up_range(&self, numbers: Range<u64>) -> bool {
-        let is_claimed = |place: &AtomicU64| {
-            Mark::claimed(place.load(Ordering::Relaxed)).is_some_and(|number| numbers.contains(&number))
-        };
+        let is_claimed =
+            |place: &AtomicU64| claimed(place.load(Ordering::Relaxed)).is_some_and(|number| numbers.contains(&number));
         if self.taken.iter().any(is_claimed) {
             return false;
         }
         // The largest of a residue stands for all of it.
         let from = numbers.start.max(numbers.end.saturating_sub(self.taken.len() as u64));
         (from..numbers.end).all(|number| {
-            let replace = |mark: u64| {
-                let is_claimed = Mark::claimed(mark).is_some_and(|claimed| numbers.contains(&claimed));
-                (!is_claimed).then(|| mark.max(Mark::given_up(number)))
+            let replace = |before: u64| {
+                let is_claimed = claimed(before).is_some_and(|claimed| numbers.contains(&claimed));
+                (!is_claimed).then(|| before.max(mark(number, GIVEN_UP)))
             };
             self.place(number).fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace).is_ok()
         })
@@ -161,8 +148,8 @@ impl Numbers {
     /// A claimed number whose frame never reaches a layer.
     pub(crate) fn let_go(&self, number: u64) {
         let place = self.place(number);
-        for from in [Mark::on_its_way(number), Mark::sent(number)] {
-            let _ = place.compare_exchange(from, Mark::given_up(number), Ordering::Relaxed, Ordering::Relaxed);
+        for from in [mark(number, ON_ITS_WAY), mark(number, SENT)] {
+            let _ = place.compare_exchange(from, mark(number, GIVEN_UP), Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -178,7 +165,7 @@ impl Numbers {
     /// The frame `number` is in the queue.
     pub(crate) fn sent(&self, number: u64) {
         // It may have been let go by now.
-        let (from, to) = (Mark::on_its_way(number), Mark::sent(number));
+        let (from, to) = (mark(number, ON_ITS_WAY), mark(number, SENT));
         // Release: whoever takes a later number of the same residue queues its frame behind this one.
         let _ = self.place(number).compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 use super::cell::ShardCell;
 use super::gather::{TileShape, gather_plane, is_fill};
-use super::layer::{Layer, LayerState};
+use super::layer::{Layer, LayerPlace, LayerState};
 use super::shared::Shared;
 use crate::codec::Encoder;
 use crate::error::{Result, caught, logged};
@@ -27,7 +27,7 @@ fn is_same(layer: &LayerState, before: &LayerState) -> bool {
 pub(super) struct Paused {
     /// What each layer was at the last checkpoint: where it stands and how many frames it had, and whether these are
     /// kept.
-    before: Vec<Option<((u64, u64), u32, bool)>>,
+    before: Vec<Option<(LayerPlace, u32, bool)>>,
     encoder: Option<ProvisionalEncoder>,
 }
 
@@ -186,7 +186,7 @@ impl ProvisionalEncoder {
             if !is_same(&layer.state, state) {
                 return None;
             }
-            gather_plane(layer.frames[shape.place(number)].as_ref(), &shared.ring, &shared.plan, tile, &shape, plane);
+            gather_plane(layer.frames[shape.place(number)].as_ref(), shared, tile, &shape, plane);
         }
         Some(shape.bytes())
     }

@@ -215,7 +215,7 @@ impl TileEncoder {
         let is_empty = |raw: &[u8]| engine.skip_empty_chunks && is_fill(raw, &plan.frame.fill);
         if self.encoder.copies() {
             let raw = &mut room[..shape.bytes()];
-            gather(layer, ring, plan, tile, &shape, raw);
+            gather(layer, engine, tile, &shape, raw);
             let empty = is_empty(raw);
             *now = times.of(Stage::Gather).since(*now);
             let bytes = (!empty).then(|| self.encoder.seal(shape.bytes(), room));
@@ -237,7 +237,7 @@ impl TileEncoder {
             Some(there) => there,
             None => {
                 let raw = &mut self.raw[..shape.bytes()];
-                gather(layer, ring, plan, tile, &shape, raw);
+                gather(layer, engine, tile, &shape, raw);
                 raw
             }
         };

@@ -28,21 +28,16 @@ pub(crate) fn metadata_xml(images: &[(String, &Config, &[u64])]) -> String {
 }
 
 fn image_xml(xml: &mut String, number: usize, name: &str, config: &Config, shape: &[u64]) {
-    let sizes = Sizes::of(&config.dims, shape);
+    let [x, y, z, c, t] = sizes(&config.dims, shape);
     let _ = writeln!(xml, "  <Image ID=\"Image:{number}\" Name=\"{}\">", escape(name));
     let _ = writeln!(
         xml,
-        "    <Pixels ID=\"Pixels:{number}\" DimensionOrder=\"XYZCT\" Type=\"{}\" BigEndian=\"false\" SizeX=\"{}\" \
-         SizeY=\"{}\" SizeZ=\"{}\" SizeC=\"{}\" SizeT=\"{}\"{}>",
+        "    <Pixels ID=\"Pixels:{number}\" DimensionOrder=\"XYZCT\" Type=\"{}\" BigEndian=\"false\" SizeX=\"{x}\" \
+         SizeY=\"{y}\" SizeZ=\"{z}\" SizeC=\"{c}\" SizeT=\"{t}\"{}>",
         pixel_type(config.dtype),
-        sizes.x,
-        sizes.y,
-        sizes.z,
-        sizes.c,
-        sizes.t,
         distances(&config.dims)
     );
-    for channel in 0..sizes.c.min(CHANNEL_ELEMENTS_MAX) {
+    for channel in 0..c.min(CHANNEL_ELEMENTS_MAX) {
         let _ = write!(xml, "      <Channel ID=\"Channel:{number}:{channel}\" SamplesPerPixel=\"1\"");
         if let Some(described) = config.channels.get(channel as usize) {
             let rgba = rgb(&described.color).unwrap_or(0x00FF_FFFF) << 8 | 0xFF;
@@ -54,30 +49,14 @@ fn image_xml(xml: &mut String, number: usize, name: &str, config: &Config, shape
     xml.push_str("      <MetadataOnly/>\n    </Pixels>\n  </Image>\n");
 }
 
-/// The five sizes of OME-XML. The schema wants each above 0, also before the first frame has arrived.
-struct Sizes {
-    x: u64,
-    y: u64,
-    z: u64,
-    c: u64,
-    t: u64,
-}
-
-impl Sizes {
-    fn of(dims: &[Dim], shape: &[u64]) -> Self {
-        let mut sizes = Self { x: 1, y: 1, z: 1, c: 1, t: 1 };
-        for (index, (dim, &length)) in dims.iter().zip(shape).enumerate() {
-            let size = match letter(dims, index, dim.kind) {
-                'X' => &mut sizes.x,
-                'Y' => &mut sizes.y,
-                'Z' => &mut sizes.z,
-                'T' => &mut sizes.t,
-                _ => &mut sizes.c,
-            };
-            *size = size.saturating_mul(length.max(1));
-        }
-        sizes
+/// The five sizes of OME-XML: X, Y, Z, C, T. The schema wants each above 0, also before the first frame has arrived.
+fn sizes(dims: &[Dim], shape: &[u64]) -> [u64; 5] {
+    let mut sizes = [1u64; 5];
+    for (index, (dim, &length)) in dims.iter().zip(shape).enumerate() {
+        let at = "XYZCT".find(letter(dims, index, dim.kind)).expect("it is one of these letters");
+        sizes[at] = sizes[at].saturating_mul(length.max(1));
     }
+    sizes
 }
 
 /// The letter under which OME-XML knows a dimension; a custom axis goes with the channels.

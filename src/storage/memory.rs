@@ -144,13 +144,16 @@ impl Block {
         let start = usize::try_from(offset)
             .ok()
             .filter(|start| start.checked_add(len).is_some_and(|end| end <= self.layout.size()));
-        let start =
-            start.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a write beyond the reserved length"))?;
+        let start = start.ok_or_else(|| invalid("a write beyond the reserved length"))?;
         // SAFETY: the range was just found to lie within the allocation. The lock keeps all others out but those who
         // write through the map, and they keep to other ranges: that is what whoever uses a `Mapped` promises.
         work(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(start), len) });
         Ok(())
     }
+}
+
+fn invalid(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, reason)
 }
 
 impl Drop for Block {
@@ -188,8 +191,7 @@ impl Blob for MemoryBlob {
     fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.block.state();
         let gap = usize::try_from(at).ok().and_then(|at| at.checked_sub(state.len + state.grown.len()));
-        let gap =
-            gap.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "growth begins at the end or beyond"))?;
+        let gap = gap.ok_or_else(|| invalid("growth begins at the end or beyond"))?;
         let until = state.grown.len() + gap;
         state.grown.resize(until, 0);
         state.grown.extend_from_slice(bytes);

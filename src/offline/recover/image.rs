@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::count;
-use super::records::{self, Frames, Records};
+use super::records::{Frames, Records};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
 use super::shard::{self, Action, Shard, ShardPlan, Sums};
 use super::source::{Image, name};
@@ -57,8 +57,9 @@ impl<'a> ImagePlan<'a> {
         let frames = count::count(tree, &image, found.ranges(), sums.frames_end)?;
         changed.sort_by(|a, b| a.path.cmp(&b.path));
         let mut plan = Self { image, changed, frames, sums, record_blocks: Vec::new() };
-        if plan.is_incomplete() {
-            plan.record_blocks = records::wrong_blocks(tree, &plan.image, &plan.frames)?;
+        // As recovery finds a dataset, it may have no records at all: then there is nothing to mend.
+        if let Some(records) = Records::of(tree, &plan.image)?.filter(|_| plan.is_incomplete()) {
+            plan.record_blocks = records.wrong_blocks(&plan.frames)?;
         }
         plan.complete();
         Ok(plan)

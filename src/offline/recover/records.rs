@@ -188,8 +188,3 @@ impl<'a> Records<'a> {
         self.array.file_path(&[block])
     }
 }
-
-/// A dataset as recovery finds it may have no records at all: then there is nothing to mend.
-pub(super) fn wrong_blocks(tree: &Tree, image: &Image, frames: &Frames) -> Result<Vec<u64>> {
-    Records::of(tree, image)?.map_or(Ok(Vec::new()), |records| records.wrong_blocks(frames))
-}

@@ -139,6 +139,8 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         return Ok(plan);
     }
     plan.decide(&file, array, &expected, &scan, named.as_ref())?;
+    let ends = plan.chunks.iter().map(|seen| seen.header.last_frame().saturating_add(1));
+    plan.sums.frames_end = ends.max().unwrap_or(0);
     if image.own.unbounded {
         plan.sums.deepest = deepest(&file, image, position, &plan.chunks)?;
     }
@@ -338,13 +340,11 @@ impl ShardPlan {
         self.chunks = chunks.into_values().collect();
         self.shard.chunks = self.chunks.len() as u64;
         let kept = self.chunks.iter().filter(|seen| is_named(seen)).count() as u64;
-        let ends = self.chunks.iter().map(|seen| seen.header.last_frame().saturating_add(1));
         self.sums = Sums {
             chunks: self.shard.chunks,
             salvaged: self.shard.chunks - kept,
             dropped: named.map_or(0, |named| named.count() - kept - replaced),
             torn: scanned.iter().filter(|seen| !seen.whole).count() as u64,
-            frames_end: ends.max().unwrap_or(0),
             ..Sums::default()
         };
 
@@ -352,9 +352,8 @@ impl ShardPlan {
         let mut in_index = named.iter().flat_map(|named| named.chunks.values());
         self.shard.damaged |= in_index.any(|range| !accounted.contains(&range.offset));
         // Torn chunks are cut off no more than whole ones, or else each recovery would find another end.
-        let behind_header = scanned.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
-        let mut used: Vec<_> =
-            behind_header.filter(|range| range.offset.saturating_add(range.nbytes) <= file.len()).collect();
+        let ranges = scanned.iter().map(|seen| Range { offset: seen.at(), nbytes: seen.end() - seen.at() });
+        let mut used: Vec<_> = ranges.filter(|range| range.offset.saturating_add(range.nbytes) <= file.len()).collect();
         let chunks_end = used.iter().map(|range| range.offset + range.nbytes).max().unwrap_or(0);
         let data_end = if self.shard.damaged {
             used = vec![Range { offset: 0, nbytes: file.len() }];
@@ -372,11 +371,9 @@ impl ShardPlan {
             return Ok(());
         }
         let new = self.new_index(array, expected, data_end, used)?;
-        let same = named.is_some_and(|named| {
-            let whole = self.chunks.iter().all(|seen| named.names(seen));
-            whole && !named.broken && named.count() == self.chunks.len() as u64
-        });
-        if same && self.sums.dropped == 0 && file.len() == new.file_end {
+        let names_all = |named: &Named| self.chunks.iter().all(|seen| named.names(seen));
+        let is_whole = |named: &&Named| !named.broken && named.count() == self.shard.chunks;
+        if named.filter(is_whole).is_some_and(names_all) && self.sums.dropped == 0 && file.len() == new.file_end {
             self.sums.closed = !self.shard.damaged;
             return Ok(());
         }
