@@ -31,6 +31,18 @@ pub struct Description {
     pub ome: bool,
     /// Whether the writer finished the dataset; `None` when the attributes don't say.
     pub complete: Option<bool>,
+    /// Arrays and groups that can't be read, in the order of their paths.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// An array or a group that can't be read: its document is broken, or says what this crate does not read.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Unreadable {
+    /// The path below the root.
+    pub path: String,
+    /// Why, with the file that says so.
+    pub reason: String,
 }
 
 /// One array and its files.
@@ -84,8 +96,8 @@ pub struct ArrayDescription {
 ///
 /// # Errors
 ///
-/// When there is neither, or a document or directory can't be read. A damaged shard is no error: see
-/// [`ArrayDescription::damaged`].
+/// When there is neither, or the document of the root or a directory can't be read. A damaged shard is no error: see
+/// [`ArrayDescription::damaged`]; nor is an array that can't be read: see [`Description::unreadable`].
 pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let root = path.as_ref();
     let nodes = walk::nodes(root)?;
@@ -96,15 +108,21 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     let attributes = if attributes.is_null() { Value::Object(Default::default()) } else { attributes };
     let arrays = nodes.par_iter().filter_map(|node| match &node.kind {
         walk::Kind::Array(array) => Some(describe_array(&node.name, array)),
-        walk::Kind::Group(_) => None,
+        walk::Kind::Group(_) | walk::Kind::Unreadable(_) => None,
     });
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     arrays.sort_by(|a, b| a.path.cmp(&b.path));
+    let unreadable = nodes.iter().filter_map(|node| {
+        node.unreadable().map(|error| Unreadable { path: node.name.clone(), reason: error.to_string() })
+    });
+    let mut unreadable: Vec<_> = unreadable.collect();
+    unreadable.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(Description {
         arrays,
         ome: attributes.get("ome").is_some() || attributes.get("multiscales").is_some(),
         complete: attributes.pointer("/shardwright/complete").and_then(Value::as_bool),
         attributes,
+        unreadable,
     })
 }
 

@@ -23,9 +23,13 @@ impl Array {
     ///
     /// When a folder or a document can't be read.
     pub fn notes(&self) -> Result<Vec<String>> {
+        let mut above = self.path().ancestors().take(ABOVE_MAX);
+        self.notes_while(above.any(|above| matches!(Lock::look(above), Err(Error::Locked { .. }))))
+    }
+
+    /// The same, where it is known whether a writer is `at_work`.
+    pub(super) fn notes_while(&self, at_work: bool) -> Result<Vec<String>> {
         let mut notes = Vec::new();
-        let at_work =
-            self.path().ancestors().take(ABOVE_MAX).any(|above| matches!(Lock::look(above), Err(Error::Locked { .. })));
         match self.provenance()? {
             _ if at_work => {
                 notes.push("a writer is at work: frames that are not written yet read as the fill value".to_owned());

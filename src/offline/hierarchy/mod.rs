@@ -1,8 +1,8 @@
 //! What a dataset holds: its groups and arrays, found by their documents, with their files, and what belongs to
 //! neither.
 //!
-//! One walk serves all: who reads asks for the [nodes](walk::nodes), and hears of the first broken document; who checks
-//! or repairs asks for the [whole tree](walk::Tree), with all of them.
+//! One walk serves all: who reads asks for the [nodes](walk::nodes), those among them that can't be read too; who checks
+//! or repairs asks for the [whole tree](walk::Tree).
 
 pub(crate) mod central;
 pub(crate) mod open;
@@ -40,6 +40,9 @@ enum Speaker {
     CentralMetadata,
     Array,
 }
+
+/// By this file, beside the first array of a dataset that was made by a repacking, the repacking knows it again.
+pub(crate) const RECEIPT: &str = ".shardwright.repack.json";
 
 /// The name of a node below another.
 pub(crate) fn below(group: &str, name: &str) -> String {

@@ -111,7 +111,7 @@ fn children(path: &Path) -> String {
         .collect();
     names.sort();
     let (arrays, groups): (Vec<_>, Vec<_>) =
-        names.into_iter().partition(|name| matches!(Array::open_exactly(&path.join(name)), Ok(Some(_))));
+        names.into_iter().partition(|name| !matches!(Array::open_exactly(&path.join(name)), Ok(None)));
     match (arrays.is_empty(), groups.is_empty()) {
         (false, _) => format!("arrays in it: {}", arrays.join(", ")),
         (true, false) => format!("it holds no array, but these: {}", groups.join(", ")),

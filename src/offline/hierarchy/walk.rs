@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::central::CentralMetadata;
-use super::{DOCUMENTS, Group, Speaker, below, has_node};
+use super::{DOCUMENTS, Group, RECEIPT, Speaker, below, has_node};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
@@ -19,8 +19,8 @@ use crate::offline::array::Array;
 const DEPTH_MAX: usize = 32;
 const NODES_MAX: usize = 1 << 16;
 
-const BESIDE_DOCUMENTS: [&str; 6] =
-    [".zattrs", ".zmetadata", os::LOCK_FILE, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
+const BESIDE_DOCUMENTS: [&str; 7] =
+    [".zattrs", ".zmetadata", os::LOCK_FILE, RECEIPT, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];
 
 /// A file and its position in an array's grid.
 pub(crate) type FileAt = (PathBuf, Vec<u64>);
@@ -58,6 +58,8 @@ pub(crate) enum Kind {
     /// With what it says if its document stands elsewhere.
     Group(Option<Value>),
     Array(Box<Array>),
+    /// Its document is broken, or says what is not read here.
+    Unreadable(Error),
 }
 
 impl Node {
@@ -65,7 +67,15 @@ impl Node {
     pub(crate) fn array(&self) -> Option<&Array> {
         match &self.kind {
             Kind::Array(array) => Some(array),
-            Kind::Group(_) => None,
+            Kind::Group(_) | Kind::Unreadable(_) => None,
+        }
+    }
+
+    /// Why it can't be read, if that is so.
+    pub(crate) fn unreadable(&self) -> Option<&Error> {
+        match &self.kind {
+            Kind::Unreadable(error) => Some(error),
+            Kind::Group(_) | Kind::Array(_) => None,
         }
     }
 
@@ -85,16 +95,18 @@ impl Node {
             Kind::Array(array) => ("array", array.attributes().clone()),
             Kind::Group(Some(attributes)) => ("group", attributes.clone()),
             Kind::Group(None) => ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({}))),
+            Kind::Unreadable(error) => return Err(error.clone()),
         };
         Ok(json!({"zarr_format": 3, "node_type": kind, "attributes": attributes}))
     }
 }
 
-/// All nodes from `root` down, parents before their children, siblings by name, scales from the finest.
+/// All nodes from `root` down, parents before their children, siblings by name, scales from the finest. What can't be
+/// understood below the root is one of them, so that it does not hide the others.
 ///
 /// # Errors
 ///
-/// When there is no dataset, or the first document can't be understood.
+/// When there is no dataset, or the root itself can't be understood.
 pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
     let node = |entry| match entry {
         Entry::Group(Group { speaker: Speaker::Array, .. }) => None,
@@ -106,6 +118,7 @@ pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
             let ArrayNode { name, array, .. } = *node;
             Some(Node { name, path: array.path().to_path_buf(), kind: Kind::Array(Box::new(array)) })
         }
+        Entry::Unreadable(node) => Some(node),
     };
     Ok(Walk::from(root, Purpose::Nodes)?.entries.into_iter().filter_map(node).collect())
 }
@@ -122,6 +135,8 @@ impl Tree {
             match entry {
                 Entry::Group(group) => tree.groups.push(group),
                 Entry::Array(node) => tree.arrays.push(*node),
+                // Of these, a tree has the errors.
+                Entry::Unreadable(_) => {}
             }
         }
         tree.groups.sort_by(|a, b| a.name.cmp(&b.name));
@@ -149,7 +164,7 @@ fn has_document(path: &Path) -> bool {
 /// What a walk is to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Nodes alone, all of them sound.
+    /// Nodes alone.
     Nodes,
     /// Everything, also behind what is broken.
     Tree,
@@ -158,6 +173,7 @@ enum Purpose {
 enum Entry {
     Group(Group),
     Array(Box<ArrayNode>),
+    Unreadable(Node),
 }
 
 struct Walk {
@@ -196,6 +212,7 @@ impl Walk {
             let path = match &entry {
                 Entry::Group(group) => &group.path,
                 Entry::Array(node) => node.array.path(),
+                Entry::Unreadable(node) => &node.path,
             };
             return Err(Error::format(path, format!("the tree has more than {NODES_MAX} nodes")));
         }
@@ -212,19 +229,26 @@ impl Walk {
             Ok(None) => match CentralMetadata::at(path) {
                 Ok(Some(central)) => self.central(&central, path, name, depth),
                 Ok(None) => self.group(path, name, depth),
-                Err(error) => self.broken(error),
+                Err(error) => self.broken(error, path, name),
             },
-            Err(error) => self.broken(error),
+            Err(error) => self.broken(error, path, name),
         }
     }
 
     /// What is below a broken document can't be told from what is not its own.
-    fn broken(&mut self, error: Error) -> Result<()> {
-        if self.purpose == Purpose::Nodes || self.tree.broken.len() >= NODES_MAX {
-            return Err(error);
+    fn broken(&mut self, error: Error, path: &Path, name: &str) -> Result<()> {
+        match self.purpose {
+            Purpose::Nodes if name.is_empty() => Err(error),
+            Purpose::Nodes => {
+                let (name, path) = (name.to_owned(), path.to_path_buf());
+                self.add(Entry::Unreadable(Node { name, path, kind: Kind::Unreadable(error) }))
+            }
+            Purpose::Tree if self.tree.broken.len() >= NODES_MAX => Err(error),
+            Purpose::Tree => {
+                self.tree.broken.push(error);
+                Ok(())
+            }
         }
-        self.tree.broken.push(error);
-        Ok(())
     }
 
     fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
@@ -267,7 +291,7 @@ impl Walk {
                 image: below(name, "0"),
                 speaker: Speaker::Group,
             }))?,
-            Err(error) => self.broken(error)?,
+            Err(error) => self.broken(error, path, name)?,
         }
         self.children(path, name, depth, &[])
     }
@@ -305,7 +329,7 @@ impl Walk {
                     let (name, image) = (below(name, group), below(name, &said.image));
                     self.add(Entry::Group(Group { name, image, ..said }))?;
                 }
-                Err(error) => self.broken(error)?,
+                Err(error) => self.broken(error, path, &below(name, group))?,
             }
         }
         let mut folders = Vec::new();
@@ -316,7 +340,7 @@ impl Walk {
                     self.array(array, &below(name, node), depth)?;
                 }
                 Ok(None) => {}
-                Err(error) => self.broken(error)?,
+                Err(error) => self.broken(error, &path.join(node), &below(name, node))?,
             }
         }
         if self.purpose == Purpose::Tree {

@@ -158,8 +158,8 @@ impl WriteManifest {
     ///
     /// # Errors
     ///
-    /// [`Error::Format`] when something in the dataset can't be read, or a shard's index is damaged; [`Error::Exists`]
-    /// when the folder has come meanwhile.
+    /// [`Error::Format`] when a shard's index is damaged, or the root's document can't be read; [`Error::Exists`] when
+    /// the folder has come meanwhile. Arrays below the root that can't be read are left out, with a note.
     pub fn run(&self) -> Result<ManifestSummary> {
         let Self { root, out, options, counters } = self;
         links::enter(root);
@@ -279,6 +279,7 @@ fn write_folder(
                 forms.group(&node.name, &place, &document)?;
             }
             Kind::Array(array) => forms.array(node, array, &place, urls, &mut summary)?,
+            Kind::Unreadable(error) => summary.notes.push(format!("{:?} is left out: {error}", node.name)),
         }
     }
     if let Some(kerchunk) = forms.kerchunk {

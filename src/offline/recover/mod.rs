@@ -76,6 +76,8 @@ impl Recover {
     pub fn new(path: impl AsRef<Path>, options: &RecoverOptions) -> Result<Self> {
         let root = path.as_ref();
         let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
+        // A writer's documents come one by one.
+        Lock::look(&root)?;
         // A folder that is no dataset gets no lock file.
         images(&root, &Tree::walk(&root)?)?;
         let lock = match options.apply {

@@ -18,14 +18,21 @@ pub(super) struct Image<'a> {
 
 pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> {
     // Without its documents nothing about a shard is sure.
-    if let Some(error) = tree.broken.first() {
+    if let Some(error) = tree.broken.iter().find(|error| !matches!(error, Error::Unsupported { .. })) {
         return Err(error.clone());
     }
     let mut images = Vec::new();
     for group in &tree.groups {
         let Some(own) = Provenance::parse(&group.path, &group.attributes)? else { continue };
         let missing = || {
-            Error::format(&group.path, format!("its writer made an array {} in it, which is not there", group.image))
+            let image = if group.image == group.name { group.path.clone() } else { group.path.join("0") };
+            let is_its = |error: &&Error| error.about_file().is_some_and(|(file, _)| file.starts_with(&image));
+            tree.broken.iter().find(is_its).cloned().unwrap_or_else(|| {
+                Error::format(
+                    &group.path,
+                    format!("its writer made an array {} in it, which is not there", group.image),
+                )
+            })
         };
         let node = tree.array(&group.image).ok_or_else(missing)?;
         if !node.array.layout().has_index() {
@@ -34,6 +41,9 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
         }
         let places = node.array.acquisition_map(&own)?;
         images.push(Image { own, group, node, places });
+    }
+    if let (true, Some(error)) = (images.is_empty(), tree.broken.first()) {
+        return Err(error.clone());
     }
     if images.is_empty() {
         let reason = "no image in it was made by shardwright: only its own slot headers can tell what was written";
