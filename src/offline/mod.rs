@@ -25,13 +25,13 @@ mod verify;
 pub use crate::fs::links::follow_links_anywhere;
 pub use array::Array;
 pub use array::manifest::follow_manifests_anywhere;
-pub use describe::{ArrayDescription, Description, describe};
+pub use describe::{ArrayDescription, Description, Unreadable, describe};
 pub use export::Axis;
 pub(crate) use manifest::check_manifest_place;
 pub use manifest::{ManifestOptions, ManifestSummary, WriteManifest, manifest_path};
 pub use progress::Progress;
 pub use recover::{ImageRecovered, Recover, RecoverOptions, Recovery, ShardAction, ShardRecovered};
-pub use repack::{ChunkOrder, Repack, RepackOptions, RepackSummary};
+pub use repack::{ChunkOrder, Repack, RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use store::{ByteRange, Listing, Store};
 pub use verify::{ArrayVerified, Finding, Severity, Verification, Verify, VerifyOptions};
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::design::Design;
 use super::options::RepackOptions;
 use super::order::ChunkOrder;
+use super::source_file::SourceFile;
 use super::transcoder::Transcoder;
 use crate::config::Codec;
 use crate::error::{Error, Result};
@@ -43,6 +44,8 @@ pub(super) struct Change {
     pub(super) idle: Idle<Transcoder>,
     /// The same, of rooms for encoded bytes.
     pub(super) idle_rooms: Idle<Vec<u8>>,
+    /// Files of the source that were looked at last, by their positions, where several new files are made of each.
+    pub(super) recent: Mutex<Vec<(Vec<u64>, Option<Arc<SourceFile>>)>>,
 }
 
 /// What has to be done to the pixels.
@@ -99,8 +102,9 @@ impl Change {
             (None, None) => source.codec().clone(),
         };
         let (order, sync, reflink) = (options.order, options.sync, options.reflink);
-        let (idle, idle_rooms) = Default::default();
-        let change = Self { source, target, design, codec, work, unseal, order, sync, reflink, pool, idle, idle_rooms };
+        let (idle, idle_rooms, recent) = Default::default();
+        let change =
+            Self { source, target, design, codec, work, unseal, order, sync, reflink, pool, idle, idle_rooms, recent };
         if work != Work::Copy {
             // A level that doesn't exist is refused before anything is written.
             change.idle.give_back(Transcoder::new(&change.source, &change.target, &change.codec)?);
@@ -194,7 +198,12 @@ impl Change {
             let counts: Vec<u64> = first.iter().zip(last).map(|(first, last)| last - first + 1).collect();
             add(&first, &counts);
         }
-        Ok(found.into_iter().collect())
+        let mut found: Vec<_> = found.into_iter().collect();
+        if self.work != Work::Reshape && !to.has_index() {
+            // Files that are a chunk each come one shard of the source after another, whose index is read once.
+            found.sort_by_cached_key(|chunk| from.file_of(chunk).0);
+        }
+        Ok(found)
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::change::{Change, Work, is_laid_out_as};
 use super::order::{ChunkOrder, morton};
+use super::source_file::SourceFile;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
-use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 
 /// A chunk of a new shard and where its bytes are now.
@@ -24,36 +24,8 @@ pub(super) struct Item {
     pub(super) range: Range,
 }
 
-/// A file of the source, and where its chunks lie in it.
-pub(super) struct SourceFile {
-    pub(super) path: PathBuf,
-    len: u64,
-    whole: Range,
-    /// None where the file is a chunk, or part of it is.
-    index: Option<Index>,
-}
-
-impl SourceFile {
-    fn open(source: &Array, position: &[u64]) -> Result<Option<Self>> {
-        let Some((file, whole)) = source.open_file(position)? else { return Ok(None) };
-        let index = source.layout().has_index().then(|| source.read_index(&file, position, None)).transpose()?;
-        // Who copies chunks must not leave one out silently.
-        if let Some(reason) = index.iter().flat_map(Index::broken).next() {
-            return Err(Error::format(file.path(), reason));
-        }
-        Ok(Some(Self { path: file.path().to_path_buf(), len: file.len(), whole, index }))
-    }
-
-    fn range(&self, entry: u64) -> Result<Option<Range>> {
-        let Some(index) = &self.index else { return Ok(Some(self.whole)) };
-        index.entry(entry).map_err(|reason| Error::format(&self.path, reason))
-    }
-
-    /// Chunks that it names, wherever they belong.
-    fn chunks(&self) -> usize {
-        self.index.as_ref().map_or(1, |index| index.entries().count())
-    }
-}
+/// So many files of the source are remembered: more than there are shards in the making on most machines.
+const RECENT_MAX: usize = 16;
 
 /// Elements of the source, within the array.
 pub(super) struct Region {
@@ -64,8 +36,8 @@ pub(super) struct Region {
 
 impl Change {
     /// The chunks of a new shard that are there, in the order in which they are to follow each other, and their files.
-    pub(super) fn items(&self, position: &[u64]) -> Result<(Vec<Item>, Vec<SourceFile>)> {
-        let mut files: Vec<SourceFile> = Vec::new();
+    pub(super) fn items(&self, position: &[u64]) -> Result<(Vec<Item>, Vec<Arc<SourceFile>>)> {
+        let mut files: Vec<Arc<SourceFile>> = Vec::new();
         let mut known: HashMap<Vec<u64>, Option<usize>> = HashMap::new();
         let mut items = Vec::new();
         for at in self.chunks(position)? {
@@ -73,7 +45,7 @@ impl Change {
             let number = match known.get(&file) {
                 Some(&number) => number,
                 None => {
-                    let number = SourceFile::open(&self.source, &file)?.map(|file| {
+                    let number = self.source_file(&file)?.map(|file| {
                         files.push(file);
                         files.len() - 1
                     });
@@ -92,6 +64,24 @@ impl Change {
             ChunkOrder::Kept => items.sort_by_key(|item| (item.file, item.range.offset)),
         }
         Ok((items, files))
+    }
+
+    /// The file of the source at a position, if it is there.
+    fn source_file(&self, position: &[u64]) -> Result<Option<Arc<SourceFile>>> {
+        let open = || Ok(SourceFile::open(&self.source, position)?.map(Arc::new));
+        if self.target.layout().has_index() || !self.source.layout().has_index() {
+            return open();
+        }
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, file)) = recent.iter().find(|(known, _)| known == position) {
+            return Ok(file.clone());
+        }
+        let file = open()?;
+        if recent.len() >= RECENT_MAX {
+            recent.remove(0);
+        }
+        recent.push((position.to_vec(), file.clone()));
+        Ok(file)
     }
 
     /// The chunks of a new shard that lie in the array, by their places in the grid of chunks, in C order.
@@ -161,8 +151,9 @@ impl Change {
     }
 
     /// Whether a shard that is to be copied is one of the source's and has its chunks in order and without gaps.
-    pub(super) fn is_tidy(&self, position: &[u64], items: &[Item], files: &[SourceFile]) -> bool {
-        let [SourceFile { path, len, index: Some(index), .. }] = files else { return false };
+    pub(super) fn is_tidy(&self, position: &[u64], items: &[Item], files: &[Arc<SourceFile>]) -> bool {
+        let [file] = files else { return false };
+        let SourceFile { path, len, index: Some(index), .. } = &**file else { return false };
         let as_it_is = self.work == Work::Copy
             && !self.unseal
             && is_laid_out_as(self.source.layout(), self.target.layout())
@@ -186,12 +177,12 @@ impl Change {
 /// Files that were opened for a batch of chunks: not all of them at once, and not again for each chunk.
 pub(super) struct OpenFiles<'a> {
     source: &'a Array,
-    files: &'a [SourceFile],
+    files: &'a [Arc<SourceFile>],
     open: Mutex<Vec<(usize, ShardFile)>>,
 }
 
 impl<'a> OpenFiles<'a> {
-    pub(super) fn new(source: &'a Array, files: &'a [SourceFile]) -> Self {
+    pub(super) fn new(source: &'a Array, files: &'a [Arc<SourceFile>]) -> Self {
         Self { source, files, open: Mutex::default() }
     }
 

@@ -9,7 +9,10 @@ use serde_json::{Map, Value, json};
 use super::change::{Change, is_laid_out_as};
 use super::design::{self, Design};
 use super::groups::{self, Group};
+use super::left_out::{LeftOut, is_scale};
+use super::nodes::{all_arrays, arrays, carried, converted_groups, groups_above};
 use super::options::RepackOptions;
+use super::selection::Selection;
 use super::staging::Staging;
 use super::target;
 use crate::config::{Dialect, Volume};
@@ -65,6 +68,8 @@ pub(super) struct Jobs {
     pub(super) groups: Vec<Group>,
     /// What is there only in the old format, and not copied.
     pub(super) left: Vec<PathBuf>,
+    /// What somebody should know who reads the result, as sentences.
+    pub(super) notes: Vec<String>,
 }
 
 impl Jobs {
@@ -74,42 +79,37 @@ impl Jobs {
         options: &RepackOptions,
         pool: &Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
+        options.check()?;
+        let selection = Selection::new(&nodes, options)?;
         if options.dialect == Dialect::Zarr3 {
             if options.volume != Volume::default() {
                 let reason = "only the dialect precomputed has these settings; leave them out";
                 return Err(Error::config("volume", format_args!("{:?}", options.volume), reason));
             }
-            let left = left_of_others(place.root, &nodes, options)?;
-            let (jobs, groups) = of_zarr3(nodes, place, options, pool)?;
-            return Ok(Self { jobs, form: Form::Zarr3, groups, left });
+            let left_out = LeftOut::of_zarr3(&nodes, &selection);
+            let mut left = left_of_others(place.root, &nodes, &selection)?;
+            left.extend(left_out.paths());
+            let notes = left_out.notes("zarr3");
+            let (jobs, groups) = of_zarr3(nodes, place, &selection, &left_out, pool)?;
+            return Ok(Self { jobs, form: Form::Zarr3, groups, left, notes });
         }
         let is_kept = |array: &Array| array.layout().dialect == options.dialect;
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
-            return kept(nodes, place, options, pool);
+            return kept(nodes, place, &selection, pool);
         }
-        designed(nodes, place, options, pool)
+        designed(nodes, place, &selection, pool)
     }
 }
 
-/// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
-fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
-    let sharded = all_arrays(nodes).any(|(_, array)| array.layout().has_index());
-    all_arrays(nodes).filter(move |(_, array)| array.layout().has_index() || (!sharded && array.shape().len() > 1))
-}
-
-fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
-    nodes.iter().filter_map(|node| match &node.kind {
-        Kind::Array(array) => Some((node, &**array)),
-        Kind::Group(_) => None,
-    })
-}
-
 /// Arrays of which only chunks change their places. Documents stay as they are.
-fn kept(nodes: Vec<Node>, place: &Roots<'_>, options: &RepackOptions, pool: &Arc<rayon::ThreadPool>) -> Result<Jobs> {
+fn kept(nodes: Vec<Node>, place: &Roots<'_>, selection: &Selection<'_>, pool: &Arc<rayon::ThreadPool>) -> Result<Jobs> {
     let mut jobs = Vec::new();
+    let options = selection.options;
     for node in nodes {
+        let is_taken = selection.takes(&node.name);
         let Kind::Array(source) = node.kind else { continue };
-        if !source.layout().has_index() {
+        let is_image = source.layout().has_index() || (options.is_unsharded() && source.shape().len() > 1);
+        if !is_taken || !is_image {
             continue;
         }
         let root = if place.copied { Staging::place(place.staging, "") } else { place.root.to_path_buf() };
@@ -124,31 +124,50 @@ fn kept(nodes: Vec<Node>, place: &Roots<'_>, options: &RepackOptions, pool: &Arc
         let (document, chunks) = (Value::Null, AtomicU64::new(0));
         jobs.push(Job { name: node.name, document, in_place: !place.copied, change, chunks });
     }
-    Ok(Jobs { jobs, form: Form::Kept, groups: Vec::new(), left: Vec::new() })
+    Ok(Jobs { jobs, form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes: Vec::new() })
+}
+
+/// The one array that becomes a dataset of a dialect which has no others.
+fn only_array(nodes: &[Node], place: &Roots<'_>, selection: &Selection<'_>) -> Result<String> {
+    let to = selection.options.dialect.name();
+    let taken = nodes.iter().filter(|node| selection.takes(&node.name)).filter_map(|node| Some((node, node.array()?)));
+    let sharded = taken.clone().any(|(_, array)| array.layout().has_index());
+    let is_image = |array: &Array| array.layout().has_index() || (!sharded && array.shape().len() > 1);
+    let names: Vec<&str> = taken.filter(|(_, array)| is_image(array)).map(|(node, _)| node.name.as_str()).collect();
+    let reason = match names[..] {
+        [name] => return Ok(name.to_owned()),
+        [] => "none of the arrays in it that are to be repacked has rows and columns".to_owned(),
+        _ => {
+            let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();
+            format!(
+                "holds {} arrays, and a dataset of {to} one; choose it with the option `only`: {}",
+                names.len(),
+                listed.join(", ")
+            )
+        }
+    };
+    Err(Error::format(place.root, reason))
 }
 
 /// The one array of a dataset, as the writer would write it.
 fn designed(
     nodes: Vec<Node>,
     place: &Roots<'_>,
-    options: &RepackOptions,
+    selection: &Selection<'_>,
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<Jobs> {
+    let options = selection.options;
     let to = options.dialect.name();
-    let names: Vec<&str> = arrays(&nodes).map(|(node, _)| node.name.as_str()).collect();
-    let [name] = names[..] else {
-        let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();
-        let reason = match names.len() {
-            0 => "holds no array with rows and columns".to_owned(),
-            count => {
-                format!("holds {count} arrays, and a dataset of {to} one; repack each by itself: {}", listed.join(", "))
-            }
-        };
-        return Err(Error::format(place.root, reason));
-    };
-    let name = name.to_owned();
+    let name = only_array(&nodes, place, selection)?;
     let attributes = attributes(&nodes, &name)?;
+    let left_out = LeftOut::of_designed(&nodes, &name);
+    if let (false, Some(lost)) = (place.copied, left_out.names().next()) {
+        let reason = format!("a dataset of {to} has one array, so {lost:?} would be lost; write to a new dataset");
+        return Err(Error::format(place.root, reason));
+    }
+    let notes = left_out.notes(to);
     let mut left = left_of_designed(place.root, &nodes, &name)?;
+    left.extend(left_out.paths());
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
     let Some(Node { path, kind: Kind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
@@ -169,7 +188,7 @@ fn designed(
         let target = source.moved(place.root, place.root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
         let job = Job { name, document: Value::Null, in_place: true, change, chunks: AtomicU64::new(0) };
-        return Ok(Jobs { jobs: vec![job], form: Form::Kept, groups: Vec::new(), left: Vec::new() });
+        return Ok(Jobs { jobs: vec![job], form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes });
     }
     if !place.copied && !source.document().starts_with(place.root) {
         return Err(Error::format(path, "is described by a document of the dataset around it; name that dataset"));
@@ -179,14 +198,7 @@ fn designed(
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
     let job = Job { name, document: Value::Object(document), in_place: false, change, chunks: AtomicU64::new(0) };
-    Ok(Jobs { jobs: vec![job], form: Form::Designed, groups: Vec::new(), left })
-}
-
-/// The groups above an array, from the root down.
-fn groups_above<'a>(nodes: &'a [Node], name: &'a str) -> impl Iterator<Item = &'a Node> {
-    let is_above =
-        move |group: &str| group.is_empty() || name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
-    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group(_)) && is_above(&node.name))
+    Ok(Jobs { jobs: vec![job], form: Form::Designed, groups: Vec::new(), left, notes })
 }
 
 /// What is said of an image: by its array, and by the group around it.
@@ -231,32 +243,44 @@ fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Result<Vec<PathB
 fn of_zarr3(
     nodes: Vec<Node>,
     place: &Roots<'_>,
-    options: &RepackOptions,
+    selection: &Selection<'_>,
+    left_out: &LeftOut,
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<(Vec<Job>, Vec<Group>)> {
+    let options = selection.options;
     let mut jobs = Vec::new();
     let mut groups = Vec::new();
     let several = nodes.len() > 1;
-    let converted: Vec<String> = converted_groups(&nodes, options).map(|node| node.name.clone()).collect();
-    let carried: Vec<String> = carried(&nodes, options).map(|node| node.name.clone()).collect();
+    let converted: Vec<String> = converted_groups(&nodes, selection).map(|node| node.name.clone()).collect();
+    let carried: Vec<String> = carried(&nodes, selection).map(|node| node.name.clone()).collect();
     let mut scales = 0;
     for node in nodes {
-        let Kind::Array(source) = &node.kind else {
-            let mut document = node.document()?;
-            if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
-                groups::take_ome_back(attributes);
-                carry(&node, attributes)?;
+        let source = match &node.kind {
+            Kind::Array(source) => source,
+            Kind::Unreadable(_) => {
+                scales += u64::from(is_scale(&node));
+                continue;
             }
-            let is_new = node.is_central() || converted.contains(&node.name);
-            groups.push(Group { name: node.name.clone(), document, is_new });
-            continue;
+            Kind::Group(_) => {
+                let mut document = node.document()?;
+                if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
+                    groups::take_ome_back(attributes);
+                    carry(&node, attributes)?;
+                    left_out.forget(&node.name, attributes);
+                }
+                let is_new = node.is_central() || converted.contains(&node.name);
+                groups.push(Group { name: node.name.clone(), document, is_new });
+                continue;
+            }
         };
         let is_carried = carried.contains(&node.name);
-        if !is_carried && !target::is_meant(source, options) {
+        if !is_carried && !selection.is_meant(&node, source) {
+            scales += u64::from(is_scale(&node));
             continue;
         }
         // Each of its chunks becomes a shard of one.
-        let of_one = || RepackOptions { chunk: Vec::new(), shard: source.chunk_shape().to_vec(), ..options.clone() };
+        let shard = if options.is_unsharded() { Vec::new() } else { source.chunk_shape().to_vec() };
+        let of_one = || RepackOptions { chunk: Vec::new(), shard, ..options.clone() };
         let options = &if is_carried { of_one() } else { options.clone() };
         let dialect = source.layout().dialect;
         if dialect != Dialect::Zarr3 && !place.copied {
@@ -288,37 +312,16 @@ fn of_zarr3(
     Ok((jobs, groups))
 }
 
-/// The groups of Zarr v2 that arrays stand in which become those of Zarr v3: no reader would find these there.
-fn converted_groups<'a>(nodes: &'a [Node], options: &'a RepackOptions) -> impl Iterator<Item = &'a Node> {
-    let is_zarr2 = |node: &&Node| node.path.join(".zgroup").exists() && !node.path.join("zarr.json").exists();
-    let converted = move |node: &&Node| {
-        all_arrays(nodes).any(|(below, array)| {
-            let is_above = groups_above(nodes, &below.name).any(|group| group.name == node.name);
-            is_above && array.layout().dialect != Dialect::Zarr3 && target::is_meant(array, options)
-        })
-    };
-    nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))).filter(is_zarr2).filter(converted)
-}
-
-/// The arrays that nobody asked for, but that no reader would find any more in a group of Zarr v3.
-fn carried<'a>(nodes: &'a [Node], options: &'a RepackOptions) -> impl Iterator<Item = &'a Node> {
-    let groups: Vec<&str> = converted_groups(nodes, options).map(|group| group.name.as_str()).collect();
-    let is_within = move |name: &str| groups_above(nodes, name).any(|group| groups.contains(&group.name.as_str()));
-    let others = all_arrays(nodes)
-        .filter(|(_, array)| array.layout().dialect != Dialect::Zarr3 && !target::is_meant(array, options));
-    others.map(|(node, _)| node).filter(move |node| is_within(&node.name))
-}
-
 /// Files and folders that are of another format than Zarr v3.
-fn left_of_others(root: &Path, nodes: &[Node], options: &RepackOptions) -> Result<Vec<PathBuf>> {
+fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for (node, array) in all_arrays(nodes) {
-        if array.layout().dialect != Dialect::Zarr3 && target::is_meant(array, options) {
+        if array.layout().dialect != Dialect::Zarr3 && selection.is_meant(node, array) {
             left.push(node.path.join(".zattrs"));
         }
     }
-    left.extend(carried(nodes, options).map(|node| node.path.join(".zattrs")));
-    for group in converted_groups(nodes, options) {
+    left.extend(carried(nodes, selection).map(|node| node.path.join(".zattrs")));
+    for group in converted_groups(nodes, selection) {
         left.extend([".zgroup", ".zattrs", ".zmetadata"].map(|document| group.path.join(document)));
     }
     if let Some(central) = CentralMetadata::at(root)? {

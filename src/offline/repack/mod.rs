@@ -20,11 +20,17 @@ mod design;
 mod documents;
 mod groups;
 mod jobs;
+mod left_out;
 mod lock;
+mod nodes;
 mod options;
 mod order;
 mod progress;
+mod receipt;
+mod selection;
 mod shard;
+mod source_file;
+mod space;
 mod staging;
 mod target;
 mod transcode;
@@ -49,7 +55,7 @@ use change::Change;
 use consolidated::Consolidated;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
-pub use options::{RepackOptions, RepackSummary};
+pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use progress::Tally;
 use shard::Outcome;
@@ -84,9 +90,20 @@ pub struct Repack {
     counters: Counters,
     /// [`run`](Repack::run) was called.
     begun: AtomicBool,
-    /// An earlier call was killed when nothing was left to do but to tidy up.
-    published: bool,
+    /// An earlier call made the new dataset.
+    done: Option<Done>,
+    /// What somebody should know who reads the result.
+    notes: Vec<String>,
     _lock: Option<Lock>,
+}
+
+/// A new dataset that an earlier call has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    /// That call was killed when nothing was left to do but to tidy up.
+    Untidy,
+    /// All is as that call left it.
+    Tidy,
 }
 
 impl Repack {
@@ -100,8 +117,9 @@ impl Repack {
     /// # Errors
     ///
     /// [`Error::Config`] for sizes, levels or a memory that don't go, and for what the dialect can't hold;
-    /// [`Error::Exists`] when `out` is there and [`Error::Locked`] when somebody writes the dataset or repacks it;
-    /// [`Error::Format`] when it can't be read, has nothing to repack, or is not complete and shall be changed in
+    /// [`Error::Exists`] when `out` is there and not what an earlier call made with the same options of the same files;
+    /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::Format`] and [`Error::Unsupported`]
+    /// when it or an array in it can't be read, has nothing to repack, or is not complete and shall be changed in
     /// place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let path = path.as_ref();
@@ -110,9 +128,10 @@ impl Repack {
         links::enter(&root);
         let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
-        let published = out.as_ref().is_some_and(|out| out.exists()) && Staging::is_spent(&staging)?;
-        if let (Some(out), false) = (&out, published) {
-            if out.exists() {
+        let is_there = out.as_ref().is_some_and(|out| out.exists());
+        let is_untidy = is_there && Staging::is_spent(&staging)?;
+        if let Some(out) = &out {
+            if is_there && !is_untidy {
                 Staging::sweep(&staging);
             }
             check_out(&root, out)?;
@@ -123,15 +142,27 @@ impl Repack {
         };
         let nodes = walk::nodes(&root)?;
         if out.is_none() && !options.incomplete {
-            refuse_incomplete(&root, &nodes)?;
+            refuse_incomplete(&nodes)?;
         }
         let pool = pool(options.workers)?;
         let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
-        let Jobs { jobs, form, groups, left } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
+        let Jobs { jobs, form, groups, left, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         if jobs.is_empty() {
-            let reason = "holds no array with shards; a shard shape makes shards of chunks that are files";
+            let reason = "holds no array with shards that is to be repacked; the option `shard` makes shards of chunks \
+                          that are files";
             return Err(Error::format(root, reason));
         }
+        let done = match &out {
+            Some(_) if is_untidy => Some(Done::Untidy),
+            Some(out) if is_there => {
+                let sources: Vec<&Array> = jobs.iter().map(|job| &job.change.source).collect();
+                if !receipt::is_of(out, &root, &sources, options)? {
+                    return Err(Error::Exists { path: out.clone() });
+                }
+                Some(Done::Tidy)
+            }
+            _ => None,
+        };
         let mut todo = Vec::new();
         for (number, job) in jobs.iter().enumerate() {
             todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
@@ -150,7 +181,8 @@ impl Repack {
             todo,
             counters,
             begun: AtomicBool::new(false),
-            published,
+            done,
+            notes,
             _lock: lock,
         };
         repack.lanes()?;
@@ -167,16 +199,18 @@ impl Repack {
         self.counters.progress()
     }
 
-    /// What is worth knowing of the arrays that are repacked, as sentences: see [`Array::notes`].
+    /// What is worth knowing of the arrays that are repacked, as sentences: see [`Array::notes`]; and which arrays are
+    /// left out.
     ///
     /// # Errors
     ///
     /// As for [`Array::notes`].
     pub fn notes(&self) -> Result<Vec<String>> {
-        let mut notes = Vec::new();
+        let mut notes = self.notes.clone();
         for job in &self.jobs {
             let of = if job.name.is_empty() { String::new() } else { format!("{}: ", job.name) };
-            notes.extend(job.change.source.notes()?.into_iter().map(|note| of.clone() + &note));
+            // Nobody else writes it while this holds its lock.
+            notes.extend(job.change.source.notes_while(false)?.into_iter().map(|note| of.clone() + &note));
         }
         Ok(notes)
     }
@@ -195,12 +229,29 @@ impl Repack {
                 "was repacked by an earlier call of run; begin again with a new Repack",
             ));
         }
-        if self.published {
-            Staging::discard(&self.staging)?;
+        if let Some(done) = self.done {
+            if done == Done::Untidy {
+                Staging::discard(&self.staging)?;
+            }
             let (shards_found, bytes_pixels) = (self.todo.len() as u64, self.counters.total());
-            return Ok(RepackSummary { shards_found, bytes_pixels, ..RepackSummary::default() });
+            return Ok(RepackSummary { shards_found, bytes_pixels, already_done: true, ..RepackSummary::default() });
         }
         let staged = self.out.is_some() || self.jobs.iter().any(|job| !job.in_place);
+        if self.options.space == SpaceCheck::Estimated {
+            let is_copied = self.out.is_some() || (staged && self.form == Form::Designed);
+            space::Plan {
+                jobs: &self.jobs,
+                todo: &self.todo,
+                lanes: self.lanes()?.0 as u64,
+                copied: is_copied.then_some(&self.root),
+                result: self.out.as_ref().unwrap_or(&self.root),
+            }
+            .check()?;
+        }
+        self.work(staged).map_err(|error| space::how_to_go_on(error, staged.then_some(&self.staging)))
+    }
+
+    fn work(&self, staged: bool) -> Result<RepackSummary> {
         if !staged {
             // A call that was killed after the new arrays had taken their places left the old ones there.
             if self.staging.exists() {
@@ -211,11 +262,17 @@ impl Repack {
             self.put_groups(&self.root)?;
             return Ok(summary);
         }
+        let sources: Vec<&Array> = self.jobs.iter().map(|job| &job.change.source).collect();
+        let source_files = receipt::of_source(&self.root, &sources)?;
         let staging = Staging::open(&self.staging, &self.journal()?, self.options.sync)?;
         let summary = self.make_shards()?;
         self.complete(&staging)?;
         match &self.out {
-            Some(out) => os::publish(&staging.tree(), out)?,
+            Some(out) => {
+                let folder = self.jobs.first().map_or(self.root.as_path(), |job| job.change.target.folder());
+                receipt::leave(&staging.tree(), folder, &self.root, &source_files, &self.options)?;
+                os::publish(&staging.tree(), out)?;
+            }
             None if self.form == Form::Designed => os::exchange(&staging.tree(), &self.root)?,
             None => self.exchange()?,
         }
@@ -294,17 +351,17 @@ impl Repack {
     fn complete(&self, staging: &Staging) -> Result<()> {
         let sync = self.options.sync;
         let tree = staging.tree();
-        let sources: Vec<&Array> = self.jobs.iter().map(|job| &job.change.source).collect();
+        let changes: Vec<&Change> = self.jobs.iter().map(|job| &job.change).collect();
         let is_whole = self.out.is_some() || self.form == Form::Designed;
         if is_whole {
-            copy_rest(&self.root, &tree, &sources, &self.left, sync)?;
+            copy_rest(&self.root, &tree, &changes, &self.left, sync)?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             match self.form {
                 Form::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !is_whole {
-                        copy_rest(job.change.source.path(), &place, &sources, &[], sync)?;
+                        copy_rest(job.change.source.path(), &place, &changes, &[], sync)?;
                     }
                     let old = job.change.source.document();
                     documents::put_for(&place.join("zarr.json"), &job.document, old)?;
@@ -364,7 +421,8 @@ impl RepackSummary {
 }
 
 fn check_out(root: &Path, out: &Path) -> Result<()> {
-    if out.exists() {
+    // Only a folder may be what an earlier call has made.
+    if out.exists() && (!out.is_dir() || out == root) {
         return Err(Error::Exists { path: out.to_path_buf() });
     }
     if out.starts_with(root) {
@@ -379,14 +437,15 @@ fn check_out(root: &Path, out: &Path) -> Result<()> {
 }
 
 /// Chunks of an open shard are found only by their headers, which stand in what looks like a gap.
-fn refuse_incomplete(root: &Path, nodes: &[Node]) -> Result<()> {
-    for node in nodes {
+fn refuse_incomplete(nodes: &[Node]) -> Result<()> {
+    for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
         let document = node.document()?;
         let says = |key: &str| document.pointer(&format!("/attributes/shardwright/{key}")).and_then(Value::as_bool);
         if says("complete") == Some(false) && says("recovered") != Some(true) {
             let reason = "its writer did not finish, and repacking in place would remove what a recovery may still \
-                          find; recover it first, repack it into a new dataset, or allow incomplete ones";
-            return Err(Error::format(root, reason));
+                          find; recover it first, repack it into a new dataset, or give that up with the option \
+                          `incomplete`";
+            return Err(Error::format(&node.path, reason));
         }
     }
     Ok(())

@@ -4,10 +4,49 @@ use serde::Serialize;
 
 use super::order::ChunkOrder;
 use crate::config::{Codec, Dialect, IndexLocation, Volume};
+use crate::error::{Error, Result};
+
+/// Whether chunks share files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Sharding {
+    /// Shards stay, and [`RepackOptions::shard`] makes others.
+    #[default]
+    Shards,
+    /// Each chunk becomes a file: for readers that know no shards, and for who changes single chunks. Only
+    /// [`Dialect::Zarr3`] and [`Dialect::Zarr2`] have such arrays.
+    Unsharded,
+}
+
+/// Whether the free space is looked at before anything is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SpaceCheck {
+    /// What the estimate says doesn't fit is refused.
+    ///
+    /// New files are estimated to take as many bytes as the old ones of the same array take on the disk, and as many as
+    /// there are pixels where chunks become uncompressed; and one block of 4096 bytes for each file. Shards that only
+    /// close their gaps, in place, are estimated by the largest of them, as often as there are some in the making at
+    /// once. Files that are copied as they are count with their length; blocks that the file system lets old and new
+    /// files share count as if it did not.
+    #[default]
+    Estimated,
+    /// Nothing is refused: the file system shares blocks, or chunks will become much smaller.
+    Skipped,
+}
 
 /// What [`Repack`](super::Repack) is to do, and with which means.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepackOptions {
+    /// The keys of the arrays that are repacked, or of groups for all arrays in them, as paths below the dataset: `0`,
+    /// `plate/A/1`. None: all. The others are as if [`skip`](Self::skip) named them.
+    pub only: Vec<String>,
+    /// The keys of arrays, or of groups of arrays, that are not repacked.
+    ///
+    /// In place they are left alone. In a new dataset they are copied byte for byte where they can stay what they are;
+    /// where the group around them becomes another format, in which no reader would find them, they are left out, and
+    /// [`Repack::notes`](super::Repack::notes) names them.
+    pub skip: Vec<String>,
     /// The on-disk format of the result. In place only where it is the one that the dataset has.
     pub dialect: Dialect,
     /// The order of chunks in their shard.
@@ -20,6 +59,8 @@ pub struct RepackOptions {
     /// Shard length in elements, in the same way. With it, arrays whose chunks are files get shards. Of dialects other
     /// than [`Dialect::Zarr3`], shards are chosen where there are none to keep, as are those of a precomputed volume.
     pub shard: Vec<u64>,
+    /// Whether chunks share files.
+    pub sharding: Sharding,
     /// Where a shard's index stands. `None`: as it is.
     pub index_location: Option<IndexLocation>,
     /// Whether a shard's index ends with its CRC-32C, which only [`Dialect::Zarr3`] has. `None`: as it is.
@@ -37,16 +78,58 @@ pub struct RepackOptions {
     pub reflink: bool,
     /// Take also a dataset in place whose writer didn't finish: chunks that only a recovery would find are lost then.
     pub incomplete: bool,
+    /// Whether the free space is looked at first.
+    pub space: SpaceCheck,
+}
+
+impl RepackOptions {
+    pub(super) fn is_unsharded(&self) -> bool {
+        self.sharding == Sharding::Unsharded
+    }
+
+    /// The options that say what the result is, not by which means it is made.
+    pub(super) fn of_result(&self) -> Self {
+        let Self { memory_bytes, workers, sync, reflink, space, .. } = Self::default();
+        Self { memory_bytes, workers, sync, reflink, space, ..self.clone() }
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::Config`] for options that contradict each other.
+    pub(super) fn check(&self) -> Result<()> {
+        if !self.is_unsharded() {
+            return Ok(());
+        }
+        let reason =
+            "means nothing where each chunk is a file; leave one of the two out: this, or the option `sharding`";
+        if !self.shard.is_empty() {
+            return Err(Error::config("shard", format_args!("{:?}", self.shard), reason));
+        }
+        if let Some(location) = self.index_location {
+            return Err(Error::config("index_location", location, reason));
+        }
+        if let Some(checksum) = self.index_checksum {
+            return Err(Error::config("index_checksum", checksum, reason));
+        }
+        if ![Dialect::Zarr3, Dialect::Zarr2].contains(&self.dialect) {
+            let reason = format!("is not written in {}; zarr3 and zarr2 are possible", self.dialect);
+            return Err(Error::config("sharding", "unsharded", reason));
+        }
+        Ok(())
+    }
 }
 
 impl Default for RepackOptions {
     fn default() -> Self {
         Self {
+            only: Vec::new(),
+            skip: Vec::new(),
             dialect: Dialect::Zarr3,
             order: ChunkOrder::C,
             codec: None,
             chunk: Vec::new(),
             shard: Vec::new(),
+            sharding: Sharding::default(),
             index_location: None,
             index_checksum: None,
             volume: Volume::default(),
@@ -55,6 +138,7 @@ impl Default for RepackOptions {
             sync: true,
             reflink: true,
             incomplete: false,
+            space: SpaceCheck::default(),
         }
     }
 }
@@ -73,4 +157,7 @@ pub struct RepackSummary {
     pub bytes: u64,
     /// Pixels of all shards, in bytes.
     pub bytes_pixels: u64,
+    /// The new dataset was there already, made by an earlier call with the same options of the same files; nothing was
+    /// done.
+    pub already_done: bool,
 }

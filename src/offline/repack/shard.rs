@@ -7,8 +7,9 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::change::{Change, Work};
-use super::chunks::{Item, SourceFile};
+use super::chunks::Item;
 use super::progress::Tally;
+use super::source_file::SourceFile;
 use super::writer::{Writer, Written};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
@@ -51,6 +52,10 @@ impl Change {
         let in_place = self.source.folder() == self.target.folder();
         if !in_place && let Some((_, index)) = opened(&self.target, position)? {
             return Ok(Outcome::Found { chunks: index.entries().count() as u64 });
+        }
+        if in_place && self.work == Work::Copy && !self.target.layout().has_index() {
+            // There is nothing else to be done in a file that is a chunk.
+            return Ok(Outcome::Found { chunks: 1 });
         }
         let partial = os::hidden(&path, "partial");
         let items = if self.work == Work::Reshape { None } else { Some(self.items(position)?) };

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::change::Change;
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::fs::document;
@@ -21,6 +22,7 @@ use crate::fs::links;
 use crate::fs::system;
 use crate::fs::{self as os, LOCK_FILE, Lock};
 use crate::offline::array::Array;
+use crate::offline::hierarchy::RECEIPT;
 
 const JOURNAL: &str = "journal.json";
 
@@ -172,9 +174,9 @@ pub(super) fn fingerprint(array: &Array) -> Result<u64> {
     Ok(u64::from(high) << 32 | u64::from(low))
 }
 
-/// Copies everything below `from` that is no shard of an array that is rebuilt, and no document that is rewritten,
+/// Copies everything below `from` that is no shard of an array that changes, and no document that is rewritten,
 /// nor in `left`.
-pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathBuf], sync: bool) -> Result<()> {
+pub(super) fn copy_rest(from: &Path, to: &Path, changes: &[&Change], left: &[PathBuf], sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
     fs::create_dir_all(to).map_err(failed)?;
     for entry in os::list(from)? {
@@ -182,19 +184,19 @@ pub(super) fn copy_rest(from: &Path, to: &Path, arrays: &[&Array], left: &[PathB
         let text = name.to_string_lossy();
         let copied = to.join(name);
         let kind = fs::symlink_metadata(&entry).map_err(|error| Error::io("look at", &entry, error))?;
-        if text == LOCK_FILE || (text.starts_with('.') && text.ends_with(".partial")) {
+        if text == LOCK_FILE || text == RECEIPT || (text.starts_with('.') && text.ends_with(".partial")) {
             continue;
         }
         if left.contains(&entry) {
             continue;
         }
         if kind.is_dir() {
-            copy_rest(&entry, &copied, arrays, left, sync)?;
+            copy_rest(&entry, &copied, changes, left, sync)?;
             if !left.is_empty() {
                 // What held only shards of the old format is not needed.
                 let _ = fs::remove_dir(&copied);
             }
-        } else if arrays.iter().any(|array| is_rebuilt(array, &entry)) {
+        } else if changes.iter().any(|change| is_rebuilt(change, &entry)) {
             // Also where a link leads to a shard: the new shard stands there already.
         } else if kind.is_symlink() {
             let _ = fs::remove_file(&copied);
@@ -217,16 +219,18 @@ pub(super) fn copy_document(document: &Path, from: &Path, to: &Path) -> Result<(
     copy_file(document, &copied, true)
 }
 
-fn is_rebuilt(array: &Array, file: &Path) -> bool {
+fn is_rebuilt(change: &Change, file: &Path) -> bool {
+    let (array, target) = (&change.source, change.target.layout());
     if file == array.document() {
         return true;
     }
     let Ok(key) = file.strip_prefix(array.folder()) else { return false };
     let key = key.to_string_lossy();
     let of_manifest = array.manifest().is_some_and(|manifest| manifest.origin().trim_start_matches("./") == key);
-    // A shard that lies outside of an array of another format would lie among the new one's.
-    let is_shard = array.file_position(&key).is_some()
-        || (array.layout().dialect != Dialect::Zarr3 && array.layout().file_position(&key).is_some());
+    // A shard beyond the shape would lie among new ones that are cut otherwise, or are of another format.
+    let is_same_grid = array.layout().dialect == Dialect::Zarr3 && array.layout().file_shape == target.file_shape;
+    let is_shard =
+        array.file_position(&key).is_some() || (!is_same_grid && array.layout().file_position(&key).is_some());
     of_manifest || is_shard
 }
 

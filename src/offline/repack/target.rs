@@ -16,7 +16,7 @@ use crate::offline::hierarchy::walk::Node;
 
 /// Whether the options concern this array.
 pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {
-    let may_shard = !options.shard.is_empty() && array.shape().len() > 1;
+    let may_shard = (!options.shard.is_empty() || options.is_unsharded()) && array.shape().len() > 1;
     array.layout().has_index() || may_shard || !rules(array.layout().dialect).is_current
 }
 
@@ -26,25 +26,30 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
     let layout = &metadata.layout;
     let is_new = layout.dialect != Dialect::Zarr3;
     let has_size = !array.shape().is_empty();
-    if is_new && has_size && array.shard_shape().is_none() && options.shard.is_empty() {
-        let reason = match layout.has_index() {
-            true => "its shards are no boxes, as those of Zarr are; say how large shards shall be",
-            false => "has no shards; say how large shards shall be",
+    let unsharded = options.is_unsharded();
+    if is_new && has_size && array.shard_shape().is_none() && options.shard.is_empty() && !unsharded {
+        let what = match layout.has_index() {
+            true => "its shards are no boxes, as those of Zarr are",
+            false => "has no shards",
         };
+        let reason = format!(
+            "{what}; the option `shard` says how large shards shall be, and the option `sharding` that there are to be none"
+        );
         return Err(Error::format(&node.path, reason));
     }
     let chunk = sizes("chunk", &options.chunk, &layout.chunk_shape)?;
     let reshaped = chunk != layout.chunk_shape;
     let kept = if layout.has_index() { kept_shard(layout) } else { chunk.clone() };
-    let shard = sizes("shard", &options.shard, &kept)?;
+    let shard = if unsharded { chunk.clone() } else { sizes("shard", &options.shard, &kept)? };
     if let Some((shard, chunk)) = shard.iter().zip(&chunk).find(|(shard, chunk)| *shard % *chunk != 0) {
         let reason = format!("is no multiple of the chunk's {chunk} elements");
         return Err(Error::config("shard", shard, reason));
     }
     let chain = chain(metadata, options, reshaped);
     let old = layout.table().filter(|_| !is_new);
-    let index = index_of(&shard, &chunk, old, options)?;
-    if !is_new && old == Some(index) && chunk == layout.chunk_shape && shard == layout.file_shape {
+    let index = if unsharded { None } else { Some(index_of(&shard, &chunk, old, options)?) };
+    let is_cut_so = chunk == layout.chunk_shape && shard == layout.file_shape && metadata.manifest.is_none();
+    if !is_new && old == index && is_cut_so {
         let mut same = metadata.clone();
         if chain.document == metadata.chain.document {
             return Ok((same, node.document()?));
@@ -63,7 +68,7 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
         // The document has a place of its own for them.
         attributes.shift_remove(DIMENSION_NAMES);
     }
-    let files = Files::Grid { keys, index: Some(index) };
+    let files = Files::Grid { keys, index };
     let layout = Layout {
         dialect: Dialect::Zarr3,
         shape: layout.shape.clone(),

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::change::Change;
-use super::chunks::{Item, OpenFiles, SourceFile};
+use super::chunks::{Item, OpenFiles};
 use super::progress::Tally;
+use super::source_file::SourceFile;
 use super::transcoder::EncodedChunk;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
@@ -43,7 +45,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Copies chunks, or encodes them again.
-    pub(super) fn items(&mut self, items: &[Item], files: &[SourceFile], parcels: usize) -> Result<()> {
+    pub(super) fn items(&mut self, items: &[Item], files: &[Arc<SourceFile>], parcels: usize) -> Result<()> {
         let change = self.change;
         let mut rooms: Vec<EncodedChunk> = Vec::new();
         rooms.resize_with(parcels.min(items.len()), EncodedChunk::default);

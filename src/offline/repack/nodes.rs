@@ -1,0 +1,57 @@
+//! Which arrays and groups of a dataset are concerned, and by what.
+
+use super::selection::Selection;
+use crate::config::Dialect;
+use crate::offline::array::Array;
+use crate::offline::hierarchy::walk::{Kind, Node};
+
+/// The arrays of a dataset that hold images: those with shards, or where there are none, all with rows and columns.
+pub(super) fn arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
+    let sharded = all_arrays(nodes).any(|(_, array)| array.layout().has_index());
+    all_arrays(nodes).filter(move |(_, array)| array.layout().has_index() || (!sharded && array.shape().len() > 1))
+}
+
+pub(super) fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)> {
+    nodes.iter().filter_map(|node| Some((node, node.array()?)))
+}
+
+/// The groups above an array, from the root down.
+pub(super) fn groups_above<'a>(nodes: &'a [Node], name: &'a str) -> impl Iterator<Item = &'a Node> {
+    let is_above =
+        move |group: &str| group.is_empty() || name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
+    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group(_)) && is_above(&node.name))
+}
+
+/// The groups of Zarr v2 that become those of Zarr v3: those around arrays that do, where no reader would find these,
+/// and all that are in one of these.
+pub(super) fn converted_groups<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<Item = &'a Node> {
+    let is_zarr2 = |node: &&Node| node.path.join(".zgroup").exists() && !node.path.join("zarr.json").exists();
+    let is_around = move |node: &Node| {
+        all_arrays(nodes).any(|(below, array)| {
+            let is_above = groups_above(nodes, &below.name).any(|group| group.name == node.name);
+            is_above && array.layout().dialect != Dialect::Zarr3 && selection.is_meant(below, array)
+        })
+    };
+    let around: Vec<&str> = nodes
+        .iter()
+        .filter(|node| matches!(node.kind, Kind::Group(_)))
+        .filter(is_zarr2)
+        .filter(|node| is_around(node))
+        .map(|node| node.name.as_str())
+        .collect();
+    let is_converted = move |node: &&Node| {
+        around.contains(&node.name.as_str())
+            || groups_above(nodes, &node.name).any(|group| around.contains(&group.name.as_str()))
+    };
+    nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))).filter(is_zarr2).filter(is_converted)
+}
+
+/// The arrays that nobody asked for, but that no reader would find any more in a group of Zarr v3.
+pub(super) fn carried<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<Item = &'a Node> {
+    let groups: Vec<&str> = converted_groups(nodes, selection).map(|group| group.name.as_str()).collect();
+    let is_within = move |name: &str| groups_above(nodes, name).any(|group| groups.contains(&group.name.as_str()));
+    let others = all_arrays(nodes).filter(|(node, array)| {
+        array.layout().dialect != Dialect::Zarr3 && selection.takes(&node.name) && !selection.is_meant(node, array)
+    });
+    others.map(|(node, _)| node).filter(move |node| is_within(&node.name))
+}
