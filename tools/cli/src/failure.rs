@@ -1,79 +1,182 @@
-//! Why the command ended without success, as one sentence and one exit code.
+//! Why the command ended without success: one sentence, one kind and one exit code, the same for the same fault in all
+//! commands.
 
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use shardwright::ErrorKind;
+use serde_json::{Value, json};
+use shardwright::{Error, ErrorKind};
 
-/// A failure, sorted by whose turn it is: the caller's, the recording's, or the machine's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The command line asks for something that can't be.
-    Usage(String),
-    /// The recording does not hold what it should.
-    Input(String),
-    /// A dataset could not be looked at, so that nothing is known about it.
-    Unchecked(String),
-    /// Ctrl-C or SIGTERM ended it.
-    Interrupted(String),
-    /// Something else went wrong on the way.
-    Run(String),
+/// What went wrong, by the name that `--json` gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Usage,
+    NotFound,
+    Invalid,
+    Damaged,
+    Unsupported,
+    Exists,
+    Locked,
+    NoSpace,
+    Failed,
+    Interrupted,
 }
 
 /// Exit codes, as `--help` lists them.
 pub(crate) mod exit {
     pub(crate) const FINE: u8 = 0;
     pub(crate) const FAILURE: u8 = 1;
-    /// Of `verify` and `recover`: there is something to tell.
-    pub(crate) const FOUND: u8 = 1;
-    pub(crate) const UNCHECKED: u8 = 2;
     pub(crate) const USAGE: u8 = 2;
+    /// What is at the path is missing, no dataset, or damaged.
     pub(crate) const INPUT: u8 = 3;
+    /// It ended as it should, and frames were lost or wait to be recovered.
     pub(crate) const FRAMES_LOST: u8 = 4;
+    /// What is at the path may be right, but is not read here.
+    pub(crate) const UNSUPPORTED: u8 = 5;
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 
-impl Failure {
-    pub(crate) fn exit_code(&self) -> u8 {
+impl Fault {
+    /// The table of faults: what each is called and which exit code it has.
+    const fn row(self) -> (&'static str, u8) {
         match self {
-            Self::Usage(_) => exit::USAGE,
-            Self::Input(_) => exit::INPUT,
-            Self::Unchecked(_) => exit::UNCHECKED,
-            Self::Interrupted(_) => exit::INTERRUPTED,
-            Self::Run(_) => exit::FAILURE,
+            Self::Usage => ("usage", exit::USAGE),
+            Self::NotFound => ("not-found", exit::INPUT),
+            Self::Invalid => ("invalid-input", exit::INPUT),
+            Self::Damaged => ("damaged", exit::INPUT),
+            Self::Unsupported => ("unsupported", exit::UNSUPPORTED),
+            Self::Exists => ("exists", exit::FAILURE),
+            Self::Locked => ("locked", exit::FAILURE),
+            Self::NoSpace => ("no-space", exit::FAILURE),
+            Self::Failed => ("failed", exit::FAILURE),
+            Self::Interrupted => ("interrupted", exit::INTERRUPTED),
+        }
+    }
+
+    /// Of an error of the system.
+    pub(crate) fn of_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
+            io::ErrorKind::NotFound => Self::NotFound,
+            _ => Self::Failed,
+        }
+    }
+
+    fn of(error: &Error) -> Self {
+        match (error, error.kind()) {
+            (Error::Stopped, _) => Self::Interrupted,
+            (Error::Io { source, .. }, _) => Self::of_io(source),
+            (_, ErrorKind::InvalidArgument) => Self::Usage,
+            (_, ErrorKind::NotFound) => Self::NotFound,
+            (_, ErrorKind::Corrupt) => Self::Damaged,
+            (_, ErrorKind::Unsupported) => Self::Unsupported,
+            (_, ErrorKind::AlreadyExists) => Self::Exists,
+            (_, ErrorKind::Locked) => Self::Locked,
+            // What a codec refuses was read from a file.
+            (Error::Codec { .. }, _) => Self::Damaged,
+            _ => Self::Failed,
         }
     }
 }
 
+/// A failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The command line asks for something that can't be.
+    Usage(String),
+    /// The recording does not hold what it should.
+    Input(String),
+    /// Ctrl-C or SIGTERM ended it.
+    Interrupted(String),
+    /// Something else went wrong on the way.
+    Run(String),
+    /// Of which more is known.
+    Known { fault: Fault, message: String, path: Option<PathBuf> },
+}
+
 impl Failure {
-    /// Of an operation on a dataset that is there: what it holds is the input.
-    pub(crate) fn of_dataset(error: shardwright::Error) -> Self {
-        match error.kind() {
-            ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::NotFound => Self::Input(error.to_string()),
-            _ => error.into(),
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.fault().row().1
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Usage(_) => Fault::Usage,
+            Self::Input(_) => Fault::Invalid,
+            Self::Interrupted(_) => Fault::Interrupted,
+            Self::Run(_) => Fault::Failed,
+            Self::Known { fault, .. } => *fault,
         }
+    }
+
+    /// A file or a folder is in the way. `help`: what can be done about it.
+    pub(crate) fn exists(path: &Path, help: &str) -> Self {
+        let message = format!("{} already exists; {help}", path.display());
+        Self::Known { fault: Fault::Exists, message, path: Some(path.to_path_buf()) }
+    }
+
+    /// The system refused to do something.
+    pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
+        let message = format!("can't {action} {}: {error}", path.display());
+        Self::Known { fault: Fault::of_io(error), message, path: Some(path.to_path_buf()) }
+    }
+
+    /// What `--json` prints. `command_path`: what the command was about, for a failure that is about nothing else.
+    pub(crate) fn to_json(&self, command_path: Option<&Path>) -> Value {
+        let own = match self {
+            Self::Known { path, .. } => path.as_deref(),
+            _ => None,
+        };
+        json!({
+            "kind": self.fault().row().0,
+            "message": self.to_string(),
+            "path": own.or(command_path),
+            "exit_code": self.exit_code(),
+        })
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(text) | Self::Input(text) | Self::Unchecked(text) | Self::Interrupted(text) | Self::Run(text)) =
-            self;
+        let (Self::Usage(text) | Self::Input(text) | Self::Interrupted(text) | Self::Run(text)) = self else {
+            let Self::Known { message, .. } = self else { unreachable!("the others are above") };
+            return f.write_str(message);
+        };
         f.write_str(text)
     }
 }
 
-impl From<shardwright::Error> for Failure {
-    fn from(error: shardwright::Error) -> Self {
-        match error {
-            shardwright::Error::Config { field, value, reason } => match option_of(field) {
-                Some(option) => Self::Usage(format!("{option} {value}: {reason}")),
-                None => Self::Usage(format!("{field} = {value}: {reason}")),
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let path = match &error {
+            Error::Io { path, .. }
+            | Error::Exists { path }
+            | Error::Locked { path }
+            | Error::Format { path, .. }
+            | Error::Unsupported { path, .. }
+            | Error::NotFound { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        let message = match &error {
+            Error::Config { field, value, reason } => match option_of(field) {
+                Some(option) => format!("{option} {value}: {reason}"),
+                None => format!("{field} = {value}: {reason}"),
             },
-            shardwright::Error::Stopped => Self::Interrupted(error.to_string()),
-            shardwright::Error::Exists { .. } => Self::Run(format!("{error}; --overwrite replaces it")),
-            _ => Self::Run(error.to_string()),
-        }
+            Error::Exists { path } => return Self::exists(path, "choose another path, or replace it with --overwrite"),
+            _ => error.to_string(),
+        };
+        Self::Known { fault: Fault::of(&error), message: with_options(&message), path }
     }
+}
+
+/// The text with the names of options as the command line has them: the library writes "the option `name`".
+fn with_options(text: &str) -> String {
+    const LEAD: &str = "the option `";
+    let Some((before, rest)) = text.split_once(LEAD) else { return text.to_owned() };
+    let Some((name, after)) = rest.split_once('`') else { return text.to_owned() };
+    let option = option_of(name).map_or_else(|| format!("{LEAD}{name}`"), str::to_owned);
+    format!("{before}{option}{}", with_options(after))
 }
 
 /// The option that sets a field of the library's configuration.
@@ -101,6 +204,24 @@ fn option_of(field: &str) -> Option<&'static str> {
         "memory_bytes" => "--memory",
         "chunk" => "--chunk",
         "shard" => "--shard",
+        "sharding" => "--unsharded",
+        "index_checksum" => "--index-checksum",
+        "only" => "--only",
+        "skip" => "--skip",
+        "incomplete" => "--incomplete",
+        "space" => "--no-space-check",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_named_as_on_the_command_line() {
+        let told = with_options("add \"a\" to the option `skip`, or the option `mine`; see the option `space`");
+        assert_eq!(told, "add \"a\" to --skip, or the option `mine`; see --no-space-check");
+        assert_eq!(with_options("the option `"), "the option `");
+    }
 }

@@ -11,7 +11,7 @@ use crate::report::{decimal, joined, say, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &Info) -> Result<(), Failure> {
-    let description = offline::describe(&args.path).map_err(|error| Failure::Input(error.to_string()))?;
+    let description = offline::describe(&args.path)?;
     if args.json {
         let json = serde_json::to_string(&description).expect("a description holds only numbers, strings and lists");
         say(&format!("{json}\n"))
@@ -43,6 +43,9 @@ fn to_text(description: &Description) -> String {
             column.set_cell_alignment(CellAlignment::Left);
         });
         writeln!(text, "\n{}", table.trim_fmt()).expect("a string takes it");
+    }
+    for array in &description.unreadable {
+        writeln!(text, "\n{}: can't be read: {}", array.path, array.reason).expect("a string takes it");
     }
     if !records.is_empty() {
         writeln!(text, "\n{}", records_table(&records).trim_fmt()).expect("a string takes it");
@@ -139,6 +142,6 @@ mod tests {
     fn what_is_no_dataset_is_invalid_input() {
         let folder = tempfile::tempdir().unwrap();
         let refused = run(&Info { path: folder.path().join("nothing"), json: false }).unwrap_err();
-        assert!(matches!(refused, Failure::Input(_)), "{refused}");
+        assert_eq!(refused.exit_code(), crate::failure::exit::INPUT, "{refused}");
     }
 }

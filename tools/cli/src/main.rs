@@ -22,20 +22,26 @@ mod soak;
 mod source;
 mod verify;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
+use failure::{Failure, exit};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ended_by_clap(&error),
+    };
     if cli.follow_links {
         shardwright::offline::follow_links_anywhere();
     }
     if cli.follow_manifests {
         shardwright::offline::follow_manifests_anywhere();
     }
+    let (json, path) = (cli.command.json(), cli.command.path().map(Path::to_path_buf));
     let ended = match cli.command {
         Command::Replay(args) => replay::run(&args),
         Command::Info(args) => info::run(&args).map(|()| 0),
@@ -53,7 +59,27 @@ fn main() -> ExitCode {
     };
     let code = ended.unwrap_or_else(|failure| {
         eprintln!("error: {failure}");
+        if json {
+            say_error(&failure, path.as_deref());
+        }
         failure.exit_code()
     });
     ExitCode::from(code)
+}
+
+/// With `--json`, there is one object on standard output in any case.
+fn say_error(failure: &Failure, path: Option<&Path>) {
+    // Where nobody listens any more, the exit code says it.
+    let _ = report::say(&format!("{}\n", serde_json::json!({"error": failure.to_json(path)})));
+}
+
+/// Help, the version, or what is wrong with the command line.
+fn ended_by_clap(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    let is_usage = error.exit_code() == i32::from(exit::USAGE);
+    if is_usage && std::env::args_os().any(|word| word == "--json") {
+        let text = error.to_string();
+        say_error(&Failure::Usage(text.trim().trim_start_matches("error: ").to_owned()), None);
+    }
+    ExitCode::from(if is_usage { exit::USAGE } else { exit::FINE })
 }

@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Manifest) -> Result<(), Failure> {
         overwrite: args.overwrite,
     };
     let written = WriteManifest::new(&args.path, Some(&out), &options).and_then(|manifest| manifest.run());
-    let summary = written.map_err(Failure::of_dataset)?;
+    let summary = written?;
     if args.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and strings");
         json["path"] = serde_json::json!(out);

@@ -76,7 +76,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn create(path: &Path) -> Result<Self, Failure> {
         let folder = path.join(format!(".shardwright-probe-{}", std::process::id()));
-        let refuse = |error| Failure::Usage(format!("{}: can't create a folder in it: {error}", path.display()));
+        let refuse = |error| Failure::io("create a folder in", path, &error);
         fs::create_dir(&folder).map_err(refuse)?;
         Ok(Self(folder))
     }

@@ -14,21 +14,17 @@ const SHARDS_SHOWN: usize = 40;
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &Recover) -> Result<u8, Failure> {
-    let unchecked = |error: shardwright::Error| match error {
-        shardwright::Error::Stopped => Failure::from(error),
-        error => Failure::Unchecked(error.to_string()),
-    };
     let options = RecoverOptions { apply: args.apply, ..RecoverOptions::default() };
-    let recover = offline::Recover::new(&args.path, &options).map_err(unchecked)?;
+    let recover = offline::Recover::new(&args.path, &options)?;
     let run = || meter::during(args.quiet, || recover.progress().bytes(), || recover.run());
-    let recovery = interrupt::stopping(|| recover.stop(), run)?.map_err(unchecked)?;
+    let recovery = interrupt::stopping(|| recover.stop(), run)??;
     if args.json {
         let json = serde_json::to_string(&recovery).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;
     } else if !args.quiet {
         say(&to_text(&recovery))?;
     }
-    Ok(if recovery.is_needed() && !recovery.applied { exit::FOUND } else { exit::FINE })
+    Ok(if recovery.is_needed() && !recovery.applied { exit::FRAMES_LOST } else { exit::FINE })
 }
 
 fn to_text(recovery: &Recovery) -> String {

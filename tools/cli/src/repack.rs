@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use shardwright::offline::{self, RepackOptions};
+use shardwright::Error;
+use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
 
 use crate::args::Repack;
 use crate::failure::Failure;
@@ -13,10 +14,13 @@ use crate::{interrupt, meter};
 pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
     let options = RepackOptions {
         order: args.order,
+        only: args.only.clone(),
+        skip: args.skip.clone(),
         dialect: args.layout.dialect,
         codec: args.codec()?,
         chunk: args.layout.chunk.clone(),
         shard: args.layout.shard.clone(),
+        sharding: if args.unsharded { Sharding::Unsharded } else { Sharding::Shards },
         index_location: args.layout.index,
         index_checksum: args.index_checksum(),
         volume: args.volume.volume()?,
@@ -25,32 +29,51 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
         sync: !args.no_sync,
         reflink: !args.no_reflink,
         incomplete: args.incomplete,
+        space: if args.no_space_check { SpaceCheck::Skipped } else { SpaceCheck::Estimated },
     };
-    let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options).map_err(Failure::of_dataset)?;
+    let in_the_way = |error: Error| match error {
+        Error::Exists { path } => {
+            let help = "it is not what this call makes of the dataset as it is now: choose another path, or remove it";
+            Failure::exists(&path, help)
+        }
+        error => error.into(),
+    };
+    let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options).map_err(in_the_way)?;
+    let notes = repack.notes()?;
     if !args.quiet {
-        repack.notes().map_err(Failure::of_dataset)?.iter().for_each(|note| eprintln!("note: {note}"));
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
     let start = Instant::now();
     let quiet = args.quiet || args.json;
     let run = || meter::during(quiet, || repack.progress().bytes(), || repack.run());
-    let summary = interrupt::stopping(|| repack.stop(), run)?.map_err(Failure::of_dataset)?;
+    let summary = interrupt::stopping(|| repack.stop(), run)?.map_err(in_the_way)?;
     let seconds = start.elapsed().as_secs_f64();
+    let path = args.output.as_ref().unwrap_or(&args.path);
     if args.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers");
         json["seconds"] = serde_json::json!(seconds);
-        json["path"] = serde_json::json!(args.output.as_ref().unwrap_or(&args.path));
+        json["path"] = serde_json::json!(path);
+        json["notes"] = serde_json::json!(notes);
         return say(&format!("{json}\n"));
     }
     if args.quiet {
         return Ok(());
     }
-    say(&format!(
-        "{}: {} shards written, {} as they should be; {} chunks, {} in {seconds:.1} s ({}/s of pixels)\n",
-        args.output.as_ref().unwrap_or(&args.path).display(),
-        summary.shards_written,
-        summary.shards_found,
-        summary.chunks,
-        decimal(summary.bytes),
-        bytes_text(summary.bytes_pixels as f64 / seconds.max(1e-9)),
-    ))
+    say(&format!("{}: {}\n", path.display(), sentence(&summary, seconds)))
+}
+
+fn sentence(summary: &RepackSummary, seconds: f64) -> String {
+    let RepackSummary { shards_written, shards_found, chunks, bytes, bytes_pixels, .. } = *summary;
+    if summary.already_done {
+        return "is there already, as this call made it before; nothing was to be done".to_owned();
+    }
+    if shards_written == 0 {
+        return format!("nothing was to be done: all {shards_found} shards are as they should be");
+    }
+    format!(
+        "{shards_written} shards written, {shards_found} as they should be; {chunks} chunks, {} in {seconds:.1} s \
+         ({}/s of pixels)",
+        decimal(bytes),
+        bytes_text(bytes_pixels as f64 / seconds.max(1e-9)),
+    )
 }

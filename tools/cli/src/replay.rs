@@ -212,7 +212,7 @@ fn conclude(
     let run = Circumstances {
         frames_dropped: taken.dropped,
         interrupted: matches!(taken.end, End::Interrupted),
-        error: failure.as_ref().map(ToString::to_string),
+        error: failure.as_ref().map(|failure| failure.to_json(Some(&args.output))),
         ..run
     };
     let report = Report::new(&summary, run);
@@ -222,6 +222,11 @@ fn conclude(
         say(&report.to_text())?;
     }
     match failure {
+        // The report has it.
+        Some(failure) if args.json => {
+            eprintln!("error: {failure}");
+            Ok(failure.exit_code())
+        }
         Some(failure) => Err(failure),
         None => Ok(exit_code(&report)),
     }

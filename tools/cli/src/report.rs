@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
+use serde_json::Value;
 use shardwright::{Stage, StageLatency, Summary};
 
 use crate::failure::Failure;
@@ -39,7 +40,7 @@ pub(crate) struct Report {
     pub(crate) missing: Vec<Range<u64>>,
     pub(crate) notes: Vec<String>,
     pub(crate) interrupted: bool,
-    pub(crate) error: Option<String>,
+    pub(crate) error: Option<Value>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -82,7 +83,7 @@ pub(crate) struct Circumstances {
     pub(crate) frames_dropped: u64,
     pub(crate) notes: Vec<String>,
     pub(crate) interrupted: bool,
-    pub(crate) error: Option<String>,
+    pub(crate) error: Option<Value>,
 }
 
 impl Report {

@@ -80,7 +80,7 @@ impl Diary {
     /// Writes the page.
     pub(crate) fn write(&self, path: &Path, title: &str) -> Result<(), Failure> {
         let page = self.page(title);
-        fs::write(path, page).map_err(|error| Failure::Run(format!("can't write {}: {error}", path.display())))
+        fs::write(path, page).map_err(|error| Failure::io("write", path, &error))
     }
 
     fn page(&self, title: &str) -> String {

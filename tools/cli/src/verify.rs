@@ -11,13 +11,9 @@ use crate::{interrupt, meter};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &Verify) -> Result<u8, Failure> {
-    let unchecked = |error: shardwright::Error| match error {
-        shardwright::Error::Stopped => Failure::from(error),
-        error => Failure::Unchecked(error.to_string()),
-    };
-    let verify = offline::Verify::new(&args.path, &VerifyOptions::default()).map_err(unchecked)?;
+    let verify = offline::Verify::new(&args.path, &VerifyOptions::default())?;
     let run = || meter::during(args.quiet, || verify.progress().bytes(), || verify.run());
-    let verification = interrupt::stopping(|| verify.stop(), run)?.map_err(unchecked)?;
+    let verification = interrupt::stopping(|| verify.stop(), run)??;
     if args.json {
         let json = serde_json::to_string(&verification).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;
@@ -26,8 +22,8 @@ pub(crate) fn run(args: &Verify) -> Result<u8, Failure> {
     }
     Ok(match (verification.damage, verification.unchecked) {
         (0, 0) => exit::FINE,
-        (0, _) => exit::UNCHECKED,
-        _ => exit::FOUND,
+        (0, _) => exit::UNSUPPORTED,
+        _ => exit::INPUT,
     })
 }
 

@@ -3,7 +3,7 @@
 mod groups;
 mod values;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -32,17 +32,23 @@ Examples:
   shardwright probe /data --camera 2048x2048xu16@100
 
 Exit codes:
-  0 fine   1 failure   2 usage   3 the input is invalid   4 finished, but frames were lost
+  0 fine
+  1 failure: the system refused something, the disk is full, the output exists, a writer is at work
+  2 usage
+  3 what is at the path is missing, no dataset, or damaged
+  4 finished, but frames were lost, or wait to be recovered
+  5 what is at the path may be right, but is not read here
   130 interrupted by Ctrl-C and finished cleanly
-  verify and recover have their own; see their help";
+With --json, an error is an object on standard output, too: {\"error\": {\"kind\", \"message\", \"path\", \"exit_code\"}}";
 
 const VERIFY_EXIT_CODES: &str = "\
 Exit codes:
-  0 sound   1 damage was found   2 it could not be checked";
+  0 sound   3 damage was found   5 there is no damage, but not all of it could be checked
+  others as with every command";
 
 const RECOVER_EXIT_CODES: &str = "\
 Exit codes:
-  0 nothing to do, or done   1 there is something to do (without --apply)   2 it could not be done";
+  0 nothing to do, or done   4 there is something to do (without --apply)   others as with every command";
 
 /// Replay recordings into sharded Zarr datasets at camera speed, and look at datasets.
 #[derive(Debug, Parser)]
@@ -73,6 +79,38 @@ pub(crate) enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// Whether the answer is a JSON object.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Replay(args) => args.json,
+            Self::Info(args) => args.json,
+            Self::Export(args) => args.json,
+            Self::Manifest(args) => args.json,
+            Self::Verify(args) => args.json,
+            Self::Recover(args) => args.json,
+            Self::Probe(args) => args.json,
+            Self::Repack(args) => args.json,
+            Self::Completions { .. } => false,
+        }
+    }
+
+    /// What it is about.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        Some(match self {
+            Self::Replay(args) => &args.output,
+            Self::Info(args) => &args.path,
+            Self::Export(args) => &args.path,
+            Self::Manifest(args) => &args.path,
+            Self::Verify(args) => &args.path,
+            Self::Recover(args) => &args.path,
+            Self::Probe(args) => &args.path,
+            Self::Repack(args) => &args.path,
+            Self::Completions { .. } => return None,
+        })
+    }
 }
 
 /// Show what a dataset holds: shape, chunks, shards, codecs, sizes, gaps.
@@ -111,7 +149,10 @@ pub(crate) struct Export {
     /// Replace a file that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Show no progress and print nothing
+    /// Print one JSON object instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -205,7 +246,7 @@ pub(crate) struct Probe {
 
 /// Close the gaps in a dataset's shards and put their chunks in order; where asked for, compress them again and give
 /// chunks and shards other shapes. Every new shard is read back and compared before an old one goes. Killed and called
-/// again, it goes on where it stopped.
+/// again, it goes on where it stopped; called again after its end, it says that all is done.
 #[derive(Debug, Args)]
 pub(crate) struct Repack {
     /// The dataset
@@ -217,6 +258,16 @@ pub(crate) struct Repack {
     pub(crate) order: ChunkOrder,
     #[command(flatten)]
     pub(crate) layout: LayoutArgs,
+    /// Let every chunk be a file of its own; zarr3 and zarr2 alone have such arrays
+    #[arg(long, conflicts_with_all = ["shard", "index", "index_checksum", "no_index_checksum"])]
+    pub(crate) unsharded: bool,
+    /// Repack only these arrays, or all in these groups, by their paths within the dataset; others are as with --skip
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Don't repack these arrays, or those in these groups: in place they are left alone; a new dataset has them as they
+    /// are, or, where their group becomes another format, without them, and says so
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub(crate) skip: Vec<String>,
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
     /// End every shard's index with its CRC-32C, which only zarr3 has [default: as it is]
@@ -238,10 +289,14 @@ pub(crate) struct Repack {
     /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost
     #[arg(long)]
     pub(crate) incomplete: bool,
+    /// Begin also where the free space seems too small by an estimate: as many bytes as the old files take, or as there
+    /// are pixels where chunks become uncompressed
+    #[arg(long)]
+    pub(crate) no_space_check: bool,
     /// Print one JSON object instead of a sentence
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show no progress and print nothing
+    /// Show no progress and print nothing but with --json
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }

@@ -4,7 +4,7 @@ mod plain;
 mod tiff;
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use shardwright::Dtype;
 use shardwright::offline::{Array, Axis};
 
 use crate::args::{Export, Format};
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
 use crate::interrupt::{self, interrupted};
 use crate::meter;
 use crate::region::RegionArg;
@@ -73,7 +73,7 @@ struct Reading(Failure);
 
 impl From<shardwright::Error> for Reading {
     fn from(error: shardwright::Error) -> Self {
-        Self(Failure::of_dataset(error))
+        Self(error.into())
     }
 }
 
@@ -85,7 +85,7 @@ fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure
     if args.fill || image.bytes() <= FILL_BYTES_MAX {
         return Ok(());
     }
-    let chunks = array.stored_chunks().map_err(|error| Failure::Input(error.to_string()))?;
+    let chunks = array.stored_chunks()?;
     let chunk_bytes = array.chunk_shape().iter().fold(array.dtype().size() as u64, |bytes, &n| bytes.saturating_mul(n));
     let there = chunks.saturating_mul(chunk_bytes);
     if image.bytes() <= there.saturating_mul(FILL_SHARE_MAX).saturating_add(FILL_BYTES_MAX) {
@@ -103,14 +103,14 @@ fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure
 /// Runs the command.
 pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
-    let invalid = |error: shardwright::Error| Failure::Input(error.to_string());
-    let array = Array::open(&args.path).map_err(invalid)?;
+    let array = Array::open(&args.path)?;
     let image = image(&array, args.region.as_ref())?;
+    let notes = array.notes()?;
     if !args.quiet {
-        array.notes().map_err(invalid)?.iter().for_each(|note| eprintln!("note: {note}"));
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
     if args.output.exists() && !args.overwrite {
-        return Err(Failure::Usage(format!("{} already exists; --overwrite replaces it", args.output.display())));
+        return Err(Failure::exists(&args.output, "choose another name, or replace it with --overwrite"));
     }
     check_fill(args, &array, &image)?;
     // Refused before a file is there.
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     };
     let done = AtomicU64::new(0);
     meter::during(
-        args.quiet,
+        args.quiet || args.json,
         || (done.load(Ordering::Relaxed), image.bytes()),
         || {
             array.read_pieces(&image.start, &image.shape, args.memory, |piece| {
@@ -146,10 +146,23 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     .map_err(|Reading(failure)| failure)?;
     sink.finish()?;
     partial.keep(&args.output)?;
+    let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
+    if args.json {
+        let json = serde_json::json!({
+            "path": args.output,
+            "format": format.name(),
+            "dtype": image.dtype,
+            "start": image.start,
+            "shape": image.shape,
+            "axes": names,
+            "bytes_pixels": image.bytes(),
+            "notes": notes,
+        });
+        return say(&format!("{json}\n"));
+    }
     if args.quiet {
         return Ok(());
     }
-    let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
     say(&format!(
         "{}: {} ({}) {}, {}\n",
         args.output.display(),
@@ -161,7 +174,7 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
 }
 
 fn image(array: &Array, region: Option<&RegionArg>) -> Result<Image, Failure> {
-    let known = array.axes().map_err(|error| Failure::Input(error.to_string()))?;
+    let known = array.axes()?;
     let own = array.dimension_names().filter(|names| names.iter().all(|name| !name.is_empty()));
     let named = known.is_some() || own.is_some();
     let axes = known.unwrap_or_else(|| {
@@ -214,12 +227,14 @@ impl Drop for Partial {
     }
 }
 
-fn written(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::Run(format!("can't write {}: {error}", path.display()))
+fn written(path: &Path, error: &io::Error) -> Failure {
+    Failure::io("write", path, error)
 }
 
-fn broken(error: &dyn std::fmt::Display) -> Failure {
-    Failure::Run(format!("can't write the file: {error}"))
+fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
+    let of_system = std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref());
+    let fault = of_system.map_or(Fault::Failed, Fault::of_io);
+    Failure::Known { fault, message: format!("can't write the file: {error}; nothing was left behind"), path: None }
 }
 
 fn flushed(mut file: BufWriter<File>) -> Result<(), Failure> {

@@ -134,7 +134,7 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
         return Ok(Box::new(raw::Raw::open(input, args)?));
     }
     let mut magic = [0; 4];
-    let mut file = File::open(input).map_err(|error| cannot("open", input, &error))?;
+    let mut file = File::open(input).map_err(|error| Failure::io("open", input, &error))?;
     let is_tiff = file.read_exact(&mut magic).is_ok() && tiff::MAGIC.contains(&magic);
     if !is_tiff {
         return Err(Failure::Usage(format!(

@@ -22,8 +22,8 @@ impl Raw {
     /// Opens `path` and compares its size with what `args` say.
     pub(crate) fn open(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
         let mut recording = describe(args)?;
-        let file = File::open(path).map_err(|error| cannot("open", path, &error))?;
-        let size = file.metadata().map_err(|error| cannot("look at", path, &error))?.len();
+        let file = File::open(path).map_err(|error| Failure::io("open", path, &error))?;
+        let size = file.metadata().map_err(|error| Failure::io("look at", path, &error))?.len();
         let frames = recording.frames.unwrap_or(0);
         let present = frames_present(path, size, args.offset, &recording)?;
         if present > frames {

@@ -44,7 +44,7 @@ impl Tiff {
     /// Opens a stack and looks at every page's header, so that a page that doesn't fit is found before anything is
     /// written.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let file = File::open(path).map_err(|error| cannot("open", path, &error))?;
+        let file = File::open(path).map_err(|error| Failure::io("open", path, &error))?;
         let mut limits = Limits::unlimited();
         // A description of a long stack is some megabytes; a length field that claims more is a broken file.
         limits.ifd_value_size = 256 << 20;

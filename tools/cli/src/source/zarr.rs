@@ -18,7 +18,7 @@ pub(crate) struct Zarr {
 impl Zarr {
     /// Opens the array at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let array = Array::open(path).map_err(|error| Failure::Input(error.to_string()))?;
+        let array = Array::open(path)?;
         let shape = array.shape().to_vec();
         let [outer @ .., height, width] = shape.as_slice() else {
             return Err(Failure::Input(format!(
@@ -69,7 +69,7 @@ impl Source for Zarr {
         for (start, size) in start[..dims].iter_mut().zip(&self.outer).rev() {
             (*start, rest) = (rest % size, rest / size);
         }
-        self.array.read_region(&start, &shape, frame).map_err(|error| Failure::Input(error.to_string()))
+        Ok(self.array.read_region(&start, &shape, frame)?)
     }
 }
 
