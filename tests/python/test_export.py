@@ -104,7 +104,7 @@ def test_what_can_not_be_is_refused(export, record, tmp_path):
     assert "no pixels of type u64" in export(dataset, tmp_path / "a.ome.tif", code=2)
     assert "in t" in export(dataset, tmp_path / "a.tif", "--region", "0:4,:,:", code=2)
     (tmp_path / "a.npy").write_text("mine")
-    assert "--overwrite" in export(dataset, tmp_path / "a.npy", code=2)
+    assert "--overwrite" in export(dataset, tmp_path / "a.npy", code=1)
     export(dataset, tmp_path / "a.npy", "--overwrite", "-q")
     assert np.load(tmp_path / "a.npy").shape == (3, 20, 30)
     assert "neither zarr.json" in export(tmp_path, tmp_path / "b.npy", code=3)

@@ -11,13 +11,14 @@ struct Way {
 }
 
 /// What a child is asked to do: in place without a new document, in place with one, into a new dataset, into another
-/// dialect.
+/// dialect, into files of one chunk.
 fn ways() -> Vec<Way> {
     let zstd = Some(Codec::from(Compressor::Zstd { level: 3 }));
     let gzip = Some(plain(Compressor::Gzip { level: 1 }));
     let sync = || RepackOptions { workers: 2, memory_bytes: 8 << 20, ..RepackOptions::default() };
     let into = |dialect, codec| RepackOptions { dialect, codec, ..sync() };
     let way = |name, source, options, copies| Way { name, source, options, copies };
+    let unsharded = || RepackOptions { sharding: Sharding::Unsharded, ..sync() };
     let zarr3 = Dialect::Zarr3;
     vec![
         way("places", zarr3, sync(), false),
@@ -26,6 +27,8 @@ fn ways() -> Vec<Way> {
         way("cut", zarr3, RepackOptions { codec: zstd, chunk: vec![4, 64, 64], ..sync() }, true),
         way("transformer", zarr3, into(Dialect::Zarr3Transformer, None), true),
         way("zarr2", zarr3, into(Dialect::Zarr2Sharded, gzip.clone()), true),
+        way("unsharded", zarr3, RepackOptions { codec: gzip.clone(), ..unsharded() }, true),
+        way("unsharded in place", zarr3, unsharded(), false),
         way("precomputed", zarr3, into(Dialect::Precomputed, gzip.clone()), true),
         way("zarr2 in place", Dialect::Zarr2Sharded, into(Dialect::Zarr2Sharded, gzip), false),
         way("places of zarr2", Dialect::Zarr2Sharded, into(Dialect::Zarr2Sharded, None), false),
@@ -82,7 +85,7 @@ fn killed_at_any_moment_and_called_again_it_ends_right() {
     let kills: u32 = env::var("SHARDWRIGHT_KILLS").map_or(5, |count| count.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
-    for Way { name, source: dialect, options, copies } in ways() {
+    for Way { name, source: dialect, copies, .. } in ways() {
         let original = folder.path().join(format!("original of {name}"));
         finished(&original.join("movie.ome.zarr"), &movie_of(dialect), &(0..24).collect::<Vec<_>>());
         let expected = pixels(&original.join("movie.ome.zarr"));
@@ -104,13 +107,8 @@ fn killed_at_any_moment_and_called_again_it_ends_right() {
                 assert!(!out.exists() || pixels(&out) == expected, "{name}: an unfinished dataset has its name");
             }
             let start = Instant::now();
-            // A new dataset that is complete is in the way of another.
-            if !(copies && out.exists() && !place.join(".new.zarr.repack/journal.json").exists()) {
-                ends_well(repacking(&place, name), name);
-            } else if place.join(".new.zarr.repack").exists() {
-                let error = Repack::new(&source, Some(&out), &options).unwrap_err();
-                assert!(matches!(error, Error::Exists { .. }), "{name}, kill {kill}: {error}");
-            }
+            // Also where the new dataset is complete, and perhaps only tidying up was left.
+            ends_well(repacking(&place, name), name);
             if kill == 0 {
                 longest = start.elapsed();
                 listed = files(result);

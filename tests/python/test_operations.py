@@ -1,0 +1,508 @@
+"""The offline commands as a data manager meets them: arrays that can't be read beside others, chunks as files, calls that
+are made again, full disks, and the same fault told in the same way by all commands."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import tensorstore
+import zarr
+from readers import assert_same, open_tensorstore, open_zarr_python
+
+SHARDS = ["--shard", "4,32,32"]
+
+
+@pytest.fixture
+def tool(command):
+    def run(*words, code=0):
+        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture
+def told(command):
+    """Runs a command with `--json` and returns the only object that it prints."""
+
+    def run(*words, code=0, stdin=subprocess.DEVNULL, env=None):
+        call = [str(word) for word in [command, *words, "--json"]]
+        done = subprocess.run(call, capture_output=True, text=True, stdin=stdin, env=env)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    return run
+
+
+def pixels(seed=0, shape=(7, 50, 40)):
+    return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# An array that can't be read does not hide the others.
+
+
+def mixed(path, zarr_format=3):
+    """A group with two images that are read here and one that isn't, consolidated; the pixels of the two."""
+    root = zarr.open_group(path, mode="w", zarr_format=zarr_format)
+    found = {name: pixels(seed) for seed, name in enumerate(["a", "img/0"])}
+    for name, data in found.items():
+        shards = (4, 32, 32) if zarr_format == 3 else None
+        root.create_array(name, data=data, chunks=(2, 16, 16), shards=shards)
+    strange = np.arange(64).reshape(4, 4, 4).astype("U3")
+    root.create_array("img/strange", data=strange, chunks=(2, 4, 4))
+    zarr.consolidate_metadata(path)
+    return found, strange
+
+
+def assert_groups(path, found, strange=None, consolidated=(True, False)):
+    for use in consolidated:
+        root = zarr.open_group(path, mode="r", use_consolidated=use)
+        for name, data in found.items():
+            assert_same(root[name][...], data, f"{name}, consolidated: {use}")
+        if strange is not None:
+            assert (root["img/strange"][...] == strange).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("choice", [["--skip", "img/strange"], ["--only", "a", "img/0"]])
+def test_an_array_that_is_not_read_stays_as_it_is(tool, tmp_path, in_place, choice):
+    path = tmp_path / "g.zarr"
+    found, strange = mixed(path)
+    before, out = files(path), path if in_place else tmp_path / "o.zarr"
+    words = ["repack", path, *([] if in_place else [out]), "--chunk", "1,8,8", "--shard", "7,64,64"]
+    refused = tool(*words, code=5)
+    assert "img/strange/zarr.json" in refused and 'add "img/strange" to --skip' in refused
+    assert files(path) == before and sorted(tmp_path.iterdir()) == [path]
+    tool(*words, *choice)
+    assert_groups(out, found, strange)
+    after = files(out)
+    assert all(after[name] == data for name, data in before.items() if name.startswith("img/strange/"))
+    assert zarr.open_group(out, mode="r")["img/0"].chunks == (1, 8, 8)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_array_that_is_not_read_does_not_hide_others(tool, told, tmp_path):
+    path = tmp_path / "g.zarr"
+    found, _ = mixed(path)
+    described = told("info", path)
+    assert [array["path"] for array in described["arrays"]] == ["a", "img/0"]
+    assert [array["path"] for array in described["unreadable"]] == ["img/strange"]
+    assert "img/strange: can't be read" in tool("info", path)
+    tool("export", path / "img/0", tmp_path / "a.npy")
+    assert_same(np.load(tmp_path / "a.npy"), found["img/0"])
+    checked = told("verify", path, code=5)
+    assert checked["damage"] == 0 and checked["unchecked"] == 1
+    assert {array["path"]: array["chunks"] for array in checked["arrays"]} == {"a": 48, "img/0": 48}
+    assert any('"img/strange" is left out' in note for note in told("manifest", path)["notes"])
+    assert "img/strange" in tool("export", path / "img/strange", tmp_path / "b.npy", code=5)
+
+
+def test_a_recovery_is_not_kept_by_an_array_that_is_not_its(told, replay, tmp_path):
+    out = replay("synthetic", "--camera", "64x64xu16", "--frames", "9")[1]
+    zarr.create_array(out / "mine", shape=(4, 4), dtype="U3", chunks=(2, 4))
+    assert told("recover", out)["images"][0]["frames"] == 9
+    document = out / "0/zarr.json"
+    document.write_text(document.read_text().replace('"uint16"', '"float24"'))
+    assert told("recover", out, code=5)["error"]["path"].endswith("0/zarr.json")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_no_reader_would_find_in_the_new_format_is_left_out_and_named(tool, told, tmp_path):
+    path = tmp_path / "g.zarr"
+    found, _ = mixed(path, zarr_format=2)
+    said = tool("repack", path, tmp_path / "o.zarr", "--skip", "img/strange", *SHARDS)
+    assert '"img/strange" is not repacked, and left out' in said
+    assert_groups(tmp_path / "o.zarr", found, consolidated=[False])
+    assert not list((tmp_path / "o.zarr").rglob(".z*")) and not (tmp_path / "o.zarr/img/strange").exists()
+    # One of several becomes a dataset that has one array.
+    refused = tool("repack", path, tmp_path / "v.zarr", "--dialect", "zarr2-sharded", "--skip", "img/strange", code=3)
+    assert '--only: "a", "img/0"' in refused
+    notes = told("repack", path, tmp_path / "v.zarr", "--dialect", "zarr2-sharded", "--only", "img/0")["notes"]
+    assert [name for name in ["a", "img/strange"] if any(f'"{name}"' in note for note in notes)] == ["a", "img/strange"]
+    tool("export", tmp_path / "v.zarr", tmp_path / "v.npy")
+    assert_same(np.load(tmp_path / "v.npy"), found["img/0"])
+
+
+def test_levels_that_are_left_out_are_promised_no_more(tool, tmp_path):
+    path = tmp_path / "g.zarr"
+    root = zarr.open_group(path, mode="w", zarr_format=2)
+    levels = [pixels(), pixels(1, (7, 25, 20))]
+    for name, data in enumerate(levels):
+        root.create_array(str(name), data=data, chunks=(2, 16, 16))
+    axes = [{"name": name, "type": "space"} for name in "zyx"]
+    datasets = [
+        {"path": str(level), "coordinateTransformations": [{"type": "scale", "scale": [1, 2**level, 2**level]}]}
+        for level in range(2)
+    ]
+    root.attrs["multiscales"] = [{"version": "0.4", "axes": axes, "datasets": datasets}]
+    tool("repack", path, tmp_path / "o.zarr", "--skip", "1", *SHARDS)
+    again = zarr.open_group(tmp_path / "o.zarr", mode="r")
+    assert [level["path"] for level in again.attrs["ome"]["multiscales"][0]["datasets"]] == ["0"]
+    assert_same(again["0"][...], levels[0])
+    tool("verify", tmp_path / "o.zarr")
+
+
+def test_names_that_nothing_has_are_refused(tool, tmp_path):
+    zarr.open_group(tmp_path / "g.zarr", mode="w").create_array("a", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    for option in ["--only", "--skip"]:
+        refused = tool("repack", tmp_path / "g.zarr", option, "b", code=2)
+        assert f'{option} "b": is no array or group' in refused and '"a"' in refused
+    assert "--shard" in tool("repack", tmp_path / "g.zarr", "--skip", "a", code=3)
+
+
+# Chunks as files.
+
+
+def assert_unsharded(path, data, chunks):
+    array = open_zarr_python(path)
+    assert array.shards is None and array.chunks == chunks
+    assert_same(array[...], data)
+    assert_same(open_tensorstore(path).read().result(), data)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("options", [[], ["--codec", "zstd"], ["--chunk", "3,7,9"], ["--order", "morton"]])
+def test_every_chunk_becomes_a_file_and_a_part_of_a_shard_again(tool, replay, tmp_path, in_place, options):
+    data = pixels()
+    # One frame is dark, as if it had not come.
+    data[2] = 0
+    (tmp_path / "in.raw").write_bytes(data.tobytes())
+    raw = ["--shape", "7,50,40", "--dtype", "u16", "--chunk", "1,16,16", "--shard", "4,32,32"]
+    path = replay(tmp_path / "in.raw", *raw)[1]
+    plain = path if in_place else tmp_path / "plain.zarr"
+    words = ["repack", path, *([] if in_place else [plain]), "--unsharded", *options]
+    tool(*words)
+    chunks = (3, 7, 9) if "--chunk" in options else (1, 16, 16)
+    assert_unsharded(plain / "0", data, chunks)
+    count = (6 if "--chunk" not in options else 3) * -(-50 // chunks[1]) * -(-40 // chunks[2])
+    assert sum(path.is_file() for path in (plain / "0/c").rglob("*")) == count
+    tool("verify", plain)
+    assert "nothing was to be done" in tool(*words)
+    # And back.
+    tool("repack", plain, *([] if in_place else [tmp_path / "back.zarr"]), "--shard", "6,35,36" if chunks[0] == 3 else "4,32,32")
+    back = plain if in_place else tmp_path / "back.zarr"
+    assert open_zarr_python(back / "0").shards is not None
+    assert_same(open_tensorstore(back / "0").read().result(), data)
+    tool("verify", back)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_chunks_become_files_of_zarr_v2(tool, tmp_path):
+    data = pixels()
+    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(2, 16, 16), shards=(4, 32, 32))
+    for out in ["v2.zarr", "again.zarr"]:
+        source = tmp_path / ("a.zarr" if out == "v2.zarr" else "v2.zarr")
+        tool("repack", source, tmp_path / out, "--dialect", "zarr2", "--unsharded", "--codec", "gzip")
+        assert_same(zarr.open_group(tmp_path / out, mode="r", zarr_format=2)["0"][...], data)
+        spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{tmp_path / out}/0/"}}
+        assert_same(tensorstore.open(spec).result().read().result(), data)
+    # Of Zarr v2, and no shards in Zarr v3.
+    tool("repack", tmp_path / "v2.zarr", tmp_path / "v3.zarr", "--unsharded")
+    assert_unsharded(tmp_path / "v3.zarr/0", data, (2, 16, 16))
+    tool("repack", tmp_path / "v2.zarr", "--dialect", "zarr2", "--unsharded", "--codec", "zstd", "--chunk", "7,9,9")
+    array = zarr.open_group(tmp_path / "v2.zarr", mode="r", zarr_format=2)["0"]
+    assert_same(array[...], data)
+    assert array.chunks == (7, 9, 9)
+
+
+def test_what_contradicts_chunks_as_files_is_refused(tool, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    for words in [SHARDS, ["--index", "start"], ["--index-checksum"], ["--dialect", "precomputed"], ["--dialect", "zarr2-sharded"]]:
+        assert "--unsharded" in tool("repack", tmp_path / "a.zarr", tmp_path / "o", "--unsharded", *words, code=2)
+
+
+# Calls that are made again.
+
+
+def test_a_finished_call_made_again_is_done(tool, told, tmp_path):
+    path, out = tmp_path / "a.zarr", tmp_path / "o.zarr"
+    data = pixels()
+    zarr.create_array(path, data=data, chunks=(2, 16, 16), shards=(4, 32, 32))
+    call = ["repack", path, out, "--codec", "zstd", "--level", "3"]
+    tool(*call)
+    before = files(out)
+    assert "is there already" in tool(*call)
+    # By which means it is made does not matter.
+    assert told(*call, "--memory", "64MiB", "--workers", "1")["already_done"]
+    assert files(out) == before and not list(tmp_path.glob(".*"))
+    # Anything else is in the way.
+    refused = tool("repack", path, out, "--codec", "zstd", "--level", "4", code=1)
+    assert "already exists" in refused and "remove it" in refused and "--overwrite" not in refused
+    tool("repack", path, out, "--codec", "gzip", code=1)
+    other = tmp_path / "b.zarr"
+    shutil.copytree(path, other)
+    tool("repack", other, out, *call[3:], code=1)
+    # Another that looks the same, down to lengths and times.
+    for file in [file for file in path.rglob("*") if file.is_file()]:
+        status = file.stat()
+        os.utime(other / file.relative_to(path), ns=(status.st_atime_ns, status.st_mtime_ns))
+    tool("repack", other, out, *call[3:], code=1)
+    assert files(out) == before
+
+
+@pytest.mark.parametrize("change", ["source", "result", "lost", "added", "group"])
+def test_what_was_changed_since_is_not_done(tool, tmp_path, change):
+    path, out = tmp_path / "a.zarr", tmp_path / "o.zarr"
+    root = zarr.open_group(path, mode="w")
+    root.create_array("0", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32), compressors=None)
+    call = ["repack", path, out, "--codec", "none", "--no-checksum", *SHARDS]
+    tool(*call)
+    assert "is there already" in tool(*call)
+    if change == "source":
+        # The same shape, the same length, other pixels.
+        root["0"][3] = 7
+    elif change == "result":
+        zarr.open_group(out, mode="r+")["0"][3] = 7
+    elif change == "lost":
+        (out / "0/c/1/0/0").unlink()
+    elif change == "added":
+        (path / "notes.txt").write_text("new")
+    else:
+        root.attrs["k"] = 1
+    assert "already exists" in tool(*call, code=1)
+
+
+def test_a_copy_with_its_times_is_known_too(tool, tmp_path):
+    path, out = tmp_path / "a.zarr", tmp_path / "o.zarr"
+    zarr.create_array(path, data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    tool("repack", path, out, "--unsharded")
+    shutil.move(out, tmp_path / "moved.zarr")
+    assert "is there already" in tool("repack", path, tmp_path / "moved.zarr", "--unsharded")
+    # What is made of the result does not take along what is only true of the result.
+    tool("repack", tmp_path / "moved.zarr", tmp_path / "c.zarr", *SHARDS)
+    assert len(list((tmp_path / "c.zarr").rglob(".shardwright*"))) == 1
+
+
+# Full disks.
+
+
+def small_disk(size, *words):
+    """A command in which `$DISK` is a file system of that size which nobody else sees."""
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    script = 'mount -t tmpfs -o size="$SIZE" none "$DISK" && . "$DISK.sh"'
+    return [*unshare, "sh", "-ec", script], {**os.environ, "SIZE": size}
+
+
+@pytest.fixture
+def on_small_disk(command, tmp_path):
+    """Runs shell commands, in which `shardwright` is the command, where `$DISK` is a small file system."""
+
+    def run(size, script):
+        (tmp_path / "disk").mkdir(exist_ok=True)
+        (tmp_path / "disk.sh").write_text(script)
+        words, env = small_disk(size)
+        env |= {"DISK": str(tmp_path / "disk"), "PLACE": str(tmp_path), "SHARDWRIGHT": str(command)}
+        return subprocess.run(words, env=env, capture_output=True, text=True)
+
+    return run
+
+
+def test_what_has_no_room_is_refused_before_anything_is_written(on_small_disk, tmp_path):
+    data = pixels(shape=(64, 128, 128))
+    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(8, 64, 64), shards=(16, 128, 128), compressors=None)
+    script = """
+        code=0
+        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --json || code=$?
+        ls -A "$DISK" >&2
+        exit $code
+    """
+    done = on_small_disk("1m", script)
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == 1 and error["kind"] == "no-space" and error["exit_code"] == 1, done.stderr
+    needed, free = map(int, re.search(r"about (\d+) bytes are needed and (\d+) are free", error["message"]).groups())
+    assert data.nbytes < needed < data.nbytes * 1.02 and free == 1 << 20
+    assert "--no-space-check" in error["message"]
+    # Its message is all that is on stderr: nothing was made.
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_full_disk_says_how_to_go_on_and_the_same_call_does(on_small_disk, tmp_path):
+    data = pixels(shape=(64, 128, 128))
+    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(8, 64, 64), shards=(16, 128, 128), compressors=None)
+    script = """
+        head -c 1000000 /dev/zero > "$DISK/other"
+        code=0
+        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --workers 1 --no-space-check --json > "$PLACE/first" || code=$?
+        test $code = 1
+        test ! -e "$DISK/o.zarr"
+        rm "$DISK/other"
+        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --workers 1 --json > "$PLACE/second"
+        cp -r "$DISK/o.zarr" "$PLACE/o.zarr"
+    """
+    done = on_small_disk("2500k", script)
+    assert done.returncode == 0, done.stderr
+    error = json.loads((tmp_path / "first").read_text())["error"]
+    assert error["kind"] == "no-space" and ".o.zarr.repack" in error["message"]
+    assert "free some room and make the same call again" in error["message"]
+    again = json.loads((tmp_path / "second").read_text())
+    assert again["shards_found"] >= 1 and again["shards_found"] + again["shards_written"] == 4
+    assert_same(zarr.open_array(tmp_path / "o.zarr", mode="r")[...], data)
+
+
+def test_an_export_to_a_full_disk_leaves_nothing(on_small_disk, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", data=pixels(shape=(64, 128, 128)), chunks=(8, 64, 64))
+    script = 'code=0; "$SHARDWRIGHT" export "$PLACE/a.zarr" "$DISK/a.%s" --json || code=$?; ls -A "$DISK" >&2; exit $code'
+    for ending in ["npy", "tif"]:
+        done = on_small_disk("1m", script % ending)
+        error = json.loads(done.stdout)["error"]
+        assert done.returncode == 1 and error["kind"] == "no-space", done.stderr
+        assert f"a.{ending}" not in done.stderr.splitlines()[-1]
+
+
+# One table of faults for all commands.
+
+CODES = {"not-found": 3, "invalid-input": 3, "damaged": 3, "unsupported": 5, "exists": 1, "locked": 1, "usage": 2, "no-space": 1}
+
+
+@pytest.fixture
+def calls(tmp_path):
+    """Each command that has a dataset to look at, as words."""
+    out = tmp_path / "made"
+    return {
+        "info": lambda path: ["info", path],
+        "verify": lambda path: ["verify", path],
+        "recover": lambda path: ["recover", path],
+        "export": lambda path: ["export", path, out.with_suffix(".npy")],
+        "repack": lambda path: ["repack", path, out.with_suffix(".zarr")],
+        "repack in place": lambda path: ["repack", path],
+        "manifest": lambda path: ["manifest", path, out.with_suffix(".manifest")],
+        "replay": lambda path: ["replay", path, out.with_suffix(".replayed")],
+    }
+
+
+def assert_told(told, words, kinds):
+    code = CODES[kinds[0]]
+    error = told(*words, code=code)["error"]
+    assert error["kind"] in kinds and error["exit_code"] == code and error["message"], (words, error)
+    return error
+
+
+def test_what_is_missing_is_told_alike(told, calls, tmp_path):
+    for call in calls.values():
+        error = assert_told(told, call(tmp_path / "missing"), ["not-found"])
+        assert error["path"].endswith("missing")
+    assert_told(told, ["probe", tmp_path / "missing"], ["not-found"])
+
+
+def test_what_is_no_dataset_is_told_alike(told, calls, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/text").write_text("hello")
+    for call in calls.values():
+        assert_told(told, call(tmp_path / "folder"), ["not-found"])
+    assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == ["text"]
+
+
+def test_what_is_not_read_is_told_alike(told, calls, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", shape=(4, 8, 8), dtype="U3", chunks=(2, 8, 8))
+    for name, call in calls.items():
+        if name == "verify":
+            assert told(*call(tmp_path / "a.zarr"), code=CODES["unsupported"])["unchecked"] == 1
+        else:
+            error = assert_told(told, call(tmp_path / "a.zarr"), ["unsupported"])
+            assert error["path"].endswith("a.zarr/zarr.json")
+
+
+def test_damage_is_told_alike(told, calls, tmp_path):
+    array = zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    shard = tmp_path / "a.zarr/c/0/0/0"
+    data = bytearray(shard.read_bytes())
+    data[-20] ^= 1
+    shard.write_bytes(data)
+    assert array.shards
+    for name, call in calls.items():
+        words = call(tmp_path / "a.zarr")
+        if name == "info":
+            # It describes, and this is what there is to be described.
+            assert len(told(*words)["arrays"][0]["damaged"]) == 1
+        elif name == "verify":
+            assert told(*words, code=CODES["damaged"])["damage"] > 0
+        elif name != "recover":
+            error = assert_told(told, words, ["damaged"])
+            assert error["path"].endswith("a.zarr/c/0/0/0"), error
+
+
+def test_a_broken_document_is_told_alike(told, calls, tmp_path):
+    (tmp_path / "a.zarr").mkdir()
+    (tmp_path / "a.zarr/zarr.json").write_text("{")
+    for name, call in calls.items():
+        if name == "verify":
+            assert told(*call(tmp_path / "a.zarr"), code=CODES["damaged"])["damage"] == 1
+        else:
+            assert_told(told, call(tmp_path / "a.zarr"), ["damaged"])
+
+
+def test_a_writer_at_work_is_told_alike(command, told, calls, tmp_path):
+    path = tmp_path / "a.zarr"
+    run = [command, "replay", "synthetic", path, "--camera", "64x64xu16@20", "--frames", "2000", "-q"]
+    process = subprocess.Popen(run)
+    try:
+        while not (path / "0/zarr.json").exists():
+            time.sleep(0.01)
+        for name in ["verify", "recover", "repack", "repack in place"]:
+            error = assert_told(told, calls[name](path), ["locked"])
+            assert error["path"].endswith("a.zarr")
+        assert_told(told, ["recover", path, "--apply"], ["locked"])
+        overwriting = ["replay", "synthetic", path, "--overwrite", "--frames", "3"]
+        assert_told(told, overwriting, ["locked"])
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_is_in_the_way_is_told_alike(told, calls, tmp_path):
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    for name in ["export", "repack", "manifest", "replay"]:
+        words = calls[name](path)
+        words[2].mkdir()
+        (words[2] / "mine").write_text("x")
+        error = assert_told(told, words, ["exists"])
+        assert error["path"] == str(words[2])
+        assert ("--overwrite" in error["message"]) == (name != "repack")
+        shutil.rmtree(words[2])
+
+
+def test_wrong_usage_is_told_alike(told, calls, tmp_path):
+    for call in calls.values():
+        assert_told(told, [*call(tmp_path), "--colour", "red"], ["usage"])
+    zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    assert_told(told, [*calls["export"](tmp_path / "a.zarr"), "--region", "9:"], ["usage"])
+    assert_told(told, [*calls["repack"](tmp_path / "a.zarr"), "--shard", "3,3,3"], ["usage"])
+    assert_told(told, [*calls["manifest"](tmp_path / "a.zarr"), "--url-prefix", "no"], ["usage"])
+    assert_told(told, [*calls["replay"](tmp_path / "a.zarr"), "--frames", "9"], ["usage"])
+
+
+def test_an_export_is_told_as_json(told, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), dimension_names=["t", "y", "x"])
+    said = told("export", tmp_path / "a.zarr", tmp_path / "a.npy", "--region", "1:3,:,5:9")
+    assert said["path"] == str(tmp_path / "a.npy") and said["format"] == "npy" and said["dtype"] == "u16"
+    assert (said["start"], said["shape"], said["axes"]) == ([1, 0, 5], [2, 50, 4], ["t", "y", "x"])
+    assert said["bytes_pixels"] == 800 and said["notes"] == []
+    assert_same(np.load(tmp_path / "a.npy"), pixels()[1:3, :, 5:9])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_told_alike(command, tmp_path, number):
+    path = tmp_path / "a.zarr"
+    run = [command, "replay", "synthetic", path, "--camera", "1024x1024xu16", "--frames", "100", "--no-sync", "-q"]
+    subprocess.run(run, check=True)
+    for words in [["repack", path, tmp_path / "o.zarr", "--codec", "zstd", "--level", "19"], ["repack", path, "--codec", "zstd", "--level", "19"]]:
+        process = subprocess.Popen([command, *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(1)
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[0]
+        error = json.loads(said)["error"]
+        assert (process.returncode, error["kind"], error["exit_code"]) == (130, "interrupted", 130)
+        assert not list(tmp_path.rglob("*.partial"))
