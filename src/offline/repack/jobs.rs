@@ -83,7 +83,8 @@ impl Jobs {
         let selection = Selection::new(&nodes, options)?;
         if options.dialect == Dialect::Zarr3 {
             if options.volume != Volume::default() {
-                let reason = "has no key, hash, bits, voxel offset or resolution: only precomputed has; leave these out";
+                let reason =
+                    "has no key, hash, bits, voxel offset or resolution: only precomputed has; leave these out";
                 return Err(Error::config("dialect", options.dialect, reason));
             }
             let left_out = LeftOut::of_zarr3(&nodes, &selection);
