@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::design::Design;
 use super::options::RepackOptions;
 use super::order::ChunkOrder;
-use super::source_file::SourceFile;
+use super::source_file::Remembered;
 use super::transcoder::Transcoder;
 use crate::config::Codec;
 use crate::error::{Error, Result};
@@ -45,7 +45,7 @@ pub(super) struct Change {
     /// The same, of rooms for encoded bytes.
     pub(super) idle_rooms: Idle<Vec<u8>>,
     /// Files of the source that were looked at last, by their positions, where several new files are made of each.
-    pub(super) recent: Mutex<Vec<(Vec<u64>, Option<Arc<SourceFile>>)>>,
+    pub(super) recent: Mutex<Vec<Remembered>>,
 }
 
 /// What has to be done to the pixels.

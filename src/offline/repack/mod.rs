@@ -27,6 +27,7 @@ mod options;
 mod order;
 mod progress;
 mod receipt;
+mod rest;
 mod selection;
 mod shard;
 mod source_file;
@@ -58,8 +59,9 @@ use jobs::{Form, Job, Jobs};
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use progress::Tally;
+use rest::{copy_document, copy_rest};
 use shard::Outcome;
-use staging::{Staging, below, copy_document, copy_rest};
+use staging::{Staging, below};
 
 /// More chunks on their way in one shard than this help nobody.
 const PARCELS_MAX: usize = 256;

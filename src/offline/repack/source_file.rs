@@ -1,11 +1,15 @@
 //! A file of an array that is repacked.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
+
+/// A position of the source and the file that was found there, if there was one.
+pub(super) type Remembered = (Vec<u64>, Option<Arc<SourceFile>>);
 
 /// A file of the source, and where its chunks lie in it.
 #[derive(Debug)]

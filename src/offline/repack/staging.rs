@@ -7,22 +7,18 @@
 //!     tree/…                  at the end: everything else, documents last
 //! ```
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::change::Change;
-use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::fs::document;
 use crate::fs::is_below;
 use crate::fs::links;
 use crate::fs::system;
-use crate::fs::{self as os, LOCK_FILE, Lock};
+use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
-use crate::offline::hierarchy::RECEIPT;
 
 const JOURNAL: &str = "journal.json";
 
@@ -172,94 +168,4 @@ pub(super) fn fingerprint(array: &Array) -> Result<u64> {
     }
     let (low, high) = (crc32c::crc32c(text.as_bytes()), crc32c::crc32c_append(!0, text.as_bytes()));
     Ok(u64::from(high) << 32 | u64::from(low))
-}
-
-/// Copies everything below `from` that is no shard of an array that changes, and no document that is rewritten,
-/// nor in `left`.
-pub(super) fn copy_rest(from: &Path, to: &Path, changes: &[&Change], left: &[PathBuf], sync: bool) -> Result<()> {
-    let failed = |error: std::io::Error| Error::io("copy to", to, error);
-    fs::create_dir_all(to).map_err(failed)?;
-    for entry in os::list(from)? {
-        let Some(name) = entry.file_name() else { continue };
-        let text = name.to_string_lossy();
-        let copied = to.join(name);
-        let kind = fs::symlink_metadata(&entry).map_err(|error| Error::io("look at", &entry, error))?;
-        if text == LOCK_FILE || text == RECEIPT || (text.starts_with('.') && text.ends_with(".partial")) {
-            continue;
-        }
-        if left.contains(&entry) {
-            continue;
-        }
-        if kind.is_dir() {
-            copy_rest(&entry, &copied, changes, left, sync)?;
-            if !left.is_empty() {
-                // What held only shards of the old format is not needed.
-                let _ = fs::remove_dir(&copied);
-            }
-        } else if changes.iter().any(|change| is_rebuilt(change, &entry)) {
-            // Also where a link leads to a shard: the new shard stands there already.
-        } else if kind.is_symlink() {
-            let _ = fs::remove_file(&copied);
-            let leads = fs::read_link(&entry).map_err(failed)?;
-            system::symlink(leads, &copied).map_err(failed)?;
-        } else if kind.is_file() {
-            copy_file(&entry, &copied, sync)?;
-        }
-    }
-    if sync { os::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
-}
-
-/// Copies a document of the dataset at `from` to the same place in the one at `to`.
-pub(super) fn copy_document(document: &Path, from: &Path, to: &Path) -> Result<()> {
-    let Ok(name) = document.strip_prefix(from) else { return Ok(()) };
-    let copied = to.join(name);
-    if let Some(folder) = copied.parent() {
-        fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
-    }
-    copy_file(document, &copied, true)
-}
-
-fn is_rebuilt(change: &Change, file: &Path) -> bool {
-    let (array, target) = (&change.source, change.target.layout());
-    if file == array.document() {
-        return true;
-    }
-    let Ok(key) = file.strip_prefix(array.folder()) else { return false };
-    let key = key.to_string_lossy();
-    let of_manifest = array.manifest().is_some_and(|manifest| manifest.origin().trim_start_matches("./") == key);
-    // A shard beyond the shape would lie among new ones that are cut otherwise, or are of another format.
-    let is_same_grid = array.layout().dialect == Dialect::Zarr3 && array.layout().file_shape == target.file_shape;
-    let is_shard =
-        array.file_position(&key).is_some() || (!is_same_grid && array.layout().file_position(&key).is_some());
-    of_manifest || is_shard
-}
-
-fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {
-    let failed = |error: std::io::Error| Error::io("copy to", to, error);
-    links::check(from).map_err(|reason| Error::format(from, reason))?;
-    let (mut source, mut copy) = (File::open(from).map_err(failed)?, os::create_new(to).map_err(failed)?);
-    std::io::copy(&mut source, &mut copy).map_err(failed)?;
-    let permissions = source.metadata().map_err(failed)?.permissions();
-    copy.set_permissions(permissions).map_err(failed)?;
-    if sync {
-        copy.sync_data().map_err(failed)?;
-    }
-    if same(from, to).map_err(failed)? {
-        return Ok(());
-    }
-    Err(Error::format(to, format!("reads back otherwise than {}", from.display())))
-}
-
-fn same(a: &Path, b: &Path) -> std::io::Result<bool> {
-    let (mut a, mut b) = (File::open(a)?, File::open(b)?);
-    let (mut left, mut right) = (Vec::new(), Vec::new());
-    loop {
-        left.clear();
-        right.clear();
-        a.by_ref().take(1 << 20).read_to_end(&mut left)?;
-        b.by_ref().take(1 << 20).read_to_end(&mut right)?;
-        if left != right || left.is_empty() {
-            return Ok(left == right);
-        }
-    }
 }
