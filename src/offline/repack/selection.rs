@@ -44,8 +44,7 @@ impl<'a> Selection<'a> {
         let is_of = |group: &&str| {
             group.is_empty() || name.strip_prefix(*group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        (self.only.is_empty() || self.only.iter().any(|group| is_of(group)))
-            && !self.skip.iter().any(|group| is_of(group))
+        (self.only.is_empty() || self.only.iter().any(&is_of)) && !self.skip.iter().any(is_of)
     }
 
     /// Whether an array is repacked.

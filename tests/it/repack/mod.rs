@@ -103,6 +103,10 @@ fn files(folder: &Path) -> Vec<String> {
     found
 }
 
+fn files_but_receipt(folder: &Path) -> Vec<String> {
+    files(folder).into_iter().filter(|name| !name.ends_with(RECEIPT)).collect()
+}
+
 #[test]
 fn gaps_go_and_pixels_stay() {
     for placement in [Placement::Fixed, Placement::Packed] {
@@ -128,8 +132,7 @@ fn gaps_go_and_pixels_stay() {
                     assert!(pixels(result) == expected);
                     assert_eq!(attributes(result), expected_attributes);
                     assert_sound(result);
-                    let receipt = |name: &String| !name.ends_with(RECEIPT);
-                    assert_eq!(files(result).into_iter().filter(receipt).collect::<Vec<_>>(), listed);
+                    assert_eq!(files_but_receipt(result), listed);
                     assert_eq!(files(result).len() - listed.len(), usize::from(target.is_some()));
                 }
                 // What is as it should be is left alone.
