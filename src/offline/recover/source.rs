@@ -26,7 +26,10 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
         let Some(own) = Provenance::parse(&group.path, &group.attributes)? else { continue };
         let missing = || {
             let image = if group.image == group.name { group.path.clone() } else { group.path.join("0") };
-            let is_its = |error: &&Error| error.about_file().is_some_and(|(file, _)| file.starts_with(&image));
+            let is_its = |error: &&Error| match error {
+                Error::Format { path, .. } | Error::Unsupported { path, .. } => path.starts_with(&image),
+                _ => false,
+            };
             tree.broken.iter().find(is_its).cloned().unwrap_or_else(|| {
                 Error::format(
                     &group.path,
