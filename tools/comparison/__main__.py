@@ -81,6 +81,9 @@ def arguments():
     parser.add_argument("--place", choices=("tmpfs", "disk"), action="append", help="only this place; may be repeated")
     parser.add_argument("--rival", choices=RIVALS, action="append", help="only this rival; may be repeated")
     parser.add_argument(
+        "--chucky", type=Path, metavar="DIR", help="a checkout of chucky, whose writer for the CPU then takes part, too"
+    )
+    parser.add_argument(
         "--tune", type=int, default=2, metavar="N", help="turns to choose each rival's settings (default 2)"
     )
     parser.add_argument("--deadline", type=float, default=900, metavar="SECONDS", help="for a single run (default 900)")
@@ -97,8 +100,9 @@ class Comparison:
         self.loud = []
         self.failures = Counter()
         self.lock = self._alone()
-        self.stage = Stage(*programs.build(), args.deadline)
-        self.contestants = contestants(args.all_storages, args.rival)
+        chucky = programs.build_chucky(args.chucky, HOME / "chucky") if args.chucky else None
+        self.stage = Stage(*programs.build(), args.deadline, chucky)
+        self.contestants = contestants(args.all_storages, args.rival, chucky is not None)
         self.places = self._places()
         self.cases = self._cases()
         self.fingerprint = self._fingerprint()
@@ -159,7 +163,8 @@ class Comparison:
 
     def _fingerprint(self):
         """Results with different ones are not comparable."""
-        programs_used = {path.name: digest(path) for path in (self.stage.shardwright, self.stage.bounds)}
+        built = (self.stage.shardwright, self.stage.bounds, self.stage.chucky)
+        programs_used = {path.name: digest(path) for path in built if path}
         scripts = {
             path.name: digest(path)
             for path in (programs.HERE / name for name in ("rivals.py", "frames.py", "contestants.py"))
@@ -205,7 +210,7 @@ class Comparison:
     def _tune(self, case, place, pool):
         """Tries each rival's settings, in turns, so that it takes part with its best ones."""
         for turn in range(1, self.args.tune + 1):
-            for contestant in self.contestants:
+            for contestant in (one for one in self.contestants if not one.warm):
                 for number, variant in enumerate(contestant.variants if len(contestant.variants) > 1 else ()):
                     key = {"kind": "tune", **self._key(case, place, contestant), "variant": variant, "round": turn}
                     if not self.records.good(**key) and self._failures(key) < FAILURES_MAX:
@@ -265,13 +270,18 @@ class Comparison:
         return self.failures[_but_round(key)]
 
     def _best_variant(self, case, place, contestant):
-        tried = self.records.good(kind="tune", **self._key(case, place, contestant))
+        tried = self._tried(case, place, contestant)
         return max(tried, key=lambda row: row["rate"])["variant"] if tried else contestant.variants[0]
+
+    def _tried(self, case, place, contestant):
+        """The runs that its settings are chosen by."""
+        key = {**self._key(case, place, contestant), "contestant": contestant.writer}
+        return self.records.good(kind="tune", **key)
 
     def _frames(self, case, place, contestant):
         """As many as the case says, or as a slow rival can write in bearable time: whole layers of chunks."""
-        frames = case.frames_for(contestant.name)
-        tried = self.records.good(kind="tune", **self._key(case, place, contestant))
+        frames = case.frames_for(contestant.writer)
+        tried = self._tried(case, place, contestant)
         if not tried:
             return frames
         bearable = int(SECONDS_MAX * max(row["rate"] for row in tried) / case.frame_bytes)
@@ -370,7 +380,10 @@ def how(args):
         "virtual machine takes free memory away, and gives it back so slowly that its pages, and not the writers, would be compared.",
         f"{OURS} runs with its defaults (one worker a core, a ring of {RING_BYTES >> 20} MiB), but without checksums of chunks: "
         "acquire-zarr has none, so no writer makes them. The index of a shard has its crc32c everywhere.",
-        "acquire-zarr gets frames one at a time. tensorstore gets one transaction a shard, "
+        "Each rival runs twice a round: in a fresh process, and 'warmed': after an untimed pass over three shards in the same process "
+        "(two for chucky), with an allocator that maps nothing by itself and gives nothing back (glibc's mmap_max=0, trim_threshold=1 TiB). "
+        f"{OURS} takes its ring and its workers' memory before the first frame, as cameras are set up; what else it needs during a run comes cold.",
+        "acquire-zarr and chucky get frames one at a time. tensorstore gets one transaction a shard, "
         f"{COMMITS_IN_FLIGHT} commits in flight, concurrency limits of the machine's cores, no comparison with the fill value; it is "
         "tried with single frames and with whole shards that lie in memory already and are not copied. zarr-python gets whole shards.",
         f"Rivals' settings were chosen case by case from those in rivals.py, by the best of {args.tune} turns on one or two shards.",

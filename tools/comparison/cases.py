@@ -73,7 +73,7 @@ def camera_cases(quick):
         chunks = {"2-D chunks": (1, 64, 64), "3-D chunks": (4, 64, 64)}
         roi = Case("", 600, 60, (64, 64), (16, 64, 64), (128, 64, 64), "", frames_of={"zarr-python": 256})
     else:
-        camera = Case("", frames=256, pool=64, frame=(2048, 2048), chunk=(), shard=(64, 2048, 2048), codec="")
+        camera = Case("", frames=512, pool=64, frame=(2048, 2048), chunk=(), shard=(64, 2048, 2048), codec="")
         chunks = {"2-D chunks": (1, 512, 512), "3-D chunks": (16, 256, 256)}
         # zarr-python needs whole shards in memory and is slow: one of them tells its rate.
         roi = Case(

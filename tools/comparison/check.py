@@ -1,7 +1,7 @@
 """Is what a writer left equal to the frames, and laid out as the case says? A process of its own, that reads with
 tensorstore.
 
-Exits with 0 and prints what was compared, or with 1 and prints what is wrong. """
+Exits with 0 and prints what was compared, or with 1 and prints what is wrong."""
 
 import json
 import os

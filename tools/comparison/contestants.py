@@ -12,6 +12,9 @@ from rivals import RIVALS
 
 OURS = "shardwright"
 COPYING = f"{OURS}, copying"
+WARMED = ", warmed"
+# glibc's allocator: nothing is mapped by itself, and nothing is given back.
+KEEPS_MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776"}
 # The default.
 RING_BYTES = 1 << 30
 # How much of the memory that nobody uses is touched before a run.
@@ -26,13 +29,20 @@ class Contestant:
     name: str
     variants: tuple
     ours: bool = False
+    # A rival that has written before in the same process, whose allocator gives nothing back to the system.
+    warm: bool = False
+
+    @property
+    def writer(self):
+        """The name of the writer, however it is run."""
+        return self.name.removesuffix(WARMED) if self.warm else self.name
 
     def frames_to_tune(self, case):
         """A shard or two tell which settings are better; of small frames, some layers of chunks."""
-        return min(case.frames_for(self.name), RIVALS[self.name].shards_to_tune * case.shard[0], TUNE_FRAMES_MAX)
+        return min(case.frames_for(self.writer), RIVALS[self.writer].shards_to_tune * case.shard[0], TUNE_FRAMES_MAX)
 
 
-def contestants(all_storages, only):
+def contestants(all_storages, only, with_chucky):
     ours = [
         Contestant(OURS, ({"storage": "auto", "frames": "in the ring"},), ours=True),
         Contestant(COPYING, ({"storage": "auto", "frames": "copied"},), ours=True),
@@ -40,8 +50,10 @@ def contestants(all_storages, only):
     if all_storages:
         ways = ("mapped", "buffered", "direct")
         ours += [Contestant(f"{OURS} {way}", ({"storage": way, "frames": "in the ring"},), ours=True) for way in ways]
-    rivals = [Contestant(name, rival.variants) for name, rival in RIVALS.items() if not only or name in only]
-    return ours + rivals
+    names = [name for name in RIVALS if (not only or name in only) and (name != "chucky" or with_chucky)]
+    cold = [Contestant(name, RIVALS[name].variants) for name in names]
+    warm = [Contestant(name + WARMED, RIVALS[name].variants, warm=True) for name in names]
+    return ours + cold + warm
 
 
 @dataclass
@@ -51,6 +63,7 @@ class Stage:
     shardwright: Path
     bounds: Path
     deadline_seconds: float
+    chucky: Path | None = None
 
     def run(self, contestant, variant, case, pool, folder, frames, full, seed):
         """One run: a clean place, the write, the comparison with the frames, a clean place again. Only what was equal
@@ -69,9 +82,20 @@ class Stage:
         return {**result, "frames": frames, "bytes": raw, "rate": raw / result["seconds"], "check": found}
 
     def _rival(self, contestant, variant, case, pool, output, frames):
-        task = {"writer": contestant.name, "variant": variant, "case": case.words(), "pool": str(pool)}
-        task.update(path=str(output), frames=frames)
-        return programs.python("rivals.py", task, self.deadline_seconds, warm_up(case, frames))
+        before, variables = warm_up(case, frames), KEEPS_MEMORY if contestant.warm else None
+        warm = output.with_name("warm.zarr") if contestant.warm else ""
+        if warm:
+            shutil.rmtree(warm, ignore_errors=True)
+        if contestant.writer == "chucky":
+            shape = [case.pool, *case.frame, *case.chunk, *case.shard]
+            words = [self.chucky, output, frames, pool, *shape, case.dtype, case.codec, *variant.values(), warm]
+            try:
+                return programs.run(words, self.deadline_seconds, before, variables)
+            finally:
+                shutil.rmtree(warm or output.with_name("warm.zarr"), ignore_errors=True)
+        task = {"writer": contestant.writer, "variant": variant, "case": case.words(), "pool": str(pool)}
+        task.update(path=str(output), frames=frames, warm=str(warm))
+        return programs.python("rivals.py", task, self.deadline_seconds, before, variables)
 
     def _ours(self, contestant, variant, case, pool, output, frames):
         passes, rest = divmod(frames, case.pool)

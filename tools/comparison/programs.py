@@ -1,6 +1,7 @@
 """Builds this project's programs and runs programs, each to its end or to a deadline."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -14,11 +15,13 @@ class Failed(Exception):
     """A program that did not do its work, with its last words."""
 
 
-def run(words, deadline_seconds, before=None):
+def run(words, deadline_seconds, before=None, variables=None):
     """The last line that the program prints, as JSON. `before` is called when it has said, on its standard error, that
-    it is ready; it waits for a line until then."""
+    it is ready; it waits for a line until then. `variables` are added to its environment."""
     pipe = subprocess.PIPE
-    program = subprocess.Popen(list(map(str, words)), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    environment = {**os.environ, **(variables or {})}
+    words = list(map(str, words))
+    program = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
     try:
         said = ""
         if before:
@@ -54,8 +57,8 @@ def _said_until_ready(program, deadline_seconds):
     return "".join(said)
 
 
-def python(script, task, deadline_seconds, before=None):
-    return run([sys.executable, "-B", HERE / script, json.dumps(task)], deadline_seconds, before)
+def python(script, task, deadline_seconds, before=None, variables=None):
+    return run([sys.executable, "-B", HERE / script, json.dumps(task)], deadline_seconds, before, variables)
 
 
 def build():
@@ -63,6 +66,31 @@ def build():
     command = _command()
     bounds = _built(["bench", "--no-run", "--bench", "bounds"], "bounds")
     return command, bounds
+
+
+def build_chucky(checkout, folder):
+    """chucky's writer for the CPU with chucky.c around it, compiled from a checkout that the user names: the sources as they are, but
+    without S3 and the GPU. Needs the development files of Blosc, LZ4 and Zstandard."""
+    sources = checkout / "src"
+    left_out = ("win32", "s3", "_stub", "/gpu/", "/multiarray/")
+    files = [path for path in sorted(sources.rglob("*.c*")) if path.suffix in (".c", ".cpp")]
+    files = [HERE / "chucky.c", *(path for path in files if not any(word in str(path) for word in left_out))]
+    folder.mkdir(parents=True, exist_ok=True)
+    objects = []
+    for number, path in enumerate(files):
+        compiler = ["g++", "-std=c++20"] if path.suffix == ".cpp" else ["gcc", "-std=gnu17"]
+        objects.append(folder / f"{number}.o")
+        options = ["-O3", "-march=native", "-fopenmp", "-D_GNU_SOURCE", "-DHAVE_BLOSC", f"-I{sources}"]
+        _compile([*compiler, *options, "-c", path, "-o", objects[-1]])
+    program = folder / "chucky"
+    _compile(["g++", "-fopenmp", "-o", program, *objects, "-lblosc", "-llz4", "-lzstd", "-lpthread", "-lm"])
+    return program
+
+
+def _compile(words):
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"chucky can't be built: {done.stderr.strip()[:600]}")
 
 
 def build_for_safety():

@@ -1,13 +1,17 @@
 """The other writers. As a program: one run of one of them, in a process of its own.
 
 The pool of frames is loaded first, and the dataset created. Then the clock runs from the first append until the writer
-is closed and every file and folder of the dataset was fsynced. One JSON object goes to stdout. """
+is closed and every file and folder of the dataset was fsynced. One JSON object goes to stdout. Where the task says so,
+the same writer has written a shard or two before, untimed, so that the memory it needs is its own already."""
 
+import gc
 import json
 import os
+import shutil
 import sys
 import time
 from collections import deque
+from importlib.metadata import version
 from pathlib import Path
 
 CORES = len(os.sched_getaffinity(0))
@@ -16,6 +20,8 @@ CORES = len(os.sched_getaffinity(0))
 COPIES_IN_FLIGHT = 8
 # Shards that tensorstore encodes and writes while the next one fills. More of them cost memory, not time.
 COMMITS_IN_FLIGHT = 2
+# What a warmed writer has written before: as many as it has in flight at once.
+WARM_SHARDS = COMMITS_IN_FLIGHT + 1
 
 
 class Clock:
@@ -68,7 +74,7 @@ class Tensorstore:
     """One transaction a shard, so that nothing is read back and each shard is written once.
 
     `frames`: each frame is written when it comes. `shards`: the whole shard is in memory already and is handed over
-    without a copy, which no camera does; the more favourable case counts. """
+    without a copy, which no camera does; the more favourable case counts."""
 
     name = "tensorstore"
     shards_to_tune = 2
@@ -142,21 +148,30 @@ class Tensorstore:
             start = stop
 
 
+def _has_fused_pipeline():
+    """zarr-python 3.4 has it, for those who ask for it."""
+    return tuple(map(int, version("zarr").split(".")[:2])) >= (3, 4)
+
+
 class ZarrPython:
     """Whole shards at a time; anything less would read each shard back and write it again."""
 
     name = "zarr-python"
     shards_to_tune = 1  # It is the slowest by far.
     variants = (
-        {"threading.max_workers": CORES, "codec_pipeline.batch_size": 1},
-        {"threading.max_workers": CORES, "codec_pipeline.batch_size": 64},
+        {"codec_pipeline.batch_size": 1},
+        {"codec_pipeline.batch_size": 64},
+        *(
+            {"codec_pipeline.path": "zarr.core.codec_pipeline.FusedCodecPipeline", "codec_pipeline.max_workers": count}
+            for count in ((1, CORES) if _has_fused_pipeline() else ())
+        ),
     )
 
     def __init__(self, case, path, frames, variant):
         import zarr
         from zarr.codecs import BloscCodec
 
-        zarr.config.set(variant)
+        zarr.config.set({"threading.max_workers": CORES, **variant})
         compressors = [BloscCodec(**codec["configuration"]) for codec in blosc(case)] or None
         self.depth = case.shard[0]
         self.array = zarr.create_array(
@@ -198,7 +213,18 @@ def blosc(case):
     return [{"name": "blosc", "configuration": configuration}]
 
 
-RIVALS = {rival.name: rival for rival in (AcquireZarr, Tensorstore, ZarrPython)}
+class Chucky:
+    """The announced successor of acquire-zarr's core, on the CPU; a program of its own, see chucky.c. Frames are appended one at a
+    time. Its batches are of 1,024 chunks unless told otherwise, and only full ones are compressed in parallel."""
+
+    name = "chucky"
+    shards_to_tune = 2
+    variants = tuple(
+        {"unbuffered": unbuffered, "target_batch_chunks": batch} for unbuffered in (0, 1) for batch in (0, 64)
+    )
+
+
+RIVALS = {rival.name: rival for rival in (AcquireZarr, Tensorstore, ZarrPython, Chucky)}
 
 
 def fsync_tree(path):
@@ -229,7 +255,13 @@ def main(task):
 
     case = Case.told(task["case"])
     pool = frames_file.load(task["pool"], case)
-    rival = RIVALS[task["writer"]](case, task["path"], task["frames"], task["variant"])
+    write = RIVALS[task["writer"]]
+    if task["warm"]:
+        frames = min(task["frames"], WARM_SHARDS * case.shard[0])
+        write(case, task["warm"], frames, task["variant"]).write(pool, frames, Clock())
+        gc.collect()
+        shutil.rmtree(task["warm"])
+    rival = write(case, task["path"], task["frames"], task["variant"])
     clock = Clock()
     print("ready", file=sys.stderr, flush=True)
     sys.stdin.readline()

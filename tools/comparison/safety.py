@@ -2,7 +2,7 @@
 --help`.
 
 Each run is a process of its own that is fed at a camera's pace and says after every frame what it took and what it
-calls safe. What is left is read with tensorstore and zarr-python; a frame counts when both show all its pixels. """
+calls safe. What is left is read with tensorstore and zarr-python; a frame counts when both show all its pixels."""
 
 import argparse
 import json

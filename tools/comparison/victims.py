@@ -2,7 +2,7 @@
 they took and what they call safe. As a program: one of them, in a process of its own; victim.rs tells what it prints.
 
 A writer's word is what its interface has to say. acquire-zarr and zarr-python have no word for "safe", so theirs is
-`-`. """
+`-`."""
 
 import json
 import sys
