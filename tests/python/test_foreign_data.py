@@ -1,4 +1,4 @@
-"""What other writers make of groups, volumes, links and documents: taken along by the tools, or refused with a sentence."""
+"""What other writers make of groups, volumes, links and documents: taken along by the tools, or refused in words."""
 
 import json
 import os

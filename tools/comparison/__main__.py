@@ -51,9 +51,9 @@ class Place:
 def arguments():
     parser = argparse.ArgumentParser(
         prog="tools/compare",
-        description="Gives the same frames, chunks, shards and codec to this project and to acquire-zarr, tensorstore and "
-        "zarr-python, in turns, checks that every output equals the frames, and says who is faster. Measured runs are kept: "
-        "interrupt it, run it again, and it goes on.",
+        description="Gives the same frames, chunks, shards and codec to this project and to acquire-zarr, tensorstore, "
+        "zarr-python and, if asked, chucky, in turns, checks that every output equals the frames, and says who is faster. "
+        "Measured runs are kept: interrupt it, run it again, and it goes on.",
     )
     parser.add_argument(
         "--safety",
@@ -231,7 +231,8 @@ class Comparison:
             self._bound(case, place, pool, turn)
 
     def _one(self, case, place, pool, contestant, key, frames, full):
-        label = f"{case.name}, {place.name}, {'tuning' if key['kind'] == 'tune' else 'round'} {key['round']}, {contestant.name}"
+        turn = f"{'tuning' if key['kind'] == 'tune' else 'round'} {key['round']}"
+        label = f"{case.name}, {place.name}, {turn}, {contestant.name}"
         if len(contestant.variants) > 1:
             label += " (" + ", ".join(f"{name} {value}" for name, value in key["variant"].items()) + ")"
         extra = {"time": conditions.now(), "load": conditions.load()}
@@ -289,7 +290,8 @@ class Comparison:
             depth = case.chunk[0]
             frames = max(contestant.frames_to_tune(case), bearable // depth * depth)
             self._note(
-                f"{contestant.name} gets only {frames} frames ({case.name}, {place.name}): more would take over {SECONDS_MAX} s"
+                f"{contestant.name} gets only {frames} frames ({case.name}, {place.name}): more would take over "
+                f"{SECONDS_MAX} s"
             )
         return frames
 
@@ -368,37 +370,44 @@ class Comparison:
 def how(args):
     """What a reader must know to believe, or to doubt, the figures."""
     return [
-        "Every run is a process of its own that first loads the distinct frames into memory and creates the dataset; neither is "
-        "timed. The frames are then cycled. Rates are raw pixels a second.",
-        "Timed, rivals: from the first append until the writer is closed and every file and folder of the dataset has been fsynced, "
-        "one by one. A later sync of the whole machine is in the raw results, but not in the figures.",
+        "Every run is a process of its own that first loads the distinct frames into memory and creates the dataset; "
+        "neither is timed. The frames are then cycled. Rates are raw pixels a second.",
+        "Timed, rivals: from the first append until the writer is closed and every file and folder of the dataset has "
+        "been fsynced, one by one. A later sync of the whole machine is in the raw results, but not in the figures.",
         f"Timed, {OURS}: from the first commit until finish has returned; it syncs all files and folders itself.",
-        f"Where frames are: {OURS} finds them in its ring, where a camera writes them by itself (DMA), and nobody copies them; "
-        "tensorstore finds whole shards in memory and may refer to them uncopied, too; acquire-zarr copies what it gets. "
-        f"'{COPYING}' copies each frame into the ring, all but the very first within the time.",
-        "When a writer is ready, as much memory as the run's pixels take is touched and freed, and then it starts: the host of a "
-        "virtual machine takes free memory away, and gives it back so slowly that its pages, and not the writers, would be compared.",
-        f"{OURS} runs with its defaults (one worker a core, a ring of {RING_BYTES >> 20} MiB), but without checksums of chunks: "
-        "acquire-zarr has none, so no writer makes them. The index of a shard has its crc32c everywhere.",
-        "Each rival runs twice a round: in a fresh process, and 'warmed': after an untimed pass over three shards in the same process "
-        "(two for chucky), with an allocator that maps nothing by itself and gives nothing back (glibc's mmap_max=0, trim_threshold=1 TiB). "
-        f"{OURS} takes its ring and its workers' memory before the first frame, as cameras are set up; what else it needs during a run comes cold.",
+        f"Where frames are: {OURS} finds them in its ring, where a camera writes them by itself (DMA), and nobody "
+        "copies them; tensorstore finds whole shards in memory and may refer to them uncopied, too; acquire-zarr "
+        f"copies what it gets. '{COPYING}' copies each frame into the ring, all but the very first within the time.",
+        "When a writer is ready, as much memory as the run's pixels take is touched and freed, and then it starts: "
+        "the host of a virtual machine takes free memory away, and gives it back so slowly that its pages, and not "
+        "the writers, would be compared.",
+        f"{OURS} runs with its defaults (one worker a core, a ring of {RING_BYTES >> 20} MiB), but without checksums "
+        "of chunks: acquire-zarr has none, so no writer makes them. The index of a shard has its crc32c everywhere.",
+        "Each rival runs twice a round: in a fresh process, and 'warmed': after an untimed pass over three shards in "
+        "the same process (two for chucky), with an allocator that maps nothing by itself and gives nothing back "
+        f"(glibc's mmap_max=0, trim_threshold=1 TiB). {OURS} takes its ring and its workers' memory before the first "
+        "frame, as cameras are set up; what else it needs during a run comes cold.",
         "acquire-zarr and chucky get frames one at a time. tensorstore gets one transaction a shard, "
-        f"{COMMITS_IN_FLIGHT} commits in flight, concurrency limits of the machine's cores, no comparison with the fill value; it is "
-        "tried with single frames and with whole shards that lie in memory already and are not copied. zarr-python gets whole shards.",
-        f"Rivals' settings were chosen case by case from those in rivals.py, by the best of {args.tune} turns on one or two shards.",
-        "Level 1, bit shuffle, element size of the pixels for all Blosc codecs; the block size inside is each writer's own.",
-        "Every output was read with tensorstore and compared with the frames before its time counted: all of it in a writer's first "
-        "counted run of a case, samples afterwards; shapes and codecs in its metadata, too.",
-        "Memory is the peak of resident memory less the loaded frames; a rival's Python interpreter (some 50 MB) is in it.",
+        f"{COMMITS_IN_FLIGHT} commits in flight, concurrency limits of the machine's cores, no comparison with the "
+        "fill value; it is tried with single frames and with whole shards that lie in memory already and are not "
+        "copied. zarr-python gets whole shards.",
+        f"Rivals' settings were chosen case by case from those in rivals.py, by the best of {args.tune} turns on one "
+        "or two shards.",
+        "Level 1, bit shuffle, element size of the pixels for all Blosc codecs; the block size inside is each "
+        "writer's own.",
+        "Every output was read with tensorstore and compared with the frames before its time counted: all of it in a "
+        "writer's first counted run of a case, samples afterwards; shapes and codecs in its metadata, too.",
+        "Memory is the peak of resident memory less the loaded frames; a rival's Python interpreter (some 50 MB) is "
+        "in it.",
         f"Append times: for rivals around the call. For {OURS} acquire plus commit, without a copy between the two.",
         "ratio: bytes of pixels for each byte that the file system holds at the end.",
-        "Bound: the lesser of gather and encode on all cores (with this project's encoder, as many pixels as a run has) and "
-        "the fastest of mapped, positioned and direct writes of as many bytes, sync included; measured between the rounds. The "
-        "two compete for the same cores and memory, so no writer reaches it on few of them.",
-        "Bare: the faster of two plain programs that do both at once and nothing else: gather, encode, and long writes by threads of "
-        "their own (4 MiB direct, 1 MiB into the page cache), without a ring, shards, an index or checksums; sync included, "
-        "measured between the rounds, too. It is no bound, but shows what sharing the cores costs.",
+        "Bound: the lesser of gather and encode on all cores (with this project's encoder, as many pixels as a run "
+        "has) and the fastest of mapped, positioned and direct writes of as many bytes, sync included; measured "
+        "between the rounds. The two compete for the same cores and memory, so no writer reaches it on few of them.",
+        "Bare: the faster of two plain programs that do both at once and nothing else: gather, encode, and long "
+        "writes by threads of their own (4 MiB direct, 1 MiB into the page cache), without a ring, shards, an index "
+        "or checksums; sync included, measured between the rounds, too. It is no bound, but shows what sharing the "
+        "cores costs.",
     ]
 
 

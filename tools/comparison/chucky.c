@@ -2,8 +2,8 @@
  *
  *   chucky PATH FRAMES POOL_FILE POOL_FRAMES ROWS COLUMNS CHUNK×3 SHARD×3 DTYPE CODEC UNBUFFERED BATCH WARM_PATH
  *
- * Loads the pool, creates the dataset, says "ready" on its standard error, waits for a line, and writes. Prints one JSON object. With a
- * WARM_PATH, a first pass of two shards goes there, untimed and in the same process. */
+ * Loads the pool, creates the dataset, says "ready" on its standard error, waits for a line, and writes. Prints one
+ * JSON object. With a WARM_PATH, a first pass of two shards goes there, untimed and in the same process. */
 
 #include "dimension.h"
 #include "stream.cpu.h"
@@ -74,11 +74,25 @@ static struct run create(const struct task *task, const char *path)
     for (int at = 0; at < 3; at++)
         dims[at].chunks_per_shard = task->shard[at] / task->chunk[at];
     dims[0].ngff.type = dimension_axis_time;
-    struct zarr_config config = {.store_path = path, .array_name = "0", .data_type = task->dtype, .rank = 3, .dimensions = dims,
-                                 .unbuffered = task->unbuffered, .codec = task->codec};
-    struct tile_stream_configuration stream = {.buffer_capacity_bytes = 64u << 20, .dtype = task->dtype, .rank = 3, .dimensions = dims,
-                                               .codec = task->codec, .max_nlod = 1, .target_batch_chunks = task->batch,
-                                               .shard_alignment = task->unbuffered ? 4096 : 0};
+    struct zarr_config config = {
+        .store_path = path,
+        .array_name = "0",
+        .data_type = task->dtype,
+        .rank = 3,
+        .dimensions = dims,
+        .unbuffered = task->unbuffered,
+        .codec = task->codec,
+    };
+    struct tile_stream_configuration stream = {
+        .buffer_capacity_bytes = 64u << 20,
+        .dtype = task->dtype,
+        .rank = 3,
+        .dimensions = dims,
+        .codec = task->codec,
+        .max_nlod = 1,
+        .target_batch_chunks = task->batch,
+        .shard_alignment = task->unbuffered ? 4096 : 0,
+    };
     struct run run = {.dims = dims, .sink = zarr_fs_sink_create(&config)};
     if (!run.sink)
         fail("chucky can't create the dataset");
@@ -127,8 +141,14 @@ int main(int count, char **words)
 {
     if (count != 18)
         fail("chucky: 17 arguments are needed, see the head of chucky.c");
-    struct task task = {.frames = strtoul(words[2], 0, 10), .pool_frames = strtoul(words[4], 0, 10), .rows = strtoul(words[5], 0, 10),
-                        .columns = strtoul(words[6], 0, 10), .unbuffered = atoi(words[15]), .batch = (unsigned)atoi(words[16])};
+    struct task task = {
+        .frames = strtoul(words[2], 0, 10),
+        .pool_frames = strtoul(words[4], 0, 10),
+        .rows = strtoul(words[5], 0, 10),
+        .columns = strtoul(words[6], 0, 10),
+        .unbuffered = atoi(words[15]),
+        .batch = (unsigned)atoi(words[16]),
+    };
     for (int at = 0; at < 3; at++) {
         task.chunk[at] = strtoul(words[7 + at], 0, 10);
         task.shard[at] = strtoul(words[10 + at], 0, 10);
@@ -165,7 +185,9 @@ int main(int count, char **words)
         fail("a file of the dataset can't be synced");
     double seconds = now() - start;
     qsort(times, task.frames, sizeof *times, by_value);
-    printf("{\"seconds\": %.9f, \"peak_rss\": %ld, \"append\": {\"count\": %lu, \"frames\": 1, \"p50\": %.9f, \"p99\": %.9f, \"max\": %.9f}}\n",
-           seconds, peak_rss_bytes(), task.frames, times[task.frames / 2], times[task.frames * 99 / 100], times[task.frames - 1]);
+    printf("{\"seconds\": %.9f, \"peak_rss\": %ld, ", seconds, peak_rss_bytes());
+    printf("\"append\": {\"count\": %lu, \"frames\": 1, ", task.frames);
+    printf("\"p50\": %.9f, \"p99\": %.9f, \"max\": %.9f}}\n", times[task.frames / 2], times[task.frames * 99 / 100],
+           times[task.frames - 1]);
     return 0;
 }

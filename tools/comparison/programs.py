@@ -69,8 +69,8 @@ def build():
 
 
 def build_chucky(checkout, folder):
-    """chucky's writer for the CPU with chucky.c around it, compiled from a checkout that the user names: the sources as they are, but
-    without S3 and the GPU. Needs the development files of Blosc, LZ4 and Zstandard."""
+    """chucky's writer for the CPU with chucky.c around it, compiled from a checkout that the user names: the sources as
+    they are, but without S3 and the GPU. Needs the development files of Blosc, LZ4 and Zstandard."""
     sources = checkout / "src"
     left_out = ("win32", "s3", "_stub", "/gpu/", "/multiarray/")
     files = [path for path in sorted(sources.rglob("*.c*")) if path.suffix in (".c", ".cpp")]

@@ -214,8 +214,9 @@ def blosc(case):
 
 
 class Chucky:
-    """The announced successor of acquire-zarr's core, on the CPU; a program of its own, see chucky.c. Frames are appended one at a
-    time. Its batches are of 1,024 chunks unless told otherwise, and only full ones are compressed in parallel."""
+    """The announced successor of acquire-zarr's core, on the CPU; a program of its own, see chucky.c. Frames are
+    appended one at a time. Its batches are of 1,024 chunks unless told otherwise, and only full ones are compressed in
+    parallel."""
 
     name = "chucky"
     shards_to_tune = 2

@@ -83,7 +83,8 @@ CONTESTANTS = (
 def arguments(words):
     parser = argparse.ArgumentParser(
         prog="tools/compare --safety",
-        description="Does the same harm to this project, acquire-zarr, tensorstore and zarr-python, and counts what is left.",
+        description="Does the same harm to this project, acquire-zarr, tensorstore and zarr-python, and counts what is "
+        "left.",
     )
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="repetitions (default 5)")
     parser.add_argument("--codec", choices=("none", "blosc-lz4"), default="blosc-lz4", help="default blosc-lz4")
@@ -381,17 +382,21 @@ def told_conditions(folder):
 
 def how(args):
     return [
-        f"Frames of 256×256 u16 (a synthetic sCMOS camera, no pixel 0), chunks 8×64×64, shards 64×256×256, {args.codec}, "
-        f"{PACE} frames a second, {args.rounds} runs each; cells are medians, with the range if runs differ.",
+        "Frames of 256×256 u16 (a synthetic sCMOS camera, no pixel 0), chunks 8×64×64, shards 64×256×256, "
+        f"{args.codec}, {PACE} frames a second, {args.rounds} runs each; cells are medians, with the range if runs "
+        "differ.",
         "taken: calls with that frame returned without an error. called safe: what the writer's own interface says: "
-        "frames_durable of shardwright's stats; a resolved write or commit of tensorstore, with its fsync on; acquire-zarr and "
-        "zarr-python have no word for it. Programs that hand over 8 or 64 frames at once hold the others in their own memory.",
-        "opens: both readers open the array. readable: tensorstore and zarr-python, in another process and without any tool, both show every pixel of the frame. "
-        "wrong: frames with a pixel that is neither that of the frame nor the fill value.",
-        "after a repair: for shardwright, `recover --apply`; for the others, documents written by hand as a run that ended well "
-        "leaves them, with the number of frames that were taken.",
-        "shardwright has its defaults but for a ring of 64 MiB, and time that grows; acquire-zarr has its defaults; tensorstore and "
-        f"zarr-python are told the number of frames at the start ({PLANNED}; {FULL_FRAMES} with a full disk).",
+        "frames_durable of shardwright's stats; a resolved write or commit of tensorstore, with its fsync on; "
+        "acquire-zarr and zarr-python have no word for it. Programs that hand over 8 or 64 frames at once hold the "
+        "others in their own memory.",
+        "opens: both readers open the array. readable: tensorstore and zarr-python, in another process and without "
+        "any tool, both show every pixel of the frame. wrong: frames with a pixel that is neither that of the frame "
+        "nor the fill value.",
+        "after a repair: for shardwright, `recover --apply`; for the others, documents written by hand as a run that "
+        "ended well leaves them, with the number of frames that were taken.",
+        "shardwright has its defaults but for a ring of 64 MiB, and time that grows; acquire-zarr has its defaults; "
+        f"tensorstore and zarr-python are told the number of frames at the start ({PLANNED}; {FULL_FRAMES} with a "
+        "full disk).",
         "frames that never come: acquire-zarr is told to skip as many bytes, the others are not given that number.",
         "power: what was called safe before the cut counts. The device is a file; what reached it stays.",
     ]
@@ -491,7 +496,8 @@ def promises_broken(results):
 
 def brief(run):
     repaired = f", {run['repaired']['readable']} after a repair" if "repaired" in run else ""
-    return f"{run['accepted']} taken, {run['safe']} called safe, {run['at_once']['readable']} readable{repaired}; {page.first_error(run)}"
+    readable = f"{run['at_once']['readable']} readable{repaired}"
+    return f"{run['accepted']} taken, {run['safe']} called safe, {readable}; {page.first_error(run)}"
 
 
 def say(line):
