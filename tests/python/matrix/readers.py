@@ -1,0 +1,237 @@
+"""Reads a dataset with programs that this project did not write: by name, each array's pixels and all attributes."""
+
+import itertools
+import json
+import pathlib
+import tempfile
+import warnings
+
+import fsspec
+import numcodecs
+import numpy as np
+import tensorstore
+import zarr
+from cloudvolume import CloudVolume
+
+CONTEXT = tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
+MISSING = 2**64 - 1
+
+
+def format_of(path):
+    """2, 3, "draft", "prototype" or "volume"."""
+    if (path / "info").exists():
+        return "volume"
+    if (path / "zarr.json").exists():
+        return "draft" if "metadata_encoding" in (path / "zarr.json").read_text() else 3
+    if (path / ".zarray").exists() and "shard_format" in (path / ".zarray").read_text():
+        return "prototype"
+    return 2
+
+
+def is_consolidated(path):
+    if (path / ".zmetadata").exists():
+        return True
+    document = path / "zarr.json"
+    return document.exists() and "consolidated_metadata" in json.loads(document.read_text())
+
+
+def read(path, servers):
+    """What each reader that can read it says: {reader: (arrays, attributes)}, and what stopped those that could not."""
+    kind, found, failed = format_of(path), {}, {}
+    for name, reader in READERS[kind].items():
+        if name.endswith("consolidated") and not is_consolidated(path):
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found[name] = reader(path, servers)
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"[:600]
+    return found, failed
+
+
+def text(attributes):
+    """Attributes with their order, and numbers as they are spelled: 1 is not 1.0."""
+    return json.dumps(attributes)
+
+
+# zarr-python 3
+
+
+def zarr_tree(consolidated):
+    def reader(path, _):
+        version = 3 if (path / "zarr.json").exists() else 2
+        try:
+            root = zarr.open_group(path, mode="r", zarr_format=version, use_consolidated=consolidated)
+        except (zarr.errors.ContainsArrayError, zarr.errors.NodeTypeValidationError, FileNotFoundError):
+            root = zarr.open_array(path, mode="r", zarr_format=version)
+        return walk(root)
+
+    return reader
+
+
+def walk(root):
+    nodes = [("", root)]
+    if isinstance(root, zarr.Group):
+        nodes += [(name, node) for name, node in sorted(root.members(max_depth=None))]
+    arrays = {name: np.asarray(node[...]) for name, node in nodes if isinstance(node, zarr.Array)}
+    attributes = {name: text(dict(node.attrs)) for name, node in nodes}
+    for name, node in nodes:
+        if isinstance(node, zarr.Array) and getattr(node.metadata, "dimension_names", None):
+            attributes[name + " names"] = text(node.metadata.dimension_names)
+    return arrays, attributes
+
+
+# What documents say, without any library
+
+
+def documents(path):
+    """Every array's name and every attribute, from the files alone."""
+    names, attributes = [], {}
+    for file in sorted(path.rglob("*")):
+        where = file.parent.relative_to(path).as_posix()
+        name = "" if where == "." else where
+        if file.name == "zarr.json":
+            document = json.loads(file.read_text())
+            attributes[name] = text(document.get("attributes", {}))
+            if document["node_type"] == "array":
+                names.append(name)
+                if document.get("dimension_names"):
+                    attributes[name + " names"] = text(document["dimension_names"])
+        elif file.name in (".zarray", ".zgroup"):
+            beside = file.parent / ".zattrs"
+            attributes[name] = text(json.loads(beside.read_text()) if beside.exists() else {})
+            names += [name] if file.name == ".zarray" else []
+    return names, attributes
+
+
+# tensorstore, which knows no groups
+
+
+def tensorstore_tree(path, _):
+    names, attributes = documents(path)
+    driver = "zarr3" if (path / "zarr.json").exists() else "zarr"
+    arrays, stopped = {}, None
+    for name in names:
+        try:
+            arrays[name] = open_tensorstore(driver, path / name).read().result()
+        except Exception as error:
+            stopped = error
+    if not arrays and stopped:
+        raise stopped
+    return arrays, attributes
+
+
+def open_tensorstore(driver, path):
+    if driver == "zarr3" and json.loads((path / "zarr.json").read_text())["data_type"] in ("r24", "r32"):
+        raise NotImplementedError("tensorstore 0.1 ends the process at names of dimensions beside raw bits")
+    spec = {"driver": driver, "kvstore": {"driver": "file", "path": f"{path}/"}}
+    return tensorstore.open(spec, context=CONTEXT, open=True, read=True).result()
+
+
+# zarr-python 2.18
+
+
+def zarr2_tree(version):
+    def reader(path, servers):
+        if version == 3:
+            files = sorted((path / "meta/root").rglob("*.array.json"))
+            names = [file.relative_to(path / "meta/root").as_posix().removesuffix(".array.json") for file in files]
+        else:
+            names, attributes = documents(path)
+        with tempfile.TemporaryDirectory() as folder:
+            found = servers["zarr2"].ask(read=str(path), version=version, paths=names, to=folder)
+            arrays = {name: np.load(f"{folder}/{number}.npy") for number, name in enumerate(names)}
+        if version == 3:
+            attributes = {name: text(of) for name, of in zip(names, found)}
+            groups = sorted((path / "meta").rglob("*.group.json"))
+            for file in groups:
+                name = file.relative_to(path / "meta").as_posix().removesuffix(".group.json").removeprefix("root")
+                attributes[name.strip("/")] = text(json.loads(file.read_text())["attributes"])
+        else:
+            attributes |= {name: text(of) for name, of in zip(names, found)}
+        return arrays, attributes
+
+    return reader
+
+
+# The prototype, by its description alone
+
+
+def prototype(path, _):
+    document = json.loads((path / ".zarray").read_text())
+    codec = numcodecs.get_codec(document["compressor"]) if document["compressor"] else None
+    out = np.full(document["shape"], document["fill_value"], document["dtype"])
+    shard = [chunks * count for chunks, count in zip(document["chunks"], document["shards"])]
+    for at in itertools.product(*(range(-(-size // step)) for size, step in zip(out.shape, shard))):
+        data = (path / document["dimension_separator"].join(map(str, at))).read_bytes()
+        index = np.frombuffer(data[-16 * int(np.prod(document["shards"])) :], "<u8").reshape(*document["shards"], 2)
+        for inner in np.ndindex(*document["shards"]):
+            offset, nbytes = map(int, index[inner])
+            start = [a * s + i * c for a, s, i, c in zip(at, shard, inner, document["chunks"])]
+            where = tuple(slice(s, min(s + c, size)) for s, c, size in zip(start, document["chunks"], out.shape))
+            if (offset, nbytes) != (MISSING, MISSING) and all(part.start < part.stop for part in where):
+                raw = data[offset : offset + nbytes]
+                chunk = np.frombuffer(codec.decode(raw) if codec else raw, out.dtype).reshape(document["chunks"])
+                out[where] = chunk[tuple(slice(part.stop - part.start) for part in where)]
+    return {"": out}, {"": text(json.loads((path / ".zattrs").read_text()))}
+
+
+# Volumes: slowest first, as the command line shows them
+
+
+def volume_by_tensorstore(path, _):
+    info = json.loads((path / "info").read_text())
+    arrays = {}
+    for number, scale in enumerate(info["scales"]):
+        kvstore = {"driver": "file", "path": f"{path}/"}
+        spec = {"driver": "neuroglancer_precomputed", "kvstore": kvstore, "scale_index": number}
+        arrays[scale["key"]] = czyx(tensorstore.open(spec, context=CONTEXT, open=True).result().read().result())
+    return arrays, volume_attributes(info)
+
+
+def volume_by_cloud_volume(path, _):
+    info = json.loads((path / "info").read_text())
+    arrays = {}
+    for number, scale in enumerate(info["scales"]):
+        volume = CloudVolume(f"file://{path}", mip=number, fill_missing=True, progress=False)
+        arrays[scale["key"]] = czyx(np.asarray(volume[:, :, :]))
+    return arrays, volume_attributes(info)
+
+
+def czyx(volume):
+    return volume.T if volume.shape[3] > 1 else volume.T[0]
+
+
+def volume_attributes(info):
+    """Everything but how the chunks lie."""
+    kept = {key: value for key, value in info.items() if key not in ("scales", "@type", "shardwright")}
+    places = [[scale["resolution"], scale.get("voxel_offset", [0, 0, 0])] for scale in info["scales"]]
+    return {"": text(kept), " places": text(places)}
+
+
+def references(file):
+    """The arrays of a kerchunk file, through fsspec and zarr-python."""
+    files = fsspec.filesystem("reference", fo=str(file), asynchronous=True, remote_options={"asynchronous": True})
+    store = zarr.storage.FsspecStore(files)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        refs = json.loads(pathlib.Path(file).read_text())["refs"]
+        documents = {key: str(text) for key, text in refs.items() if key.endswith((".zarray", "zarr.json"))}
+        names = [key.rpartition("/")[0] for key, text in documents.items() if '"chunk' in text]
+        # By name: a listing of references has no groups within groups.
+        return {name: np.asarray(zarr.open_array(store, path=name, mode="r")[...]) for name in names}
+
+
+READERS = {
+    3: {"zarr-python": zarr_tree(False), "zarr-python consolidated": zarr_tree(True), "tensorstore": tensorstore_tree},
+    2: {
+        "zarr-python": zarr_tree(False),
+        "zarr-python consolidated": zarr_tree(True),
+        "tensorstore": tensorstore_tree,
+        "zarr-python 2.18": zarr2_tree(2),
+    },
+    "draft": {"zarr-python 2.18": zarr2_tree(3)},
+    "prototype": {"its description": prototype},
+    "volume": {"tensorstore": volume_by_tensorstore, "cloud-volume": volume_by_cloud_volume},
+}
