@@ -102,6 +102,9 @@ class Report:
             out[writer] = equal / every if every else 0.0
         return out
 
+    def total(self, what):
+        return sum(count for counts in self.counts.values() for (of, _), count in counts.items() if of == what)
+
     def print(self):
         print("refused or left out:")
         for (what, outcome), count in sorted(self.reasons.items(), key=lambda item: -item[1]):
