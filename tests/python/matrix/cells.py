@@ -155,7 +155,8 @@ def parts(pick, shape):
     out = []
     for _ in range(0 if kind == "none" else pick.randrange(1, 3)):
         starts = [pick.randrange(length) if length else 0 for length in shape]
-        out.append([[start, pick.randrange(start, length) + 1 if length else 0] for start, length in zip(starts, shape)])
+        stops = [pick.randrange(start, length) + 1 if length else 0 for start, length in zip(starts, shape)]
+        out.append([list(span) for span in zip(starts, stops)])
     return out
 
 
@@ -199,8 +200,8 @@ def codecs3(pick, writer, dtype):
     if writer == "zarr-python" and pick.chance(0.15):
         kinds = ["numcodecs.lz4", "numcodecs.zlib"]
     if writer == "zarr-python" and pick.seldom(0.3):
-        kinds = ["numcodecs.lz4", "numcodecs.zlib", "numcodecs.bz2", "numcodecs.zstd", "numcodecs.gzip", "numcodecs.lzma",
-                 "numcodecs.blosc", "numcodecs.crc32", "numcodecs.adler32", "numcodecs.shuffle", "numcodecs.fletcher32"]  # fmt: skip
+        kinds = ["bz2", "zstd", "gzip", "lzma", "blosc", "crc32", "adler32", "shuffle", "fletcher32"]
+        kinds = [f"numcodecs.{name}" for name in kinds]
     kind = pick.choice(kinds)
     out = {"kind": kind, "level": pick.choice([1, 3, 5]), "crc": pick.chance(0.3)}
     if "blosc" in kind:
@@ -335,6 +336,7 @@ def repack(pick, has, rank, dialect):
     if len(has.get("arrays", [])) > 1 and pick.chance(0.15):
         out += [pick.choice(["--only", "--skip"]), pick.choice(has["arrays"])["path"]]
     if dialect == "precomputed":
-        for words in (["--hash", "murmurhash3_x86_128"], ["--minishard-bits", "1"], ["--gzip-indexes"], ["--key", "fine"]):
+        hashed = ["--hash", "murmurhash3_x86_128"]
+        for words in (hashed, ["--minishard-bits", "1"], ["--gzip-indexes"], ["--key", "fine"]):
             out += words if pick.chance(0.2) else []
     return out

@@ -78,7 +78,8 @@ class Case:
             writers.write(self.cell, self.source, self.servers)
         except Exception as error:
             # Each program refuses some of what a specification allows.
-            return self.note("source", f"not written: {self.cell['writer']}: {str(error).strip().splitlines()[-1][:90]}")
+            why = str(error).strip().splitlines()[-1][:90]
+            return self.note("source", f"not written: {self.cell['writer']}: {why}")
         self.truth, failed = readers.read(self.source, self.servers)
         if not self.truth:
             self.note("source", f"no reader: {next(iter(failed.values()))[:60]}")
@@ -195,7 +196,8 @@ class Case:
         out = self.folder / f"copy{self.number}.zarr"
         what = "copy to " + (options[1] if "--dialect" in options else "the same")
         done = self.run("repack", self.source, out, "--no-sync", *options)
-        if done.returncode and "File exists" in done.stderr and self.has_several(options):
+        in_the_way = "File exists" in done.stderr or "Is a directory" in done.stderr
+        if done.returncode and in_the_way and self.has_several(options):
             shutil.rmtree(self.folder / f".{out.name}.repack", ignore_errors=True)
             return self.note(what, "known: an array stands where the image goes")
         if done.returncode:

@@ -77,7 +77,8 @@ def add_ome(cell, path):
     kinds = {"t": "time", "c": "channel"}
     axes = [{"name": name, "type": kinds.get(name, "space")} for name in ome["axes"]]
     scale = [{"type": "scale", "scale": [0.5 + at for at in range(len(axes))]}]
-    multiscales = [{"name": "été", "axes": axes, "datasets": [{"path": array["path"], "coordinateTransformations": scale}]}]
+    datasets = [{"path": array["path"], "coordinateTransformations": scale}]
+    multiscales = [{"name": "été", "axes": axes, "datasets": datasets}]
     if ome["version"] == "0.5":
         document = json.loads((path / "zarr.json").read_text())
         document.setdefault("attributes", {})["ome"] = {"version": "0.5", "multiscales": multiscales}
@@ -105,10 +106,12 @@ def codec3(codec, dtype):
             settings["typesize"] = dtype.itemsize
         out = [{"name": "blosc", "configuration": settings}]
     else:
-        settings = {"numcodecs.shuffle": {"elementsize": dtype.itemsize}, "numcodecs.lzma": {}}.get(kind, {"level": level})
+        settings = {"level": level}
+        if kind == "numcodecs.shuffle":
+            settings = {"elementsize": dtype.itemsize}
         if kind == "numcodecs.blosc":
             settings = {"cname": codec["cname"], "clevel": level, "shuffle": 2, "blocksize": 0}
-        elif kind in ("numcodecs.crc32", "numcodecs.adler32", "numcodecs.fletcher32"):
+        elif kind in ("numcodecs.lzma", "numcodecs.crc32", "numcodecs.adler32", "numcodecs.fletcher32"):
             settings = {}
         elif kind == "numcodecs.lz4":
             settings = {"acceleration": level}
@@ -165,9 +168,8 @@ def document3(array):
 def name3(dtype):
     if dtype.kind == "V":
         return "struct" if dtype.names else f"r{8 * dtype.itemsize}"
-    return {"M": "numpy.datetime64", "m": "numpy.timedelta64", "S": "null_terminated_bytes", "U": "fixed_length_utf32"}.get(
-        dtype.kind, dtype.newbyteorder("=").name
-    )
+    names = {"M": "numpy.datetime64", "m": "numpy.timedelta64", "S": "null_terminated_bytes", "U": "fixed_length_utf32"}
+    return names.get(dtype.kind, dtype.newbyteorder("=").name)
 
 
 def fill3(array, dtype):
@@ -176,7 +178,7 @@ def fill3(array, dtype):
 
 
 def zarr_python(array, path):
-    """Through the arguments of zarr-python, as people call it; what they can't say goes by the codecs' own documents."""
+    """Through the arguments of zarr-python, as people call it; what these can't say goes by a document."""
     dtype = dtype_of(array["dtype"]).newbyteorder("<" if array["endian"] == "little" else ">")
     if array.get("around") or dtype.kind in "MmSUV" or array["dtype"][0] == ">":
         if dtype.kind not in "MmSUV":
