@@ -197,7 +197,7 @@ class Case:
         what = "copy to " + (options[1] if "--dialect" in options else "the same")
         done = self.run("repack", self.source, out, "--no-sync", *options)
         in_the_way = "File exists" in done.stderr or "Is a directory" in done.stderr
-        if done.returncode and in_the_way and self.has_several(options):
+        if done.returncode and in_the_way and "--dialect" in options:
             shutil.rmtree(self.folder / f".{out.name}.repack", ignore_errors=True)
             return self.note(what, "known: an array stands where the image goes")
         if done.returncode:
@@ -240,8 +240,11 @@ class Case:
 
     def compare(self, path, options):
         """Each reader says of the result what it said of the source; readers of another format, what all agreed on."""
-        done = self.run("verify", path, "-q")
-        if done.returncode not in (0, 2):
+        done = self.run("verify", path)
+        if done.returncode == 1 and "its attributes name" in done.stdout and "--dialect" in options:
+            # OME-Zarr 0.4 of an image under another name than the new one's.
+            self.note("verify of a copy", "known: attributes name what is not there")
+        elif done.returncode not in (0, 2):
             raise Wrong(f"verify of the result: code {done.returncode}")
         kind = readers.format_of(self.source)
         same_format = readers.format_of(path) == kind
