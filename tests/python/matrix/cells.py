@@ -293,7 +293,7 @@ def ome_image(pick, writer):
 
 
 DIALECTS = ["zarr3", "zarr3", "zarr2", "zarr2", "precomputed", "precomputed", "zarr3-transformer", "zarr2-sharded"]
-CODECS = ["none", "blosc-noise", "blosc-lz4", "blosc-zstd", "blosc-zlib", "blosc-blosclz", "zstd", "gzip", "lz4", "zlib"]
+CODECS = "none blosc-noise blosc-lz4 blosc-zstd blosc-zlib blosc-blosclz zstd gzip lz4 zlib".split()
 
 
 def steps(pick, has):

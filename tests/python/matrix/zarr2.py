@@ -27,7 +27,8 @@ def compressor(codec):
     kind, level = codec["kind"], codec["level"]
     if kind == "blosc":
         return numcodecs.Blosc(codec["cname"], level, SHUFFLES[codec["shuffle"]])
-    makers = {"gzip": numcodecs.GZip, "zlib": numcodecs.Zlib, "zstd": numcodecs.Zstd, "lz4": numcodecs.LZ4, "bz2": numcodecs.BZ2}
+    makers = {"gzip": numcodecs.GZip, "zlib": numcodecs.Zlib, "zstd": numcodecs.Zstd, "lz4": numcodecs.LZ4}
+    makers["bz2"] = numcodecs.BZ2
     if kind == "lzma":
         return numcodecs.LZMA()
     return makers[kind](level) if kind in makers else None
@@ -50,7 +51,8 @@ def write(cell, path):
         dtype = dtype_of(array["dtype"])
         more = dict(version)
         if draft and array["shard"]:
-            more["storage_transformers"] = [ShardingStorageTransformer("indexed", chunks_per_shard=tuple(array["shard"]))]
+            sharding = ShardingStorageTransformer("indexed", chunks_per_shard=tuple(array["shard"]))
+            more["storage_transformers"] = [sharding]
         if not draft:
             more["filters"] = filters(array["filters"], dtype)
         out = zarr.create(
