@@ -17,6 +17,9 @@ def test_what_other_programs_write_is_read_as_it_is_or_refused(command):
     report.print()
     assert not report.wrong, f"{len(report.wrong)} of {count} cells of seed {seed}"
     assert set(report.counts) == set(WRITERS)
+    if count < 300:
+        # Too few of each writer for a share to mean something.
+        return
     for what, least in SHARES.items():
         assert all(share >= least for share in report.shares(what).values()), (what, report.shares(what))
     assert all(share >= COPIES for share in report.shares("copy").values()), report.shares("copy")
