@@ -9,7 +9,21 @@
    neither null nor misaligned points to as much memory as its description says.
 
    All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for
-   callbacks, their contexts and the functions of a storage. No function unwinds, and callbacks must not either. */
+   callbacks, their contexts, the functions of a storage and the buffers of `own_buffers`. No function unwinds, and
+   callbacks must not either.
+
+   The calls by phase of a run:
+
+   anytime        sw_last_error, sw_status_text, sw_status_name, sw_version, sw_check_version, sw_set_log
+   configure      sw_config_init, sw_config_json, sw_memory_needed
+   create         sw_create, sw_create_in; several images: sw_dataset_create, sw_dataset_create_in,
+                  sw_dataset_acquisition, sw_dataset_free
+   prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
+   each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
+                  or sw_append for all of it
+   meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_first_error, sw_first_error_frame,
+                  sw_set_attribute
+   end            sw_finish or sw_abort; sw_get_summary, sw_summary_json; sw_free */
 
 #ifndef SHARDWRIGHT_H
 #define SHARDWRIGHT_H
@@ -58,7 +72,8 @@ typedef struct sw_dataset sw_dataset;
 // What a call returns: SW_OK, or why it did nothing. The numbers never change their meaning; new ones may be added.
 typedef int32_t sw_status;
 
-// The type of a pixel, or of a record field.
+// The type of a pixel, or of a record field. Text has no place among records: sw_set_attribute takes it, for all
+// frames.
 typedef uint32_t sw_dtype;
 
 // What a dimension means; OME-Zarr's axis type.
@@ -216,7 +231,8 @@ typedef struct sw_config {
     sw_ring_full ring_full;
     // With SW_RING_FULL_BLOCK, how many milliseconds calls with SW_AS_CONFIGURED wait. Default SW_FOREVER.
     int64_t ring_full_timeout_ms;
-    // Bytes for the frame buffers of the ring. Default 1 GiB.
+    // Bytes for the frame buffers of the ring. Default 1 GiB, which sw_create takes 0.3 to 3 s to make, as fast as the
+    // system finds the memory.
     size_t ring_bytes;
     // Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     size_t buffer_bytes;
@@ -265,6 +281,23 @@ typedef struct sw_config {
     // would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that
     // is more.
     uint64_t leap_max;
+    // Frame buffers of the caller's own as the ring, in place of `ring_bytes`: huge pages, memory that a device has
+    // pinned or maps, shared memory. Also beside a `document`. Default null: the library makes the ring.
+    //
+    // Each starts on a page of 4096 bytes (below 2 KiB, on a multiple of 64), and is readable and writable from
+    // sw_create until `own_buffers_release` is called, or sw_free returns: freed before, they take the process or its
+    // data with them. Nobody but the library touches them meanwhile, except for filling those on loan. They are
+    // written past the page cache where the device can reach them, else through it.
+    void *const *own_buffers;
+    // How many; the ring is as long, or as the array has frames. Default 0.
+    size_t own_buffer_count;
+    // Bytes of each, at least `buffer_bytes`, or a frame's. Default 0.
+    size_t own_buffer_bytes;
+    // Called once, with `own_buffers_context`, when the library is done with all of them: by sw_free, within it. Not
+    // if sw_create fails. Default null: nothing.
+    void (*own_buffers_release)(void *context);
+    // What that function gets. Default null.
+    void *own_buffers_context;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -272,7 +305,7 @@ typedef struct sw_config {
 typedef struct sw_memory {
     // sizeof(sw_memory).
     size_t size;
-    // The frame buffers, mapped and written once by sw_create.
+    // The frame buffers, mapped and written once by sw_create. 0 for `own_buffers`.
     uint64_t ring_bytes;
     // Frame records: in the ring, and gathered for the disk.
     uint64_t record_bytes;
@@ -289,7 +322,8 @@ typedef struct sw_memory {
     uint64_t threads;
     // Addresses reserved for the threads' stacks, of which they touch a small part. Not in the total.
     uint64_t stack_bytes;
-    // Bytes that the shards being filled, closed and prepared may reserve in the storage at once. Not in the total.
+    // Bytes that the shards being filled, closed and prepared may reserve in the storage at once, no more than the
+    // array has. Not in the total.
     uint64_t storage_bytes;
 } sw_memory;
 
@@ -359,8 +393,9 @@ typedef union sw_number {
     double f;
 } sw_number;
 
-// The value of a record field. It is stored as the field's own type: what does not fit becomes the nearest value that
-// does.
+// The value of a record field. It is stored as the field's own type. For a field of whole numbers, a fraction is rounded
+// to the nearest one, a half away from zero; what lies outside the type's range becomes its nearest end, and NaN
+// becomes 0. For a floating-point field, it is the nearest value of that type, infinities among them.
 typedef struct sw_value {
     // Which member of `number` counts.
     sw_value_kind kind;
@@ -393,6 +428,13 @@ typedef struct sw_appended {
     // Frames let go, because the ring was full and SW_RING_FULL_DROP_NEWEST is configured.
     uint64_t dropped;
 } sw_appended;
+
+// What can happen in a run: the sum of SW_EVENT_... values.
+typedef uint32_t sw_events;
+
+// Hears of one or more events. It is called by the thread that makes them happen, which may be one that is in a call of
+// this library: it must not wait.
+typedef void (*sw_event_fn)(void *context, sw_events events);
 
 // A moment's view of an acquisition. Counters never go back. Set `size` to sizeof(sw_stats) before the call.
 typedef struct sw_stats {
@@ -743,7 +785,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // kerchunk.json: a reference file system, version 1.
 #define SW_MANIFEST_KERCHUNK 4
 
-// Nothing: the field is 0.
+// Nothing: the field is 0, or NaN if it is a floating-point one.
 #define SW_VALUE_NONE 0
 
 // `i`.
@@ -754,6 +796,26 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // `f`.
 #define SW_VALUE_FLOAT 3
+
+// A frame buffer became free after a call had found none: acquire until SW_RING_FULL, then wait.
+#define SW_EVENT_BUFFER_FREE 1
+
+// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not more
+// than half as many were taken in between.
+#define SW_EVENT_RING_HIGH 2
+
+// The run has its first error: sw_first_error.
+#define SW_EVENT_ERROR 4
+
+// A checkpoint or a closed shard made frames durable: `frames_durable` of sw_stats.
+#define SW_EVENT_DURABLE 8
+
+// A shard is closed: `shards_closed` of sw_stats.
+#define SW_EVENT_SHARD_CLOSED 16
+
+// The run has ended, after sw_finish or sw_abort with a time limit; these don't wait any more now. Nothing more
+// happens.
+#define SW_EVENT_ENDED 32
 
 // Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not
 // count.
@@ -852,13 +914,17 @@ sw_status sw_config_json(const struct sw_config *config, char *text, size_t capa
 // Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it. Any thread.
 sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *memory);
 
-// Creates the dataset `path` (a folder) with one image and starts its acquisition.
+// Creates the dataset `path` (a folder) with one image and starts its acquisition. Folders on the way there are made.
 //
 // On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 // disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
 //
+// A process that ends without sw_finish leaves a dataset as a kill would: what the last checkpoint made durable is
+// there, and `shardwright recover` restores the rest of what was stored.
+//
 // Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes
-// as long as the file system needs to reserve a shard. Any thread.
+// as long as the file system needs to reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any
+// thread.
 sw_status sw_create(const char *path, const struct sw_config *config, struct sw_acquisition **acquisition);
 
 // As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay
@@ -933,7 +999,7 @@ sw_status sw_buffers(struct sw_acquisition *acquisition, void **addresses, size_
 // follow each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free
 // buffers. `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
 //
-// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the
+// Errors: SW_ERROR_FRAME_SIZE; SW_ERROR_ARGUMENT for a wrong `row_stride`; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the
 // call can't go on for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the
 // rest, to hear the reason.
 sw_status sw_append(struct sw_acquisition *acquisition,
@@ -975,11 +1041,56 @@ sw_status sw_dataset_acquisition(struct sw_dataset *dataset,
 // Errors: SW_ERROR_BUSY if another thread is in a call with the handle.
 sw_status sw_dataset_free(struct sw_dataset *dataset);
 
+// Opens a descriptor that is readable while one of `events` has happened that was not fetched yet: for poll, epoll and
+// every event loop that takes descriptors. Linux: an eventfd, which programs that this one starts don't get.
+//
+// It tells of edges. Call sw_event_wait, then look at everything that it told of until there is nothing to do, then
+// wait again: nothing that happens in between is missed. At first it tells of what has happened before. Each thread or
+// event loop that waits wants a descriptor of its own, because what one fetches is gone for all others. However often
+// something happens in between, it is one system call for whoever makes it happen, and none in sw_commit as long as
+// the ring is not empty and nothing goes wrong.
+//
+// `ring_mark`: from how many taken buffers on SW_EVENT_RING_HIGH comes; 0: three quarters of the ring. The descriptor
+// is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works on while
+// the run ends and afterwards. After a fork, it is of no use to the child.
+//
+// Errors: SW_ERROR_ARGUMENT; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if the process has no descriptor
+// left.
+sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, uint64_t ring_mark, int32_t *descriptor);
+
+// Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
+// milliseconds; 0: not at all; SW_FOREVER.
+//
+// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
+sw_status sw_event_wait(struct sw_acquisition *acquisition, int32_t descriptor, int64_t timeout_ms, sw_events *events);
+
+// Closes a descriptor of sw_event_open. No thread may be in sw_event_wait with it.
+//
+// Errors: SW_ERROR_ARGUMENT if it is not one of this acquisition; SW_ERROR_BUSY if a thread waits for it.
+sw_status sw_event_close(struct sw_acquisition *acquisition, int32_t descriptor);
+
+// Has each of `events` told to `callback`, for programs that have an event loop of another kind: first what has
+// happened before, then every edge. `ring_mark` is as for sw_event_open. The function and its context must stay until
+// the acquisition is freed.
+//
+// Errors: SW_ERROR_NULL, SW_ERROR_ARGUMENT; SW_ERROR_CONFIG for a mark beyond the ring.
+sw_status sw_on_event(struct sw_acquisition *acquisition,
+                      sw_events events,
+                      uint64_t ring_mark,
+                      sw_event_fn callback,
+                      void *context);
+
 // The first error of the run, if there was one: what sw_acquire, sw_commit and sw_finish tell from then on. For a
 // program that looks now and then how a run is; SW_OK while all is well.
 //
 // Errors: those of wrong arguments, and the run's own.
 sw_status sw_first_error(struct sw_acquisition *acquisition);
+
+// The number of the first frame that the run's first error is about.
+//
+// Errors: SW_ERROR_NOT_FOUND if there was no error, or one that is about no certain frame, as a document that could not
+// be written; those of wrong arguments.
+sw_status sw_first_error_frame(struct sw_acquisition *acquisition, uint64_t *frame);
 
 // Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.
 //

@@ -79,6 +79,18 @@ public:
         return *this;
     }
 
+    // Frame buffers of the program's own; the list must live as long as the configuration. `release` is called when the
+    // library is done with all of them; see sw_config.
+    Config &own_buffers(void *const *buffers, size_t count, size_t bytes_each, void (*release)(void *) = nullptr,
+                        void *context = nullptr) noexcept {
+        fields.own_buffers = buffers;
+        fields.own_buffer_count = count;
+        fields.own_buffer_bytes = bytes_each;
+        fields.own_buffers_release = release;
+        fields.own_buffers_context = context;
+        return *this;
+    }
+
     // What the C calls take; good as long as this object lives and is not changed.
     sw_config whole() const noexcept {
         sw_config whole = fields;
@@ -375,8 +387,26 @@ public:
         stats.size = sizeof stats;
         return sw_get_stats(handle_, &stats);
     }
-    // The first error of the run, if there was one.
+    // The first error of the run, if there was one, and the first frame that it is about.
     sw_status try_first_error() const noexcept { return sw_first_error(handle_); }
+    sw_status try_first_error_frame(uint64_t &frame) const noexcept { return sw_first_error_frame(handle_, &frame); }
+    // A descriptor for poll, epoll or an event loop. It is the library's; this object's end closes it.
+    sw_status try_event_open(sw_events events, int32_t &descriptor, uint64_t ring_mark = 0) noexcept {
+        return sw_event_open(handle_, events, ring_mark, &descriptor);
+    }
+    sw_status try_event_wait(int32_t descriptor, sw_events &events, int64_t timeout_ms = SW_FOREVER) noexcept {
+        return sw_event_wait(handle_, descriptor, timeout_ms, &events);
+    }
+    sw_status try_event_close(int32_t descriptor) noexcept { return sw_event_close(handle_, descriptor); }
+    // Tells of each of `events` from now on. The function is called by any thread, and must neither wait nor throw.
+    sw_status try_on_event(sw_events events, std::function<void(sw_events)> tell, uint64_t ring_mark = 0) {
+        std::unique_ptr<EventTeller> teller(new EventTeller(std::move(tell)));
+        auto call = [](void *context, sw_events happened) { (*static_cast<EventTeller *>(context))(happened); };
+        event_tellers_.reserve(event_tellers_.size() + 1);
+        sw_status status = sw_on_event(handle_, events, ring_mark, call, teller.get());
+        if (status == SW_OK) event_tellers_.push_back(std::move(teller));
+        return status;
+    }
     sw_status try_latency(sw_stage stage, sw_latency &latency) const noexcept {
         latency.size = sizeof latency;
         return sw_get_latency(handle_, stage, &latency);
@@ -389,6 +419,7 @@ public:
 #if SHARDWRIGHT_EXCEPTIONS
     Acquisition(const char *path, const Config &config) { check(try_create(path, config)); }
     Acquisition(Storage &storage, const Config &config) { check(try_create_in(storage, config)); }
+    Acquisition(const sw_storage &storage, const Config &config) { check(try_create_in(storage, config)); }
     Frame acquire(int64_t timeout_ms = SW_AS_CONFIGURED) {
         Frame frame;
         check(try_acquire(frame, timeout_ms));
@@ -416,6 +447,26 @@ public:
     }
     void set_attribute(const char *key, const std::string &json) { check(try_set_attribute(key, json.c_str())); }
     void on_shard_closed(std::function<void(const char *)> tell) { check(try_on_shard_closed(std::move(tell))); }
+    void first_error() const { check(try_first_error()); }
+    uint64_t first_error_frame() const {
+        uint64_t frame = 0;
+        check(try_first_error_frame(frame));
+        return frame;
+    }
+    int32_t event_open(sw_events events, uint64_t ring_mark = 0) {
+        int32_t descriptor = -1;
+        check(try_event_open(events, descriptor, ring_mark));
+        return descriptor;
+    }
+    sw_events event_wait(int32_t descriptor, int64_t timeout_ms = SW_FOREVER) {
+        sw_events events = 0;
+        check(try_event_wait(descriptor, events, timeout_ms));
+        return events;
+    }
+    void event_close(int32_t descriptor) { check(try_event_close(descriptor)); }
+    void on_event(sw_events events, std::function<void(sw_events)> tell, uint64_t ring_mark = 0) {
+        check(try_on_event(events, std::move(tell), ring_mark));
+    }
     sw_stats stats() const {
         sw_stats stats = {};
         check(try_stats(stats));
@@ -452,10 +503,12 @@ public:
 private:
     friend class Dataset;
     using Teller = std::function<void(const char *)>;
+    using EventTeller = std::function<void(sw_events)>;
 
     void swap(Acquisition &other) noexcept {
         std::swap(handle_, other.handle_);
         std::swap(teller_, other.teller_);
+        std::swap(event_tellers_, other.event_tellers_);
     }
     // Becomes the run that a call creates, if it does.
     template <typename Create> sw_status take(Create create) noexcept {
@@ -476,6 +529,7 @@ private:
     sw_acquisition *handle_ = nullptr;
     // Where it is must not change: the library knows it.
     std::unique_ptr<Teller> teller_;
+    std::vector<std::unique_ptr<EventTeller>> event_tellers_;
 };
 
 // Several images in one dataset.
@@ -517,6 +571,7 @@ public:
 #if SHARDWRIGHT_EXCEPTIONS
     explicit Dataset(const char *path, bool overwrite = false) { check(try_create(path, overwrite)); }
     explicit Dataset(Storage &storage) { check(try_create_in(storage)); }
+    explicit Dataset(const sw_storage &storage) { check(try_create_in(storage)); }
     Acquisition acquisition(const char *name, const Config &config) {
         Acquisition acquisition;
         check(try_acquisition(name, config, acquisition));
@@ -527,6 +582,12 @@ public:
 private:
     sw_dataset *handle_ = nullptr;
 };
+
+// Whether the library that is loaded fits the header that the program was compiled with.
+inline sw_status try_check_version() noexcept { return sw_check_version(SW_VERSION_MAJOR, SW_VERSION_MINOR); }
+#if SHARDWRIGHT_EXCEPTIONS
+inline void check_version() { check(try_check_version()); }
+#endif
 
 // Tells of log lines up to `level`, of the whole process, in place of what was told before; an empty function: nobody.
 // It is called by any thread, and must not throw.

@@ -37,10 +37,20 @@ pub enum Error {
         source: Arc<std::io::Error>,
     },
     /// No free frame buffer: the workers or the disk are slower than the camera.
-    #[error("the ring is full: all {frames} frame buffers are taken{}", WaitedFor(*waited))]
+    #[error(
+        "the ring is full{}: of {frames} frame buffers, {on_loan} are on loan to the caller, {waiting} hold frames \
+         that wait, {in_work} hold frames that are being written",
+        WaitedFor(*waited)
+    )]
     RingFull {
         /// The number of buffers in the ring.
         frames: usize,
+        /// Those that the caller has acquired, and neither committed nor given back.
+        on_loan: usize,
+        /// Those whose frames wait: for others of their chunk, for a worker, or for somebody who looks at them.
+        waiting: usize,
+        /// Those whose frames the workers have begun to encode and write.
+        in_work: usize,
         /// How long the call waited for one.
         waited: Duration,
     },
@@ -51,6 +61,21 @@ pub enum Error {
         got: usize,
         /// Bytes that one frame needs.
         expected: usize,
+    },
+    /// A distance of rows that can't be that of the pixels.
+    #[error(
+        "row_stride = {got} does not fit: a frame has {rows} rows of {row_bytes} bytes, which {bytes} bytes don't hold \
+         at that distance"
+    )]
+    RowStride {
+        /// The distance of rows that was given, in bytes.
+        got: usize,
+        /// Rows of a frame.
+        rows: usize,
+        /// Bytes of one row, the least distance.
+        row_bytes: usize,
+        /// Bytes given.
+        bytes: usize,
     },
     /// A frame number that can't be accepted.
     #[error("frame number {number} {why}")]
@@ -193,7 +218,7 @@ struct WaitedFor(Duration);
 
 impl fmt::Display for WaitedFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_zero() { Ok(()) } else { write!(f, ", for {:.3} s", self.0.as_secs_f64()) }
+        if self.0.is_zero() { Ok(()) } else { write!(f, " after {:.3} s", self.0.as_secs_f64()) }
     }
 }
 
@@ -221,9 +246,11 @@ impl Error {
     /// What kind of thing went wrong.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config { .. } | Self::FrameSize { .. } | Self::FrameNumber { .. } | Self::Record { .. } => {
-                ErrorKind::InvalidArgument
-            }
+            Self::Config { .. }
+            | Self::FrameSize { .. }
+            | Self::RowStride { .. }
+            | Self::FrameNumber { .. }
+            | Self::Record { .. } => ErrorKind::InvalidArgument,
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => ErrorKind::NotFound,
             Self::Io { .. } => ErrorKind::Io,

@@ -47,6 +47,7 @@ mod dataset;
 mod dtype;
 mod engine;
 mod error;
+mod events;
 #[cfg(feature = "capi")]
 pub mod ffi;
 mod folder;
@@ -76,6 +77,7 @@ struct Readme;
 
 pub use acquisition::append::Appended;
 pub use acquisition::{Acquisition, Unfinished};
+pub use aligned_memory::RingBuffers;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
     Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
@@ -83,6 +85,7 @@ pub use config::{
 pub use dataset::Dataset;
 pub use dtype::{Dtype, Element};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
+pub use events::{EventHandle, Events};
 pub use frame::{FrameMut, FrameView};
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};

@@ -8,12 +8,12 @@
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::aligned_memory::AlignedMemory;
+use crate::aligned_memory::{AlignedMemory, RingBuffers};
 use crate::error::{Error, Result};
-use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Receiver, Sender, bounded};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{Receiver, Sender, Watchers, bounded, event};
 
 /// All frame buffers and their records.
 pub(crate) struct Ring {
@@ -27,6 +27,11 @@ pub(crate) struct Ring {
     users: Box<[AtomicU32]>,
     /// The buffer that was committed last, plus one.
     newest: AtomicU32,
+    /// Committed buffers that became free again, in all.
+    pub(crate) released: AtomicU64,
+    /// Somebody found no free buffer, and none has become free since.
+    starved: AtomicBool,
+    pub(crate) watchers: Arc<Watchers>,
 }
 
 /// A buffer on loan: its holder alone may write it. Dropping it frees the buffer.
@@ -50,8 +55,13 @@ pub(crate) struct View {
 
 impl Ring {
     /// `frames` buffers of `frame_bytes` and records of `record_bytes` each, touched once so that no page fault comes
-    /// later.
-    pub(crate) fn new(frames: usize, frame_bytes: usize, record_bytes: usize) -> Result<Self> {
+    /// later; or the first of the caller's own buffers, of which there must be as many.
+    pub(crate) fn new(
+        frames: usize,
+        frame_bytes: usize,
+        record_bytes: usize,
+        buffers: Option<RingBuffers>,
+    ) -> Result<Self> {
         let memory = |bytes| {
             let refuse = |error: std::io::Error| {
                 Error::config("ring_bytes", format_args!("{frames} frames of {bytes} bytes"), error.to_string())
@@ -63,14 +73,21 @@ impl Ring {
             let sent = freed.try_send(index);
             debug_assert!(sent.is_ok(), "the queue holds all buffers");
         }
+        let pixels = match buffers {
+            Some(buffers) => AlignedMemory::of_caller(buffers, frames, frame_bytes),
+            None => memory(frame_bytes)?,
+        };
         Ok(Self {
-            pixels: memory(frame_bytes)?,
+            pixels,
             records: memory(record_bytes)?,
             free,
             freed,
             frames,
             users: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             newest: AtomicU32::new(0),
+            released: AtomicU64::new(0),
+            starved: AtomicBool::new(false),
+            watchers: Arc::new(Watchers::new()),
         })
     }
 
@@ -91,15 +108,55 @@ impl Ring {
 
     /// A free buffer, if there is one now.
     pub(crate) fn try_loan(self: &Arc<Self>) -> Option<Loan> {
-        self.free.try_recv().ok().map(|index| Loan { ring: self.clone(), index })
+        let index = self.free.try_recv().ok().or_else(|| self.try_again())?;
+        Some(self.lend(index))
+    }
+
+    /// From now on, whoever frees a buffer tells those who wait for one; unless that was just before.
+    #[cold]
+    fn try_again(&self) -> Option<u32> {
+        self.starved.store(true, Ordering::Relaxed);
+        // Meets the fence in `tell_free`: this thread sees the buffer, or the other one that it is wanted.
+        fence(Ordering::SeqCst);
+        self.free.try_recv().ok()
+    }
+
+    fn lend(self: &Arc<Self>, index: u32) -> Loan {
+        self.watchers.note_level(|| self.taken());
+        Loan { ring: self.clone(), index }
+    }
+
+    /// Buffers that are on loan or committed.
+    fn taken(&self) -> usize {
+        self.frames - self.free_frames().min(self.frames)
+    }
+
+    /// Whether somebody found no free buffer, and none has become free since.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
+    }
+
+    /// Whether a buffer is free now. If not, it is told when one is.
+    pub(crate) fn has_free_or_is_awaited(&self) -> bool {
+        if self.free_frames() > 0 {
+            return true;
+        }
+        self.starved.store(true, Ordering::Relaxed);
+        // As in `try_again`.
+        fence(Ordering::SeqCst);
+        self.free_frames() > 0
+    }
+
+    /// Tells of the ring's level what has not been told.
+    pub(crate) fn note_level(&self) {
+        self.watchers.note_level(|| self.taken());
     }
 
     /// A free buffer, as soon as there is one.
-    pub(crate) fn loan_within(self: &Arc<Self>, timeout: Duration) -> Result<Loan> {
-        let start = Instant::now();
+    pub(crate) fn loan_within(self: &Arc<Self>, timeout: Duration) -> Option<Loan> {
         match self.free.recv_timeout(timeout) {
-            Ok(index) => Ok(Loan { ring: self.clone(), index }),
-            Err(_) => Err(Error::RingFull { frames: self.frames, waited: start.elapsed() }),
+            Ok(index) => Some(self.lend(index)),
+            Err(_) => None,
         }
     }
 
@@ -133,6 +190,7 @@ impl Ring {
     /// AcqRel: every user's reads happen before the last one frees the buffer.
     fn end_use(&self, index: u32) {
         if self.users[index as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.released.fetch_add(1, Ordering::Relaxed);
             self.free_again(index);
         }
     }
@@ -140,6 +198,17 @@ impl Ring {
     fn free_again(&self, index: u32) {
         let sent = self.freed.try_send(index);
         debug_assert!(sent.is_ok(), "the queue holds all buffers");
+        self.tell_free();
+        self.watchers.note_level(|| self.taken());
+    }
+
+    /// A buffer can be had: in the queue, or where else the caller looks for one.
+    pub(crate) fn tell_free(&self) {
+        // Meets the fence in `try_again`.
+        fence(Ordering::SeqCst);
+        if self.is_starved() && self.starved.swap(false, Ordering::Relaxed) {
+            self.watchers.tell(event::BUFFER_FREE);
+        }
     }
 
     /// The frame that was committed last, if its buffer still holds it.
@@ -217,7 +286,7 @@ mod tests {
 
     #[test]
     fn frames_are_one_piece_only_where_their_buffers_follow_each_other() {
-        let ring = Arc::new(Ring::new(3, 4096, 0).unwrap());
+        let ring = Arc::new(Ring::new(3, 4096, 0, None).unwrap());
         let commit = |byte| {
             let mut loan = ring.try_loan().unwrap();
             loan.pixels_mut().fill(byte);
@@ -231,7 +300,7 @@ mod tests {
         let missing = [frames[0].take(), None];
         assert!(ring.pixels_in_one(&missing).is_none());
 
-        let ring = Arc::new(Ring::new(2, 4000, 0).unwrap());
+        let ring = Arc::new(Ring::new(2, 4000, 0, None).unwrap());
         let frames = [Some(ring.try_loan().unwrap().commit()), Some(ring.try_loan().unwrap().commit())];
         assert!(ring.pixels_in_one(&frames).is_none(), "there is a gap between the buffers");
     }
@@ -240,7 +309,9 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom {
     use super::*;
+    use crate::sync::Watcher;
     use crate::sync::atomic::AtomicUsize;
+    use ::loom::sync::{Condvar, Mutex};
     use ::loom::thread;
     use std::cell::UnsafeCell;
 
@@ -272,7 +343,7 @@ mod loom {
     #[test]
     fn a_buffer_has_one_owner_at_a_time() {
         ::loom::model(|| {
-            let ring = Arc::new(Ring::new(1, 4, 4).unwrap());
+            let ring = Arc::new(Ring::new(1, 4, 4, None).unwrap());
             let mut loan = ring.try_loan().unwrap();
             loan.pixels_mut().fill(7);
             loan.record_mut().fill(8);
@@ -299,10 +370,37 @@ mod loom {
         });
     }
 
+    /// Whoever found no buffer, and waits for the event alone, hears of the next one.
+    #[test]
+    fn no_wake_up_is_lost() {
+        ::loom::model(|| {
+            let ring = Arc::new(Ring::new(1, 4, 4, None).unwrap());
+            let loan = ring.try_loan().unwrap();
+            let bell = Arc::new((Mutex::new(false), Condvar::new()));
+            let rings = bell.clone();
+            let watcher = Watcher::new(event::BUFFER_FREE, 1, move |_| {
+                *rings.0.lock().unwrap() = true;
+                rings.1.notify_one();
+            });
+            ring.watchers.add(Arc::new(watcher), || 0);
+            let worker = ring.clone();
+            let worker = thread::spawn(move || worker.release(loan.commit()));
+            while ring.try_loan().is_none() {
+                // If the wake-up were lost, this would wait for ever, and loom would say so.
+                let mut rang = bell.0.lock().unwrap();
+                while !*rang {
+                    rang = bell.1.wait(rang).unwrap();
+                }
+                *rang = false;
+            }
+            worker.join().unwrap();
+        });
+    }
+
     #[test]
     fn a_buffer_is_not_free_while_someone_views_it() {
         ::loom::model(|| {
-            let ring = Arc::new(Ring::new(1, 4, 4).unwrap());
+            let ring = Arc::new(Ring::new(1, 4, 4, None).unwrap());
             let mut loan = ring.try_loan().unwrap();
             loan.pixels_mut().fill(7);
             let frame = loan.commit();
@@ -327,7 +425,7 @@ mod loom {
     #[test]
     fn a_dropped_loan_is_free_again() {
         ::loom::model(|| {
-            let ring = Arc::new(Ring::new(1, 4, 4).unwrap());
+            let ring = Arc::new(Ring::new(1, 4, 4, None).unwrap());
             let mut loan = ring.try_loan().unwrap();
             let other = ring.clone();
             let thread = thread::spawn(move || {

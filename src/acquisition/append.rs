@@ -67,15 +67,23 @@ impl Acquisition {
     ) -> Result<Appended> {
         let start = Instant::now();
         let frame = &self.engine.plan.frame;
-        let refuse = |expected| Err(Error::FrameSize { got: pixels.len(), expected });
-        let frame_stride = frame.rows.checked_mul(row_stride);
+        let (got, row_bytes) = (pixels.len(), frame.row_bytes);
+        let wrong_stride =
+            || Err(Error::RowStride { got: row_stride, rows: frame.rows, row_bytes, bytes: pixels.len() });
+        let frame_stride = frame.rows.checked_mul(row_stride).filter(|_| row_stride >= frame.row_bytes);
         // The last row needs no padding behind it.
         let padded = pixels.len().checked_add(row_stride.saturating_sub(frame.row_bytes));
-        let (Some(frame_stride), Some(padded)) = (frame_stride, padded) else { return refuse(usize::MAX) };
+        let (Some(frame_stride), Some(padded)) = (frame_stride, padded) else {
+            return wrong_stride();
+        };
         let frames = padded / frame_stride.max(1);
         let whole = frames > 0 && (pixels.len() == frames * frame_stride || padded == frames * frame_stride);
-        if row_stride < frame.row_bytes || !whole {
-            return refuse(frame_stride.max(frame.bytes));
+        // Frames without gaps were given, and another distance.
+        if !whole && row_stride != row_bytes && got > 0 && got.is_multiple_of(frame.bytes) {
+            return wrong_stride();
+        }
+        if !whole {
+            return Err(Error::FrameSize { got, expected: frame_stride });
         }
         let mut done = Appended::default();
         for at in 0..frames {

@@ -41,10 +41,19 @@ impl Acquisition {
             threads: self.threads.take(),
             notes: std::mem::take(&mut self.notes),
             manifest: self.manifest.take(),
+            tells_end: self.tells_end,
         }
     }
 
     pub(super) fn end(&mut self) -> Result<Summary, Unfinished> {
+        let outcome = self.end_untold();
+        if self.tells_end {
+            self.engine.tell_end();
+        }
+        outcome
+    }
+
+    fn end_untold(&mut self) -> Result<Summary, Unfinished> {
         self.engine.gate.close();
         if let Some(threads) = self.threads.take() {
             self.drain();
@@ -71,7 +80,10 @@ impl Acquisition {
                 self.engine.first_error.set(error);
             }
             match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
-                Ok(()) => summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed),
+                Ok(()) => {
+                    summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
+                    self.engine.note_durable(summary.frames_durable);
+                }
                 Err(error) => self.engine.first_error.set(error),
             }
             summary.shape = self.image.shape();

@@ -62,7 +62,8 @@ pub struct Config {
     pub fill_value: f64,
     /// Leave out chunks that hold only the fill value. Readers see the fill value there.
     pub skip_empty_chunks: bool,
-    /// Bytes for the frame buffers of the ring.
+    /// Bytes for the frame buffers of the ring, which are there when the acquisition is created: 1 GiB takes 0.3 to 3 s,
+    /// as fast as the system finds the memory.
     pub ring_bytes: usize,
     /// How frames lie in ring buffers that the camera fills in place. `None`: rows follow each other without a gap.
     pub frame_layout: Option<FrameLayout>,

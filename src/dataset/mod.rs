@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
+use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, StorageKind};
 use crate::error::{Error, Result};
 use crate::folder::Folder;
@@ -87,6 +88,20 @@ impl Dataset {
 
     /// Starts the acquisition of the image `name`: letters, digits, `_`, `-` and `.`.
     pub fn acquisition(&self, name: &str, config: Config) -> Result<crate::Acquisition> {
+        self.start(name, config, None)
+    }
+
+    /// As [`acquisition`](Self::acquisition), with frame buffers of the caller's own as the ring.
+    pub fn acquisition_with_buffers(
+        &self,
+        name: &str,
+        config: Config,
+        buffers: RingBuffers,
+    ) -> Result<crate::Acquisition> {
+        self.start(name, config, Some(buffers))
+    }
+
+    pub(crate) fn start(&self, name: &str, config: Config, buffers: Option<RingBuffers>) -> Result<crate::Acquisition> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         let is_reserved = ["ome", "zarr.json"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
         if name.is_empty() || name.starts_with('.') || is_reserved || !name.chars().all(plain) {
@@ -94,7 +109,7 @@ impl Dataset {
                 "letters, digits, _, - and . are possible, not starting with a dot, and neither OME nor zarr.json";
             return Err(Error::config("name", format_args!("{name:?}"), reason));
         }
-        crate::Acquisition::start(self.root.clone(), Some(name), config)
+        crate::Acquisition::start(self.root.clone(), Some(name), config, buffers)
     }
 }
 

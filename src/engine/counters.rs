@@ -1,16 +1,20 @@
 //! What is counted and timed while the engine runs, and what went wrong first.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result, logged};
 use crate::stats::{Latencies, Stage};
+use crate::sync::{Watchers, event};
 
 /// What is counted while the engine runs. Relaxed throughout: readers want a recent value, not an order.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) frames_accepted: AtomicU64,
     pub(crate) frames_written: AtomicU64,
+    /// Of layers that a worker has begun with, and of those that all are done with, stored or not.
+    pub(crate) frames_begun: AtomicU64,
+    pub(crate) frames_done: AtomicU64,
     /// Named by indexes on the device.
     pub(crate) frames_synced: AtomicU64,
     /// Those of them that the documents there tell of, too.
@@ -28,18 +32,37 @@ pub(crate) struct Counters {
     pub(crate) newest_end: AtomicU64,
 }
 
-/// The first error of the run, kept for every later call.
-#[derive(Debug, Default)]
-pub(crate) struct FirstError(OnceLock<Error>);
+/// The first error of the run, kept for every later call, and the frame that it was about.
+pub(crate) struct FirstError {
+    first: OnceLock<(Error, Option<u64>)>,
+    watchers: Arc<Watchers>,
+}
 
 impl FirstError {
+    pub(crate) fn new(watchers: Arc<Watchers>) -> Self {
+        Self { first: OnceLock::new(), watchers }
+    }
+
     pub(crate) fn set(&self, error: Error) {
-        let _ = self.0.set(error.clone());
-        logged(|| tracing::error!(%error, "the acquisition failed"));
+        self.set_about(error, None);
+    }
+
+    /// `frame`: the first that it is about, if it is about any.
+    pub(crate) fn set_about(&self, error: Error, frame: Option<u64>) {
+        let is_first = self.first.set((error.clone(), frame)).is_ok();
+        logged(|| tracing::error!(%error, frame, "the acquisition failed"));
+        if is_first {
+            self.watchers.tell(event::ERROR);
+        }
     }
 
     pub(crate) fn get(&self) -> Option<&Error> {
-        self.0.get()
+        self.first.get().map(|(error, _)| error)
+    }
+
+    /// Of the first error, if there is one and it is about a frame.
+    pub(crate) fn frame(&self) -> Option<u64> {
+        self.first.get().and_then(|(_, frame)| *frame)
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

@@ -14,12 +14,15 @@ use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught, logged};
 use crate::shard::{Checkpoint, Shard, ShardPosition};
 use crate::stats::Stage;
-use crate::sync::{Receiver, Sender};
+use crate::sync::{Receiver, Sender, event};
 
 const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
 const CHECKPOINT_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 // Checkpoints take at most one part in so many of the closer's time, plus one.
 const CHECKPOINT_REST: u32 = 4;
+
+// How often the closer does what a caller does that waits for a buffer, where one waits for an event instead.
+const LOOK_AT_RING_EVERY: Duration = Duration::from_millis(50);
 
 // How long a shard that can't be created is left alone before the next try, at first and at most.
 const SPARE_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -32,7 +35,10 @@ pub(crate) fn prepare(engine: &Engine, image: &ImageWriter, live: &LiveCells, pr
         match create_when_possible(engine, image, number) {
             Ok(Some(block)) => drop(prepared.send(block)),
             Ok(None) => live.remove(engine.plan.shards.cells_a_block),
-            Err(error) => engine.first_error.set(error),
+            Err(error) => {
+                let frame = engine.plan.shards.block_frames(number).start;
+                engine.first_error.set_about(error, Some(frame));
+            }
         }
         engine.pump();
     }
@@ -131,7 +137,9 @@ pub(crate) fn close(
     let mut next = Instant::now() + every;
     let (mut paused, mut watch) = (Paused::new(engine), Watch::default());
     loop {
-        let mut closing = match closings.recv_timeout(next.saturating_duration_since(Instant::now())) {
+        let watches_ring = engine.ring.watchers.want(event::BUFFER_FREE | event::RING_HIGH);
+        let look_in = if watches_ring { LOOK_AT_RING_EVERY } else { CHECKPOINT_EVERY_MAX };
+        let mut closing = match closings.recv_timeout(next.saturating_duration_since(Instant::now()).min(look_in)) {
             Ok(closing) => Some(closing),
             Err(error) if error.is_disconnected() => return,
             Err(_) => None,
@@ -145,6 +153,7 @@ pub(crate) fn close(
                     after_each_cell();
                 }
                 Closing::Records(block) => close_records(engine, image, block, written_records),
+                Closing::Look => {}
                 // What lies beside may be older.
                 Closing::End => is_end = true,
             }
@@ -152,6 +161,9 @@ pub(crate) fn close(
         }
         if is_end {
             return;
+        }
+        if watches_ring {
+            look_at_ring(engine);
         }
         let start = Instant::now();
         if start >= next {
@@ -161,6 +173,15 @@ pub(crate) fn close(
             next = Instant::now() + every.max(CHECKPOINT_REST * start.elapsed());
         }
     }
+}
+
+/// Whoever waits for an event, and not in a call, can't see to it that frames which hold buffers go on.
+fn look_at_ring(engine: &Engine) {
+    if engine.ring.is_starved() {
+        engine.wake_if_work_waits();
+        engine.relieve();
+    }
+    engine.ring.note_level();
 }
 
 fn close_records(engine: &Engine, image: &ImageWriter, block: RecordBlock, written: &Sender<RecordBlock>) {
@@ -206,7 +227,7 @@ fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCop
 fn advance(engine: &Engine, image: &ImageWriter, newest_end: u64) {
     let synced = engine.counters.frames_synced.load(Relaxed);
     match caught(|| image.advance(&engine.plan, newest_end, false)) {
-        Ok(()) => engine.counters.frames_durable.store(synced, Relaxed),
+        Ok(()) => engine.note_durable(synced),
         Err(error) => engine.first_error.set(error),
     }
 }
@@ -223,7 +244,7 @@ fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
             // Then the others' newer indexes make no frame durable either.
             Ok(Checkpoint::Postponed) => all_named = false,
             // What becomes of the shard is seen when it is closed.
-            Err(error) => return engine.first_error.set(error),
+            Err(error) => return engine.first_error.set_about(error, first_frame(engine, cell)),
         }
     }
     if all_named {
@@ -231,6 +252,12 @@ fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
         *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
         count_synced(engine, cell, written + kept);
     }
+}
+
+/// The first of a cell's frames, by their numbers.
+fn first_frame(engine: &Engine, cell: &ShardCell) -> Option<u64> {
+    let shards = &engine.plan.shards;
+    shards.block_frames(cell.block).find(|&number| shards.locate(number).cell == cell.cell)
 }
 
 fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
@@ -296,11 +323,12 @@ fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {
                 engine.counters.shards_closed.fetch_add(1, Relaxed);
                 engine.counters.chunks_written.fetch_add(closed.provisional, Relaxed);
                 tell_of(engine, &shard.key);
+                engine.ring.watchers.tell(event::SHARD_CLOSED);
             }
             Ok(_) => {}
             Err(error) => {
                 whole = false;
-                engine.first_error.set(error);
+                engine.first_error.set_about(error, first_frame(engine, cell));
             }
         }
         engine.finalizer_times().of(Stage::CloseShard).since(start);

@@ -127,10 +127,10 @@ impl LayerSlot {
         self.tickets_left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A part of the layer is lost.
-    pub(crate) fn fail(&self, first_error: &FirstError, error: Error) {
+    /// A part of the layer, which begins with `frame`, is lost.
+    pub(crate) fn fail(&self, first_error: &FirstError, error: Error, frame: u64) {
         self.failed.store(true, Ordering::Relaxed);
-        first_error.set(error);
+        first_error.set_about(error, Some(frame));
     }
 
     /// Gives a ticket back; true for the last one.

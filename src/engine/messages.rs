@@ -42,6 +42,8 @@ pub(crate) enum Closing {
     Cell(Arc<ShardCell>),
     /// These records are complete.
     Records(RecordBlock),
+    /// Somebody watches the ring from now on.
+    Look,
     /// Nothing more comes.
     End,
 }

@@ -11,6 +11,7 @@ use super::messages::{Closing, Ticket};
 use super::records::Records;
 use super::sequencer::Sequencer;
 use super::shared::{Shared, relief};
+use crate::aligned_memory::RingBuffers;
 use crate::config::Config;
 use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
@@ -46,8 +47,14 @@ pub(crate) struct Ends {
 
 impl Engine {
     /// Everything that a run needs is taken here: the ring's memory, all queues, all layers.
-    pub(crate) fn new(image: &ImageWriter, plan: &Arc<Plan>, config: &Config) -> Result<(Arc<Self>, Ends)> {
-        let ring = Arc::new(Ring::new(plan.ring.frames, plan.frame.layout.buffer_bytes, plan.record.bytes)?);
+    pub(crate) fn new(
+        image: &ImageWriter,
+        plan: &Arc<Plan>,
+        config: &Config,
+        buffers: Option<RingBuffers>,
+    ) -> Result<(Arc<Self>, Ends)> {
+        let frame_bytes = plan.frame.layout.buffer_bytes;
+        let ring = Arc::new(Ring::new(plan.ring.frames, frame_bytes, plan.record.bytes, buffers)?);
         let (shared, to_close) = Shared::new(image, plan, config, ring);
         let (deliver, prepared) = bounded(2 * plan.ring.shard_blocks_max());
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
@@ -107,6 +114,7 @@ impl Engine {
                 cell.frames_written.fetch_add(present, Release);
             }
         }
+        self.counters.frames_done.fetch_add(u64::from(layer.present), Relaxed);
         layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
         let cell = layer.state.cell.take();
         drop(layer);

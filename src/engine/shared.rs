@@ -1,8 +1,9 @@
 //! What all threads of one acquisition share, but for the sequencer: that one and its parts can't reach themselves from
 //! here.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::cell::{OpenCells, ShardCell};
 use super::closings::Closings;
@@ -18,7 +19,7 @@ use crate::format::slot_header::Origin;
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::stats::{Stage, StageLatency, Stats, report};
-use crate::sync::{Gate, PolledQueue, Receiver, Sender, bounded};
+use crate::sync::{Gate, PolledQueue, Receiver, Sender, bounded, event};
 
 /// What callers that find no free buffer want of the sequencer.
 pub(super) mod relief {
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) aborting: AtomicBool,
     /// The last block of shards that a frame waits for or has got.
     pub(crate) needed_block: AtomicU64,
+    /// The run has ended, and whoever watches was told.
+    pub(crate) ended: AtomicBool,
     /// No further shard will be needed.
     pub(crate) needs_no_more: AtomicBool,
     /// That callers find no free buffer, and whether for long: see [`Engine::relieve`](super::pump::Engine::relieve).
@@ -89,12 +92,13 @@ impl Shared {
             requests: Arc::new(PolledQueue::new(2 * blocks)),
             closings,
             counters: Counters::default(),
-            first_error: FirstError::default(),
+            first_error: FirstError::new(ring.watchers.clone()),
             losses: Losses::default(),
             shard_closed: OnceLock::new(),
             listener_failures: StdMutex::default(),
             aborting: AtomicBool::new(false),
             needed_block: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
             needs_no_more: AtomicBool::new(false),
             relief: AtomicU8::new(relief::NONE),
             times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
@@ -119,6 +123,32 @@ impl Shared {
         if !self.tickets.is_empty() {
             self.tickets.wake();
         }
+    }
+
+    /// The error of a caller that found no free buffer.
+    pub(crate) fn ring_full(&self, waited: Duration) -> Error {
+        let (frames, free, counters) = (self.ring.frames(), self.ring.free_frames(), &self.counters);
+        let within =
+            |from: u64, to: u64, limit: usize| usize::try_from(from.saturating_sub(to)).unwrap_or(0).min(limit);
+        // Each of a moment of its own, but never more than there are.
+        let released = self.ring.released.load(Relaxed);
+        let committed = within(counters.frames_accepted.load(Relaxed), released, frames - free.min(frames));
+        let done = counters.frames_done.load(Relaxed);
+        let in_work = within(counters.frames_begun.load(Relaxed), done, committed);
+        let on_loan = frames - free.min(frames) - committed;
+        Error::RingFull { frames, on_loan, waiting: committed - in_work, in_work, waited }
+    }
+
+    /// Somebody wants to hear of the ring: what waits for nothing but that is looked after from now on.
+    pub(crate) fn look_at_the_ring(&self) {
+        self.ring.note_level();
+        self.closings.put(Closing::Look);
+    }
+
+    /// The run has ended; nothing more happens.
+    pub(crate) fn tell_end(&self) {
+        self.ended.store(true, Release);
+        self.ring.watchers.tell(event::ENDED);
     }
 
     pub(crate) fn caller_times(&self) -> &StageTimes {
@@ -177,6 +207,13 @@ impl Shared {
             ring_free: self.ring.free_frames(),
             ring_frames: self.ring.frames(),
             shards_closed: counters.shards_closed.load(Relaxed),
+        }
+    }
+
+    /// So many frames are durable, as many as before or more.
+    pub(crate) fn note_durable(&self, frames: u64) {
+        if self.counters.frames_durable.fetch_max(frames, Relaxed) < frames {
+            self.ring.watchers.tell(event::DURABLE);
         }
     }
 

@@ -211,7 +211,8 @@ impl Jobs {
             chunk.write(engine, &layer, &cell, &scratch)
         };
         // A panic in a storage of the caller's own must not keep the layer open for ever.
-        let written = caught(write).map_err(|error| engine.first_error.set(error)).is_ok();
+        let fail = |error| engine.first_error.set_about(error, first_frame(engine, layer));
+        let written = caught(write).map_err(fail).is_ok();
         engine.finalizer_times().of(Stage::Write).since(start);
         self.end(engine, scratch, layer, written.then_some(nbytes));
     }
@@ -229,7 +230,7 @@ impl Jobs {
         let parts_used = &mut parts[..batch.len()];
         let fail = |error| Error::io("write chunks to shard", &shard.key, error);
         if let Err(error) = caught(|| shard.commit_batch(parts_used).map_err(fail)) {
-            engine.first_error.set(error);
+            engine.first_error.set_about(error, first_frame(engine, batch[0].chunk.layer));
         }
         engine.finalizer_times().of(Stage::Write).since(start);
         let written = parts.map(|part| part.written);
@@ -248,4 +249,9 @@ impl Jobs {
         drop(scratch);
         engine.return_ticket(layer);
     }
+}
+
+/// Of a layer of which a chunk is on its way.
+fn first_frame(engine: &Engine, layer: u32) -> Option<u64> {
+    Some(engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner).first_frame)
 }

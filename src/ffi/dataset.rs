@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use super::config::convert::configuration;
 use super::config::sw_config;
 use super::handle::Registry;
+use super::own_buffers::own_buffers;
 use super::pointer::{out, text};
 use super::registry::{SW_ACQUISITIONS_MAX, sw_acquisition};
 use super::run::{path, start};
@@ -71,9 +72,9 @@ pub unsafe extern "C" fn sw_dataset_acquisition(
     boundary(|| {
         let dataset = DATASETS.enter(dataset)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let (name, config) = unsafe { (text(name, "name")?, configuration(config)?) };
+        let (name, own, config) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
         // SAFETY: as above.
-        unsafe { start(config, acquisition, |config| dataset.acquisition(name, config)) }
+        unsafe { start(config, own, acquisition, |config, buffers| dataset.start(name, config, buffers)) }
     })
 }
 

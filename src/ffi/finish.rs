@@ -52,6 +52,7 @@ impl Run {
         };
         self.ending.state().outcome = Some(finished);
         self.ending.ended.notify_all();
+        self.engine.tell_end();
     }
 
     /// What came of the run.

@@ -86,6 +86,8 @@ impl Loans {
                 return Ok(self.keep(frame, ON_LOAN));
             }
             self.keep(frame, ASIDE);
+            // It is free for whoever asks for any.
+            acquisition.engine().ring.tell_free();
             Err(())
         };
         self.wait(acquisition, wait, keep, || {
@@ -132,6 +134,10 @@ impl Loans {
                 }
                 Err(error) if error.is_ring_full() && left != Some(Duration::ZERO) => {}
                 Err(error) => {
+                    // Once more: who puts a buffer aside from now on tells those who wait for it.
+                    if let Some(found) = look()? {
+                        return Ok(found);
+                    }
                     acquisition.count_dropped(&error);
                     return Err(self.full_after(error, start));
                 }
@@ -144,8 +150,11 @@ impl Loans {
 
     fn full_after(&self, error: Error, start: Instant) -> Told {
         match error {
-            // Not how long the last look took.
-            Error::RingFull { frames, .. } => Error::RingFull { frames, waited: start.elapsed() }.into(),
+            // Not how long the last look took; and what was put aside for others is with nobody.
+            Error::RingFull { frames, on_loan, waiting, in_work, .. } => {
+                let (on_loan, waited) = (on_loan.saturating_sub(self.aside()), start.elapsed());
+                Error::RingFull { frames, on_loan, waiting, in_work, waited }.into()
+            }
             other => other.into(),
         }
     }

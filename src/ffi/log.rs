@@ -62,8 +62,16 @@ pub(super) fn in_callback() -> bool {
     IN_CALLBACK.get()
 }
 
+/// What a function of the caller's own gets.
+pub(super) struct Context(pub(super) *mut c_void);
+
+// SAFETY: the header says that such functions are called from other threads, with their context.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
 /// Runs a function of the caller's own.
-fn calling(call: impl FnOnce()) {
+pub(super) fn calling(call: impl FnOnce()) {
     let outer = IN_CALLBACK.replace(true);
     call();
     IN_CALLBACK.set(outer);
@@ -102,12 +110,6 @@ pub unsafe extern "C" fn sw_on_shard_closed(
     context: *mut c_void,
 ) -> sw_status {
     boundary(|| {
-        struct Context(*mut c_void);
-        // SAFETY: the header says that the function is called from another thread, with this context.
-        unsafe impl Send for Context {}
-        // SAFETY: as above.
-        unsafe impl Sync for Context {}
-
         let run = enter(acquisition)?;
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
         let context = Context(context);

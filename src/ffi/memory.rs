@@ -6,8 +6,10 @@ use std::mem::size_of;
 
 use super::config::convert::configuration;
 use super::config::sw_config;
+use super::own_buffers::own_buffers;
 use super::pointer::{grown_out, grows};
 use super::status::{boundary, sw_status};
+use crate::acquisition::plan_with;
 use crate::aligned_memory::PAGE;
 use crate::codec::Encoder;
 use crate::config::{BloscCname, Compressor, Config, Shuffle, StorageKind};
@@ -28,7 +30,7 @@ use crate::storage::{PUTS_AT_ONCE, WRITES_AT_ONCE};
 pub struct sw_memory {
     /// sizeof(sw_memory).
     pub size: usize,
-    /// The frame buffers, mapped and written once by sw_create.
+    /// The frame buffers, mapped and written once by sw_create. 0 for `own_buffers`.
     pub ring_bytes: u64,
     /// Frame records: in the ring, and gathered for the disk.
     pub record_bytes: u64,
@@ -45,7 +47,8 @@ pub struct sw_memory {
     pub threads: u64,
     /// Addresses reserved for the threads' stacks, of which they touch a small part. Not in the total.
     pub stack_bytes: u64,
-    /// Bytes that the shards being filled, closed and prepared may reserve in the storage at once. Not in the total.
+    /// Bytes that the shards being filled, closed and prepared may reserve in the storage at once, no more than the
+    /// array has. Not in the total.
     pub storage_bytes: u64,
 }
 
@@ -74,8 +77,13 @@ unsafe extern "C" {
 pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut sw_memory) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (config, place) = unsafe { (configuration(config)?, grown_out(memory)?) };
-        place.set(needed(&config)?);
+        let (own, mut config, place) = unsafe { (own_buffers(config)?, configuration(config)?, grown_out(memory)?) };
+        plan_with(&mut config, own.as_ref().map(|own| &own.buffers))?;
+        let mut memory = needed(&config)?;
+        if own.is_some() {
+            memory.total_bytes -= std::mem::take(&mut memory.ring_bytes);
+        }
+        place.set(memory);
         Ok(())
     })
 }
@@ -134,8 +142,15 @@ fn needed(config: &Config) -> Result<sw_memory> {
         total_bytes: ring_bytes + record_bytes + worker_bytes + shard_bytes + other_bytes,
         threads,
         stack_bytes: threads * STACK_BYTES,
-        storage_bytes: shards.saturating_mul(plan.shard.reserve_bytes),
+        storage_bytes: storage_bytes(&plan),
     })
+}
+
+/// What the shards that exist at once reserve: an array of known length may have fewer than there is room for.
+fn storage_bytes(plan: &Plan) -> u64 {
+    let blocks_in_all = plan.frames_total.map_or(u64::MAX, |total| total.div_ceil(plan.shards.frames_a_block()));
+    let cells = plan.ring.shard_blocks_live.min(blocks_in_all) * plan.shards.cells_a_block;
+    cells.saturating_mul(plan.shard.across_frame as u64).saturating_mul(plan.shard.reserve_bytes)
 }
 
 /// What an encoder keeps beside its tile. A bound: each allocates its scratch by the size of a tile.

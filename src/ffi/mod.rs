@@ -4,33 +4,37 @@
 //! set only on success, a code is returned, and the error's text waits in [`sw_last_error`](status::sw_last_error).
 //!
 //! ```text
-//! status     codes, error text, the boundary at which panics stop
-//! pointer    what a caller's pointers must be before they are followed
-//! handle     handles that can be told from anything else, without following them
-//! config     the configuration as a struct or as a document
-//! memory     what a configuration will need
-//! storage    the caller's own functions as a storage
-//! dataset    several images
-//! limits     how long a call may wait
-//! registry   the acquisitions of the process
-//! run        create, acquire, commit, discard, append
-//! loans      which buffers the caller has, and whether it may give them back
-//! end_state  how far the end of a run has come
-//! ending     finish, abort, free
-//! report     counters, latencies, the summary
-//! log        log lines and closed shards, told to the caller's functions
+//! status       codes, error text, the boundary at which panics stop
+//! pointer      what a caller's pointers must be before they are followed
+//! handle       handles that can be told from anything else, without following them
+//! config       the configuration as a struct or as a document
+//! memory       what a configuration will need
+//! own_buffers  the caller's own memory as the ring
+//! storage      the caller's own functions as a storage
+//! dataset      several images
+//! limits       how long a call may wait
+//! registry     the acquisitions of the process
+//! run          create, acquire, commit, discard, append
+//! loans        which buffers the caller has, and whether it may give them back
+//! events       what happens in a run, told to those who wait
+//! end_state    how far the end of a run has come
+//! finish       finish, abort, free
+//! report       counters, latencies, the summary
+//! log          log lines and closed shards, told to the caller's functions
 //! ```
 #![allow(non_camel_case_types, clippy::missing_safety_doc)]
 
 pub mod config;
 pub mod dataset;
 mod end_state;
+pub mod events;
 pub mod finish;
 mod handle;
 pub mod limits;
 mod loans;
 pub mod log;
 pub mod memory;
+mod own_buffers;
 mod pointer;
 pub mod registry;
 pub mod report;

@@ -1,6 +1,6 @@
 //! The acquisitions of this process, and what each handle stands for.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use super::end_state::Ending;
 use super::handle::{Entered, Registry};
@@ -9,6 +9,7 @@ use super::status::{Outcome, SW_ERROR_ENDED, refuse};
 use crate::acquisition::Acquisition;
 use crate::config::RingFull;
 use crate::engine::Engine;
+use crate::events::EventHandle;
 
 /// A running or ended acquisition of one image. Its calls may come from any thread, and from several at once.
 pub struct sw_acquisition(());
@@ -27,12 +28,15 @@ pub(super) struct Run {
     pub(super) chunk_shape: Vec<u64>,
     pub(super) shard_shape: Vec<u64>,
     pub(super) ring_full: RingFull,
+    pub(super) event_handles: Mutex<Vec<Arc<EventHandle>>>,
 }
 
 pub(super) static RUNS: Registry<Arc<Run>, SW_ACQUISITIONS_MAX> = Registry::new(0b0111, "acquisition");
 
 impl Run {
-    pub(super) fn new(acquisition: Acquisition, ring_full: RingFull) -> Self {
+    pub(super) fn new(mut acquisition: Acquisition, ring_full: RingFull) -> Self {
+        // Not before the outcome can be had.
+        acquisition.tells_end = false;
         let engine = acquisition.engine().clone();
         Self {
             loans: Loans::new(engine.ring.frames()),
@@ -40,6 +44,7 @@ impl Run {
             shard_shape: acquisition.shard_shape().to_vec(),
             engine,
             ring_full,
+            event_handles: Mutex::default(),
             ending: Ending::default(),
             acquisition: RwLock::new(Some(acquisition)),
         }

@@ -1,9 +1,9 @@
 //! Counters, latencies, sizes, the summary.
 #![allow(unsafe_code)]
 
-use super::pointer::{grown_out, grows};
+use super::pointer::{grown_out, grows, out};
 use super::registry::{enter, sw_acquisition};
-use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
+use super::status::{SW_ERROR_ARGUMENT, SW_ERROR_NOT_FOUND, boundary, refuse, sw_status};
 use crate::stats::{Stage, StageLatency, Summary};
 
 /// A struct with its size, the values of these fields of another, and some more.
@@ -183,6 +183,27 @@ impl From<&Summary> for sw_summary {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_first_error(acquisition: *mut sw_acquisition) -> sw_status {
     boundary(|| Ok(enter(acquisition)?.engine.first_error.check()?))
+}
+
+/// The number of the first frame that the run's first error is about.
+///
+/// Errors: SW_ERROR_NOT_FOUND if there was no error, or one that is about no certain frame, as a document that could not
+/// be written; those of wrong arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_first_error_frame(acquisition: *mut sw_acquisition, frame: *mut u64) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let place = unsafe { out(frame, "frame") }?;
+        match (run.engine.first_error.frame(), run.engine.first_error.get()) {
+            (Some(frame), _) => place.set(frame),
+            (None, Some(error)) => {
+                return refuse!(SW_ERROR_NOT_FOUND, "the first error is about no certain frame: {error}");
+            }
+            (None, None) => return refuse!(SW_ERROR_NOT_FOUND, "the run has had no error"),
+        }
+        Ok(())
+    })
 }
 
 /// Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.

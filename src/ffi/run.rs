@@ -8,11 +8,13 @@ use std::sync::Arc;
 use super::config::convert::configuration;
 use super::config::sw_config;
 use super::limits::Limit;
+use super::own_buffers::{OwnBuffers, own_buffers, split};
 use super::pointer::{Grows, bytes, out, read, required, slice, text};
 use super::registry::{RUNS, Run, enter, sw_acquisition};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_SIZE, boundary, refuse, sw_status, told};
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
+use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, RingFull};
 use crate::error::Error;
 use crate::fs::system::path_of_bytes;
@@ -38,7 +40,7 @@ pub struct sw_frame {
 
 /// What a record's value is.
 pub type sw_value_kind = u32;
-/// Nothing: the field is 0.
+/// Nothing: the field is 0, or NaN if it is a floating-point one.
 pub const SW_VALUE_NONE: sw_value_kind = 0;
 /// `i`.
 pub const SW_VALUE_INT: sw_value_kind = 1;
@@ -59,8 +61,9 @@ pub union sw_number {
     pub f: f64,
 }
 
-/// The value of a record field. It is stored as the field's own type: what does not fit becomes the nearest value that
-/// does.
+/// The value of a record field. It is stored as the field's own type. For a field of whole numbers, a fraction is rounded
+/// to the nearest one, a half away from zero; what lies outside the type's range becomes its nearest end, and NaN
+/// becomes 0. For a floating-point field, it is the nearest value of that type, infinities among them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sw_value {
@@ -146,15 +149,18 @@ impl Run {
 /// `handle` must be good for writing a pointer, unless null or misaligned.
 pub(super) unsafe fn start(
     config: Config,
+    own: Option<OwnBuffers>,
     handle: *mut *mut sw_acquisition,
-    create: impl FnOnce(Config) -> Result<Acquisition, Error>,
+    create: impl FnOnce(Config, Option<RingBuffers>) -> Result<Acquisition, Error>,
 ) -> Outcome<()> {
     // SAFETY: as the caller promises.
     let handle = unsafe { out(handle, "acquisition") }?;
     RUNS.check_room()?;
     let ring_full = config.ring_full;
-    let run = Run::new(create(config)?, ring_full);
+    let (buffers, takeover) = split(own);
+    let run = Run::new(create(config, buffers)?, ring_full);
     handle.set(RUNS.insert(Arc::new(run))?);
+    takeover.confirm();
     Ok(())
 }
 
@@ -169,13 +175,17 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
     Ok(path_of_bytes(bytes))
 }
 
-/// Creates the dataset `path` (a folder) with one image and starts its acquisition.
+/// Creates the dataset `path` (a folder) with one image and starts its acquisition. Folders on the way there are made.
 ///
 /// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 /// disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
 ///
+/// A process that ends without sw_finish leaves a dataset as a kill would: what the last checkpoint made durable is
+/// there, and `shardwright recover` restores the rest of what was stored.
+///
 /// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes
-/// as long as the file system needs to reserve a shard. Any thread.
+/// as long as the file system needs to reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any
+/// thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_create(
     path: *const c_char,
@@ -184,9 +194,9 @@ pub unsafe extern "C" fn sw_create(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (path, config) = unsafe { (self::path(path)?, configuration(config)?) };
+        let (path, own, config) = unsafe { (self::path(path)?, own_buffers(config)?, configuration(config)?) };
         // SAFETY: as above.
-        unsafe { start(config, acquisition, |config| Acquisition::create(path, config)) }
+        unsafe { start(config, own, acquisition, |config, buffers| Acquisition::create_at(path, config, buffers)) }
     })
 }
 
@@ -200,9 +210,11 @@ pub unsafe extern "C" fn sw_create_in(
 ) -> sw_status {
     boundary(|| {
         // SAFETY: as the caller promises, which is what the header says.
-        let (storage, config) = unsafe { (caller_storage(storage)?, configuration(config)?) };
+        let (storage, own, config) =
+            unsafe { (caller_storage(storage)?, own_buffers(config)?, configuration(config)?) };
+        let create = |config, buffers| Acquisition::create_within(storage, config, buffers);
         // SAFETY: as above.
-        unsafe { start(config, acquisition, |config| Acquisition::create_in(storage, config)) }
+        unsafe { start(config, own, acquisition, create) }
     })
 }
 
@@ -361,7 +373,7 @@ pub unsafe extern "C" fn sw_buffers(
 /// follow each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free
 /// buffers. `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
 ///
-/// Errors: SW_ERROR_FRAME_SIZE; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the
+/// Errors: SW_ERROR_FRAME_SIZE; SW_ERROR_ARGUMENT for a wrong `row_stride`; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the
 /// call can't go on for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the
 /// rest, to hear the reason.
 #[unsafe(no_mangle)]
@@ -377,18 +389,23 @@ pub unsafe extern "C" fn sw_append(
     boundary(|| {
         let run = enter(acquisition)?;
         let frame = &run.engine.plan.frame;
+        let stride = if row_stride == 0 { frame.row_bytes } else { row_stride };
         // SAFETY: as the caller promises, which is what the header says.
         let (pixels, record) = unsafe { (slice(pixels.cast::<u8>(), bytes, "pixels")?, self::record(record)?) };
         let place = if !appended.is_null() {
             // SAFETY: as above.
             Some(unsafe { out(appended, "appended") }?)
-        } else if bytes / frame.bytes > 1 || run.ring_full == RingFull::DropNewest {
-            return refuse!(super::status::SW_ERROR_NULL, "appended is null, and it may say something to be known");
+        } else if bytes / frame.rows.saturating_mul(stride).max(frame.bytes) > 1
+            || run.ring_full == RingFull::DropNewest
+        {
+            return refuse!(
+                super::status::SW_ERROR_NULL,
+                "appended is null, which is possible for one frame only, and without SW_RING_FULL_DROP_NEWEST"
+            );
         } else {
             None
         };
         let wait = Limit::of(timeout_ms)?.or(run.ring_full);
-        let stride = if row_stride == 0 { frame.row_bytes } else { row_stride };
         let done = run.running()?.append_within(pixels, stride, record, wait)?;
         if let Some(place) = place {
             place.set(sw_appended { frames: done.frames, dropped: done.dropped });

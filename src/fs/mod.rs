@@ -1,6 +1,7 @@
 //! What the crate asks of the operating system beside plain files: locks, names that appear at once, names that last,
 //! removals that take nothing else along, room on the disk, leases and lost pages. No other module knows the system.
 
+pub(crate) mod bell;
 #[cfg(feature = "offline")]
 pub(crate) mod beneath;
 #[cfg(feature = "offline")]

@@ -42,6 +42,11 @@ pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Whether an error says that the system can't reach the memory that was given: what a device has mapped, say.
+pub(crate) fn is_out_of_reach(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::FAULT.raw_os_error())
+}
+
 /// The error of a full disk, for one that is foreseen.
 pub(crate) fn no_room() -> io::Error {
     Errno::NOSPC.into()

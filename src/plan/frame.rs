@@ -36,12 +36,17 @@ impl FramePlan {
         let needed = (rows - 1)
             .checked_mul(layout.row_stride)
             .and_then(|last| last.checked_add(layout.offset)?.checked_add(row_bytes));
-        if layout.row_stride < row_bytes || needed.is_none_or(|needed| needed > layout.buffer_bytes) {
+        if layout.row_stride < row_bytes {
+            let reason = format!("rows of {row_bytes} bytes must be at least as far apart");
+            return Err(Error::config("frame_layout.row_stride", layout.row_stride, reason));
+        }
+        if needed.is_none_or(|needed| needed > layout.buffer_bytes) {
+            let needed = needed.map_or("more than memory holds".into(), |needed| format!("{needed} bytes"));
             let reason = format!(
-                "{rows} rows of {row_bytes} bytes must lie within the buffer, a row_stride of at least {row_bytes} \
-                 apart"
+                "{rows} rows of {row_bytes} bytes, {} bytes apart, from byte {} on, need {needed}",
+                layout.row_stride, layout.offset
             );
-            return Err(Error::config("frame_layout", format_args!("{layout:?}"), reason));
+            return Err(Error::config("frame_layout.buffer_bytes", layout.buffer_bytes, reason));
         }
         Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, layout, fill: fill_element(config)? })
     }

@@ -169,8 +169,9 @@ impl Blob for FileBlob {
     fn write_slices_at(&self, mut offset: u64, mut slices: &mut [IoSlice]) -> io::Result<()> {
         if let Some(direct) = self.direct_for(offset, slices) {
             match write_slices(direct, &mut offset, &mut slices) {
-                // The device wants more than pages; the page cache takes anything.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                // The device wants more than pages, or can't reach the memory (a caller's own, as that of another
+                // device); the page cache takes anything that a processor reads.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput || system::is_out_of_reach(&error) => {}
                 other => return other,
             }
         }
@@ -264,6 +265,30 @@ mod tests {
         let expected = [(0, 5_000), (1, 4_000), (2, 5_000), (0, 25_000), (3, 1_000)];
         let expected: Vec<u8> = expected.iter().flat_map(|&(byte, count)| vec![byte; count]).collect();
         assert!(found == expected);
+    }
+
+    /// The page of the kernel's clock: a processor reads it, and a device can't be given it.
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no such page")]
+    #[allow(unsafe_code)]
+    fn memory_that_no_device_reaches_goes_through_the_page_cache() {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let clock = maps.lines().find(|line| line.ends_with("[vvar]")).expect("a kernel with such a page");
+        let start = usize::from_str_radix(clock.split('-').next().unwrap(), 16).unwrap();
+        // SAFETY: a page that the process may read as long as it lives. What is in it is not looked at.
+        let page = unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(start), PAGE as usize) };
+        // Not in a tmpfs, which needs no device.
+        let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let path = folder.path().join("shard");
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let mut blob = FileBlob::new(file, path.clone(), path.clone(), 2 * PAGE, false);
+        blob.direct = system::open_direct(&path);
+        assert!(blob.direct.is_some(), "a file system without writes past the page cache");
+        let mut slices = [IoSlice::new(page)];
+        let refused = write_slices(blob.direct.as_ref().unwrap(), &mut 0, &mut &mut slices[..]);
+        assert!(system::is_out_of_reach(&refused.unwrap_err()));
+        blob.write_slices_at(PAGE, &mut [IoSlice::new(page)]).unwrap();
+        assert_eq!(blob.file.metadata().unwrap().len(), 2 * PAGE);
     }
 
     #[test]

@@ -9,12 +9,14 @@ mod model;
 mod polled;
 mod primitives;
 mod relay;
+mod watchers;
 
 pub(crate) use self::polled::PolledQueue;
 pub(crate) use self::primitives::{
     Condvar, Mutex, MutexGuard, Receiver, RwLock, RwLockReadGuard, RwLockWriteGuard, Sender, atomic, bounded,
 };
 pub(crate) use self::relay::Relay;
+pub(crate) use self::watchers::{Pending, Watcher, Watchers, event};
 
 use atomic::{AtomicUsize, Ordering};
 

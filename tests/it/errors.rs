@@ -190,10 +190,11 @@ fn values_that_can_not_be() {
         frame_layout: Some(FrameLayout { buffer_bytes, offset, row_stride }),
         ..tiny(None, 8)
     };
-    refused_config("short rows", layout(4096, 0, 15), "frame_layout", "row_stride: 15", &["at least 16"]);
-    refused_config("beyond", layout(4096, 4000, 16), "frame_layout", "offset: 4000", &["within the buffer"]);
-    refused_config("overflow", layout(4096, usize::MAX, 16), "frame_layout", "offset", &["within the buffer"]);
-    refused_config("overflow", layout(4096, 0, usize::MAX), "frame_layout", "row_stride", &["within the buffer"]);
+    refused_config("short rows", layout(4096, 0, 15), "frame_layout.row_stride", "15", &["16 bytes", "at least"]);
+    let buffer = "frame_layout.buffer_bytes";
+    refused_config("beyond", layout(4096, 4000, 16), buffer, "4096", &["from byte 4000 on", "need 4256 bytes"]);
+    refused_config("overflow", layout(4096, usize::MAX, 16), buffer, "4096", &["more than memory holds"]);
+    refused_config("overflow", layout(4096, 0, usize::MAX), buffer, "4096", &["more than memory holds"]);
 }
 
 #[test]
@@ -234,11 +235,12 @@ fn frames_of_a_wrong_size() {
     let with = |bytes: usize, stride| acquisition.append_with(&vec![7; bytes], stride, Record::default());
     assert_eq!(size(with(300, 20)), (300, 320));
     assert_eq!(size(with(318, 20)), (318, 320));
-    assert_eq!(size(with(256, 15)).0, 256);
-    assert_eq!(size(with(256, 0)).0, 256);
-    size(with(256, usize::MAX));
-    size(with(256, usize::MAX / 16 + 1));
-    size(with(256, usize::MAX / 16));
+    // A wrong distance is told from a wrong size.
+    for stride in [0, 15, 17, usize::MAX / 16, usize::MAX / 16 + 1, usize::MAX] {
+        let error = with(256, stride).unwrap_err();
+        assert!(matches!(error, Error::RowStride { got, rows: 16, row_bytes: 16, bytes: 256 } if got == stride));
+        assert!(error.to_string().starts_with(&format!("row_stride = {stride} does not fit")), "{error}");
+    }
     assert_eq!(acquisition.stats().frames_accepted, 0);
     assert_eq!(with(320, 20).unwrap().frames, 1);
     assert_eq!(with(316, 20).unwrap().frames, 1);

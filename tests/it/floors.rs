@@ -9,14 +9,14 @@
 //! | 3 | plan, shard, folder |
 //! | 4 | dataset, and what the tools look at: arrays, and the walk through a hierarchy |
 //! | 5 | engine, and the tools, which know nothing of it |
-//! | 6 | acquisition, the frames that it lends, and the manifest that it leaves |
+//! | 6 | acquisition, the frames that it lends, the events that it tells of, and the manifest that it leaves |
 //! | 7 | the crate's root, and ffi: the doors |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The floor of a module; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 27] = [
+const FLOORS: [(&str, u32); 28] = [
     ("error", 0),
     ("named", 0),
     ("sync", 0),
@@ -41,6 +41,7 @@ const FLOORS: [(&str, u32); 27] = [
     ("engine", 5),
     ("offline", 5),
     ("acquisition", 6),
+    ("events", 6),
     ("frame", 6),
     ("manifest", 6),
     ("ffi", 7),

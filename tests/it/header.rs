@@ -6,8 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files in the order in which a reader of the header wants to meet them.
-const SOURCES: [&str; 11] =
-    ["status", "config/mod", "memory", "storage", "limits", "registry", "run", "dataset", "report", "finish", "log"];
+const SOURCES: [&str; 12] = [
+    "status",
+    "config/mod",
+    "memory",
+    "storage",
+    "limits",
+    "registry",
+    "run",
+    "dataset",
+    "events",
+    "report",
+    "finish",
+    "log",
+];
 
 const INTRODUCTION: &str = "\
 /* shardwright: camera frames in, finished Zarr shards out.
@@ -21,7 +33,21 @@ const INTRODUCTION: &str = "\
    neither null nor misaligned points to as much memory as its description says.
 
    All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for
-   callbacks, their contexts and the functions of a storage. No function unwinds, and callbacks must not either. */
+   callbacks, their contexts, the functions of a storage and the buffers of `own_buffers`. No function unwinds, and
+   callbacks must not either.
+
+   The calls by phase of a run:
+
+   anytime        sw_last_error, sw_status_text, sw_status_name, sw_version, sw_check_version, sw_set_log
+   configure      sw_config_init, sw_config_json, sw_memory_needed
+   create         sw_create, sw_create_in; several images: sw_dataset_create, sw_dataset_create_in,
+                  sw_dataset_acquisition, sw_dataset_free
+   prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
+   each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
+                  or sw_append for all of it
+   meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_first_error, sw_first_error_frame,
+                  sw_set_attribute
+   end            sw_finish or sw_abort; sw_get_summary, sw_summary_json; sw_free */
 ";
 
 fn root() -> PathBuf {
@@ -88,6 +114,24 @@ fn names_have_a_prefix() {
     for name in names {
         assert!(name.starts_with("sw_") || name.starts_with("SW_") || name == "extern", "{name}");
     }
+}
+
+/// The list of calls at its top has each of them, once, and no other.
+#[test]
+fn the_calls_are_listed_by_phase() {
+    let text = generated();
+    let names = |text: &str| {
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let mut names: Vec<String> = words.filter(|word| word.starts_with("sw_")).map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    let listed = INTRODUCTION.split_once("by phase of a run").unwrap().1;
+    let calls = text.lines().filter(|line| line.starts_with("sw_status sw_") || line.starts_with("const char *sw_"));
+    let calls: Vec<&str> = calls.map(|line| line.split_once('(').unwrap().0).collect();
+    let calls: Vec<String> = names(&calls.join(" ")).into_iter().filter(|name| name != "sw_status").collect();
+    assert!(calls.len() > 35);
+    assert_eq!(names(listed), calls);
 }
 
 /// Nor does it declare anything of the libraries that this one is built from.

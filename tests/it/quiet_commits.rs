@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::storage::wait_until;
 use crate::common::tiny;
-use shardwright::{Acquisition, Config, Dim, Record};
+use shardwright::{Acquisition, Config, Dim, Events, Record};
 
 /// From now on any system call but `exit` ends this thread, and this thread alone.
 fn refuse_all_calls() -> bool {
@@ -71,11 +71,14 @@ fn spin_for(time: Duration) {
 const FRAMES: u64 = 48;
 
 /// Brings frames slowly, while others sleep in between, and counts them in `brought`. Returns whether no call was made.
-fn brings_frames_without_a_call(depth: u64, brought: &Arc<AtomicU64>) -> bool {
+/// `watched`: somebody waits for everything that can happen in the run, and hears of it.
+fn brings_frames_without_a_call(depth: u64, watched: bool, brought: &Arc<AtomicU64>) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let dims = vec![Dim::time(None).chunk(depth).shard(8), Dim::y(64).chunk(32), Dim::x(64).chunk(32)];
     let config = Config { dims, ring_bytes: 64 * 64 * 64 * 2, workers: 2, ..tiny(None, 64) };
     let acquisition = Arc::new(Acquisition::create(folder.path().join("run.zarr"), config).unwrap());
+    let events = watched.then(|| acquisition.watch(Events::ALL, 0).unwrap());
+    events.iter().for_each(|events| assert_eq!(events.take(), Events::BUFFER_FREE));
     let (camera, count) = (acquisition.clone(), brought.clone());
     let quiet = needs_no_system_call(move || {
         let frames = camera.stats().ring_frames;
@@ -93,6 +96,9 @@ fn brings_frames_without_a_call(depth: u64, brought: &Arc<AtomicU64>) -> bool {
     });
     if quiet {
         wait_until("all frames are written", || acquisition.stats().frames_written == FRAMES);
+        if let Some(events) = events {
+            wait_until("a shard is closed", || events.take().contains(Events::SHARD_CLOSED));
+        }
     }
     quiet
 }
@@ -105,10 +111,10 @@ fn a_commit_makes_no_system_call_while_the_ring_has_room() {
     );
     // The test would notice.
     assert!(!needs_no_system_call(thread::yield_now));
-    for depth in [1, 4] {
+    for (depth, watched) in [(1, false), (4, false), (1, true), (4, true)] {
         let brought = Arc::new(AtomicU64::new(0));
         // A queue yields when another thread was put to sleep in the middle of an operation on it, as on a busy machine.
-        let quiet = (0..5).any(|_| brings_frames_without_a_call(depth, &brought));
-        assert!(quiet, "after {} frames, in chunks {depth} deep", brought.load(SeqCst));
+        let quiet = (0..5).any(|_| brings_frames_without_a_call(depth, watched, &brought));
+        assert!(quiet, "after {} frames, in chunks {depth} deep, watched: {watched}", brought.load(SeqCst));
     }
 }

@@ -68,7 +68,7 @@ fn records_hold_what_was_committed() {
 #[test]
 fn values_that_do_not_fit_become_the_nearest_that_do() {
     let dtypes = [Dtype::U8, Dtype::I8, Dtype::U32, Dtype::I64, Dtype::U64];
-    let values: [FieldValue; 8] = [
+    let values: [FieldValue; 10] = [
         (-1i64).into(),
         i64::MIN.into(),
         i64::MAX.into(),
@@ -77,8 +77,10 @@ fn values_that_do_not_fit_become_the_nearest_that_do() {
         f64::INFINITY.into(),
         f64::NEG_INFINITY.into(),
         (-0.9).into(),
+        2.5.into(),
+        (-2.5).into(),
     ];
-    let expected: [[i128; 5]; 8] = [
+    let expected: [[i128; 5]; 10] = [
         [0, -1, 0, -1, 0],
         [0, -128, 0, i64::MIN as i128, 0],
         [255, 127, u32::MAX as i128, i64::MAX as i128, i64::MAX as i128],
@@ -87,6 +89,9 @@ fn values_that_do_not_fit_become_the_nearest_that_do() {
         [255, 127, u32::MAX as i128, i64::MAX as i128, u64::MAX as i128],
         [0, -128, 0, i64::MIN as i128, 0],
         [0, -1, 0, -1, 0],
+        // Halves go away from zero.
+        [3, 3, 3, 3, 3],
+        [0, -3, 0, -3, 0],
     ];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.zarr");

@@ -35,11 +35,11 @@ pub unsafe extern "C" fn sw_config_json(
     })
 }
 
-/// What the caller wishes for. Whether it can work is the plan's business.
+/// As much of the struct as its caller knows; the rest is as by default.
 ///
 /// # Safety
-/// `config` and all that it points to must be good for reads, unless null or misaligned.
-pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Config> {
+/// `config` must be good for reads, unless null or misaligned.
+pub(in crate::ffi) unsafe fn known(config: *const sw_config) -> Outcome<sw_config> {
     // SAFETY: as the caller promises; the struct begins with its size.
     let config = unsafe { read(config.cast::<PresentConfig>(), defaults()) }?;
     #[cfg(sw_grown)]
@@ -49,6 +49,16 @@ pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<
         }
         config.known
     };
+    Ok(config)
+}
+
+/// What the caller wishes for. Whether it can work is the plan's business.
+///
+/// # Safety
+/// `config` and all that it points to must be good for reads, unless null or misaligned.
+pub(in crate::ffi) unsafe fn configuration(config: *const sw_config) -> Outcome<Config> {
+    // SAFETY: as the caller promises.
+    let config = unsafe { known(config) }?;
     if config.version == 0 || config.version > SW_INTERFACE {
         let version = config.version;
         return refuse!(

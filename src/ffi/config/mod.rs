@@ -3,7 +3,9 @@
 
 pub mod convert;
 
-use std::ffi::c_char;
+pub(super) use convert::known;
+
+use std::ffi::{c_char, c_void};
 
 use super::pointer::{Grows, put_text, read, sized_out};
 use super::status::{Outcome, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
@@ -13,7 +15,8 @@ use crate::config::Config;
 /// struct that gets a field and every call that is added.
 pub const SW_INTERFACE: u32 = 1;
 
-/// The type of a pixel, or of a record field.
+/// The type of a pixel, or of a record field. Text has no place among records: sw_set_attribute takes it, for all
+/// frames.
 pub type sw_dtype = u32;
 /// 8 bits, unsigned.
 pub const SW_U8: sw_dtype = 0;
@@ -287,7 +290,8 @@ pub struct sw_config {
     pub ring_full: sw_ring_full,
     /// With SW_RING_FULL_BLOCK, how many milliseconds calls with SW_AS_CONFIGURED wait. Default SW_FOREVER.
     pub ring_full_timeout_ms: i64,
-    /// Bytes for the frame buffers of the ring. Default 1 GiB.
+    /// Bytes for the frame buffers of the ring. Default 1 GiB, which sw_create takes 0.3 to 3 s to make, as fast as the
+    /// system finds the memory.
     pub ring_bytes: usize,
     /// Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     pub buffer_bytes: usize,
@@ -336,6 +340,23 @@ pub struct sw_config {
     /// would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that
     /// is more.
     pub leap_max: u64,
+    /// Frame buffers of the caller's own as the ring, in place of `ring_bytes`: huge pages, memory that a device has
+    /// pinned or maps, shared memory. Also beside a `document`. Default null: the library makes the ring.
+    ///
+    /// Each starts on a page of 4096 bytes (below 2 KiB, on a multiple of 64), and is readable and writable from
+    /// sw_create until `own_buffers_release` is called, or sw_free returns: freed before, they take the process or its
+    /// data with them. Nobody but the library touches them meanwhile, except for filling those on loan. They are
+    /// written past the page cache where the device can reach them, else through it.
+    pub own_buffers: *const *mut c_void,
+    /// How many; the ring is as long, or as the array has frames. Default 0.
+    pub own_buffer_count: usize,
+    /// Bytes of each, at least `buffer_bytes`, or a frame's. Default 0.
+    pub own_buffer_bytes: usize,
+    /// Called once, with `own_buffers_context`, when the library is done with all of them: by sw_free, within it. Not
+    /// if sw_create fails. Default null: nothing.
+    pub own_buffers_release: Option<unsafe extern "C" fn(context: *mut c_void)>,
+    /// What that function gets. Default null.
+    pub own_buffers_context: *mut c_void,
 }
 
 /// What the struct will look like one day, for the test that a program of today still runs then.
@@ -366,7 +387,7 @@ unsafe impl Grows for PresentConfig {
 
 pub(super) fn defaults() -> PresentConfig {
     let defaults = Config::default();
-    // SAFETY: zeros are a value: numbers and null pointers.
+    // SAFETY: zeros are a value: numbers, null pointers, and no function.
     let none: sw_config = unsafe { std::mem::zeroed() };
     let known = sw_config {
         size: size_of::<PresentConfig>(),

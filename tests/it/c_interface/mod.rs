@@ -5,6 +5,7 @@
 //! are not, the test says so in a line that starts with "not run:", and in the file `SHARDWRIGHT_NOT_RUN`, which
 //! `tools/test` counts.
 
+mod buffers;
 mod building;
 
 use std::collections::BTreeMap;
@@ -30,12 +31,14 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 6] = [
+const TESTS: [(&str, &[&str]); 8] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
     ("tests/it/c_interface/moving.c", &["day1", "day2"]),
     ("tests/it/c_interface/aborting.c", &["aborted.zarr"]),
+    ("tests/it/c_interface/events.c", &["run.zarr"]),
+    ("tests/it/c_interface/own_buffers.c", &["one.zarr", "two.zarr", "three.zarr"]),
     ("tests/it/c_interface/wrapper.cpp", &["one.zarr", "two.zarr", "three.zarr", "four.zarr"]),
 ];
 
@@ -129,19 +132,6 @@ fn a_circular_buffer_gives_the_frames_that_went_in() {
     assert_eq!(shape, [300, 128, 256]);
     for number in 0..300 {
         assert!(frame(number) == u16s(128 * 256, |at| number * 31 + at % 977), "frame {number}");
-    }
-}
-
-#[test]
-fn buffers_that_were_announced_are_the_ones_that_are_written() {
-    let folder = folder();
-    let path = folder.path().join("run.zarr");
-    let output = Program::new("tests/it/c_interface/buffers.c").run(&[&path]);
-    assert_eq!(output, "600 frames written, 0 missing\n");
-    let (shape, frame) = frames(&path.join("0"));
-    assert_eq!(shape, [600, 64, 64]);
-    for number in 0..600 {
-        assert!(frame(number) == vec![(number % 253) as u8; 64 * 64], "frame {number}");
     }
 }
 

@@ -131,6 +131,7 @@ public:
 static int every_call_has_a_wrapper() {
     Strings strings;
     std::vector<std::string> closed, lines;
+    sw_events told = 0;
     HOLDS(try_set_log(SW_LOG_INFO, [&](sw_log_level, const char *, const char *text) { lines.push_back(text); }) == SW_OK);
     {
         Config config = tiny();
@@ -165,6 +166,15 @@ static int every_call_has_a_wrapper() {
         sw_latency latency;
         HOLDS(moved.try_latency(SW_STAGE_COMMIT, latency) == SW_OK && latency.count == 2);
         HOLDS(moved.try_set_attribute("a", "[1]") == SW_OK && moved.try_first_error() == SW_OK);
+        uint64_t number;
+        HOLDS(moved.try_first_error_frame(number) == SW_ERROR_NOT_FOUND && try_check_version() == SW_OK);
+        HOLDS(moved.try_on_event(SW_EVENT_ENDED, [&](sw_events events) { told |= events; }) == SW_OK);
+        int32_t descriptor;
+        sw_events events = 0;
+        HOLDS(moved.try_event_open(SW_EVENT_BUFFER_FREE, descriptor) == SW_OK);
+        HOLDS(moved.try_event_wait(descriptor, events) == SW_OK && events == SW_EVENT_BUFFER_FREE);
+        HOLDS(moved.try_event_wait(descriptor, events, 0) == SW_TIMEOUT);
+        HOLDS(moved.try_event_close(descriptor) == SW_OK);
         HOLDS(sw_check_version(99, 0) == SW_ERROR_VERSION && std::strstr(sw_last_error(), "99.0"));
         sw_summary summary;
         HOLDS(moved.try_summary(summary) == SW_ERROR_NOT_ENDED);
@@ -174,6 +184,7 @@ static int every_call_has_a_wrapper() {
         HOLDS(moved.try_summary_json(text) == SW_OK && text.front() == '{' && text.back() == '}');
         HOLDS(moved.try_abort() == SW_OK);
     }
+    HOLDS(told == SW_EVENT_ENDED);
     HOLDS(strings.files.count(closed[0]) == 1 && strings.files.count("zarr.json") == 1);
     HOLDS(try_set_log(SW_LOG_NONE, nullptr) == SW_OK);
     HOLDS(lines.size() == 2 && lines[1].find("ended") != std::string::npos);
@@ -213,6 +224,18 @@ static int errors_are_thrown(const char *path) {
     }
     const unsigned char pixels[256] = {1};
     HOLDS(left.append(pixels, sizeof pixels).frames == 1);
+    left.first_error();
+    check_version();
+    int32_t descriptor = left.event_open(SW_EVENT_BUFFER_FREE);
+    HOLDS(left.event_wait(descriptor) == SW_EVENT_BUFFER_FREE);
+    left.event_close(descriptor);
+    left.on_event(SW_EVENT_ENDED, [](sw_events) {});
+    try {
+        left.first_error_frame();
+        return 1;
+    } catch (const Error &error) {
+        HOLDS(error.status() == SW_ERROR_NOT_FOUND);
+    }
     HOLDS(left.finish().frames_written == 3 && left.stats().frames_accepted == 3);
     return 0;
 }

@@ -123,7 +123,8 @@ mod tests {
     impl Sink for Notebook {
         fn take(&mut self, number: u64, _index: u64, fill: Fill) -> Result<(), Refusal> {
             if self.full_at.contains(&number) {
-                return Err(Refusal::Engine(Error::RingFull { frames: 4, waited: Duration::ZERO }));
+                let full = Error::RingFull { frames: 4, on_loan: 0, waiting: 4, in_work: 0, waited: Duration::ZERO };
+                return Err(Refusal::Engine(full));
             }
             let mut frame = [0];
             fill(&mut frame).map_err(Refusal::Input)?;

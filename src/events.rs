@@ -1,0 +1,234 @@
+//! Waiting for what happens in a run, without asking again and again.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result, caught, logged};
+use crate::fs::bell::{AsFd, AsRawFd, Bell, BorrowedFd, RawFd};
+use crate::sync::{Pending, Watcher, event};
+
+/// What can happen in a run, one or several.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Events(u32);
+
+impl Events {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// A frame buffer became free after a call had found none: acquire until [`Error::RingFull`], then wait.
+    pub const BUFFER_FREE: Self = Self(event::BUFFER_FREE);
+    /// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not
+    /// more than half as many were taken in between.
+    pub const RING_HIGH: Self = Self(event::RING_HIGH);
+    /// The run has its [first error](crate::Acquisition::first_error).
+    pub const ERROR: Self = Self(event::ERROR);
+    /// A checkpoint or a closed shard made frames durable: [`Stats::frames_durable`](crate::Stats::frames_durable).
+    pub const DURABLE: Self = Self(event::DURABLE);
+    /// A shard is closed: [`Stats::shards_closed`](crate::Stats::shards_closed).
+    pub const SHARD_CLOSED: Self = Self(event::SHARD_CLOSED);
+    /// The run has ended; nothing more happens.
+    pub const ENDED: Self = Self(event::ENDED);
+    /// All of them.
+    pub const ALL: Self = Self(event::ALL);
+
+    const NAMES: [(Self, &'static str); 6] = [
+        (Self::BUFFER_FREE, "BUFFER_FREE"),
+        (Self::RING_HIGH, "RING_HIGH"),
+        (Self::ERROR, "ERROR"),
+        (Self::DURABLE, "DURABLE"),
+        (Self::SHARD_CLOSED, "SHARD_CLOSED"),
+        (Self::ENDED, "ENDED"),
+    ];
+
+    /// Whether all of `other` are among these.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether it is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[cfg(feature = "capi")]
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// `None` if a bit has no meaning.
+    #[cfg(feature = "capi")]
+    pub(crate) const fn of_bits(bits: u32) -> Option<Self> {
+        if bits & !event::ALL == 0 { Some(Self(bits)) } else { None }
+    }
+}
+
+impl BitOr for Events {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Events {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Self::NAMES.iter().filter(|(event, _)| self.contains(*event)).map(|(_, name)| *name);
+        f.write_str(names.next().unwrap_or("NONE"))?;
+        names.try_for_each(|name| write!(f, " | {name}"))
+    }
+}
+
+/// A descriptor that is readable while something has happened that was not [taken](Self::take) yet: for `poll`, `epoll`
+/// and every event loop that takes descriptors (`tokio::io::unix::AsyncFd`, `async_io::Async`), or to
+/// [wait](Self::wait) for alone. From [`Acquisition::watch`](crate::Acquisition::watch).
+///
+/// It tells of edges: [`take`](Self::take) first, then look at everything that was taken until there is nothing to do,
+/// then wait again. Nothing that happens in between is missed. However often something happens between two calls of
+/// `take`, it is one system call for whoever makes it happen. Each thread or task that waits wants a handle of its own:
+/// what one takes is gone for all others.
+///
+/// The descriptor belongs to the handle, which may outlive the run. A child after a fork shares the descriptor with its
+/// parent, and must not use it.
+pub struct EventHandle {
+    engine: Arc<Engine>,
+    inbox: Arc<Inbox>,
+    watcher: Arc<Watcher>,
+}
+
+struct Inbox {
+    pending: Pending,
+    bell: Bell,
+}
+
+impl EventHandle {
+    pub(crate) fn new(engine: &Arc<Engine>, events: Events, ring_mark: usize) -> Result<Self> {
+        let bell = Bell::new().map_err(|error| Error::io("get a descriptor for", "events", error))?;
+        let inbox = Arc::new(Inbox { pending: Pending::new(), bell });
+        let rings = inbox.clone();
+        let watcher = watch(engine, events, ring_mark, move |happened| {
+            if rings.pending.add(happened) {
+                rings.bell.ring();
+            }
+        })?;
+        Ok(Self { engine: engine.clone(), inbox, watcher })
+    }
+
+    /// What has happened since the last call, at first what had happened before: a buffer that is free, an error, frames
+    /// that are durable, shards that are closed. Never waits.
+    pub fn take(&self) -> Events {
+        Events(self.inbox.pending.take(|| self.inbox.bell.silence()))
+    }
+
+    /// As [`take`](Self::take), as soon as there is something, or the time is up. `None`: waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system can't wait.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Events> {
+        let start = std::time::Instant::now();
+        loop {
+            let happened = self.take();
+            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            if !happened.is_empty() || left == Some(Duration::ZERO) {
+                return Ok(happened);
+            }
+            self.inbox.bell.wait(left).map_err(|error| Error::io("wait for", "events", error))?;
+        }
+    }
+}
+
+impl Drop for EventHandle {
+    fn drop(&mut self) {
+        self.engine.ring.watchers.remove(&self.watcher);
+    }
+}
+
+impl AsFd for EventHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inbox.bell.as_fd()
+    }
+}
+
+impl AsRawFd for EventHandle {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl fmt::Debug for EventHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventHandle").field("descriptor", &self.as_raw_fd()).finish_non_exhaustive()
+    }
+}
+
+/// Has `call` told of events from now on, by whoever makes them happen.
+pub(crate) fn call_on_events(
+    engine: &Arc<Engine>,
+    events: Events,
+    ring_mark: usize,
+    call: impl Fn(Events) + Send + Sync + 'static,
+) -> Result<()> {
+    let guarded = move |happened| {
+        let called = caught(|| {
+            call(Events(happened));
+            Ok(())
+        });
+        if let Err(error) = called {
+            logged(|| tracing::error!(%error, "a function that is told of events panicked"));
+        }
+    };
+    watch(engine, events, ring_mark, guarded).map(drop)
+}
+
+fn watch(
+    engine: &Arc<Engine>,
+    events: Events,
+    ring_mark: usize,
+    call: impl Fn(u32) + Send + Sync + 'static,
+) -> Result<Arc<Watcher>> {
+    let frames = engine.ring.frames();
+    if ring_mark > frames {
+        let reason = format!("the ring has {frames} buffers; 1 to {frames} are possible, or 0 for three quarters");
+        return Err(Error::config("ring_mark", ring_mark, reason));
+    }
+    let mark = if ring_mark == 0 { (frames - frames / 4).max(1) } else { ring_mark };
+    let watcher = Arc::new(Watcher::new(events.0, mark, call));
+    engine.ring.watchers.add(watcher.clone(), || happened(engine));
+    if events.0 & (event::BUFFER_FREE | event::RING_HIGH) != 0 {
+        engine.look_at_the_ring();
+    }
+    Ok(watcher)
+}
+
+/// What has happened in a run until now. The level of the ring is asked for separately.
+fn happened(engine: &Engine) -> u32 {
+    let counters = &engine.counters;
+    let bit = |is_so: bool, event| if is_so { event } else { 0 };
+    bit(engine.ring.has_free_or_is_awaited(), event::BUFFER_FREE)
+        | bit(engine.first_error.get().is_some(), event::ERROR)
+        | bit(counters.frames_durable.load(Relaxed) > 0, event::DURABLE)
+        | bit(counters.shards_closed.load(Relaxed) > 0, event::SHARD_CLOSED)
+        | bit(engine.ended.load(Acquire), event::ENDED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_say_their_names() {
+        let two = Events::DURABLE | Events::ERROR;
+        assert_eq!(format!("{two:?} {:?}", Events::NONE), "ERROR | DURABLE NONE");
+        assert!(two.contains(Events::ERROR) && !two.contains(Events::ENDED | Events::ERROR));
+        assert!(Events::NAMES.iter().fold(Events::NONE, |all, (event, _)| all | *event) == Events::ALL);
+    }
+}

@@ -1,0 +1,166 @@
+//! Waiting for what happens in a run, without asking again and again.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::limits::limit;
+use super::log::{Context, calling};
+use super::pointer::out;
+use super::registry::{Run, enter, sw_acquisition};
+use super::status::{
+    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_BUSY, SW_ERROR_NULL, SW_TIMEOUT, boundary, refuse, sw_status,
+};
+use crate::events::{EventHandle, Events, call_on_events};
+use crate::fs::bell::AsRawFd;
+
+/// What can happen in a run: the sum of SW_EVENT_... values.
+pub type sw_events = u32;
+/// A frame buffer became free after a call had found none: acquire until SW_RING_FULL, then wait.
+pub const SW_EVENT_BUFFER_FREE: sw_events = 1;
+/// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not more
+/// than half as many were taken in between.
+pub const SW_EVENT_RING_HIGH: sw_events = 2;
+/// The run has its first error: sw_first_error.
+pub const SW_EVENT_ERROR: sw_events = 4;
+/// A checkpoint or a closed shard made frames durable: `frames_durable` of sw_stats.
+pub const SW_EVENT_DURABLE: sw_events = 8;
+/// A shard is closed: `shards_closed` of sw_stats.
+pub const SW_EVENT_SHARD_CLOSED: sw_events = 16;
+/// The run has ended, after sw_finish or sw_abort with a time limit; these don't wait any more now. Nothing more
+/// happens.
+pub const SW_EVENT_ENDED: sw_events = 32;
+
+/// Hears of one or more events. It is called by the thread that makes them happen, which may be one that is in a call of
+/// this library: it must not wait.
+pub type sw_event_fn = Option<unsafe extern "C" fn(context: *mut c_void, events: sw_events)>;
+
+fn events_of(bits: sw_events) -> Outcome<Events> {
+    match Events::of_bits(bits).filter(|events| !events.is_empty()) {
+        Some(events) => Ok(events),
+        None => {
+            refuse!(SW_ERROR_ARGUMENT, "events = {bits}: a sum of SW_EVENT_... values, 1 to {}", Events::ALL.bits())
+        }
+    }
+}
+
+fn mark_of(ring_mark: u64) -> usize {
+    usize::try_from(ring_mark).unwrap_or(usize::MAX)
+}
+
+impl Run {
+    fn event_handle(&self, descriptor: i32) -> Outcome<Arc<EventHandle>> {
+        let handles = self.event_handles.lock().unwrap_or_else(PoisonError::into_inner);
+        match handles.iter().find(|handle| handle.as_raw_fd() == descriptor) {
+            Some(handle) => Ok(handle.clone()),
+            None => {
+                refuse!(SW_ERROR_ARGUMENT, "descriptor = {descriptor}: not one of sw_event_open for this acquisition")
+            }
+        }
+    }
+}
+
+/// Opens a descriptor that is readable while one of `events` has happened that was not fetched yet: for poll, epoll and
+/// every event loop that takes descriptors. Linux: an eventfd, which programs that this one starts don't get.
+///
+/// It tells of edges. Call sw_event_wait, then look at everything that it told of until there is nothing to do, then
+/// wait again: nothing that happens in between is missed. At first it tells of what has happened before. Each thread or
+/// event loop that waits wants a descriptor of its own, because what one fetches is gone for all others. However often
+/// something happens in between, it is one system call for whoever makes it happen, and none in sw_commit as long as
+/// the ring is not empty and nothing goes wrong.
+///
+/// `ring_mark`: from how many taken buffers on SW_EVENT_RING_HIGH comes; 0: three quarters of the ring. The descriptor
+/// is the library's: close it with sw_event_close, or leave that to sw_free, but never with close. It works on while
+/// the run ends and afterwards. After a fork, it is of no use to the child.
+///
+/// Errors: SW_ERROR_ARGUMENT; SW_ERROR_CONFIG for a mark beyond the ring; SW_ERROR_IO if the process has no descriptor
+/// left.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_event_open(
+    acquisition: *mut sw_acquisition,
+    events: sw_events,
+    ring_mark: u64,
+    descriptor: *mut i32,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let place = unsafe { out(descriptor, "descriptor") }?;
+        let handle = EventHandle::new(&run.engine, events_of(events)?, mark_of(ring_mark))?;
+        place.set(handle.as_raw_fd());
+        run.event_handles.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(handle));
+        Ok(())
+    })
+}
+
+/// Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
+/// milliseconds; 0: not at all; SW_FOREVER.
+///
+/// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_event_wait(
+    acquisition: *mut sw_acquisition,
+    descriptor: i32,
+    timeout_ms: i64,
+    events: *mut sw_events,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let place = unsafe { out(events, "events") }?;
+        let wait: Option<Duration> = limit(timeout_ms)?;
+        let happened = run.event_handle(descriptor)?.wait(wait)?;
+        if happened.is_empty() {
+            return refuse!(
+                SW_TIMEOUT,
+                "nothing has happened within {timeout_ms} ms that descriptor {descriptor} tells of"
+            );
+        }
+        place.set(happened.bits());
+        Ok(())
+    })
+}
+
+/// Closes a descriptor of sw_event_open. No thread may be in sw_event_wait with it.
+///
+/// Errors: SW_ERROR_ARGUMENT if it is not one of this acquisition; SW_ERROR_BUSY if a thread waits for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn sw_event_close(acquisition: *mut sw_acquisition, descriptor: i32) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        // Beside the list's, this one is there.
+        let handle = run.event_handle(descriptor)?;
+        let mut handles = run.event_handles.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::strong_count(&handle) > 2 {
+            return refuse!(SW_ERROR_BUSY, "another thread waits for descriptor {descriptor}");
+        }
+        handles.retain(|other| !Arc::ptr_eq(other, &handle));
+        Ok(())
+    })
+}
+
+/// Has each of `events` told to `callback`, for programs that have an event loop of another kind: first what has
+/// happened before, then every edge. `ring_mark` is as for sw_event_open. The function and its context must stay until
+/// the acquisition is freed.
+///
+/// Errors: SW_ERROR_NULL, SW_ERROR_ARGUMENT; SW_ERROR_CONFIG for a mark beyond the ring.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_on_event(
+    acquisition: *mut sw_acquisition,
+    events: sw_events,
+    ring_mark: u64,
+    callback: sw_event_fn,
+    context: *mut c_void,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
+        let context = Context(context);
+        Ok(call_on_events(&run.engine, events_of(events)?, mark_of(ring_mark), move |happened| {
+            let context = &context;
+            // SAFETY: the caller gave the function for this.
+            calling(|| unsafe { callback(context.0, happened.bits()) });
+        })?)
+    })
+}

@@ -1,0 +1,79 @@
+//! The caller's own memory as the ring.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::config::{known, sw_config};
+use super::log::Context;
+use super::pointer::slice;
+use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
+use crate::aligned_memory::RingBuffers;
+
+/// What is kept as long as the library may touch the buffers.
+struct Lent {
+    release: Option<unsafe extern "C" fn(*mut c_void)>,
+    context: Context,
+    taken_over: Arc<AtomicBool>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let (Some(release), true) = (self.release, self.taken_over.load(Relaxed)) {
+            // SAFETY: the caller gave the function for this.
+            unsafe { release(self.context.0) };
+        }
+    }
+}
+
+/// Buffers of the caller's own, which stay the caller's if the acquisition does not come about.
+pub(super) struct OwnBuffers {
+    pub(super) buffers: RingBuffers,
+    taken_over: Arc<AtomicBool>,
+}
+
+/// That the library has taken buffers over.
+pub(super) struct Takeover(Option<Arc<AtomicBool>>);
+
+impl Takeover {
+    pub(super) fn confirm(&self) {
+        if let Some(taken_over) = &self.0 {
+            taken_over.store(true, Relaxed);
+        }
+    }
+}
+
+pub(super) fn split(own: Option<OwnBuffers>) -> (Option<RingBuffers>, Takeover) {
+    let taken_over = own.as_ref().map(|own| own.taken_over.clone());
+    (own.map(|own| own.buffers), Takeover(taken_over))
+}
+
+/// The buffers that a configuration names, if it does.
+///
+/// # Safety
+/// `config` and all that it points to must be good for reads, unless null or misaligned; the buffers as the header says.
+pub(super) unsafe fn own_buffers(config: *const sw_config) -> Outcome<Option<OwnBuffers>> {
+    // SAFETY: as the caller promises.
+    let config = unsafe { known(config) }?;
+    if config.own_buffer_count == 0 {
+        if !config.own_buffers.is_null() {
+            return refuse!(SW_ERROR_ARGUMENT, "sw_config.own_buffer_count = 0, and sw_config.own_buffers is not null");
+        }
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let places = unsafe { slice(config.own_buffers, config.own_buffer_count, "sw_config.own_buffers") }?;
+    let places: Option<Vec<_>> = places.iter().map(|&place| NonNull::new(place.cast::<u8>())).collect();
+    let Some(places) = places else { return refuse!(SW_ERROR_NULL, "one of sw_config.own_buffers is null") };
+    let taken_over = Arc::new(AtomicBool::new(false));
+    let lent = Lent {
+        release: config.own_buffers_release,
+        context: Context(config.own_buffers_context),
+        taken_over: taken_over.clone(),
+    };
+    // SAFETY: as the caller promises, which is what the header says.
+    let buffers = unsafe { RingBuffers::new(places, config.own_buffer_bytes, lent) }?;
+    Ok(Some(OwnBuffers { buffers, taken_over }))
+}

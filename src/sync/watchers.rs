@@ -1,0 +1,242 @@
+//! Who wants to hear of what happens in a run, and how it is told so that nobody waits and nothing is missed.
+//!
+//! Whoever makes something happen looks at one word, and goes on if nobody watches for it. A watcher hears of edges, not
+//! of states: it looks at the state itself, and waits for the next edge when it finds nothing to do there. Each pair of
+//! "write the one, look at the other" has a SeqCst fence in between on both sides, so that one of the two sees the
+//! other: either the watcher sees what has happened, or whoever made it happen sees the watcher.
+
+use std::sync::{Arc, PoisonError};
+
+use super::primitives::RwLock;
+use super::primitives::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+
+/// What can be heard of, a bit each.
+pub(crate) mod event {
+    /// A buffer became free after a call had found none.
+    pub(crate) const BUFFER_FREE: u32 = 1 << 0;
+    /// As many of the ring's buffers are taken as the watcher's mark says.
+    pub(crate) const RING_HIGH: u32 = 1 << 1;
+    /// The run has its first error.
+    pub(crate) const ERROR: u32 = 1 << 2;
+    /// More frames are durable than before.
+    pub(crate) const DURABLE: u32 = 1 << 3;
+    /// A shard is closed.
+    pub(crate) const SHARD_CLOSED: u32 = 1 << 4;
+    /// The run has ended.
+    pub(crate) const ENDED: u32 = 1 << 5;
+    pub(crate) const ALL: u32 = (1 << 6) - 1;
+}
+
+/// One who hears of some events.
+pub(crate) struct Watcher {
+    events: u32,
+    /// From how many taken buffers on the ring counts as high.
+    mark: usize,
+    /// That was told, and not even half as many have been taken since.
+    is_high: AtomicBool,
+    /// Called with one or more events, by whoever made them happen: it must neither wait nor panic.
+    call: Box<dyn Fn(u32) + Send + Sync>,
+}
+
+/// All who watch one run.
+pub(crate) struct Watchers {
+    /// What at least one of them wants to hear of.
+    wanted: AtomicU32,
+    all: RwLock<Arc<[Arc<Watcher>]>>,
+}
+
+impl Watcher {
+    pub(crate) fn new(events: u32, mark: usize, call: impl Fn(u32) + Send + Sync + 'static) -> Self {
+        Self { events, mark, is_high: AtomicBool::new(false), call: Box::new(call) }
+    }
+
+    fn tell(&self, events: u32) {
+        (self.call)(events & self.events);
+    }
+
+    fn note_level(&self, taken: usize) {
+        if taken >= self.mark {
+            if !self.is_high.swap(true, Ordering::Relaxed) {
+                self.tell(event::RING_HIGH);
+            }
+        } else if taken <= self.mark / 2 && self.is_high.load(Ordering::Relaxed) {
+            self.is_high.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Watchers {
+    pub(crate) fn new() -> Self {
+        Self { wanted: AtomicU32::new(0), all: RwLock::new(Arc::new([])) }
+    }
+
+    /// From now on it is told; what has happened already is not. `state`, asked afterwards, says what that is.
+    pub(crate) fn add(&self, watcher: Arc<Watcher>, state: impl FnOnce() -> u32) {
+        self.change(|all| all.push(watcher.clone()));
+        // Meets the fences of those who make things happen.
+        fence(Ordering::SeqCst);
+        let happened = state() & watcher.events;
+        if happened != 0 {
+            watcher.tell(happened);
+        }
+    }
+
+    /// Who is telling it something just now may do so to the end.
+    pub(crate) fn remove(&self, watcher: &Arc<Watcher>) {
+        self.change(|all| all.retain(|other| !Arc::ptr_eq(other, watcher)));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Watcher>>)) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = all.to_vec();
+        change(&mut list);
+        self.wanted.store(list.iter().fold(0, |wanted, watcher| wanted | watcher.events), Ordering::Relaxed);
+        *all = list.into();
+    }
+
+    /// Whether anybody wants to hear of one of these.
+    pub(crate) fn want(&self, events: u32) -> bool {
+        self.wanted.load(Ordering::Relaxed) & events != 0
+    }
+
+    /// Not under the lock: a watcher that is told may add another.
+    fn all(&self) -> Arc<[Arc<Watcher>]> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Something has happened, and shows where those who are told will look.
+    pub(crate) fn tell(&self, event: u32) {
+        // Meets the fence in `add`.
+        fence(Ordering::SeqCst);
+        if self.want(event) {
+            self.all().iter().filter(|watcher| watcher.events & event != 0).for_each(|watcher| watcher.tell(event));
+        }
+    }
+
+    /// So many buffers of the ring are taken.
+    pub(crate) fn note_level(&self, taken: impl FnOnce() -> usize) {
+        if self.want(event::RING_HIGH) {
+            let taken = taken();
+            let all = self.all();
+            all.iter().filter(|watcher| watcher.events & event::RING_HIGH != 0).for_each(|one| one.note_level(taken));
+        }
+    }
+}
+
+/// What has happened and was not fetched yet. Beside it hangs a bell that a thread can wait for.
+pub(crate) struct Pending(AtomicU32);
+
+impl Pending {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// True: the bell must be rung. It is already, or somebody is about to, if there was something before.
+    #[must_use]
+    pub(crate) fn add(&self, events: u32) -> bool {
+        // Release: whoever fetches the events sees what has happened.
+        self.0.fetch_or(events, Ordering::AcqRel) == 0
+    }
+
+    /// Fetches what has happened. The bell is silenced first: the other way round, one that is rung in between would be
+    /// silent with something pending.
+    pub(crate) fn take(&self, silence: impl FnOnce()) -> u32 {
+        silence();
+        self.0.swap(0, Ordering::AcqRel)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    fn listener(events: u32, mark: usize) -> (Arc<Watcher>, Arc<Mutex<Vec<u32>>>) {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = heard.clone();
+        (Arc::new(Watcher::new(events, mark, move |events| hears.lock().unwrap().push(events))), heard)
+    }
+
+    #[test]
+    fn each_hears_what_it_asked_for_and_only_as_long_as_it_is_there() {
+        let watchers = Watchers::new();
+        watchers.tell(event::ERROR);
+        let (one, heard_by_one) = listener(event::ERROR | event::DURABLE, 1);
+        let (two, heard_by_two) = listener(event::ERROR, 1);
+        watchers.add(one.clone(), || event::DURABLE | event::ENDED);
+        watchers.add(two, || 0);
+        watchers.tell(event::ERROR);
+        watchers.tell(event::ENDED);
+        assert!(watchers.want(event::DURABLE));
+        watchers.remove(&one);
+        assert!(!watchers.want(event::DURABLE));
+        watchers.tell(event::ERROR);
+        assert_eq!(*heard_by_one.lock().unwrap(), [event::DURABLE, event::ERROR]);
+        assert_eq!(*heard_by_two.lock().unwrap(), [event::ERROR; 2]);
+    }
+
+    #[test]
+    fn a_ring_about_as_full_as_the_mark_is_told_of_once() {
+        let watchers = Watchers::new();
+        let (one, heard) = listener(event::RING_HIGH, 6);
+        watchers.add(one, || 0);
+        for taken in [1, 5, 6, 7, 5, 6, 4, 8, 3, 5, 6, 2, 6] {
+            watchers.note_level(|| taken);
+        }
+        assert_eq!(heard.lock().unwrap().len(), 3);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom {
+    use super::*;
+    use ::loom::sync::{Condvar, Mutex};
+    use ::loom::thread;
+
+    /// Somebody who adds itself while something happens hears of it, by the one way or the other.
+    #[test]
+    fn what_happens_while_a_watcher_comes_is_not_missed() {
+        ::loom::model(|| {
+            let shared = Arc::new((Watchers::new(), AtomicBool::new(false)));
+            let other = shared.clone();
+            let thread = thread::spawn(move || {
+                other.1.store(true, Ordering::Relaxed);
+                other.0.tell(event::ERROR);
+            });
+            let heard = Arc::new(AtomicU32::new(0));
+            let hears = heard.clone();
+            let watcher = Watcher::new(event::ERROR, 1, move |events| drop(hears.fetch_or(events, Ordering::Relaxed)));
+            shared.0.add(Arc::new(watcher), || if shared.1.load(Ordering::Relaxed) { event::ERROR } else { 0 });
+            thread.join().unwrap();
+            assert_eq!(heard.load(Ordering::Relaxed), event::ERROR);
+        });
+    }
+
+    /// A bell that is rung by two and silenced by the one that waits for it.
+    #[test]
+    fn nothing_is_pending_while_the_bell_is_silent() {
+        ::loom::model(|| {
+            let shared = Arc::new((Pending::new(), Mutex::new(false), Condvar::new()));
+            let threads = [1, 2].map(|events| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    if shared.0.add(events) {
+                        *shared.1.lock().unwrap() = true;
+                        shared.2.notify_one();
+                    }
+                })
+            });
+            let mut got = 0;
+            while got != 3 {
+                // If the bell were silent with something pending, this would wait for ever, and loom would say so.
+                let mut rings = shared.1.lock().unwrap();
+                while !*rings {
+                    rings = shared.2.wait(rings).unwrap();
+                }
+                drop(rings);
+                got |= shared.0.take(|| *shared.1.lock().unwrap() = false);
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+}

@@ -1,0 +1,45 @@
+//! Frame buffers as a program in C meets them: known up front, waited for, or its own.
+
+use super::building::{Program, folder};
+use super::frames;
+
+#[test]
+fn buffers_that_were_announced_are_the_ones_that_are_written() {
+    let folder = folder();
+    let path = folder.path().join("run.zarr");
+    let output = Program::new("tests/it/c_interface/buffers.c").run(&[&path]);
+    assert_eq!(output, "600 frames written, 0 missing\n");
+    let (shape, frame) = frames(&path.join("0"));
+    assert_eq!(shape, [600, 64, 64]);
+    for number in 0..600 {
+        assert!(frame(number) == vec![(number % 253) as u8; 64 * 64], "frame {number}");
+    }
+}
+
+#[test]
+fn a_program_that_waits_for_events_misses_none() {
+    let folder = folder();
+    let path = folder.path().join("run.zarr");
+    assert_eq!(Program::new("tests/it/c_interface/events.c").run(&[&path]), "20000 frames\n");
+    let (shape, frame) = frames(&path.join("0"));
+    assert_eq!(shape, [20_000, 64, 64]);
+    for number in (0..20_000).step_by(97) {
+        assert!(frame(number) == vec![(number % 251) as u8 + 1; 64 * 64], "frame {number}");
+    }
+}
+
+#[test]
+fn buffers_of_the_callers_own_give_the_frames_that_went_in() {
+    let folder = folder();
+    let paths = ["one.zarr", "two.zarr", "three.zarr"].map(|name| folder.path().join(name));
+    let output = Program::new("tests/it/c_interface/own_buffers.c").run(&paths.each_ref());
+    assert_eq!(output, "100 frames\n");
+    for path in paths {
+        let (shape, frame) = frames(&path.join("0"));
+        assert_eq!(shape, [100, 256, 512]);
+        for number in 0..100 {
+            let expected: Vec<u8> = (0..256 * 512).map(|at| (number * 7 + at % 509 + at / 4096) as u8).collect();
+            assert!(frame(number) == expected, "frame {number} of {}", path.display());
+        }
+    }
+}
