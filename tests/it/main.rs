@@ -16,6 +16,7 @@ mod doors;
 mod ending;
 mod errors;
 mod events;
+mod examples;
 mod export;
 mod failing_storage;
 mod fault_books;
