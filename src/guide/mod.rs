@@ -15,6 +15,9 @@ pub mod command_line {}
 #[doc = include_str!("c.md")]
 pub mod c {}
 
+#[doc = include_str!("async.md")]
+pub mod asynchronous {}
+
 #[doc = include_str!("formats.md")]
 pub mod formats {}
 
