@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::error::{Error, Result, caught, logged};
 use crate::fs::bell::{AsFd, AsRawFd, Bell, BorrowedFd, RawFd};
-use crate::sync::{Pending, Watcher, event};
+use crate::sync::{Pending, Watcher, Watchers, event};
 
 /// What can happen in a run, one or several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -99,7 +99,8 @@ impl fmt::Debug for Events {
 /// The descriptor belongs to the handle, which may outlive the run. A child after a fork shares the descriptor with its
 /// parent, and must not use it.
 pub struct EventHandle {
-    engine: Arc<Engine>,
+    /// Not the engine: a handle that outlives its run shall not keep the ring.
+    watchers: Arc<Watchers>,
     inbox: Arc<Inbox>,
     watcher: Arc<Watcher>,
 }
@@ -119,7 +120,7 @@ impl EventHandle {
                 rings.bell.ring();
             }
         })?;
-        Ok(Self { engine: engine.clone(), inbox, watcher })
+        Ok(Self { watchers: engine.ring.watchers.clone(), inbox, watcher })
     }
 
     /// What has happened since the last call, at first what had happened before: a buffer that is free, an error, frames
@@ -148,7 +149,7 @@ impl EventHandle {
 
 impl Drop for EventHandle {
     fn drop(&mut self) {
-        self.engine.ring.watchers.remove(&self.watcher);
+        self.watchers.remove(&self.watcher);
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn check(config: &Config) -> Result<()> {
     let rules = rules(config.dialect);
     if !rules.numbers_chunks && config.volume != Volume::default() {
         let reason = "only the dialect precomputed has these settings; leave them out";
-        return Err(Error::config("volume", format_args!("{:?}", config.volume), reason));
+        return Err(Error::config("volume", what_is_set(&config.volume).join(" and "), reason));
     }
     let name = config.dialect.name();
     let refuse = |field, value: &dyn Display, possible: &str| {
@@ -38,6 +38,16 @@ pub(super) fn check(config: &Config) -> Result<()> {
         return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
     }
     check_volume(&config.volume)
+}
+
+/// The fields of a volume that are not as by default, by their names in documents.
+fn what_is_set(volume: &Volume) -> Vec<String> {
+    let fields = |volume: &Volume| match serde_json::to_value(volume) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let usual = fields(&Volume::default());
+    fields(volume).into_iter().filter(|(name, value)| usual.get(name) != Some(value)).map(|(name, _)| name).collect()
 }
 
 fn check_volume(volume: &Volume) -> Result<()> {

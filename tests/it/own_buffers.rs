@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::common::{frame, tiny};
 use shardwright::offline::Array;
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, Error, Record, RingBuffers, StorageKind,
+    Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, Error, Events, Record, RingBuffers, StorageKind,
 };
 
 #[repr(align(4096))]
@@ -54,11 +54,14 @@ fn frames_lie_where_the_caller_says_and_reach_the_dataset() {
             slot.commit(number, Record::default()).unwrap();
         }
         let late = acquisition.acquire().unwrap();
+        let events = acquisition.watch(Events::ALL, 0).unwrap();
         acquisition.finish().unwrap();
         // A frame on loan keeps them.
         assert_eq!(dropped.load(SeqCst), 0);
         drop(late);
+        // And a handle does not, though it lives on.
         assert_eq!(dropped.load(SeqCst), 1);
+        assert!(events.take().contains(Events::ENDED));
         let expected: Vec<u8> = (0..50).flat_map(|number| frame(number, 4096)).collect();
         assert!(Array::open(path.join("0")).unwrap().read_all().unwrap() == expected, "{storage:?}");
     }
