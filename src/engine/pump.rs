@@ -114,7 +114,7 @@ impl Engine {
                 cell.frames_written.fetch_add(present, Release);
             }
         }
-        self.counters.frames_done.fetch_add(u64::from(layer.present), Relaxed);
+        self.counters.frames_done.fetch_add(u64::from(layer.state.present), Relaxed);
         layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
         let cell = layer.state.cell.take();
         drop(layer);

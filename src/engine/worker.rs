@@ -87,7 +87,7 @@ impl Worker {
             let index = slot.next_tile.fetch_add(1, Relaxed) as usize;
             let Some(tile) = engine.plan.tiles.get(index) else { return };
             if tile.chunk == 0 && tile.shard == 0 {
-                engine.counters.frames_begun.fetch_add(u64::from(layer.present), Relaxed);
+                engine.counters.frames_begun.fetch_add(u64::from(layer.state.present), Relaxed);
                 let waited = now.duration_since(layer.ready_at).as_nanos() as u64;
                 engine.worker_times(self.index).of(Stage::Queue).record(waited);
             }
@@ -104,7 +104,7 @@ impl Worker {
                 Ok(Stored::Here(nbytes)) => engine.count_chunk(nbytes),
                 Ok(Stored::HandedOver) => {}
                 Ok(Stored::Empty) => drop(engine.counters.chunks_empty.fetch_add(1, Relaxed)),
-                Err(error) => slot.fail(&engine.first_error, error, layer.first_frame),
+                Err(error) => slot.fail(&engine.first_error, error, layer.state.first_frame),
             }
         }
     }

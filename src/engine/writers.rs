@@ -253,5 +253,5 @@ impl Jobs {
 
 /// Of a layer of which a chunk is on its way.
 fn first_frame(engine: &Engine, layer: u32) -> Option<u64> {
-    Some(engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner).first_frame)
+    Some(engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner).state.first_frame)
 }
