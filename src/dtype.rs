@@ -1,5 +1,10 @@
-//! The element types of a frame.
+//! The types of elements: of frames, and of arrays, whoever wrote them.
+//!
+//! A camera gives numbers of a type in [`Dtype`]: these are what the writer takes, what the C interface has constants
+//! for, and what names in a configuration mean. Arrays of other programs may have further types of elements, which
+//! [`ElementType`] adds; they are read, checked, exported and repacked, and never written by a run.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -103,6 +108,116 @@ impl FromStr for Dtype {
     }
 }
 
+/// The type of an element of an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ElementType {
+    /// A number as cameras give them.
+    Number(Dtype),
+    /// A truth value in one byte, 0 or 1: Zarr's `bool`.
+    Bool,
+    /// A floating-point number of 16 bits: Zarr's `float16`.
+    F16,
+    /// A complex number of two [`F32`](Dtype::F32), the real part first: Zarr's `complex64`.
+    C64,
+    /// A complex number of two [`F64`](Dtype::F64), the real part first: Zarr's `complex128`.
+    C128,
+    /// So many bytes of which nothing else is known: Zarr's `r8`, `r16`, `r24` and so on, by their bits.
+    Raw(u16),
+}
+
+/// short name, Zarr v3 name, bytes an element, bytes of each number in it
+const OTHERS: [(ElementType, &str, &str, usize, usize); 4] = [
+    (ElementType::Bool, "bool", "bool", 1, 1),
+    (ElementType::F16, "f16", "float16", 2, 2),
+    (ElementType::C64, "c64", "complex64", 8, 4),
+    (ElementType::C128, "c128", "complex128", 16, 8),
+];
+
+impl ElementType {
+    /// All types but raw bytes, of which there are as many as there are lengths.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Dtype::ALL.iter().map(|&dtype| Self::Number(dtype)).chain(OTHERS.map(|row| row.0))
+    }
+
+    fn row(self) -> (Cow<'static, str>, Cow<'static, str>, usize, usize) {
+        match self {
+            Self::Number(dtype) => (dtype.row().1.into(), dtype.zarr_name().into(), dtype.size(), dtype.size()),
+            Self::Raw(bytes) => {
+                let name = format!("r{}", 8 * usize::from(bytes));
+                (name.clone().into(), name.into(), bytes.into(), 1)
+            }
+            Self::Bool | Self::F16 | Self::C64 | Self::C128 => {
+                let row = OTHERS.iter().find(|row| row.0 == self).expect("the table has every other type");
+                (row.1.into(), row.2.into(), row.3, row.4)
+            }
+        }
+    }
+
+    /// Bytes an element.
+    pub fn size(self) -> usize {
+        self.row().2
+    }
+
+    /// Bytes of each number in an element, whose order a document declares: half of a complex number, one raw byte.
+    pub fn number_bytes(self) -> usize {
+        self.row().3
+    }
+
+    /// The name in a Zarr v3 document, for example `uint16` or `r24`.
+    pub fn zarr_name(self) -> Cow<'static, str> {
+        self.row().1
+    }
+
+    /// The type of a frame's pixels, if frames can have it.
+    pub fn number(self) -> Option<Dtype> {
+        match self {
+            Self::Number(dtype) => Some(dtype),
+            _ => None,
+        }
+    }
+
+    /// The type with this name in a Zarr v3 document.
+    pub(crate) fn of_zarr(name: &str) -> Option<Self> {
+        if let Some(found) = Self::all().find(|element| element.zarr_name() == name) {
+            return Some(found);
+        }
+        let digits = name.strip_prefix('r').filter(|digits| !digits.starts_with(['0', '+']))?;
+        let bits = digits.parse::<u32>().ok().filter(|bits| bits.is_multiple_of(8))?;
+        u16::try_from(bits / 8).ok().map(Self::Raw)
+    }
+
+    /// Bytes of an element to a compressor, which only knows elements of 1, 2, 4 and 8 bytes: the most that divide it.
+    pub(crate) fn codec_bytes(self) -> usize {
+        1 << self.size().trailing_zeros().min(3)
+    }
+}
+
+impl From<Dtype> for ElementType {
+    fn from(dtype: Dtype) -> Self {
+        Self::Number(dtype)
+    }
+}
+
+impl PartialEq<Dtype> for ElementType {
+    fn eq(&self, dtype: &Dtype) -> bool {
+        *self == Self::Number(*dtype)
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.row().0)
+    }
+}
+
+impl Serialize for ElementType {
+    /// The short name, such as `u16`.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// A Rust type that is an array's type of elements.
 ///
 /// No other crate can add to these: their bytes are taken as they lie in memory.
@@ -147,6 +262,20 @@ mod tests {
             assert_eq!(dtype.row().0, dtype);
             assert_eq!(dtype.to_string().parse::<Dtype>().unwrap(), dtype);
             assert_eq!(dtype.zarr_name().parse::<Dtype>().unwrap(), dtype);
+        }
+    }
+
+    #[test]
+    fn elements_are_named_as_in_zarr() {
+        for element in ElementType::all().chain([1, 2, 3, 25, 8191].map(ElementType::Raw)) {
+            assert_eq!(ElementType::of_zarr(&element.zarr_name()), Some(element));
+            assert_eq!(element.size() % element.codec_bytes(), 0);
+        }
+        assert_eq!(ElementType::of_zarr("r24"), Some(ElementType::Raw(3)));
+        assert_eq!(ElementType::Raw(3).to_string(), "r24");
+        assert_eq!([ElementType::C128, ElementType::Raw(3)].map(ElementType::codec_bytes), [8, 1]);
+        for name in ["r", "r0", "r7", "r08", "r+8", "r-8", "r524288", "r99999999999", "string", "u16", "bool8"] {
+            assert_eq!(ElementType::of_zarr(name), None, "{name}");
         }
     }
 }

@@ -83,7 +83,7 @@ pub use config::{
     Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 pub use dataset::Dataset;
-pub use dtype::{Dtype, Element};
+pub use dtype::{Dtype, Element, ElementType};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use events::{EventHandle, Events};
 pub use frame::{FrameMut, FrameView};

@@ -47,7 +47,10 @@ pub(crate) fn named(id: &str, settings: &Map<String, Value>) -> Option<Compresso
 }
 
 pub(crate) fn unsupported(compressor: &Value) -> Refusal {
-    Refusal::Unsupported(format!("compressor {compressor} is not read here; these are: {}", READ.join(", ")))
+    let read = READ.join(", ");
+    Refusal::Unsupported(format!(
+        "compressor {compressor} is not read here; these are: {read}. zarr-python can write the array again with one"
+    ))
 }
 
 /// `blosc(cname=lz4, clevel=1)`.

@@ -6,7 +6,7 @@ use crate::config::{BloscCname, Codec, Compressor, Shuffle};
 use crate::error::{Error, Result};
 
 const SUPPORTED: &str =
-    "supported are bytes (little-endian), then blosc, zstd, gzip, numcodecs.lz4 or numcodecs.zlib, then crc32c";
+    "supported are transpose, bytes, then blosc, zstd, gzip, numcodecs.lz4 or numcodecs.zlib, then crc32c";
 
 /// The codecs that follow `bytes` in an array's (or a shard's inner) `codecs`.
 ///

@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 /// A document's key and what it says.
 pub(crate) type Document = (String, Value);
 
+/// What to do about an array that is not read here.
+pub(super) const INSTEAD: &str = "zarr-python can write the array again in a form that is";
+
 /// The name and configuration of an extension: `{"name": …, "configuration": {…}}`, or the bare name.
 pub(crate) fn named(value: &Value) -> Option<(&str, Option<&Map<String, Value>>)> {
     match value {

@@ -25,6 +25,9 @@ pub(crate) struct Layout {
     /// Elements of one file: of a shard, or of a chunk where there are no shards.
     pub(crate) file_shape: Vec<u64>,
     pub(crate) files: Files,
+    /// The dimensions in the order in which a shard's index counts its chunks, the last one fastest; `None`: as the
+    /// array has them. Shards behind the codec `transpose` have another.
+    pub(crate) index_order: Option<Vec<usize>>,
 }
 
 /// How chunks are dealt out to files, and what these are called.
@@ -127,7 +130,11 @@ impl Layout {
         let per_file = self.chunks_per_file();
         let file = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk / count).collect();
         let inner: Vec<u64> = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
-        (file, linear(&inner, &per_file))
+        let entry = match &self.index_order {
+            None => linear(&inner, &per_file),
+            Some(order) => linear(&in_order(&inner, order), &in_order(&per_file, order)),
+        };
+        (file, entry)
     }
 
     /// The position in the grid of chunks of an entry of a file's index, be it inside the array's shape or not; `None`
@@ -139,7 +146,8 @@ impl Layout {
         let per_file = self.chunks_per_file();
         let mut position = vec![0; per_file.len()];
         let mut rest = entry;
-        for dim in (0..per_file.len()).rev() {
+        for at in (0..per_file.len()).rev() {
+            let dim = self.index_order.as_ref().map_or(at, |order| order[at]);
             position[dim] = file[dim].checked_mul(per_file[dim])?.checked_add(rest % per_file[dim])?;
             rest /= per_file[dim];
         }
@@ -226,7 +234,7 @@ impl Layout {
             Files::Grid { index: Some(index), .. } => {
                 let missing = (table::MISSING, table::MISSING);
                 let entries = (0..index.chunks()).map(|chunk| chunks.get(&chunk).copied().unwrap_or(missing));
-                let bytes = table::encode(entries, index.has_checksum());
+                let bytes = index.encode(entries);
                 let at = if index.location() == IndexLocation::Start { 0 } else { end };
                 Ok(Encoded::new(vec![(at, bytes)], end))
             }
@@ -240,6 +248,11 @@ impl Layout {
             Files::Grid { index: None, .. } => Ok(Encoded::new(Vec::new(), end)),
         }
     }
+}
+
+/// What an array has for each of its dimensions, in another order of these.
+pub(crate) fn in_order<T: Copy>(of_array: &[T], order: &[usize]) -> Vec<T> {
+    order.iter().map(|&dim| of_array[dim]).collect()
 }
 
 /// The number of elements, if a `u64` holds it.
@@ -265,6 +278,7 @@ mod tests {
             chunk_shape: vec![10, 10],
             file_shape: vec![10 * per[0], 10 * per[1]],
             files: Files::Grid { keys, index },
+            index_order: None,
         }
     }
 
@@ -296,6 +310,18 @@ mod tests {
         let grid = grid([2, 2], KeyEncoding { prefix: Prefix::Part, separator: '/' });
         let order = ["c/0/0", "c/0/1", "c/1/0", "c/1/1"].map(|key| place(&grid, key).1);
         assert_eq!(order, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn an_index_may_count_in_another_order() {
+        let plain = grid([4, 2], KeyEncoding { prefix: Prefix::Part, separator: '/' });
+        let turned = Layout { index_order: Some(vec![1, 0]), ..plain.clone() };
+        assert_eq!(["c/0/0", "c/1/0", "c/0/1", "c/3/1"].map(|key| place(&turned, key).1), [0, 1, 4, 7]);
+        for entry in 0..8 {
+            let chunk = turned.chunk_at(&[5, 3], entry).unwrap();
+            assert_eq!(turned.file_of(&chunk), (vec![5, 3], entry));
+            assert_eq!(plain.file_of(&chunk).0, vec![5, 3]);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::codecs::Chain;
 use super::layout::{Layout, product};
-use crate::dtype::Dtype;
+use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 
 /// The most bytes that one decoded chunk may have.
@@ -16,7 +16,7 @@ pub(crate) const CHUNK_BYTES_MAX: u64 = 4 << 30;
 #[derive(Debug, Clone)]
 pub(crate) struct Metadata {
     pub(crate) layout: Layout,
-    pub(crate) dtype: Dtype,
+    pub(crate) dtype: ElementType,
     pub(crate) chain: Chain,
     /// One element, in little-endian byte order.
     pub(crate) fill: Vec<u8>,
@@ -48,6 +48,6 @@ impl Metadata {
 }
 
 /// The bytes of a box of elements, if a `u64` holds their number.
-pub(crate) fn bytes(shape: &[u64], dtype: Dtype) -> Option<u64> {
+pub(crate) fn bytes(shape: &[u64], dtype: ElementType) -> Option<u64> {
     product(shape)?.checked_mul(dtype.size() as u64)
 }

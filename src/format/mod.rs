@@ -14,9 +14,11 @@
 //! the doors (the configuration, the C interface, the command line).
 
 pub(crate) mod acquisition_map;
+mod base64;
 pub(crate) mod codecs;
 mod document;
 pub(crate) mod fill_value;
+mod half;
 mod image;
 pub(crate) mod index;
 pub(crate) mod keys;
@@ -26,6 +28,7 @@ pub(crate) mod ngff;
 pub(crate) mod precomputed;
 pub(crate) mod provenance;
 mod rules;
+mod sharding;
 pub(crate) mod slot_header;
 pub(crate) mod zarr2;
 pub(crate) mod zarr3;
@@ -42,6 +45,8 @@ use layout::Layout;
 pub(crate) use metadata::Metadata;
 #[cfg(feature = "offline")]
 pub(crate) use metadata::bytes;
+#[cfg(feature = "offline")]
+pub(crate) use rules::holds;
 pub(crate) use rules::rules;
 
 impl ImageDescription<'_> {

@@ -2,6 +2,8 @@
 
 use crate::config::Dialect;
 use crate::dtype::Dtype;
+#[cfg(feature = "offline")]
+use crate::dtype::ElementType;
 
 /// What a format can hold, and what it asks for.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub(crate) struct Rules {
     pub(crate) compressors: Option<&'static [&'static str]>,
     /// The codec's and the index's own checksum, and an index in either place.
     pub(crate) checksums: bool,
-    /// The types of elements that it lacks.
+    /// The types of a frame's pixels that it lacks.
     pub(crate) lacks: &'static [Dtype],
     /// What was never written may read as other than 0.
     pub(crate) fill_values: bool,
@@ -67,5 +69,15 @@ pub(crate) const fn rules(dialect: Dialect) -> &'static Rules {
         Dialect::Zarr2Sharded => &ZARR2,
         Dialect::Zarr2 => &Rules { shares_files: false, ..ZARR2 },
         Dialect::Precomputed => &PRECOMPUTED,
+    }
+}
+
+/// Whether an array of these elements can be of the format.
+#[cfg(feature = "offline")]
+pub(crate) fn holds(dialect: Dialect, element: ElementType) -> bool {
+    match (element, dialect) {
+        (ElementType::Number(dtype), _) => !rules(dialect).lacks.contains(&dtype),
+        (_, Dialect::Precomputed) | (ElementType::Raw(_), Dialect::Zarr3Transformer) => false,
+        (_, Dialect::Zarr3 | Dialect::Zarr3Transformer | Dialect::Zarr2 | Dialect::Zarr2Sharded) => true,
     }
 }

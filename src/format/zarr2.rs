@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
-use super::document::{DIMENSION_NAMES, Document, dimension_names, shard_shape};
+use super::document::{DIMENSION_NAMES, Document, INSTEAD, dimension_names, shard_shape};
 use super::fill_value;
 use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
@@ -20,7 +20,7 @@ use super::metadata::Metadata;
 use super::ngff;
 use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation};
-use crate::dtype::Dtype;
+use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
 
 /// What a document says of the grids.
@@ -58,11 +58,8 @@ fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
     if said.zarr_format != 2 {
         return Err(format!("zarr_format is {}; expected 2", said.zarr_format).into());
     }
-    if said.order != "C" && layout.shape.len() > 1 {
-        return Refusal::unsupported(format!("order {:?} is not read here; expected \"C\"", said.order));
-    }
     if let Some(filter) = said.filters.iter().flatten().next() {
-        return Refusal::unsupported(format!("filter {filter} is not read here"));
+        return Refusal::unsupported(format!("filter {filter} is not read here; {INSTEAD}"));
     }
     let (dtype, big_endian) = dtype(&said.dtype)?;
     let fill = match &said.fill_value {
@@ -70,8 +67,18 @@ fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
         value => fill_value::element(dtype, value)?,
     };
     let (compressor, name) = compressor(said.compressor.as_ref())?;
-    let chain = Chain::new(Codec { compressor, checksum: false }, big_endian, dtype.size(), name);
+    let chain = Chain::new(Codec { compressor, checksum: false }, big_endian, dtype, name);
+    let chain = in_order(chain, &said.order, layout.shape.len())?;
     Ok(Metadata { layout, dtype, chain, fill, attributes, manifest: None })
+}
+
+/// A chain whose chunks have their elements in the order of NumPy's name, `C` or `F`.
+pub(super) fn in_order(chain: Chain, order: &str, dimensions: usize) -> Result<Chain, Refusal> {
+    match order {
+        "C" => Ok(chain),
+        "F" => Ok(chain.reversed(dimensions)),
+        _ => Err(format!("the order of elements is {order:?}; expected \"C\" or \"F\"").into()),
+    }
 }
 
 /// The grids of an array, whatever its elements and compressor.
@@ -99,7 +106,9 @@ pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Ref
     };
     let names = dimension_names(attributes, shape.len());
     let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Nothing, separator }, index };
-    Layout { dialect, shape, names, chunk_shape: chunks, file_shape, files }.check().map_err(Refusal::Corrupt)
+    Layout { dialect, shape, names, chunk_shape: chunks, file_shape, files, index_order: None }
+        .check()
+        .map_err(Refusal::Corrupt)
 }
 
 /// A table behind the chunks, without a checksum.
@@ -108,34 +117,43 @@ pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, Refusal> {
     table.ok_or_else(|| format!("a shard of {per_shard:?} chunks holds too many").into())
 }
 
-/// A type and whether its elements are stored with their highest byte first.
-pub(super) fn dtype(value: &Value) -> Result<(Dtype, bool), Refusal> {
-    let refused =
-        || Refusal::Unsupported(format!("type {value} is not read here; expected a number such as \"<u2\" or \"|u1\""));
+/// A type and whether its numbers are stored with their highest byte first.
+pub(super) fn dtype(value: &Value) -> Result<(ElementType, bool), Refusal> {
+    let refused = || {
+        Refusal::Unsupported(format!(
+            "type {value} is not read here; expected numbers, truth values or raw bytes, such as \"<u2\", \"|b1\" or \
+             \"|V3\"; {INSTEAD}"
+        ))
+    };
     let text = value.as_str().filter(|text| text.is_char_boundary(1)).ok_or_else(refused)?;
-    let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype_name(*dtype, false).get(1..) == text.get(1..));
-    let dtype = dtype.ok_or_else(refused)?;
-    match text.as_bytes()[0] {
-        b'<' => Ok((dtype, false)),
-        b'>' => Ok((dtype, dtype.size() > 1)),
-        b'|' if dtype.size() == 1 => Ok((dtype, false)),
+    let (order, name) = text.split_at(1);
+    let raw = || name.strip_prefix('V').and_then(|length| length.parse().ok().filter(|length| *length > 0));
+    let known = ElementType::all().find(|element| dtype_name(*element, false)[1..] == *name);
+    let element = known.or_else(|| raw().map(ElementType::Raw)).ok_or_else(refused)?;
+    match order {
+        "<" => Ok((element, false)),
+        ">" => Ok((element, element.number_bytes() > 1)),
+        "|" if element.number_bytes() == 1 => Ok((element, false)),
         _ => Err(refused()),
     }
 }
 
 /// An element's type as NumPy spells it.
-pub(super) fn dtype_name(dtype: Dtype, big_endian: bool) -> String {
-    let kind = match dtype {
-        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => 'u',
-        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
-        Dtype::F32 | Dtype::F64 => 'f',
+pub(crate) fn dtype_name(element: ElementType, big_endian: bool) -> String {
+    let kind = match element {
+        ElementType::Number(Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64) => 'u',
+        ElementType::Number(Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64) => 'i',
+        ElementType::Number(Dtype::F32 | Dtype::F64) | ElementType::F16 => 'f',
+        ElementType::Bool => 'b',
+        ElementType::C64 | ElementType::C128 => 'c',
+        ElementType::Raw(_) => 'V',
     };
-    let order = match dtype.size() {
+    let order = match element.number_bytes() {
         1 => '|',
         _ if big_endian => '>',
         _ => '<',
     };
-    format!("{order}{kind}{}", dtype.size())
+    format!("{order}{kind}{}", element.size())
 }
 
 fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Refusal> {
@@ -169,9 +187,9 @@ pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
         "zarr_format": 2,
         "shape": shape,
         "chunks": layout.chunk_shape,
-        "dtype": dtype_name(*dtype, chain.big_endian),
+        "dtype": dtype_name(*dtype, chain.big_endian()),
         "compressor": compressor,
-        "fill_value": fill_value::to_json(*dtype, fill),
+        "fill_value": fill_value::to_json_v2(*dtype, fill),
         "order": "C",
         "filters": null,
         "dimension_separator": "/",

@@ -9,17 +9,16 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Chain};
-use super::document::{named, sizes};
+use super::document::{INSTEAD, named, sizes};
 use super::fill_value;
-use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
-use super::layout::{Files, Layout, product};
+use super::layout::{Files, Layout};
 use super::metadata::Metadata;
-use crate::config::{Dialect, IndexLocation};
-use crate::dtype::Dtype;
+use super::sharding::{self, Sharding};
+use crate::config::Dialect;
+use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
 
-const SHARDING: &str = "sharding_indexed";
 const MANIFEST: &str = "chunk-manifest-json";
 
 /// What a document says of the grids.
@@ -79,15 +78,10 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     let layout = layout(document)?;
     if manifest.is_some() && layout.has_index() {
         return Err(
-            format!("a manifest names the chunks, but codecs has {SHARDING}: a chunk is never a shard here").into()
+            "a manifest names the chunks, but codecs has sharding_indexed: a chunk is never a shard here".into()
         );
     }
-    let inner = sharding(&said.codecs)?.map(|configuration| configuration.get("codecs").and_then(Value::as_array));
-    let codecs = match inner {
-        None => &said.codecs,
-        Some(inner) => inner.ok_or(format!("{SHARDING} has no codecs"))?,
-    };
-    let chain = Chain::from_zarr3(codecs, dtype.size()).map_err(|error| Refusal::Unsupported(error.to_string()))?;
+    let chain = Chain::from_zarr3(&chunk_codecs(&said.codecs)?, dtype, &layout.chunk_shape)?;
     let fill = fill_value::element(dtype, &said.fill_value)?;
     Ok(Metadata { layout, dtype, chain, fill, attributes: Value::Object(said.attributes), manifest })
 }
@@ -104,28 +98,41 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
         Some(("regular", Some(configuration))) => sizes(configuration.get("chunk_shape"), "chunk_shape")?,
         _ => {
             return Refusal::unsupported(format!(
-                "chunk_grid {chunk_grid} is not read here; expected a regular one with its chunk_shape"
+                "chunk_grid {chunk_grid} is not read here; expected a regular one with its chunk_shape; {INSTEAD}"
             ));
         }
     };
     let keys = key_encoding(&chunk_key_encoding)?;
-    let sharding = sharding(&codecs)?;
-    let chunk_shape = match sharding {
-        None => file_shape.clone(),
-        Some(configuration) => sizes(configuration.get("chunk_shape"), "chunk_shape")?,
-    };
+    let mut chunk_shape = file_shape.clone();
+    let mut index_order = None;
+    let sharding = codecs.last().map(Sharding::parse).transpose()?.flatten();
+    if let Some(sharding) = &sharding {
+        // Behind a transposition, the shard has the dimensions in that order.
+        let (order, _) = codecs::transposes(&codecs, shape.len())?;
+        index_order = order.filter(|order| !codecs::is_c(order));
+        chunk_shape = sharding.chunk_shape.clone();
+        if let Some(order) = index_order.as_ref().filter(|order| order.len() == chunk_shape.len()) {
+            order.iter().zip(&sharding.chunk_shape).for_each(|(&dim, &length)| chunk_shape[dim] = length);
+        }
+    }
     let names = dimension_names.map(|names| names.into_iter().map(Option::unwrap_or_default).collect());
     let files = Files::Grid { keys, index: None };
-    let mut layout = Layout { dialect: Dialect::Zarr3, shape, names, chunk_shape, file_shape, files }.check()?;
-    if let Some(configuration) = sharding {
-        let (location, checksum) = (index_location(configuration)?, index_checksum(configuration)?);
-        let index = product(&layout.chunks_per_file()).and_then(|chunks| TableLayout::new(chunks, location, checksum));
-        let index = index.ok_or_else(|| {
-            format!("shards of {:?} hold too many chunks of {:?}", layout.file_shape, layout.chunk_shape)
-        })?;
-        layout.files = Files::Grid { keys, index: Some(index) };
+    let layout = Layout { dialect: Dialect::Zarr3, shape, names, chunk_shape, file_shape, files, index_order };
+    let mut layout = layout.check()?;
+    if let Some(sharding) = sharding {
+        let per_shard = layout.chunks_per_file();
+        layout.files = Files::Grid { keys, index: Some(sharding.table(&per_shard)?) };
     }
     Ok(layout)
+}
+
+/// The codecs of a chunk: of an array with shards, those of the codec at the end, behind what stands before it.
+fn chunk_codecs(codecs: &[Value]) -> Result<Vec<Value>, Refusal> {
+    let Some((last, before)) = codecs.split_last() else { return Ok(Vec::new()) };
+    Ok(match Sharding::parse(last)? {
+        None => codecs.to_vec(),
+        Some(sharding) => [before, sharding.codecs].concat(),
+    })
 }
 
 /// The manifest that takes the place of the chunks' names, if any.
@@ -153,17 +160,28 @@ fn only_known_fields(document: &Document) -> Result<(), Refusal> {
         ["zarr_format", "node_type", "shape", "chunk_grid", "chunk_key_encoding", "dimension_names"];
     for (key, value) in &document.rest {
         if !GRIDS.contains(&key.as_str()) && value.get("must_understand") != Some(&Value::Bool(false)) {
-            return Err(format!("field {key:?} is unknown and must be understood").into());
+            return Refusal::unsupported(format!("field {key:?} is not known here, and says that it must be"));
         }
     }
     Ok(())
 }
 
-fn dtype(value: &Value) -> Result<Dtype, Refusal> {
-    let known = Dtype::ALL.iter().copied().find(|dtype| value.as_str() == Some(dtype.zarr_name()));
+/// An element's type; that of raw bytes also as zarr-python names it.
+fn dtype(value: &Value) -> Result<ElementType, Refusal> {
+    let known = match named(value) {
+        Some((name, None)) => ElementType::of_zarr(name),
+        Some(("raw_bytes", Some(configuration))) => {
+            let length = configuration.get("length_bytes").and_then(Value::as_u64).filter(|length| *length > 0);
+            length.and_then(|length| u16::try_from(length).ok()).map(ElementType::Raw)
+        }
+        _ => None,
+    };
     known.ok_or_else(|| {
-        let names: Vec<_> = Dtype::ALL.iter().map(|dtype| dtype.zarr_name()).collect();
-        Refusal::Unsupported(format!("data_type {value} is not read here; these are: {}", names.join(", ")))
+        let names: Vec<_> = ElementType::all().map(ElementType::zarr_name).collect();
+        Refusal::Unsupported(format!(
+            "data_type {value} is not read here; these are: {}, r8, r16 and so on; {INSTEAD}",
+            names.join(", ")
+        ))
     })
 }
 
@@ -185,59 +203,19 @@ fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
     }
 }
 
-/// The configuration of the sharding codec, if the chain is that.
-fn sharding(codecs: &[Value]) -> Result<Option<&Map<String, Value>>, Refusal> {
-    let is_sharding = |codec: &Value| matches!(named(codec), Some((SHARDING, _)));
-    if !codecs.iter().any(is_sharding) {
-        return Ok(None);
-    }
-    let [codec] = codecs else {
-        let names: Vec<_> = codecs.iter().map(codecs::describe).collect();
-        return Refusal::unsupported(format!(
-            "{SHARDING} together with other codecs is not read here: {}",
-            names.join(", ")
-        ));
-    };
-    named(codec)
-        .and_then(|(_, configuration)| configuration)
-        .map(Some)
-        .ok_or_else(|| format!("{SHARDING} has no configuration").into())
-}
-
-fn index_location(configuration: &Map<String, Value>) -> Result<IndexLocation, Refusal> {
-    match configuration.get("index_location").map(Value::as_str) {
-        None | Some(Some("end")) => Ok(IndexLocation::End),
-        Some(Some("start")) => Ok(IndexLocation::Start),
-        Some(_) => Err("index_location is neither \"start\" nor \"end\"".into()),
-    }
-}
-
-/// Whether the index ends with a checksum. Its size must be known without reading it, so nothing may compress it.
-fn index_checksum(configuration: &Map<String, Value>) -> Result<bool, Refusal> {
-    let codecs = configuration.get("index_codecs").and_then(Value::as_array).ok_or("there are no index_codecs")?;
-    let names: Vec<_> = codecs.iter().map(|codec| named(codec).map_or("", |(name, _)| name)).collect();
-    let endian = codecs.first().and_then(named).and_then(|(_, configuration)| configuration?.get("endian")?.as_str());
-    match (names.as_slice(), endian) {
-        (["bytes"], Some("little")) => Ok(false),
-        (["bytes", "crc32c"], Some("little")) => Ok(true),
-        _ => Err(format!(
-            "index_codecs {} are not read here; expected little-endian bytes, with or without crc32c",
-            Value::from(codecs.clone())
-        )
-        .into()),
-    }
-}
-
 pub(super) fn has_shards(document: &Value) -> bool {
     let codecs = document.get("codecs").and_then(Value::as_array);
-    codecs.into_iter().flatten().any(|codec| matches!(named(codec), Some((SHARDING, _))))
+    codecs.and_then(|codecs| codecs.last()).is_some_and(sharding::is_sharding)
 }
 
 /// Lets the chunks of a document be files.
 pub(super) fn remove_shards(document: &mut Value) {
-    let configuration = document["codecs"][0]["configuration"].take();
-    document["chunk_grid"]["configuration"]["chunk_shape"] = configuration["chunk_shape"].clone();
-    document["codecs"] = configuration["codecs"].clone();
+    let codecs = document.get("codecs").and_then(Value::as_array);
+    let chunks = codecs.and_then(|codecs| chunk_codecs(codecs).ok()).zip(layout(document).ok());
+    if let Some((codecs, layout)) = chunks {
+        document["chunk_grid"]["configuration"]["chunk_shape"] = json!(layout.chunk_shape);
+        document["codecs"] = json!(codecs);
+    }
 }
 
 /// A group's `zarr.json`.
@@ -247,7 +225,7 @@ pub(crate) fn group(attributes: Value) -> Value {
 
 /// An array's `zarr.json`, without attributes.
 pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
-    json!({
+    let mut document = json!({
         "zarr_format": 3,
         "node_type": "array",
         "shape": shape,
@@ -255,10 +233,15 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
         "chunk_grid": chunk_grid(&array.layout),
         "chunk_key_encoding": default_keys(),
         "fill_value": fill_value::to_json(array.dtype, &array.fill),
-        "codecs": chunk_codecs(array),
+        "codecs": file_codecs(array),
         "dimension_names": array.layout.names,
         "attributes": {},
-    })
+    });
+    if array.layout.names.is_none() {
+        // tensorstore takes no null for it.
+        document.as_object_mut().map(|document| document.shift_remove("dimension_names"));
+    }
+    document
 }
 
 /// The keys that this crate writes.
@@ -269,29 +252,19 @@ pub(crate) fn default_keys() -> Value {
 /// Writes into an array's document how its chunks and shards are cut and encoded.
 pub(crate) fn set_chunks(document: &mut Value, array: &Metadata) {
     document["chunk_grid"] = chunk_grid(&array.layout);
-    document["codecs"] = chunk_codecs(array);
+    document["codecs"] = file_codecs(array);
 }
 
 fn chunk_grid(layout: &Layout) -> Value {
     json!({"name": "regular", "configuration": {"chunk_shape": layout.file_shape}})
 }
 
-fn chunk_codecs(Metadata { layout, chain, .. }: &Metadata) -> Value {
-    let Some(index) = layout.table() else { return json!(chain.document) };
-    let mut index_codecs = vec![codecs::bytes(false, size_of::<u64>())];
-    index_codecs.extend(index.has_checksum().then(|| json!({"name": "crc32c"})));
-    json!([{
-        "name": SHARDING,
-        "configuration": {
-            "chunk_shape": layout.chunk_shape,
-            "codecs": chain.document,
-            "index_codecs": index_codecs,
-            "index_location": match index.location() {
-                IndexLocation::Start => "start",
-                IndexLocation::End => "end",
-            },
-        },
-    }])
+/// The codecs of a file. Shards have the dimensions as the array has them, whatever their chunks do.
+fn file_codecs(Metadata { layout, chain, .. }: &Metadata) -> Value {
+    match layout.table() {
+        None => json!(chain.document),
+        Some(index) => json!([sharding::document(&layout.chunk_shape, &chain.document, index)]),
+    }
 }
 
 /// A per-frame record array's `zarr.json`: one dimension, uncompressed.

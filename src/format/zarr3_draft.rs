@@ -25,13 +25,15 @@ use super::metadata::Metadata;
 use super::{fill_value, zarr2};
 use crate::codec::numcodecs;
 use crate::config::{Codec, Compressor, Dialect};
-use crate::dtype::Dtype;
+use crate::dtype::ElementType;
 use crate::error::{Error, Refusal, Result};
 
 /// What an entry point document calls the format.
 const PROTOCOL: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
 const CODECS: &str = "https://purl.org/zarr/spec/codec/";
 const SHARDING: &str = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0";
+const COMPLEX: &str =
+    "https://zarr-specs.readthedocs.io/en/core-protocol-v3.0-dev/protocol/extensions/complex-dtypes/v1.0.html";
 
 const ARRAY: &str = ".array.json";
 const GROUP: &str = ".group.json";
@@ -169,10 +171,6 @@ pub(crate) fn parse(path: &Path, document: &Value) -> Result<Metadata> {
 fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     let said = Said::deserialize(document).map_err(|error| error.to_string())?;
     let layout = layout(document)?;
-    let order = said.chunk_memory_layout;
-    if order != "C" && layout.shape.len() > 1 {
-        return Refusal::unsupported(format!("chunk_memory_layout {order:?} is not read here; expected \"C\""));
-    }
     let required = |extension: &&Value| extension.get("must_understand") != Some(&Value::Bool(false));
     if let Some(extension) = said.extensions.iter().find(required) {
         return Refusal::unsupported(format!("extension {extension} is not read here"));
@@ -183,7 +181,8 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
         Value::Null => vec![0; dtype.size()],
         value => fill_value::element(dtype, value)?,
     };
-    let chain = Chain::new(Codec { compressor, checksum: false }, big_endian, dtype.size(), name);
+    let chain = Chain::new(Codec { compressor, checksum: false }, big_endian, dtype, name);
+    let chain = zarr2::in_order(chain, &said.chunk_memory_layout, layout.shape.len())?;
     Ok(Metadata { layout, dtype, chain, fill, attributes: Value::Object(said.attributes), manifest: None })
 }
 
@@ -211,16 +210,31 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     // The draft has no names; those of xarray and of this crate's own writer are attributes.
     let names = dimension_names(&Value::Object(attributes), shape.len());
     let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Letter, separator }, index };
-    Layout { dialect: Dialect::Zarr3Transformer, shape, names, chunk_shape, file_shape, files }
+    Layout { dialect: Dialect::Zarr3Transformer, shape, names, chunk_shape, file_shape, files, index_order: None }
         .check()
         .map_err(Refusal::Corrupt)
 }
 
-fn dtype(value: &Value) -> Result<(Dtype, bool), Refusal> {
+fn dtype(value: &Value) -> Result<(ElementType, bool), Refusal> {
     match value.as_str() {
         // Of one byte there is no order to say.
         Some(text @ ("u1" | "i1")) => zarr2::dtype(&Value::from(format!("|{text}"))),
+        Some("bool") => Ok((ElementType::Bool, false)),
+        None if value["extension"].as_str().is_some_and(|extension| extension.contains("complex-dtypes")) => {
+            zarr2::dtype(&value["type"])
+        }
         _ => zarr2::dtype(value),
+    }
+}
+
+/// A type as zarr-python 2.18 spells it.
+fn dtype_name(element: ElementType, big_endian: bool) -> Value {
+    let name = zarr2::dtype_name(element, big_endian);
+    match element {
+        ElementType::Bool => json!("bool"),
+        ElementType::C64 | ElementType::C128 => json!({"extension": COMPLEX, "type": name, "fallback": null}),
+        // Of one byte, there is no order.
+        _ => json!(name.trim_start_matches('|')),
     }
 }
 
@@ -271,11 +285,9 @@ pub(super) fn group(attributes: Map<String, Value>) -> Document {
 
 pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
     let Metadata { layout, dtype, chain, fill, .. } = array;
-    // Of one byte, there is no order.
-    let data_type = zarr2::dtype_name(*dtype, chain.big_endian).trim_start_matches('|').to_owned();
     let mut document = json!({
         "shape": shape,
-        "data_type": data_type,
+        "data_type": dtype_name(*dtype, chain.big_endian()),
         "chunk_grid": {"type": "regular", "chunk_shape": layout.chunk_shape, "separator": "/"},
         "chunk_memory_layout": "C",
         "fill_value": fill_value::to_json(*dtype, fill),

@@ -7,11 +7,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::IndexLocation;
-use crate::dtype::Dtype;
+use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
 use crate::format::layout::product;
+use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::array::manifest::Manifest;
 use crate::offline::array::shard_file::ShardFile;
@@ -41,6 +42,10 @@ pub struct Description {
 pub struct Unreadable {
     /// The path below the root.
     pub path: String,
+    /// Elements in each dimension, if its document says so.
+    pub shape: Option<Vec<u64>>,
+    /// The type of an element as its document has it.
+    pub dtype: Option<String>,
     /// Why, with the file that says so.
     pub reason: String,
 }
@@ -58,7 +63,7 @@ pub struct ArrayDescription {
     /// Elements in each dimension.
     pub shape: Vec<u64>,
     /// The type of an element.
-    pub dtype: Dtype,
+    pub dtype: ElementType,
     /// The names of the dimensions.
     pub dimension_names: Option<Vec<String>>,
     /// Elements of a chunk in each dimension.
@@ -112,9 +117,7 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     });
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     arrays.sort_by(|a, b| a.path.cmp(&b.path));
-    let unreadable = nodes.iter().filter_map(|node| {
-        node.unreadable().map(|error| Unreadable { path: node.name.clone(), reason: error.to_string() })
-    });
+    let unreadable = nodes.iter().filter_map(|node| node.unreadable().map(|error| describe_unreadable(node, error)));
     let mut unreadable: Vec<_> = unreadable.collect();
     unreadable.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(Description {
@@ -124,6 +127,16 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
         attributes,
         unreadable,
     })
+}
+
+/// What can be told of what is not read: shape and type stand in the same place in most formats.
+fn describe_unreadable(node: &Node, error: &Error) -> Unreadable {
+    let documents = ["zarr.json", ".zarray"].map(|name| node.path.join(name));
+    let said = documents.iter().find_map(|path| document::read(path).ok().flatten()).unwrap_or_default();
+    let shape = said["shape"].as_array().and_then(|shape| shape.iter().map(Value::as_u64).collect());
+    let dtype = said.get("data_type").or(said.get("dtype"));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Unreadable { path: node.name.clone(), shape, dtype: dtype.map(text), reason: error.to_string() }
 }
 
 /// What the files of an array add up to.

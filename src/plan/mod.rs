@@ -238,15 +238,16 @@ fn described(
         chunk_shape,
         file_shape,
         files,
+        index_order: None,
     };
     // Frames are stored in the byte order of the machine that they arrive on.
-    let big_endian = cfg!(target_endian = "big") && config.dtype.size() > 1;
-    let chain = Chain::new(config.codec.clone(), big_endian, config.dtype.size(), None);
+    let dtype = config.dtype.into();
+    let chain = Chain::new(config.codec.clone(), cfg!(target_endian = "big"), dtype, None);
     let mut fill = frame.fill.clone();
     if cfg!(target_endian = "big") {
         fill.reverse();
     }
-    Metadata { layout, dtype: config.dtype, chain, fill, attributes: serde_json::Value::Null, manifest: None }
+    Metadata { layout, dtype, chain, fill, attributes: serde_json::Value::Null, manifest: None }
 }
 
 /// A list of all tiles is kept, and walked for each layer.

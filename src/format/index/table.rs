@@ -6,6 +6,8 @@
 //! | u64 LE | u64 LE | u64 LE | u64 LE | …  | u32 LE               |
 //! ```
 //!
+//! In shards of other writers, the numbers of the table may have their highest byte first.
+//!
 //! Sources: Zarr v3, sharding codec 1.0, and the sharding storage transformer 1.0 before it, which has no checksum,
 //! "Binary shard format". A chunk that is not there has 2^64 − 1 twice.
 
@@ -26,13 +28,23 @@ pub(crate) struct TableLayout {
     chunks: u64,
     location: IndexLocation,
     checksum: bool,
+    big_endian: bool,
 }
 
 impl TableLayout {
     /// `None`: a table for so many chunks is larger than any shard's should be.
     pub(crate) fn new(chunks: u64, location: IndexLocation, checksum: bool) -> Option<Self> {
         let bytes = chunks.checked_mul(ENTRY_BYTES)?;
-        (bytes <= INDEX_BYTES_MAX).then_some(Self { chunks, location, checksum })
+        (bytes <= INDEX_BYTES_MAX).then_some(Self { chunks, location, checksum, big_endian: false })
+    }
+
+    /// The same with numbers that have their highest byte first, or last.
+    pub(crate) fn in_byte_order(self, big_endian: bool) -> Self {
+        Self { big_endian, ..self }
+    }
+
+    pub(crate) fn is_big_endian(self) -> bool {
+        self.big_endian
     }
 
     pub(crate) fn chunks(self) -> u64 {
@@ -61,6 +73,12 @@ impl TableLayout {
         };
         Some(Range { offset, nbytes: self.bytes() })
     }
+
+    /// The bytes of the table, with its checksum behind it if it has one.
+    pub(crate) fn encode(self, entries: impl Iterator<Item = (u64, u64)>) -> Vec<u8> {
+        let word = if self.big_endian { u64::to_be_bytes } else { u64::to_le_bytes };
+        encode_words(entries, word, self.checksum)
+    }
 }
 
 /// A shard's table, its checksum already compared. Entries are checked one by one, so that a broken one spoils one
@@ -68,6 +86,7 @@ impl TableLayout {
 #[derive(Debug)]
 pub(crate) struct Table {
     entries: Vec<u8>,
+    word: fn([u8; 8]) -> u64,
     /// Where it stands itself, with its checksum.
     part: Range,
     /// Where chunks may lie.
@@ -96,7 +115,8 @@ impl Table {
             IndexLocation::Start => (part.nbytes, len),
             IndexLocation::End => (0, part.offset),
         };
-        Ok(Self { entries: bytes, part, from, to })
+        let word = if layout.big_endian { u64::from_be_bytes } else { u64::from_le_bytes };
+        Ok(Self { entries: bytes, word, part, from, to })
     }
 
     /// Where it stands.
@@ -112,7 +132,7 @@ impl Table {
     pub(crate) fn entry(&self, chunk: usize) -> Result<Option<Range>, String> {
         let word = |at: usize| {
             let bytes = self.entries.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-            bytes.map(u64::from_le_bytes).ok_or_else(|| format!("the index has no entry {chunk}"))
+            bytes.map(self.word).ok_or_else(|| format!("the index has no entry {chunk}"))
         };
         let range = Range { offset: word(chunk * 16)?, nbytes: word(chunk * 16 + 8)? };
         if range == (Range { offset: MISSING, nbytes: MISSING }) {
@@ -130,12 +150,16 @@ impl Table {
     }
 }
 
-/// The bytes of an index, with its checksum behind it if it has one.
+/// The bytes of an index as this crate writes it, with its checksum behind it if it has one.
 pub(crate) fn encode(entries: impl Iterator<Item = (u64, u64)>, checksum: bool) -> Vec<u8> {
+    encode_words(entries, u64::to_le_bytes, checksum)
+}
+
+fn encode_words(entries: impl Iterator<Item = (u64, u64)>, word: fn(u64) -> [u8; 8], checksum: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (offset, nbytes) in entries {
-        bytes.extend_from_slice(&offset.to_le_bytes());
-        bytes.extend_from_slice(&nbytes.to_le_bytes());
+        bytes.extend_from_slice(&word(offset));
+        bytes.extend_from_slice(&word(nbytes));
     }
     if checksum {
         let crc = crc32c::crc32c(&bytes);
@@ -168,10 +192,12 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded() {
         let entries = [(68, 10), (MISSING, MISSING), (164, 7), (3, 1)];
-        for (location, len) in [(IndexLocation::Start, 200), (IndexLocation::End, 300)] {
-            let layout = TableLayout::new(4, location, true).unwrap();
+        let places = [(IndexLocation::Start, 200), (IndexLocation::End, 300)];
+        for ((location, len), big_endian) in places.into_iter().flat_map(|place| [(place, false), (place, true)]) {
+            let layout = TableLayout::new(4, location, true).unwrap().in_byte_order(big_endian);
             let part = layout.part(len).unwrap();
-            let bytes = encode(entries.into_iter(), true);
+            let bytes = layout.encode(entries.into_iter());
+            assert_eq!(bytes == encode(entries.into_iter(), true), !big_endian);
             let table = Table::decode(layout, part, len, bytes.clone()).unwrap();
             assert_eq!(table.entry(0), Ok(Some(Range { offset: 68, nbytes: 10 })));
             assert_eq!((table.entry(1), table.entry(3).is_err()), (Ok(None), location == IndexLocation::Start));

@@ -188,17 +188,18 @@ fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, Refusa
         chunk_shape: of(chunk),
         file_shape: of([x, y, z]),
         files: Files::Volume(volume),
+        index_order: None,
     };
     let layout = layout.check()?;
     let (chain, fill) = (chain(gzip, dtype), vec![0; dtype.size()]);
-    Ok(Metadata { layout, dtype, chain, fill, attributes, manifest: None })
+    Ok(Metadata { layout, dtype: dtype.into(), chain, fill, attributes, manifest: None })
 }
 
 /// How chunks are encoded: raw, alone or compressed.
 pub(crate) fn chain(gzip: bool, dtype: Dtype) -> Chain {
     let compressor = if gzip { Compressor::Gzip { level: 6 } } else { Compressor::None };
     let name = if gzip { "raw, gzip" } else { "raw" };
-    Chain::new(Codec { compressor, checksum: false }, false, dtype.size(), Some(name.to_owned()))
+    Chain::new(Codec { compressor, checksum: false }, false, dtype.into(), Some(name.to_owned()))
 }
 
 /// The array's dimensions.

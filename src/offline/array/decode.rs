@@ -3,17 +3,19 @@
 use std::path::Path;
 
 use super::Array;
+use super::chunk_decoder::ChunkDecoder;
 use super::memory;
 use super::shard_file::ShardFile;
 use crate::codec::Decoder;
 use crate::error::{Error, Result};
+use crate::format::Metadata;
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::format::precomputed::volume::Expansion;
 
 /// What decodes chunks on one thread: never shared, so never locked.
 pub(crate) struct Worker {
-    decoder: Decoder,
+    decoder: ChunkDecoder,
     /// For chunks that end with their volume, the bytes of the last one that was seen and what decodes it.
     partial: Option<(usize, Decoder)>,
     cut: Vec<u8>,
@@ -23,15 +25,26 @@ pub(crate) struct Worker {
 
 impl Array {
     pub(crate) fn worker(&self) -> Result<Worker> {
-        let raw_bytes = self.metadata.chunk_bytes();
-        let decoder = Decoder::new(self.codec(), self.dtype().size(), raw_bytes)?;
-        Ok(Worker { decoder, partial: None, cut: Vec::new(), encoded: Vec::new(), raw: Vec::new() })
+        Ok(Worker {
+            decoder: self.chunk_decoder()?,
+            partial: None,
+            cut: Vec::new(),
+            encoded: Vec::new(),
+            raw: Vec::new(),
+        })
+    }
+
+    /// What decodes whole chunks.
+    pub(crate) fn chunk_decoder(&self) -> Result<ChunkDecoder> {
+        let Metadata { layout, dtype, chain, fill, .. } = &self.metadata;
+        ChunkDecoder::new(chain, *dtype, &layout.chunk_shape, fill)
     }
 
     /// More bytes than any chunk's encoded form has.
     pub(crate) fn encoded_bytes_max(&self) -> u64 {
         // No encoder doubles a chunk; without this bound, a sparse file could ask for all of the memory.
-        (self.metadata.chunk_bytes() as u64).saturating_mul(2).saturating_add(1 << 20)
+        let chunk_bytes = (self.metadata.chunk_bytes() as u64).saturating_mul(2);
+        chunk_bytes.saturating_add(self.metadata.chain.index_bytes()).saturating_add(1 << 20)
     }
 
     /// Refuses an encoded length that no chunk has.
@@ -57,9 +70,6 @@ impl Array {
         match self.expansion(chunk) {
             Some(expansion) => self.decode_cut(worker, &expansion)?,
             None => worker.decoder.decode(&worker.encoded, &mut worker.raw)?,
-        }
-        if self.metadata.chain.big_endian {
-            worker.raw.chunks_exact_mut(self.dtype().size()).for_each(<[u8]>::reverse);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! One opened array: its files, their indexes and chunks. Which arrays there are is the business of the hierarchy.
 
+pub(crate) mod chunk_decoder;
 pub(crate) mod decode;
 pub(crate) mod files;
 pub(crate) mod index;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::config::{Codec, Dialect};
-use crate::dtype::Dtype;
+use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::Layout;
@@ -27,7 +28,8 @@ use shard_file::ShardFile;
 
 /// An array on disk, opened for reading.
 ///
-/// Reads Zarr v3 arrays with a regular grid, with or without the codec `sharding_indexed`; arrays of the Zarr v3 draft
+/// Reads Zarr v3 arrays with a regular grid, with or without the codecs `sharding_indexed` (also shards within shards)
+/// and `transpose`; arrays of the Zarr v3 draft
 /// of 2022, with or without its sharding storage transformer; Zarr v2 arrays, also with the key `shards`; and the
 /// scales of Neuroglancer's precomputed volumes in raw encoding, sharded or not.
 ///
@@ -88,7 +90,7 @@ impl Array {
     }
 
     /// The type of an element.
-    pub fn dtype(&self) -> Dtype {
+    pub fn dtype(&self) -> ElementType {
         self.metadata.dtype
     }
 
@@ -108,9 +110,9 @@ impl Array {
         (layout.has_index() && layout.has_boxes()).then_some(layout.file_shape.as_slice())
     }
 
-    /// How chunks are encoded. Settings that only a writer needs, such as levels, need not be the original ones.
+    /// How elements are compressed. Settings that only a writer needs, such as levels, need not be the original ones.
     pub fn codec(&self) -> &Codec {
-        &self.metadata.chain.codec
+        self.metadata.chain.element_codec()
     }
 
     /// The codecs of a chunk as the document has them, for people: `blosc(cname=lz4, clevel=1, …)`.

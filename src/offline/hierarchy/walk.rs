@@ -108,6 +108,10 @@ impl Node {
 ///
 /// When there is no dataset, or the root itself can't be understood.
 pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
+    Ok(nodes_of(Walk::from(root, Purpose::Nodes)?))
+}
+
+fn nodes_of(walk: Walk) -> Vec<Node> {
     let node = |entry| match entry {
         Entry::Group(Group { speaker: Speaker::Array, .. }) => None,
         Entry::Group(Group { name, path, attributes, speaker, .. }) => {
@@ -120,7 +124,7 @@ pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
         }
         Entry::Unreadable(node) => Some(node),
     };
-    Ok(Walk::from(root, Purpose::Nodes)?.entries.into_iter().filter_map(node).collect())
+    walk.entries.into_iter().filter_map(node).collect()
 }
 
 impl Tree {
@@ -268,7 +272,7 @@ impl Walk {
         let at = self.entries.len();
         let (path, folder) = (array.path().to_path_buf(), array.folder().to_path_buf());
         self.add(Entry::Array(Box::new(ArrayNode { name: name.to_owned(), array, files: Vec::new() })))?;
-        if self.purpose == Purpose::Nodes {
+        if self.purpose != Purpose::Tree {
             return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
         }
         if folder.is_dir() {
@@ -305,7 +309,7 @@ impl Walk {
             if known.contains(&child) {
                 continue;
             }
-            if self.purpose == Purpose::Nodes {
+            if self.purpose != Purpose::Tree {
                 // What is hidden is work in progress, or what it has replaced.
                 if has_node(&child) && !last.starts_with('.') {
                     self.node(&child, &below(name, &last), depth + 1)?;

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result};
-use crate::format::{fill_value, named};
+use crate::error::{Error, Refusal, Result};
+use crate::format::codecs::Packing;
+use crate::format::{fill_value, named, zarr2};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
 
@@ -22,7 +23,9 @@ pub(super) fn array_document(node: &Node, array: &Array) -> Result<Value> {
     let metadata = array.metadata();
     let mut document = node.document()?;
     document["shape"] = json!(metadata.layout.shape);
-    document["data_type"] = json!(metadata.dtype.zarr_name());
+    if document["data_type"].is_null() {
+        document["data_type"] = json!(metadata.dtype.zarr_name());
+    }
     document["chunk_grid"] = json!({"name": "regular", "configuration": {"chunk_shape": metadata.layout.chunk_shape}});
     document["chunk_key_encoding"] = json!({"name": "v2", "configuration": {"separator": "."}});
     document["codecs"] = json!(metadata.chain.document);
@@ -41,39 +44,48 @@ pub(super) fn array_document(node: &Node, array: &Array) -> Result<Value> {
 
 /// The array's `.zarray`. All codecs are filters, because the last of them would otherwise be the compressor, of which
 /// some readers of references expect the one and some the other kind of document.
-pub(super) fn zarray(array: &Array) -> Value {
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] for a codec that Zarr v2 lacks.
+pub(super) fn zarray(array: &Array) -> Result<Value> {
     let metadata = array.metadata();
-    let order = match (metadata.dtype.size(), metadata.chain.big_endian) {
-        (1, _) => '|',
-        (_, true) => '>',
-        (_, false) => '<',
+    let chain = &metadata.chain;
+    let is_reversed = |order: &Vec<usize>| order.iter().rev().copied().eq(0..order.len());
+    let order = match &chain.order {
+        None => "C",
+        Some(order) if is_reversed(order) => "F",
+        Some(_) => return refused(array, "has its dimensions in an order that Zarr v2 has no word for"),
     };
-    let kind = match metadata.dtype.zarr_name().as_bytes()[0] {
-        b'u' => 'u',
-        b'f' => 'f',
-        _ => 'i',
-    };
-    let filters: Vec<Value> = metadata.chain.document.iter().filter_map(numcodecs).collect();
-    json!({
+    if matches!(chain.packing, Packing::Shard(_)) {
+        return refused(array, "has shards in its shards, which Zarr v2 has no word for");
+    }
+    let filters: Vec<Value> = chain.document.iter().filter_map(numcodecs).collect();
+    Ok(json!({
         "zarr_format": 2,
         "shape": metadata.layout.shape,
         "chunks": metadata.layout.chunk_shape,
-        "dtype": format!("{order}{kind}{}", metadata.dtype.size()),
-        "fill_value": fill_value::to_json(metadata.dtype, &metadata.fill),
-        "order": "C",
+        "dtype": zarr2::dtype_name(metadata.dtype, chain.big_endian()),
+        "fill_value": fill_value::to_json_v2(metadata.dtype, &metadata.fill),
+        "order": order,
         "filters": if filters.is_empty() { Value::Null } else { Value::Array(filters) },
         "compressor": null,
         "dimension_separator": ".",
-    })
+    }))
 }
 
-/// A Zarr v3 codec in the words of Zarr v2; `None` for the byte order, which is part of the type there.
+fn refused<T>(array: &Array, what: &str) -> Result<T> {
+    Err(Error::format(array.path(), Refusal::Unsupported(format!("{what}; Zarr v3 has: choose its documents"))))
+}
+
+/// A Zarr v3 codec in the words of Zarr v2; `None` for the order of bytes and of dimensions, of which the document
+/// speaks elsewhere.
 fn numcodecs(codec: &Value) -> Option<Value> {
     let (name, configuration) = named(codec)?;
     let name = name.strip_prefix("numcodecs.").unwrap_or(name);
     let mut filter = configuration.cloned().unwrap_or_default();
     match name {
-        "bytes" => return None,
+        "bytes" | "transpose" => return None,
         "crc32c" => drop(filter.insert("location".into(), json!("end"))),
         "blosc" => {
             let shuffle = match filter.get("shuffle").and_then(Value::as_str) {

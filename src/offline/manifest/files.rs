@@ -132,7 +132,7 @@ impl Kerchunk {
         let names: Vec<String> = own.into_iter().enumerate().map(named).collect();
         let mut attributes = array.attributes().as_object().cloned().unwrap_or_default();
         attributes.insert("_ARRAY_DIMENSIONS".into(), json!(names));
-        self.text(node, ".zarray", &zarray(array))?;
+        self.text(node, ".zarray", &zarray(array)?)?;
         self.text(node, ".zattrs", &Value::Object(attributes))
     }
 

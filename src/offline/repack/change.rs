@@ -116,7 +116,11 @@ impl Change {
     pub(super) fn thread_bytes(&self) -> u64 {
         match self.work {
             Work::Copy => 0,
-            _ => 2 * self.source.metadata().chunk_bytes() as u64 + 3 * self.target.metadata().chunk_bytes() as u64,
+            _ => {
+                // Where elements are packed otherwise, a chunk is once more in memory.
+                let times = if self.source.metadata().chain.is_plain() { 2 } else { 4 };
+                times * self.source.metadata().chunk_bytes() as u64 + 3 * self.target.metadata().chunk_bytes() as u64
+            }
         }
     }
 
@@ -231,5 +235,6 @@ pub(super) fn is_laid_out_as(from: &Layout, to: &Layout) -> bool {
         (Some(from), Some(to)) => from.shards().is_some() && from.shards() == to.shards() && from.stores_as(to),
         _ => false,
     };
-    shards && from.chunk_shape == to.chunk_shape && from.file_shape == to.file_shape
+    let same_cut = from.chunk_shape == to.chunk_shape && from.file_shape == to.file_shape;
+    shards && same_cut && from.index_order == to.index_order
 }

@@ -13,6 +13,7 @@ use crate::format::DIMENSION_NAMES;
 use crate::format::Document;
 use crate::format::Metadata;
 use crate::format::NodePaths;
+use crate::format::codecs::Chain;
 use crate::format::layout::Layout;
 use crate::format::precomputed::carried::{CARRIED, deliver, voxel_offset};
 use crate::format::provenance::ATTRIBUTE;
@@ -21,7 +22,7 @@ use crate::offline::repack::staging::below;
 use crate::ome;
 
 use crate::dtype::Dtype;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::offline::array::Array;
 use crate::plan::Plan;
 
@@ -41,23 +42,29 @@ impl Design {
     /// As when an acquisition is created: [`Error::Config`] says what the dialect can't hold, and what it can.
     pub(super) fn new(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Self> {
         let metadata = array.metadata();
+        refuse_lacking(array, options.dialect)?;
         let config = Config {
-            dtype: metadata.dtype,
+            // The plan takes other elements for bytes; what they are is said to its result.
+            dtype: metadata.dtype.number().unwrap_or(Dtype::U8),
             dialect: options.dialect,
             dims: dims(array, attributes, options)?,
             codec: options
                 .codec
                 .clone()
                 // Checksums that the dialect has no place for are left behind.
-                .unwrap_or(Codec { compressor: metadata.chain.codec.compressor, checksum: false }),
+                .unwrap_or(Codec { compressor: array.codec().compressor, checksum: false }),
             index_location: options.index_location.unwrap_or(IndexLocation::End),
             index_checksum: options.index_checksum.unwrap_or(true),
             volume: volume_of(array, attributes, options),
             fill_value: fill_value(metadata),
             ..Config::default()
         };
-        let plan = Plan::on_disk(&config)?;
-        check_fill(metadata, &plan)?;
+        let mut plan = Plan::on_disk(&config)?;
+        if metadata.dtype.number().is_some() {
+            check_fill(metadata, &plan)?;
+        } else {
+            plan.array = of_elements(array, &config, plan.array)?;
+        }
         let (mut user, mut own) = split(attributes, metadata.layout.dialect, options.dialect);
         let to_volume = rules(options.dialect).numbers_chunks;
         if to_volume && metadata.layout.volume().is_some() && !attributes.contains_key(ATTRIBUTE) {
@@ -288,12 +295,32 @@ fn volume_of(array: &Array, attributes: &Map<String, Value>, options: &RepackOpt
     volume
 }
 
-/// The fill value as a configuration has it.
+/// What was planned for bytes, for the elements that the array has.
+fn of_elements(array: &Array, config: &Config, planned: Metadata) -> Result<Metadata> {
+    let Metadata { dtype, fill, .. } = array.metadata().clone();
+    let chain = Chain::new(config.codec.clone(), false, dtype, None);
+    Metadata { dtype, fill, chain, ..planned }.check(array.path())
+}
+
+/// Refuses elements that the dialect has no type for.
+fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
+    let element = array.dtype();
+    if format::holds(dialect, element) {
+        return Ok(());
+    }
+    let able = Dialect::ALL.iter().filter(|dialect| format::holds(**dialect, element)).map(|dialect| dialect.name());
+    let able: Vec<_> = able.collect();
+    let reason = format!("its elements are {element}, which {} can't hold; {} can", dialect.name(), able.join(", "));
+    Err(Error::format(array.path(), Refusal::Unsupported(reason)))
+}
+
+/// The fill value as a configuration has it; of what is no number, 0.
 fn fill_value(metadata: &Metadata) -> f64 {
+    let Some(dtype) = metadata.dtype.number() else { return 0.0 };
     let mut wide = [0; 8];
     wide[..metadata.fill.len()].copy_from_slice(&metadata.fill);
     let bits = u64::from_le_bytes(wide);
-    match metadata.dtype {
+    match dtype {
         Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits as f64,
         Dtype::I8 => f64::from(bits as i8),
         Dtype::I16 => f64::from(bits as i16),

@@ -55,6 +55,7 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
             return Ok((same, node.document()?));
         }
         same.chain = chain;
+        same.layout.index_order = None;
         let mut document = node.document()?;
         zarr3::set_chunks(&mut document, &same);
         return Ok((same, document));
@@ -76,6 +77,7 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
         chunk_shape: chunk,
         file_shape: shard,
         files,
+        index_order: None,
     };
     let target = Metadata { layout, chain, attributes, manifest: None, ..metadata.clone() }.check(&node.path)?;
     let document = if is_new { new_document(&target) } else { changed_document(node, metadata, &target)? };
@@ -105,7 +107,8 @@ fn index_of(shard: &[u64], chunk: &[u64], old: Option<TableLayout>, options: &Re
     let checksum = options.index_checksum.or(old.map(TableLayout::has_checksum)).unwrap_or(true);
     let per_shard: Vec<u64> = shard.iter().zip(chunk).map(|(shard, chunk)| shard / chunk).collect();
     let index = product(&per_shard).and_then(|chunks| TableLayout::new(chunks, location, checksum));
-    index.ok_or_else(|| {
+    let big_endian = old.is_some_and(TableLayout::is_big_endian);
+    index.map(|index| index.in_byte_order(big_endian)).ok_or_else(|| {
         let reason = format!("shards of {shard:?} hold too many chunks of {chunk:?}");
         Error::config("shard", format_args!("{shard:?}"), reason)
     })
@@ -134,11 +137,11 @@ pub(super) fn sizes(field: &'static str, wished: &[u64], now: &[u64]) -> Result<
 }
 
 fn chain(metadata: &Metadata, options: &RepackOptions, reshaped: bool) -> Chain {
-    let little = |codec: &Codec| Chain::new(codec.clone(), false, metadata.dtype.size(), None);
+    let plain = |codec: &Codec| Chain::new(codec.clone(), false, metadata.dtype, None);
     match &options.codec {
-        Some(codec) => little(codec),
-        // What is encoded again is written in the order of bytes in which it was read.
-        None if reshaped && metadata.chain.big_endian => little(&metadata.chain.codec),
+        Some(codec) => plain(codec),
+        // What is encoded again is written in the order of elements and bytes in which it was read.
+        None if reshaped && !metadata.chain.is_plain() => plain(metadata.chain.element_codec()),
         None => metadata.chain.clone(),
     }
 }

@@ -29,9 +29,6 @@ impl Change {
         raw.resize(self.source.metadata().chunk_bytes(), 0);
         file.read(range, encoded)?;
         source.decode(encoded, raw)?;
-        if self.source.metadata().chain.big_endian {
-            raw.chunks_exact_mut(self.source.dtype().size()).for_each(<[u8]>::reverse);
-        }
         self.encode(&mut means.encoder, &means.raw, parcel)?;
         self.idle.give_back(means);
         Ok(())
@@ -39,7 +36,7 @@ impl Change {
 
     fn copy(&self, file: &ShardFile, range: Range, parcel: &mut EncodedChunk) -> Result<()> {
         file.read(range, &mut parcel.room)?;
-        parcel.digest = digest(&parcel.room, self.source.codec().checksum)?;
+        parcel.digest = digest(&parcel.room, self.source.metadata().chain.codec.checksum)?;
         parcel.used = parcel.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
         Ok(())
     }
@@ -51,7 +48,7 @@ impl Change {
         }
         parcel.used = encoder.encode_part(raw, &mut parcel.room)?;
         // Read back, a chunk is decoded by what its document says, into these bytes.
-        debug_assert!(!self.target.metadata().chain.big_endian);
+        debug_assert!(self.target.metadata().chain.is_plain());
         parcel.digest = crc32c::crc32c(raw);
         Ok(())
     }
@@ -97,7 +94,7 @@ impl Change {
         if self.work == Work::Copy {
             let mut room = self.idle_rooms.take().unwrap_or_default();
             file.read(range, &mut room)?;
-            let digest = digest(&room, self.target.codec().checksum);
+            let digest = digest(&room, self.target.metadata().chain.codec.checksum);
             self.idle_rooms.give_back(room);
             return digest;
         }

@@ -4,6 +4,7 @@ use crate::codec::{Decoder, Encoder};
 use crate::config::Codec;
 use crate::error::Result;
 use crate::offline::array::Array;
+use crate::offline::array::chunk_decoder::ChunkDecoder;
 
 /// An encoded chunk on its way; the room is used again and again.
 #[derive(Default)]
@@ -18,7 +19,7 @@ pub(super) struct EncodedChunk {
 
 /// What encodes and decodes on one thread.
 pub(super) struct Transcoder {
-    pub(super) source: Decoder,
+    pub(super) source: ChunkDecoder,
     pub(super) target: Decoder,
     /// For chunks that end with their volume, the bytes of the last one that was seen and what decodes it.
     pub(super) partial: Option<(usize, Decoder)>,
@@ -31,10 +32,9 @@ pub(super) struct Transcoder {
 
 impl Transcoder {
     pub(super) fn new(source: &Array, target: &Array, codec: &Codec) -> Result<Self> {
-        let element_bytes = source.dtype().size();
-        let (from, to) = (source.metadata().chunk_bytes(), target.metadata().chunk_bytes());
+        let (element_bytes, to) = (target.dtype().codec_bytes(), target.metadata().chunk_bytes());
         Ok(Self {
-            source: Decoder::new(source.codec(), element_bytes, from)?,
+            source: source.chunk_decoder()?,
             target: Decoder::new(target.codec(), element_bytes, to)?,
             partial: None,
             encoder: Encoder::new(codec, element_bytes, to)?,

@@ -77,6 +77,40 @@ fn every_type_without_shards() {
     }
 }
 
+/// The document of an array of elements that are no numbers of a frame.
+fn other(dtype: &str, fill: &Value, codecs: Value) -> Value {
+    let mut document = document(dtype, &[5, 11, 13], &[4, 8, 6], codecs);
+    document["fill_value"] = fill.clone();
+    document
+}
+
+#[test]
+fn elements_that_are_no_numbers_of_a_frame() {
+    for (dtype, fill) in [
+        ("float16", json!("0x7e01")),
+        ("complex64", json!([-0.0, "NaN"])),
+        ("complex128", json!(["-Infinity", 1.5])),
+        ("r24", json!([7, 0, 255])),
+    ] {
+        let sealed = || json!([big(), {"name": "crc32c"}]);
+        for document in [
+            other(dtype, &fill, sealed()),
+            other(dtype, &fill, sharded(&[2, 4, 3], sealed(), crc_index(), "start")),
+            other(
+                dtype,
+                &fill,
+                sharded(&[4, 8, 6], sharded(&[2, 4, 3], sealed(), crc_index(), "end"), crc_index(), "end"),
+            ),
+        ] {
+            write(&document, Some((&[1, 0, 0], &[3, 7, 13]))).assert_all();
+        }
+    }
+}
+
+fn big() -> Value {
+    json!({"name": "bytes", "configuration": {"endian": "big"}})
+}
+
 #[test]
 fn one_and_five_dimensions() {
     let inner = || json!([little()]);

@@ -1,7 +1,7 @@
 //! Shards whose bytes follow the specification's picture, with gaps, in any order, and broken in every way.
 
 use super::*;
-use crate::offline::{Array, describe};
+use crate::offline::{Array, Store, describe};
 
 /// An array of 4×4 bytes in one shard of four 2×2 chunks.
 fn array(root: &Path, location: &str, index_crc: bool, shard: &[u8]) {
@@ -228,4 +228,31 @@ fn sharded_zarr_v2_arrays_of_the_prototype_are_read() {
     put(root.path(), ".zarray", document.to_string());
     put(root.path(), "0.0", [chunks(), index(&ENTRIES)].concat());
     assert_eq!(Array::open(root.path()).expect("an array").read_all().expect("pixels"), PIXELS);
+}
+
+#[test]
+fn the_store_edits_shards_behind_a_transposition() {
+    let root = tempfile::tempdir().expect("a directory");
+    let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
+    let mut codecs = sharded(&[3, 2], json!(["bytes"]), json!([little(), {"name": "crc32c"}]), "end");
+    codecs.as_array_mut().expect("codecs").insert(0, transpose.clone());
+    put(root.path(), "zarr.json", document("uint8", &[4, 6], &[4, 6], codecs.clone()).to_string());
+    let store = Store::edit(root.path()).expect("a store");
+    let shown = store.get("zarr.json").expect("read").expect("a document");
+    let shown: Value = serde_json::from_slice(&shown).expect("JSON");
+    assert_eq!(shown["chunk_grid"]["configuration"]["chunk_shape"], json!([2, 3]));
+    assert_eq!(shown["codecs"], json!([transpose, "bytes"]));
+    // Three columns of two elements each.
+    store.set_many(&[("c/1/0", &[1, 4, 2, 5, 3, 6]), ("c/0/1", &[11, 14, 12, 15, 13, 16])]).expect("edited");
+    assert_eq!(store.get("c/1/0").expect("read").as_deref(), Some([1, 4, 2, 5, 3, 6].as_slice()));
+    store.finish().expect("finished");
+    let read = Array::open(root.path()).and_then(|array| array.read_all()).expect("pixels");
+    assert_eq!(read, [[7, 7, 7, 11, 12, 13], [7, 7, 7, 14, 15, 16], [1, 2, 3, 7, 7, 7], [4, 5, 6, 7, 7, 7],].concat());
+    // In the shard's own order, the chunk below comes before the one to the right.
+    let bytes = fs::read(root.path().join("c/0/0")).expect("a shard");
+    let entries = &bytes[bytes.len() - 68..];
+    let is_there: Vec<bool> = entries[..64].chunks(16).map(|entry| entry != [0xff; 16]).collect();
+    assert_eq!(is_there, [false, true, true, false]);
+    let stored = fs::read_to_string(root.path().join("zarr.json")).expect("a document");
+    assert_eq!(serde_json::from_str::<Value>(&stored).expect("JSON")["codecs"], codecs);
 }

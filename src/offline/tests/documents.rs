@@ -21,25 +21,37 @@ fn impossible_documents_are_refused_with_the_reason() {
         document
     };
     let index = || json!([little(), {"name": "crc32c"}]);
-    let nested = sharded(&[2, 2], sharded(&[1, 1], json!([little()]), index(), "end"), index(), "end");
+    let shard = |chunk: &[u64], codecs| sharded(chunk, codecs, index(), "end");
+    let deep = (0..6).fold(json!([little()]), |codecs, _| shard(&[1, 1], codecs));
+    let uneven = shard(&[1, 2], shard(&[2, 1], json!([little()])));
+    let mut packed = shard(&[1, 1], json!([little()]));
+    packed.as_array_mut().expect("a list").push(json!({"name": "gzip", "configuration": {"level": 1}}));
+    let transpose = |order: Value| json!({"name": "transpose", "configuration": {"order": order}});
     let cases = [
         (changed("/zarr_format", json!(4)), "zarr_format is 4; expected 3"),
         (changed("/node_type", json!("table")), "node_type"),
         (changed("/shape", json!([4])), "chunk_shape"),
         (changed("/shape", json!([-1, 4])), "invalid value"),
         (changed("/shape", json!([u64::MAX, 2])), "more than 2^64 elements"),
-        (changed("/data_type", json!("complex64")), "data_type \"complex64\" is not read here"),
+        (changed("/data_type", json!("string")), "data_type \"string\" is not read here"),
+        (changed("/data_type", json!("r12")), "data_type \"r12\" is not read here"),
         (changed("/fill_value", json!(65536)), "fill_value 65536 is no uint16"),
         (changed("/fill_value", json!(null)), "fill_value null"),
         (changed("/chunk_grid/name", json!("rectilinear")), "chunk_grid"),
         (changed("/chunk_grid/configuration/chunk_shape", json!([0, 2])), "numbers above 0"),
         (changed("/chunk_grid/configuration/chunk_shape", json!([u64::MAX, 2])), "over 4294967296 bytes"),
         (changed("/chunk_key_encoding", json!("fancy")), "chunk_key_encoding"),
-        (changed("/codecs", json!([])), "starts with the codec `bytes`"),
+        (changed("/codecs", json!([])), "has no codec `bytes`"),
         (changed("/codecs", json!(["bytes"])), "endian"),
-        (changed("/codecs", json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, little()])), "transpose"),
+        (changed("/codecs", json!([transpose(json!([1, 1])), little()])), "expected 2 dimensions, each once"),
+        (changed("/codecs", json!([transpose(json!([1, 0, 2])), little()])), "expected 2 dimensions, each once"),
+        (changed("/codecs", json!([transpose(json!("f")), little()])), "expected 2 dimensions, each once"),
+        (changed("/codecs", json!([transpose(json!([1, 0]))])), "has no codec `bytes`"),
+        (changed("/codecs", json!([little(), transpose(json!([1, 0]))])), "transpose"),
         (changed("/codecs", json!([little(), {"name": "unheard-of"}])), "unheard-of"),
-        (changed("/codecs", nested), "shards within shards"),
+        (changed("/codecs", deep), "shards within shards are read 4 deep"),
+        (changed("/codecs", uneven), "chunks of [2, 1] don't divide shards of [1, 2]"),
+        (changed("/codecs", packed), "compressed as a whole"),
         (changed("/codecs", sharded(&[3, 2], json!([little()]), index(), "end")), "don't divide"),
         (changed("/codecs", sharded(&[2], json!([little()]), index(), "end")), "chunk_shape"),
         (changed("/codecs", sharded(&[2, 2], json!([little()]), index(), "middle")), "index_location"),
@@ -59,14 +71,14 @@ fn impossible_documents_are_refused_with_the_reason() {
 fn an_index_that_no_shard_has_is_refused_before_any_file_is_opened() {
     let side = 1u64 << 31;
     let codecs = sharded(&[1, 1], json!([little()]), json!([little()]), "end");
-    assert!(refusal(&document("uint16", &[side, side], &[side, side], codecs)).contains("too many chunks"));
+    assert!(refusal(&document("uint16", &[side, side], &[side, side], codecs)).contains("hold too many"));
 }
 
 #[test]
 fn unknown_fields_are_passed_over_only_when_they_allow_it() {
     let mut document = plain();
     document["extension"] = json!({"name": "x", "must_understand": true});
-    assert!(refusal(&document).contains("\"extension\" is unknown"));
+    assert!(refusal(&document).contains("\"extension\" is not known here"));
     document["extension"]["must_understand"] = json!(false);
     let root = tempfile::tempdir().expect("a directory");
     put(root.path(), "zarr.json", document.to_string());
@@ -120,4 +132,20 @@ fn a_link_that_leads_back_up_does_not_trap_the_walk() {
     std::os::unix::fs::symlink(root.path(), root.path().join("again")).expect("a link");
     let description = describe(root.path()).expect("a description");
     assert_eq!(description.arrays.len(), 1);
+}
+
+#[test]
+fn what_is_not_read_is_described_beside_what_is() {
+    let root = tempfile::tempdir().expect("a directory");
+    put(root.path(), "zarr.json", json!({"zarr_format": 3, "node_type": "group"}).to_string());
+    put(root.path(), "0/zarr.json", plain().to_string());
+    let names = document("string", &[7], &[2], json!([{"name": "vlen-utf8"}]));
+    put(root.path(), "names/zarr.json", names.to_string());
+    let description = describe(root.path()).expect("a description");
+    assert_eq!(description.arrays.len(), 1);
+    let [unread] = description.unreadable.as_slice() else { panic!("one array, not {:?}", description.unreadable) };
+    assert_eq!((unread.path.as_str(), unread.shape.as_deref()), ("names", Some([7].as_slice())));
+    assert_eq!(unread.dtype.as_deref(), Some("string"));
+    assert!(unread.reason.contains("\"string\" is not read here"), "{}", unread.reason);
+    assert!(describe(root.path().join("names")).is_err(), "there is nothing else");
 }

@@ -15,7 +15,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::layers::{Budget, Found, Layers, groups};
-use crate::config::Compressor;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
@@ -257,8 +256,7 @@ impl<'a> Run<'a> {
             self.check.note(node.array.path(), what);
         }
         self.records(node)?;
-        let codec = &node.array.metadata().chain.codec;
-        let vouches = codec.checksum || matches!(codec.compressor, Compressor::Gzip { .. } | Compressor::Zlib { .. });
+        let vouches = node.array.metadata().chain.has_checksum();
         Ok(ArrayVerified {
             path: node.name.clone(),
             files: sums.files.load(Relaxed),

@@ -26,6 +26,7 @@ fn to_text(description: &Description) -> String {
     let kind = match format {
         _ if description.ome => "OME-Zarr dataset".to_owned(),
         Some(array) => format!("dataset, {}", array.format),
+        None if !description.unreadable.is_empty() => "Zarr dataset without arrays that are read here".to_owned(),
         None => "Zarr dataset without arrays".to_owned(),
     };
     let state = match description.complete {
@@ -45,7 +46,9 @@ fn to_text(description: &Description) -> String {
         writeln!(text, "\n{}", table.trim_fmt()).expect("a string takes it");
     }
     for array in &description.unreadable {
-        writeln!(text, "\n{}: can't be read: {}", array.path, array.reason).expect("a string takes it");
+        let shape = array.shape.as_ref().map_or("of unknown shape".to_owned(), |shape| joined(shape, " x "));
+        let dtype = array.dtype.as_deref().unwrap_or("of unknown type");
+        writeln!(text, "\n{}: {shape} {dtype}, can't be read: {}", array.path, array.reason).expect("a string takes it");
     }
     if !records.is_empty() {
         writeln!(text, "\n{}", records_table(&records).trim_fmt()).expect("a string takes it");

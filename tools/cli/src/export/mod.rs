@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shardwright::Dtype;
+use shardwright::ElementType;
 use shardwright::offline::{Array, Axis};
 
 use crate::args::{Export, Format};
@@ -48,7 +48,7 @@ impl Format {
 struct Image {
     start: Vec<u64>,
     shape: Vec<u64>,
-    dtype: Dtype,
+    dtype: ElementType,
     axes: Vec<Axis>,
     /// Names were given, not guessed.
     named: bool,

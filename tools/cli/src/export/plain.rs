@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-use shardwright::Dtype;
+use shardwright::ElementType;
 
 use super::{Image, Sink, broken, flushed};
 use crate::failure::Failure;
@@ -37,13 +37,12 @@ impl Sink for Plain {
 
 /// Magic, version, length of the dictionary, dictionary; padded to a multiple of 64 bytes, so that the pixels can be
 /// mapped.
-fn npy_header(dtype: Dtype, shape: &[u64]) -> Vec<u8> {
+fn npy_header(dtype: ElementType, shape: &[u64]) -> Vec<u8> {
     let kind = match dtype.zarr_name().as_bytes()[0] {
-        b'u' => 'u',
-        b'f' => 'f',
-        _ => 'i',
+        b'r' => 'V',
+        kind => char::from(kind),
     };
-    let order = if dtype.size() == 1 { '|' } else { '<' };
+    let order = if dtype.number_bytes() == 1 { '|' } else { '<' };
     let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
     let descr = format!("{order}{kind}{}", dtype.size());
     let mut dictionary = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({lengths}), }}");
@@ -58,19 +57,28 @@ fn npy_header(dtype: Dtype, shape: &[u64]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use shardwright::Dtype;
+
     use super::*;
 
     #[test]
     fn a_header_is_a_dictionary_that_ends_at_a_multiple_of_64() {
-        let header = npy_header(Dtype::U16, &[3, 40]);
+        let header = npy_header(Dtype::U16.into(), &[3, 40]);
         assert_eq!(header.len() % 64, 0);
         assert_eq!(&header[..8], b"\x93NUMPY\x01\x00");
         assert_eq!(usize::from(header[8]) + 256 * usize::from(header[9]) + 10, header.len());
         let text = String::from_utf8_lossy(&header[10..]);
         assert!(text.starts_with("{'descr': '<u2', 'fortran_order': False, 'shape': (3, 40, ), }"), "{text}");
         assert!(text.ends_with(" \n"));
-        assert!(
-            String::from_utf8_lossy(&npy_header(Dtype::I8, &[])).contains("'|i1', 'fortran_order': False, 'shape': ()")
-        );
+        let begins = |dtype: ElementType, descr: &str| {
+            let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ()");
+            assert!(String::from_utf8_lossy(&npy_header(dtype, &[])[10..]).starts_with(&text), "{dtype}");
+        };
+        begins(Dtype::I8.into(), "|i1");
+        begins(ElementType::Bool, "|b1");
+        begins(ElementType::F16, "<f2");
+        begins(ElementType::C64, "<c8");
+        begins(ElementType::C128, "<c16");
+        begins(ElementType::Raw(3), "|V3");
     }
 }

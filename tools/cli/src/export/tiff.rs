@@ -11,10 +11,11 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::rc::Rc;
 
 use shardwright::Dtype;
+use shardwright::ElementType::{self, Number};
 use shardwright::offline::Axis;
 use tiff::encoder::colortype::{self, ColorType};
 use tiff::encoder::{TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard, TiffValue};
-use tiff::tags::Tag;
+use tiff::tags::{PhotometricInterpretation, SampleFormat, Tag};
 
 use super::{Image, Sink, broken};
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ const PAGE_OVERHEAD_BYTES: u64 = 512;
 pub(super) struct Layout {
     width: u32,
     height: u32,
-    dtype: Dtype,
+    dtype: ElementType,
     description: String,
     big: bool,
 }
@@ -41,6 +42,9 @@ impl Layout {
                 image.shape.len()
             )));
         };
+        if !matches!(image.dtype, Number(_) | ElementType::F16 | ElementType::C64) {
+            return Err(lacking("TIFF", image.dtype));
+        }
         let side = |length: u64| match u32::try_from(length) {
             Ok(side @ 1..) => Ok(side),
             _ => Err(Failure::Usage(format!("a page of TIFF can't have {length} pixels in one direction"))),
@@ -59,6 +63,11 @@ impl Layout {
             big: force_big || bytes > PLAIN_BYTES_MAX,
         })
     }
+}
+
+fn lacking(format: &str, dtype: ElementType) -> Failure {
+    let plain = if format == "TIFF" { "" } else { "plain TIFF (which few viewers open with such pixels), " };
+    Failure::Usage(format!("{format} has no pixels of type {dtype} here; {plain}npy and raw take them"))
 }
 
 /// The sink for a layout.
@@ -105,6 +114,33 @@ struct Pages<K: TiffKind> {
     page_bytes: usize,
 }
 
+/// Floating-point pixels of 16 bits.
+struct Gray16Float;
+
+impl ColorType for Gray16Float {
+    type Inner = u16;
+    const TIFF_VALUE: PhotometricInterpretation = PhotometricInterpretation::BlackIsZero;
+    const BITS_PER_SAMPLE: &'static [u16] = &[16];
+    const SAMPLE_FORMAT: &'static [SampleFormat] = &[SampleFormat::IEEEFP];
+
+    /// Never asked for: pages have no predictor.
+    fn horizontal_predict(_: &[u16], _: &mut Vec<u16>) {}
+}
+
+/// Complex pixels of two floating-point numbers of 32 bits.
+struct Complex64;
+
+impl ColorType for Complex64 {
+    type Inner = u64;
+    const TIFF_VALUE: PhotometricInterpretation = PhotometricInterpretation::BlackIsZero;
+    const BITS_PER_SAMPLE: &'static [u16] = &[64];
+    /// Adobe's TIFF technical notes: complex IEEE numbers.
+    const SAMPLE_FORMAT: &'static [SampleFormat] = &[SampleFormat::Unknown(6)];
+
+    /// Never asked for: pages have no predictor.
+    fn horizontal_predict(_: &[u64], _: &mut Vec<u64>) {}
+}
+
 trait WritePages {
     fn write_page(&mut self) -> Result<(), Failure>;
 }
@@ -114,17 +150,19 @@ macro_rules! write_pages {
         impl WritePages for Pages<$kind> {
             fn write_page(&mut self) -> Result<(), Failure> {
                 match self.layout.dtype {
-                    Dtype::U8 => self.write::<colortype::Gray8>(u8::from_le_bytes),
-                    Dtype::I8 => self.write::<colortype::GrayI8>(i8::from_le_bytes),
-                    Dtype::U16 => self.write::<colortype::Gray16>(u16::from_le_bytes),
-                    Dtype::I16 => self.write::<colortype::GrayI16>(i16::from_le_bytes),
-                    Dtype::U32 => self.write::<colortype::Gray32>(u32::from_le_bytes),
-                    Dtype::I32 => self.write::<colortype::GrayI32>(i32::from_le_bytes),
-                    Dtype::U64 => self.write::<colortype::Gray64>(u64::from_le_bytes),
-                    Dtype::I64 => self.write::<colortype::GrayI64>(i64::from_le_bytes),
-                    Dtype::F32 => self.write::<colortype::Gray32Float>(f32::from_le_bytes),
-                    Dtype::F64 => self.write::<colortype::Gray64Float>(f64::from_le_bytes),
-                    other => Err(Failure::Input(format!("TIFF has no pixels of {other}"))),
+                    Number(Dtype::U8) => self.write::<colortype::Gray8>(u8::from_le_bytes),
+                    Number(Dtype::I8) => self.write::<colortype::GrayI8>(i8::from_le_bytes),
+                    Number(Dtype::U16) => self.write::<colortype::Gray16>(u16::from_le_bytes),
+                    Number(Dtype::I16) => self.write::<colortype::GrayI16>(i16::from_le_bytes),
+                    Number(Dtype::U32) => self.write::<colortype::Gray32>(u32::from_le_bytes),
+                    Number(Dtype::I32) => self.write::<colortype::GrayI32>(i32::from_le_bytes),
+                    Number(Dtype::U64) => self.write::<colortype::Gray64>(u64::from_le_bytes),
+                    Number(Dtype::I64) => self.write::<colortype::GrayI64>(i64::from_le_bytes),
+                    Number(Dtype::F32) => self.write::<colortype::Gray32Float>(f32::from_le_bytes),
+                    Number(Dtype::F64) => self.write::<colortype::Gray64Float>(f64::from_le_bytes),
+                    ElementType::F16 => self.write::<Gray16Float>(u16::from_le_bytes),
+                    ElementType::C64 => self.write::<Complex64>(u64::from_le_bytes),
+                    other => Err(lacking("TIFF", other)),
                 }
             }
         }
@@ -200,17 +238,13 @@ where
 
 /// The OME-XML of the image; an error says what OME-TIFF can't hold.
 fn ome_xml(image: &Image) -> Result<String, Failure> {
+    let name = image.dtype.zarr_name();
     let pixel_type = match image.dtype {
-        Dtype::F32 => "float",
-        Dtype::F64 => "double",
-        Dtype::U64 | Dtype::I64 => {
-            return Err(Failure::Usage(format!(
-                "OME-TIFF has no pixels of type {}; plain TIFF (which few viewers open with such pixels), npy and raw \
-                 take them",
-                image.dtype
-            )));
-        }
-        other => other.zarr_name(),
+        Number(Dtype::F32) => "float",
+        Number(Dtype::F64) => "double",
+        ElementType::C64 => "complex",
+        Number(Dtype::U64 | Dtype::I64) | ElementType::F16 => return Err(lacking("OME-TIFF", image.dtype)),
+        _ => &name,
     };
     let order = dimension_order(image)?;
     let size = |letter: char| {
@@ -296,9 +330,9 @@ fn ome_unit(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn image(names: &str, shape: &[u64], dtype: Dtype) -> Image {
+    fn image(names: &str, shape: &[u64], dtype: impl Into<ElementType>) -> Image {
         let axes = names.chars().map(|name| Axis::new(name.to_string())).collect();
-        Image { start: vec![0; shape.len()], shape: shape.to_vec(), dtype, axes, named: true }
+        Image { start: vec![0; shape.len()], shape: shape.to_vec(), dtype: dtype.into(), axes, named: true }
     }
 
     #[test]
@@ -315,6 +349,7 @@ mod tests {
     fn what_ome_tiff_can_t_hold_is_named() {
         let refused = |image: Image| ome_xml(&image).unwrap_err().to_string();
         assert!(refused(image("tyx", &[1, 1, 1], Dtype::U64)).contains("no pixels of type u64"));
+        assert!(refused(image("tyx", &[1, 1, 1], ElementType::F16)).contains("no pixels of type f16"));
         assert!(refused(image("pyx", &[2, 1, 1], Dtype::U8)).contains("not the dimension p"));
         assert!(ome_xml(&image("pyx", &[1, 1, 1], Dtype::U8)).is_ok());
     }
@@ -331,5 +366,9 @@ mod tests {
     fn shapes_that_are_no_pages_are_refused() {
         assert!(Layout::new(&image("x", &[5], Dtype::U8), false, false).is_err());
         assert!(Layout::new(&image("tyx", &[0, 5, 5], Dtype::U8), false, false).is_err());
+        for dtype in [ElementType::Bool, ElementType::C128, ElementType::Raw(3)] {
+            let refused = Layout::new(&image("yx", &[5, 5], dtype), false, false).err().unwrap().to_string();
+            assert!(refused.contains("npy and raw take them"), "{refused}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use shardwright::Dtype;
 use shardwright::offline::Array;
 
 use super::{Recording, Source, dim_named};
@@ -31,7 +32,16 @@ impl Zarr {
         if frames * height * width == 0 {
             return Err(Failure::Input(format!("{} is empty: its shape is {shape:?}", path.display())));
         }
-        let mut recording = Recording::movie(array.dtype(), Some(frames), *height, *width);
+        let dtype = array.dtype().number().ok_or_else(|| {
+            let possible: Vec<_> = Dtype::ALL.iter().map(Dtype::to_string).collect();
+            Failure::Input(format!(
+                "{} has elements of {}, and a camera gives {}; repack and export take the array as it is",
+                path.display(),
+                array.dtype(),
+                possible.join(", ")
+            ))
+        })?;
+        let mut recording = Recording::movie(dtype, Some(frames), *height, *width);
         if !outer.is_empty() {
             recording.dims = names(array.dimension_names(), shape.len())
                 .iter()
@@ -77,7 +87,7 @@ impl Source for Zarr {
 mod tests {
     use std::fs;
 
-    use shardwright::{Dim, Dtype};
+    use shardwright::Dim;
 
     use super::*;
 
