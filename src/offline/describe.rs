@@ -16,7 +16,7 @@ use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::array::manifest::Manifest;
 use crate::offline::array::shard_file::ShardFile;
-use crate::offline::hierarchy::walk;
+use crate::offline::hierarchy::walk::{self, Node};
 
 const DAMAGED_MAX: usize = 100;
 

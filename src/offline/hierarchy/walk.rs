@@ -108,10 +108,6 @@ impl Node {
 ///
 /// When there is no dataset, or the root itself can't be understood.
 pub(crate) fn nodes(root: &Path) -> Result<Vec<Node>> {
-    Ok(nodes_of(Walk::from(root, Purpose::Nodes)?))
-}
-
-fn nodes_of(walk: Walk) -> Vec<Node> {
     let node = |entry| match entry {
         Entry::Group(Group { speaker: Speaker::Array, .. }) => None,
         Entry::Group(Group { name, path, attributes, speaker, .. }) => {
@@ -124,7 +120,7 @@ fn nodes_of(walk: Walk) -> Vec<Node> {
         }
         Entry::Unreadable(node) => Some(node),
     };
-    walk.entries.into_iter().filter_map(node).collect()
+    Ok(Walk::from(root, Purpose::Nodes)?.entries.into_iter().filter_map(node).collect())
 }
 
 impl Tree {
