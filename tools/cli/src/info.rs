@@ -48,7 +48,8 @@ fn to_text(description: &Description) -> String {
     for array in &description.unreadable {
         let shape = array.shape.as_ref().map_or("of unknown shape".to_owned(), |shape| joined(shape, " x "));
         let dtype = array.dtype.as_deref().unwrap_or("of unknown type");
-        writeln!(text, "\n{}: {shape} {dtype}, can't be read: {}", array.path, array.reason).expect("a string takes it");
+        writeln!(text, "\n{}: {shape} {dtype}, can't be read: {}", array.path, array.reason)
+            .expect("a string takes it");
     }
     if !records.is_empty() {
         writeln!(text, "\n{}", records_table(&records).trim_fmt()).expect("a string takes it");
