@@ -43,3 +43,30 @@ impl BareEncoder {
         written.ok_or_else(|| Error::codec("zstd", format!("{} bytes do not fit in their bound", raw.len())))
     }
 }
+
+// Miri cannot call libzstd.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    fn encode(tile: &[u8]) -> usize {
+        let mut room = vec![0; zstd_safe::compress_bound(tile.len())];
+        let written = BareEncoder::new(tile.len()).unwrap().encode(tile, &mut room).unwrap();
+        let mut decoded = vec![0; tile.len()];
+        assert_eq!(zstd_safe::decompress(&mut decoded[..], &room[..written]), Ok(tile.len()));
+        assert!(decoded == tile);
+        written
+    }
+
+    #[test]
+    fn tiles_may_end_with_a_few_bytes_in_runs() {
+        for before in [0, 128 << 10] {
+            for bytes in (2..300).chain([511, 512, 513]) {
+                let mut tile = vec![0; before + bytes];
+                // Not all of the last group shall be the same.
+                tile[before + bytes / 2] = 1;
+                encode(&tile);
+            }
+        }
+    }
+}

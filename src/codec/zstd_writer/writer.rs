@@ -224,11 +224,13 @@ impl Writer {
 
     /// Writes a group as sequences, one for each run. `None`: that is not worth it.
     fn write_runs(&mut self, padded: &[u8], bytes: usize, offset_known: bool, frame: &mut Frame) -> Option<()> {
+        // Fewer bytes than the masks read are not looked at: at the end of a tile without anything behind it.
+        let looked_at = bytes.min(padded.len().checked_sub(Self::SLACK)?);
         self.sequences.clear();
         self.literals.clear();
         let (sequences, literals) = (&mut self.sequences, &mut self.literals);
         let mut from = 0;
-        self.runs.show(padded, bytes.min(padded.len().saturating_sub(Self::SLACK)), |start, length| {
+        self.runs.show(padded, looked_at, |start, length| {
             if length >= RUN_MIN {
                 literals.extend_from_slice(&padded[from..start]);
                 sequences.push(Sequence { literals: (start - from) as u32, repeats: length as u32 });
