@@ -42,7 +42,7 @@ enum EncoderMeans {
     BloscNoise(Box<blosc::NoiseEncoder>),
     BloscPlanes(Box<blosc::PlanesEncoder>),
     Zstd(zstd::Compressor),
-    ZstdBytes(Box<zstd_writer::BareEncoder>),
+    ZstdNoise(Box<zstd_writer::BareEncoder>),
     Gzip(libdeflater::Compressor),
     Zlib(libdeflater::Compressor),
     Lz4(lz4::NumcodecsEncoder),
@@ -165,7 +165,7 @@ impl EncoderMeans {
                 }
             }
             Compressor::Zstd { level } if zstd_writer::BareEncoder::takes(level, element_bytes) => {
-                Self::ZstdBytes(Box::new(zstd_writer::BareEncoder::new(raw_bytes)?))
+                Self::ZstdNoise(Box::new(zstd_writer::BareEncoder::new(level, raw_bytes)?))
             }
             Compressor::Zstd { level } => Self::Zstd(zstd::Compressor::new(level, raw_bytes)?),
             Compressor::Gzip { level } => Self::Gzip(gzip::compressor(level)?),
@@ -216,7 +216,7 @@ impl EncoderMeans {
             Self::BloscNoise(encoder) => encoder.encode(pixels, spare, room),
             Self::BloscPlanes(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::Zstd(compressor) => compressor.compress(pixels.gathered(tile, spare), room),
-            Self::ZstdBytes(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
+            Self::ZstdNoise(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::Gzip(compressor) => gzip::encode(compressor, pixels.gathered(tile, spare), room),
             Self::Zlib(compressor) => gzip::encode_zlib(compressor, pixels.gathered(tile, spare), room),
             Self::Lz4(encoder) => encoder.encode(pixels.gathered(tile, spare), room),

@@ -48,7 +48,17 @@ impl Compressor {
 
     /// As [`compress`](Self::compress), where failure is so ordinary that there must be no error to allocate.
     pub(super) fn try_compress(&mut self, source: &[u8], target: &mut [u8]) -> Option<usize> {
-        self.context.compress(target, source, self.level).ok()
+        self.try_compress_at(self.level, source, target)
+    }
+
+    /// As [`try_compress`](Self::try_compress), at another level, which takes memory if it needs larger tables.
+    pub(super) fn try_compress_at(
+        &mut self,
+        level: CompressionLevel,
+        source: &[u8],
+        target: &mut [u8],
+    ) -> Option<usize> {
+        self.context.compress(target, source, level).ok()
     }
 }
 

@@ -6,7 +6,7 @@ use super::frame::{
     HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, START_BYTES, STORED, Settings, block_bytes, bound, check,
 };
 use crate::codec::shuffle::Shuffler;
-use crate::config::BloscCname;
+use crate::config::{BloscCname, Shuffle};
 use crate::error::Result;
 
 /// Writes frames of one size.
@@ -46,6 +46,12 @@ impl Encoder {
             Means::Blosclz(_) => raw_bytes,
         };
         Ok(Self { header, shuffler, shuffled: vec![0; shuffled_bytes], means })
+    }
+
+    /// Shuffles the following frames in this way. Only from a shuffle that needs room for a block to any other.
+    pub(super) fn set_shuffle(&mut self, shuffle: Shuffle) {
+        self.header.set_shuffle(shuffle);
+        self.shuffler = Shuffler::new(shuffle, self.header.element_bytes);
     }
 
     pub(in crate::codec) fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {

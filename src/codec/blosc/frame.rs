@@ -49,13 +49,14 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn new(settings: &Settings, element_bytes: usize, raw_bytes: usize, block_bytes: usize) -> Self {
-        let shuffle = match settings.shuffle {
-            Shuffle::None => 0,
-            Shuffle::Byte => BYTE_SHUFFLED,
-            Shuffle::Bit => BIT_SHUFFLED,
-        };
+        let shuffle = shuffle_flag(settings.shuffle);
         let split = if splits(settings.cname, element_bytes, block_bytes) { 0 } else { NOT_SPLIT };
         Self { flags: shuffle | split | format_code(settings.cname) << 5, element_bytes, raw_bytes, block_bytes }
+    }
+
+    /// Says that blocks are shuffled in this way.
+    pub(super) fn set_shuffle(&mut self, shuffle: Shuffle) {
+        self.flags = self.flags & !(BYTE_SHUFFLED | BIT_SHUFFLED) | shuffle_flag(shuffle);
     }
 
     pub(super) fn pieces(&self, block_bytes: usize) -> usize {
@@ -67,6 +68,14 @@ impl Header {
         frame[4..8].copy_from_slice(&(self.raw_bytes as u32).to_le_bytes());
         frame[8..12].copy_from_slice(&(self.block_bytes as u32).to_le_bytes());
         frame[12..16].copy_from_slice(&(frame_bytes as u32).to_le_bytes());
+    }
+}
+
+fn shuffle_flag(shuffle: Shuffle) -> u8 {
+    match shuffle {
+        Shuffle::None => 0,
+        Shuffle::Byte => BYTE_SHUFFLED,
+        Shuffle::Bit => BIT_SHUFFLED,
     }
 }
 

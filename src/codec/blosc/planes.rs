@@ -2,12 +2,13 @@
 //! [`Writer`].
 //!
 //! Each frame says by which shuffle it is to be undone, so that the byte shuffle may stand in for the bit shuffle: of
-//! noise, a code of whole bytes makes less than a match finder makes of single bits.
+//! noise, a code of whole bytes makes less than a match finder makes of single bits; and what repeats by whole bytes,
+//! as an 8-bit video does, a match finder does not see in single bits.
 
 use super::encoder::{Encoder, store};
 use super::frame::{HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, START_BYTES, Settings, block_bytes, bound, check};
 use crate::codec::shuffle::Shuffler;
-use crate::codec::zstd_writer::{SAMPLE_BYTES, Search, Writer};
+use crate::codec::zstd_writer::{SAMPLE_BYTES, Search, WORTH_TRYING_BYTES, Writer};
 use crate::config::{BloscCname, Shuffle};
 use crate::error::Result;
 
@@ -17,6 +18,10 @@ const PLANE_BYTES: usize = 64 << 10;
 
 /// In how many places of a tile the writer is compared with a match finder: at the start, and halfway.
 const TRIALS: usize = 2;
+
+/// Of so many bytes that a match finder makes of single bits, whole bytes must save one to be taken instead: it is
+/// slower on them.
+const WORTH_WHOLE_BYTES: usize = 16;
 
 /// Writes frames of one size.
 pub(in crate::codec) struct PlanesEncoder {
@@ -29,6 +34,8 @@ pub(in crate::codec) struct PlanesEncoder {
     writer: Writer,
     /// For tiles on which a match finder does better.
     searching: Encoder,
+    /// The bit shuffle, where the settings say that: what it is compared by.
+    bits: Option<Shuffler>,
     stores: bool,
 }
 
@@ -53,8 +60,10 @@ impl PlanesEncoder {
             shuffler: Shuffler::new(Shuffle::Byte, element_bytes),
             shuffled: vec![0; block_bytes + Writer::SLACK],
             samples: std::array::from_fn(|_| vec![0; sample_bytes + Writer::SLACK]),
-            writer: Writer::new(element_bytes, block_bytes.div_ceil(element_bytes))?,
+            writer: Writer::new(1, element_bytes, block_bytes.div_ceil(element_bytes))?,
             searching: Encoder::new(settings, element_bytes, raw_bytes)?,
+            bits: (settings.shuffle == Shuffle::Bit && raw_bytes >= WORTH_TRYING_BYTES)
+                .then(|| Shuffler::new(Shuffle::Bit, element_bytes)),
             stores,
         })
     }
@@ -67,6 +76,10 @@ impl PlanesEncoder {
         self.writer.begin_tile();
         let search = self.judge(raw);
         if search == Search::Everything {
+            if self.bits.is_some() {
+                let shuffle = if self.repeats_by_bytes(raw) { Shuffle::Byte } else { Shuffle::Bit };
+                self.searching.set_shuffle(shuffle);
+            }
             return self.searching.encode(raw, frame);
         }
         self.writer.search(search);
@@ -74,14 +87,26 @@ impl PlanesEncoder {
     }
 
     fn judge(&mut self, raw: &[u8]) -> Search {
-        let elements = raw.len() / self.header.element_bytes;
         for (number, sample) in self.samples.iter_mut().enumerate() {
             let bytes = sample.len() - Writer::SLACK;
-            let first = (elements * number / TRIALS * self.header.element_bytes).min(raw.len() - bytes);
-            self.shuffler.run(&raw[first..first + bytes], &mut sample[..bytes]);
+            self.shuffler.run(place(raw, number, bytes, self.header.element_bytes), &mut sample[..bytes]);
         }
         let places = self.samples.each_ref().map(Vec::as_slice);
         self.writer.judge(&places, self.header.element_bytes, raw.len())
+    }
+
+    /// Whether a match finder makes clearly less of the samples byte-shuffled than bit-shuffled.
+    fn repeats_by_bytes(&mut self, raw: &[u8]) -> bool {
+        let Some(shuffler) = self.bits else { return false };
+        let (mut of_bits, mut of_bytes) = (0, 0);
+        for (number, sample) in self.samples.iter().enumerate() {
+            let bytes = sample.len() - Writer::SLACK;
+            let shuffled = &mut self.shuffled[..bytes];
+            shuffler.run(place(raw, number, bytes, self.header.element_bytes), shuffled);
+            of_bits += self.writer.found_bytes(shuffled);
+            of_bytes += self.writer.found_bytes(&sample[..bytes]);
+        }
+        of_bytes + of_bits / WORTH_WHOLE_BYTES < of_bits
     }
 
     /// Writes a compressed frame and returns its length. `None`: it would not be smaller than the stored one.
@@ -113,5 +138,49 @@ impl PlanesEncoder {
         };
         length.copy_from_slice(&(written as u32).to_le_bytes());
         Some(LENGTH_BYTES + written)
+    }
+}
+
+/// The part of a tile that trial `number` looks at.
+fn place(raw: &[u8], number: usize, bytes: usize, element_bytes: usize) -> &[u8] {
+    let elements = raw.len() / element_bytes;
+    let first = (elements * number / TRIALS * element_bytes).min(raw.len() - bytes);
+    &raw[first..first + bytes]
+}
+
+// Miri cannot call libzstd.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::super::frame::{BIT_SHUFFLED, BYTE_SHUFFLED};
+    use super::*;
+
+    /// By which shuffle a tile of single bytes was written, where the settings say bit shuffle.
+    fn chosen(tile: &[u8]) -> u8 {
+        let settings = Settings { cname: BloscCname::Zstd, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 };
+        let mut encoder = PlanesEncoder::new(settings, 1, tile.len()).unwrap();
+        let mut room = vec![0; bound(tile.len())];
+        // What was chosen for the tile before must not stay.
+        let mut flags = 0;
+        for tile in [&vec![3; tile.len()], tile] {
+            let written = encoder.encode(tile, &mut room).unwrap();
+            let mut decoded = vec![0; tile.len()];
+            super::super::decode(&room[..written], &mut decoded).unwrap();
+            assert!(decoded == *tile);
+            flags = room[2] & (BYTE_SHUFFLED | BIT_SHUFFLED);
+        }
+        flags
+    }
+
+    #[test]
+    fn what_repeats_by_bytes_is_not_shuffled_by_bits() {
+        let mut state = 1_u32;
+        let mut random = move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 24
+        };
+        // Words from a list of some dozens, which bits of eight neighbours do not show.
+        let words: Vec<[u8; 7]> = (0..60).map(|_| std::array::from_fn(|_| random() as u8)).collect();
+        let text: Vec<u8> = (0..30_000).flat_map(|_| words[random() as usize % words.len()]).collect();
+        assert_eq!(chosen(&text), BYTE_SHUFFLED);
     }
 }

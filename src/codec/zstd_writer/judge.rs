@@ -4,7 +4,7 @@ use super::match_finder::Search;
 use super::writer::{PLANES_MAX, Writer};
 
 /// With smaller tiles, to try takes longer than a match finder takes for all, which then has what may repeat.
-const WORTH_TRYING_BYTES: usize = 96 << 10;
+pub(in crate::codec) const WORTH_TRYING_BYTES: usize = 96 << 10;
 /// Of so many bytes of ours, a match finder must save one to be worth its time.
 const WORTH_SEARCHING: usize = 40;
 /// If what is left to the match finder takes all but one in so many of our bytes, it shall have the rest as well.
@@ -31,17 +31,18 @@ impl Writer {
             let sample = &padded[..bytes];
             let mut room = std::mem::take(&mut self.finder.room);
             let written = self.write(padded, bytes, 1, &mut room).unwrap_or(bytes);
-            let found = if self.finder.may_repeat(sample) {
-                self.finder.compressor.try_compress(sample, &mut room).unwrap_or(bytes)
-            } else {
-                written
-            };
             self.finder.room = room;
+            let found = if self.finder.may_repeat(sample) { self.finder.trial(sample) } else { written };
             ours[plane] += written;
             theirs[plane] += found;
         }
         self.begin_tile();
         compare(&ours, &theirs)
+    }
+
+    /// The bytes that a match finder makes of a sample.
+    pub(in crate::codec) fn found_bytes(&mut self, sample: &[u8]) -> usize {
+        self.finder.trial(sample)
     }
 }
 

@@ -7,6 +7,9 @@ use crate::error::Result;
 
 /// Bytes of a plane that are tried in one place.
 pub(in crate::codec) const SAMPLE_BYTES: usize = 2048;
+/// Trials are made at this level, whatever is written at: below it, libzstd has no codes for what it does not find, so
+/// that what it finds would not show.
+const TRIAL_LEVEL: i32 = 1;
 /// Words that repeat are looked for before anything is compressed. Six bytes of noise are hardly ever the same.
 const WORD: usize = 6;
 const TABLE_LOG: u32 = 11;
@@ -29,17 +32,17 @@ pub(in crate::codec) enum Search {
 
 /// A match finder, with memory that is kept.
 pub(super) struct MatchFinder {
-    pub(super) compressor: Compressor,
+    compressor: Compressor,
     words: Box<[u16; 1 << TABLE_LOG]>,
     pub(super) room: Vec<u8>,
 }
 
 impl MatchFinder {
-    /// To compress pieces of at most so many bytes.
-    pub(super) fn new(most_bytes: usize) -> Result<Self> {
+    /// To compress pieces of at most so many bytes at a level of libzstd.
+    pub(super) fn new(level: i32, most_bytes: usize) -> Result<Self> {
         let room_bytes = Compressor::bound(most_bytes.max(SAMPLE_BYTES));
         Ok(Self {
-            compressor: Compressor::new(1, most_bytes)?,
+            compressor: Compressor::new(level, most_bytes)?,
             words: Box::new([0; 1 << TABLE_LOG]),
             room: vec![0; room_bytes],
         })
@@ -49,6 +52,11 @@ impl MatchFinder {
     pub(super) fn write(&mut self, source: &[u8], frame: &mut Frame) -> Option<()> {
         let bytes = self.compressor.try_compress(source, &mut self.room)?;
         frame.blocks_of(&self.room[..bytes])
+    }
+
+    /// The bytes that a match finder makes of a sample.
+    pub(super) fn trial(&mut self, sample: &[u8]) -> usize {
+        self.compressor.try_compress_at(TRIAL_LEVEL, sample, &mut self.room).unwrap_or(sample.len())
     }
 
     /// Whether words of the sample repeat, other than in long runs.

@@ -33,5 +33,6 @@ mod weights;
 mod writer;
 
 pub(super) use self::bare::BareEncoder;
+pub(super) use self::judge::WORTH_TRYING_BYTES;
 pub(super) use self::match_finder::{SAMPLE_BYTES, Search};
 pub(super) use self::writer::Writer;

@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 
+use super::pack::Instructions;
 use super::*;
 
 fn check(bytes: &[u8], planes: usize) -> usize {
-    let mut writer = Writer::new(planes, (bytes.len() / planes).max(1)).unwrap();
+    let mut writer = Writer::new(1, planes, (bytes.len() / planes).max(1)).unwrap();
     let mut padded = bytes.to_vec();
     padded.extend([0; Writer::SLACK]);
     let mut room = vec![0xA5; zstd_safe::compress_bound(bytes.len()) + 64];
@@ -16,7 +17,47 @@ fn check(bytes: &[u8], planes: usize) -> usize {
     assert_eq!(got, Ok(bytes.len()));
     let wrong = decoded.iter().zip(bytes).position(|(a, b)| a != b);
     assert_eq!(wrong, None, "of {} bytes, in {planes} planes", bytes.len());
+    let frame = inside[..written].to_vec();
+    let limits = Limits::of(&frame);
+    assert!(limits.content_bytes == bytes.len() && limits.block_bytes <= 128 << 10, "{limits:?}");
+    for instructions in Instructions::all() {
+        writer.set_instructions((bytes.len() / planes).max(1), instructions);
+        writer.begin_tile();
+        let same = writer.write(&padded, bytes.len(), planes, &mut room) == Some(written) && room[..written] == frame;
+        assert!(same, "{instructions:?} writes other bytes");
+    }
     written
+}
+
+/// What a decoder must be able to do.
+#[derive(Debug)]
+struct Limits {
+    content_bytes: usize,
+    /// Of the longest block, as it is written.
+    block_bytes: usize,
+}
+
+impl Limits {
+    /// A frame without a window of its own, which ends with its last block.
+    fn of(frame: &[u8]) -> Self {
+        assert_eq!(frame[4] & 0x3F, 0x20, "a single segment, no checksum, no dictionary");
+        let (base, size_bytes) = [(0, 1), (256, 2), (0, 4), (0, 8)][usize::from(frame[4] >> 6)];
+        let mut size = [0; 8];
+        size[..size_bytes].copy_from_slice(&frame[5..5 + size_bytes]);
+        let (mut at, mut block_bytes) = (5 + size_bytes, 0);
+        loop {
+            let header = u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], 0]);
+            let (block_type, size) = (header >> 1 & 3, (header >> 3) as usize);
+            assert!(block_type < 3, "reserved");
+            block_bytes = block_bytes.max(size);
+            at += 3 + if block_type == 1 { 1 } else { size };
+            if header & 1 == 1 {
+                break;
+            }
+        }
+        assert_eq!(at, frame.len(), "nothing behind the last block");
+        Self { content_bytes: base + u64::from_le_bytes(size) as usize, block_bytes }
+    }
 }
 
 struct Random(u64);
@@ -107,7 +148,7 @@ fn runs_are_decoded() {
 /// Writes the planes after judging their beginnings, and returns what was left to a match finder.
 fn check_judged(planes: &[Vec<u8>]) -> Search {
     let bytes = planes.concat();
-    let mut writer = Writer::new(planes.len(), planes[0].len()).unwrap();
+    let mut writer = Writer::new(1, planes.len(), planes[0].len()).unwrap();
     let mut sample: Vec<u8> = planes.iter().flat_map(|plane| &plane[..SAMPLE_BYTES]).copied().collect();
     sample.extend([0; Writer::SLACK]);
     writer.begin_tile();
@@ -165,7 +206,7 @@ fn too_little_room_is_told() {
     bytes.extend([0; 20_000]);
     bytes[30_000] = 1;
     let needed = check(&bytes, 2);
-    let mut writer = Writer::new(2, bytes.len() / 2).unwrap();
+    let mut writer = Writer::new(1, 2, bytes.len() / 2).unwrap();
     let length = bytes.len();
     bytes.extend([0; Writer::SLACK]);
     for room in (0..needed).step_by(37).chain([needed - 1]) {

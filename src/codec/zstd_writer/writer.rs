@@ -65,25 +65,32 @@ impl Writer {
     /// Bytes that must stand behind what is written; their values do not matter.
     pub(in crate::codec) const SLACK: usize = Runs::SLACK;
 
-    /// For frames of at most `planes` planes of `plane_bytes` bytes.
+    /// For frames of at most `planes` planes of `plane_bytes` bytes. What is left to a match finder is compressed at
+    /// `level`.
     ///
     /// # Errors
     /// [`Error::Codec`](crate::Error::Codec) when there is no memory for a match finder.
-    pub(in crate::codec) fn new(planes: usize, plane_bytes: usize) -> Result<Self> {
+    pub(in crate::codec) fn new(level: i32, planes: usize, plane_bytes: usize) -> Result<Self> {
         let group_bytes = plane_bytes.min(GROUP_BYTES);
         let code = || PlaneCode { code: Box::new(Code::new()), excess: 0 };
         Ok(Self {
             codes: std::iter::repeat_with(code).take(PLANES_MAX).collect(),
             literals_code: Box::new(Code::new()),
             sample: Box::new(Sample::new()),
-            streams: Streams::new(group_bytes.div_ceil(literals::STREAMS).max(literals::SINGLE_STREAM_MAX)),
+            streams: Streams::new(stream_bytes(plane_bytes)),
             runs: Runs::new(group_bytes),
             sequences: Vec::with_capacity(group_bytes / RUN_MIN + 1),
             literals: Vec::with_capacity(group_bytes),
             tables: Box::new(Tables::new()),
-            finder: MatchFinder::new(planes * plane_bytes)?,
+            finder: MatchFinder::new(level, planes * plane_bytes)?,
             searched: Search::Nothing,
         })
+    }
+
+    /// Packs with certain instructions from now on.
+    #[cfg(test)]
+    pub(super) fn set_instructions(&mut self, plane_bytes: usize, instructions: super::pack::Instructions) {
+        self.streams = Streams::with(stream_bytes(plane_bytes), instructions);
     }
 
     /// Leaves these planes of the following frames to a match finder.
@@ -247,6 +254,11 @@ impl Writer {
             Some(at + self.tables.write(sequences, offset_known, &mut room[at..])?)
         })
     }
+}
+
+/// The most bytes of a stream.
+fn stream_bytes(plane_bytes: usize) -> usize {
+    plane_bytes.min(GROUP_BYTES).div_ceil(literals::STREAMS).max(literals::SINGLE_STREAM_MAX)
 }
 
 /// Whether most bytes equal the one before.

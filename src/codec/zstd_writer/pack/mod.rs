@@ -111,20 +111,23 @@ impl Instructions {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn all_instructions() -> Vec<Instructions> {
+impl Instructions {
+    /// All that this machine has.
+    pub(super) fn all() -> Vec<Self> {
         #[cfg(target_arch = "x86_64")]
         {
-            let found = Instructions::detect();
-            let all = [Instructions::Scalar, Instructions::Bmi2, Instructions::Avx512];
-            let known = all.iter().position(|instructions| *instructions == found).unwrap();
+            let all = [Self::Scalar, Self::Bmi2, Self::Avx512];
+            let known = all.iter().position(|instructions| *instructions == Self::detect()).unwrap();
             all[..=known].to_vec()
         }
         #[cfg(not(target_arch = "x86_64"))]
-        vec![Instructions::Scalar]
+        vec![Self::Scalar]
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     /// The bits by their definition, one after the other.
     fn definition(bytes: &[u8], code: &Code) -> Vec<u8> {
@@ -158,7 +161,7 @@ mod tests {
         let pieces: Vec<&[u8]> = bytes.chunks(stream_bytes.max(1)).map(|piece| &piece[..last_bytes]).collect();
         let pieces = if pieces.is_empty() { vec![&bytes[..0]; STREAMS_MAX] } else { pieces };
         let expected: Vec<_> = pieces.iter().map(|piece| definition(piece, &code)).collect();
-        for instructions in all_instructions() {
+        for instructions in Instructions::all() {
             let mut streams = Streams::with(stream_bytes, instructions);
             for streams_wanted in [STREAMS_MAX, 4, 1] {
                 let lengths = streams.pack(&pieces[..streams_wanted], &code);
