@@ -11,8 +11,8 @@ const TRIALS: usize = 2;
 ///
 /// Where pixels have more than a byte, their bytes alternate between noise and what hardly changes. One code for both
 /// makes 8 % more of camera noise than a match finder does at level 1, so there such tiles are left to one. Below 0,
-/// libzstd has no code for literals, and makes a third more than ours. Of wider pixels, whose upper bytes hardly change,
-/// it still makes less.
+/// libzstd has no code for literals, and makes a third more than ours. Of wider pixels, whose upper bytes hardly
+/// change, it still makes less.
 pub(in crate::codec) struct BareEncoder {
     writer: Writer,
     samples: [Vec<u8>; TRIALS],
