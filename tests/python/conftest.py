@@ -85,5 +85,19 @@ def replay(command, tmp_path):
 
 
 @pytest.fixture
+def refused(command, tmp_path):
+    """Runs `shardwright replay` on what it must refuse; returns what it says."""
+
+    def run(source, *options, code=3):
+        call = [command, "replay", source, tmp_path / "refused.zarr", "--memory", "64MiB", *options]
+        done = subprocess.run([str(word) for word in call], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == code, done.stderr
+        assert "panicked" not in done.stderr and not (tmp_path / "refused.zarr").exists()
+        return done.stderr
+
+    return run
+
+
+@pytest.fixture
 def movie():
     return recordings.movie(np.uint16, (11, 60, 70))

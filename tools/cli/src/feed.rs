@@ -1,5 +1,6 @@
 //! Frames on their way from a source to whoever takes them, at the pace of a camera.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use crate::args::Rate;
@@ -35,6 +36,8 @@ pub(crate) struct Feed {
 pub(crate) struct Taken {
     pub(crate) committed: u64,
     pub(crate) dropped: u64,
+    /// Numbers at the end whose frames are missing from the recording. The engine never hears of them.
+    pub(crate) missing_at_end: Range<u64>,
     pub(crate) end: End,
 }
 
@@ -59,7 +62,7 @@ impl Feed {
     /// Feeds until all are taken, something fails, or `stopped` says so.
     pub(crate) fn run(&self, source: &mut dyn Source, sink: &mut dyn Sink, stopped: impl Fn() -> bool) -> Taken {
         let schedule = Schedule::new(Instant::now(), self.rate);
-        let mut taken = Taken { committed: 0, dropped: 0, end: End::Complete };
+        let mut taken = Taken { committed: 0, dropped: 0, missing_at_end: 0..0, end: End::Complete };
         for number in 0..self.total {
             schedule.wait(number, &stopped);
             if stopped() {
@@ -67,6 +70,12 @@ impl Feed {
                 break;
             }
             let index = number % self.pass;
+            if source.is_missing(index) {
+                // As with a dropped frame: what is never committed is missing.
+                taken.missing_at_end.end = number + 1;
+                continue;
+            }
+            taken.missing_at_end = number + 1..number + 1;
             match sink.take(number, index, &mut |frame| source.read(index, frame)) {
                 Ok(()) => taken.committed += 1,
                 // The number is never committed; that is how the engine learns that the frame is missing.
@@ -97,11 +106,16 @@ mod tests {
     struct Numbers {
         recording: Recording,
         breaks_at: u64,
+        missing: Vec<u64>,
     }
 
     impl Source for Numbers {
         fn recording(&self) -> &Recording {
             &self.recording
+        }
+
+        fn is_missing(&self, index: u64) -> bool {
+            self.missing.contains(&index)
         }
 
         fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
@@ -134,10 +148,17 @@ mod tests {
     }
 
     fn feed(total: u64, breaks_at: u64, full_at: &[u64], drops: bool) -> (Taken, Vec<(u64, u8)>) {
-        let mut source = Numbers { recording: Recording::movie(Dtype::U16, Some(10), 64, 48), breaks_at };
+        feed_from(&mut numbers(breaks_at, &[]), total, full_at, drops)
+    }
+
+    fn numbers(breaks_at: u64, missing: &[u64]) -> Numbers {
+        Numbers { recording: Recording::movie(Dtype::U16, Some(10), 64, 48), breaks_at, missing: missing.to_vec() }
+    }
+
+    fn feed_from(source: &mut Numbers, total: u64, full_at: &[u64], drops: bool) -> (Taken, Vec<(u64, u8)>) {
         let mut sink = Notebook { full_at: full_at.to_vec(), ..Notebook::default() };
         let feed = Feed { pass: 3, total, rate: Rate::Max, drops };
-        let taken = feed.run(&mut source, &mut sink, || false);
+        let taken = feed.run(source, &mut sink, || false);
         (taken, sink.frames)
     }
 
@@ -157,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn frames_missing_from_the_recording_leave_their_numbers_out() {
+        let (taken, frames) = feed_from(&mut numbers(u64::MAX, &[1]), 6, &[], false);
+        assert_eq!((taken.committed, taken.dropped, taken.missing_at_end), (4, 0, 6..6));
+        assert_eq!(frames, [(0, 0), (2, 2), (3, 0), (5, 2)]);
+        let (taken, frames) = feed_from(&mut numbers(u64::MAX, &[1, 2]), 6, &[], false);
+        assert_eq!((taken.committed, taken.missing_at_end), (2, 4..6));
+        assert_eq!(frames, [(0, 0), (3, 0)]);
+    }
+
+    #[test]
     fn a_full_ring_ends_the_run_where_dropping_is_not_allowed() {
         let (taken, frames) = feed(5, u64::MAX, &[2], false);
         assert!(taken.end.failure().unwrap().to_string().contains("ring is full"));
@@ -172,7 +203,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_takes_no_more_frames() {
-        let mut source = Numbers { recording: Recording::movie(Dtype::U16, Some(10), 64, 48), breaks_at: u64::MAX };
+        let mut source = numbers(u64::MAX, &[]);
         let mut sink = Notebook::default();
         let asked = Cell::new(0);
         let feed = Feed { pass: 3, total: 100, rate: Rate::Max, drops: false };

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     };
     if cli.follow_links {
         shardwright::offline::follow_links_anywhere();
+        source::follow_links_anywhere();
     }
     if cli.follow_manifests {
         shardwright::offline::follow_manifests_anywhere();

@@ -211,6 +211,7 @@ fn conclude(
     let failure = engine_error.or_else(|| taken.end.failure().cloned());
     let run = Circumstances {
         frames_dropped: taken.dropped,
+        missing_at_end: taken.missing_at_end,
         interrupted: matches!(taken.end, End::Interrupted),
         error: failure.as_ref().map(|failure| failure.to_json(Some(&args.output))),
         ..run

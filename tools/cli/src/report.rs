@@ -81,19 +81,35 @@ pub(crate) struct Circumstances {
     pub(crate) codec: String,
     pub(crate) placement: String,
     pub(crate) frames_dropped: u64,
+    /// Numbers after the last frame that were meant to come.
+    pub(crate) missing_at_end: Range<u64>,
     pub(crate) notes: Vec<String>,
     pub(crate) interrupted: bool,
     pub(crate) error: Option<Value>,
+}
+
+/// Ranges in their order, and one after them.
+fn joined_ranges(ranges: &[Range<u64>], last: Option<Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined = ranges.to_vec();
+    match (joined.last_mut(), last) {
+        (Some(before), Some(last)) if before.end == last.start => before.end = last.end,
+        (_, last) => joined.extend(last),
+    }
+    joined
 }
 
 impl Report {
     pub(crate) fn new(summary: &Summary, run: Circumstances) -> Self {
         let stages: Vec<_> = summary.stages.iter().map(StageRow::from).collect();
         let seconds = summary.elapsed.as_secs_f64();
+        // The engine knows of those up to the end of the array's slowest dimension.
+        let known: u64 = summary.shape.iter().rev().skip(2).product();
+        let at_end = run.missing_at_end.start.max(known)..run.missing_at_end.end;
+        let at_end = (!at_end.is_empty()).then_some(at_end);
         Self {
             frames_written: summary.frames_written,
             frames_durable: summary.frames_durable,
-            frames_missing: summary.frames_missing,
+            frames_missing: summary.frames_missing + at_end.as_ref().map_or(0, |range| range.end - range.start),
             frames_accepted: summary.frames_accepted,
             frames_dropped: run.frames_dropped,
             bytes_in: summary.bytes_in,
@@ -112,7 +128,7 @@ impl Report {
             codec_share: codec_share(&stages),
             commit_latency_ns: commit_latency(&stages),
             stages,
-            missing: summary.missing.clone(),
+            missing: joined_ranges(&summary.missing, at_end),
             notes: run.notes.into_iter().chain(summary.notes.iter().cloned()).collect(),
             interrupted: run.interrupted,
             error: run.error,

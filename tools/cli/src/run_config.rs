@@ -85,8 +85,18 @@ fn last<'a>(
 /// One channel is shown white, several in colours that mix well.
 fn channels(names: &[String]) -> Vec<Channel> {
     const COLORS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
-    let color = |index: usize| if names.len() == 1 { "FFFFFF" } else { COLORS[index % COLORS.len()] };
-    let channel =
-        |(index, name): (usize, &String)| Channel { label: name.clone(), color: color(index).to_owned(), window: None };
+    let color = |index: usize, name: &str| match name {
+        _ if names.len() == 1 => "FFFFFF",
+        // The samples of a colour recording are shown as what they are.
+        "R" => "FF0000",
+        "G" => "00FF00",
+        "B" => "0000FF",
+        _ => COLORS[index % COLORS.len()],
+    };
+    let channel = |(index, name): (usize, &String)| Channel {
+        label: name.clone(),
+        color: color(index, name).to_owned(),
+        window: None,
+    };
     names.iter().enumerate().map(channel).collect()
 }

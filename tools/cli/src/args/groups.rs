@@ -40,7 +40,7 @@ pub(crate) struct RecordingArgs {
     /// A raw file's shape, slowest dimension first: T,Y,X; other dimensions need --axes
     #[arg(long, value_name = "N,N,N", value_parser = positive, value_delimiter = ',')]
     pub(crate) shape: Vec<u64>,
-    /// The names of the dimensions of --shape, such as t,c,y,x
+    /// The names of the dimensions of --shape, or of an .npy file's, such as t,c,y,x
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) axes: Vec<String>,
     /// A raw file's element type, little-endian: u8, i8, u16, … f64
@@ -49,6 +49,10 @@ pub(crate) struct RecordingArgs {
     /// Bytes to skip at a raw file's start
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     pub(crate) offset: u64,
+    /// Which image (of OME-TIFF) or position (of Micro-Manager) of a recording of several, counted from 0; without it,
+    /// such a recording is refused with a list
+    #[arg(long, value_name = "N")]
+    pub(crate) series: Option<u64>,
     /// Take only the first N frames; a synthetic camera gives 500 by default
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) frames: Option<u64>,

@@ -21,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   shardwright replay movie.tif movie.ome.zarr
   shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd --chunk 16,256,256
+  shardwright replay positions.ome.tif out.ome.zarr --series 1
   shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
   shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
   shardwright info out.zarr
@@ -305,7 +306,8 @@ pub(crate) struct Repack {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Replay {
-    /// A TIFF or OME-TIFF stack, a Zarr array, a raw file (with --shape and --dtype), or the word `synthetic`
+    /// A TIFF file (OME-TIFF, ImageJ, Micro-Manager), a folder of such, NDTiff, a Zarr array, an .npy file, a raw file
+    /// (with --shape and --dtype), or the word `synthetic`
     pub(crate) input: PathBuf,
     /// The dataset to create
     pub(crate) output: PathBuf,

@@ -1,14 +1,21 @@
 //! Where frames come from: recordings on disk, or a synthetic camera.
 
-pub(crate) mod ome_xml;
-pub(crate) mod raw;
+mod axes;
+mod folder;
+mod foreign;
+mod ndtiff;
+mod npy;
+mod raw;
 pub(crate) mod synthetic;
-pub(crate) mod tiff;
-pub(crate) mod zarr;
+mod tiff;
+mod zarr;
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use memmap2::MmapMut;
 use shardwright::{Dim, DimKind, Dtype};
@@ -23,6 +30,11 @@ pub(crate) trait Source: Send {
 
     /// Fills `frame` with the recording's frame `index`, in native byte order and without gaps.
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure>;
+
+    /// Whether frame `index` is missing from the recording. `read` fills it with zeros.
+    fn is_missing(&self, _index: u64) -> bool {
+        false
+    }
 
     /// How many of a pass's frames differ; the rest repeats them in turn.
     fn distinct(&self, pass: u64) -> u64 {
@@ -106,6 +118,7 @@ pub(crate) fn dim_named(name: &str, size: u64) -> Dim {
 pub(crate) fn open(input: &Path, args: &RecordingArgs, memory: u64) -> Result<Box<dyn Source>, Failure> {
     if input.as_os_str() == "synthetic" {
         refuse_raw_options(args, "a synthetic camera")?;
+        refuse_option("--series", args.series.is_some(), "a synthetic camera")?;
         if args.preload {
             return Err(Failure::Usage(
                 "--preload belongs to files; a synthetic camera's frames are in memory anyway".into(),
@@ -122,41 +135,132 @@ pub(crate) fn open(input: &Path, args: &RecordingArgs, memory: u64) -> Result<Bo
         )));
     }
     let source = open_file(input, args)?;
+    let (frame_bytes, held) = (source.recording().frame_bytes(), source.held_bytes());
+    if frame_bytes.saturating_add(held) > memory {
+        return Err(Failure::Usage(format!(
+            "a frame of {} has {frame_bytes} bytes and reading it takes {held} more, but --memory is {memory}",
+            input.display()
+        )));
+    }
     if args.preload { Ok(Box::new(Preloaded::read(source, args.frames, memory)?)) } else { Ok(source) }
 }
 
 fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Failure> {
     if input.is_dir() {
-        refuse_raw_options(args, "a Zarr array")?;
-        return Ok(Box::new(zarr::Zarr::open(input)?));
+        refuse_raw_options(args, "a folder")?;
+        return folder::open(input, args.series);
     }
+    let file = open_regular(input).map_err(|error| Failure::io("open", input, &error))?;
     if !args.shape.is_empty() {
+        refuse_option("--series", args.series.is_some(), "a raw file")?;
         return Ok(Box::new(raw::Raw::open(input, args)?));
     }
-    let mut magic = [0; 4];
-    let mut file = File::open(input).map_err(|error| Failure::io("open", input, &error))?;
-    let is_tiff = file.read_exact(&mut magic).is_ok() && tiff::MAGIC.contains(&magic);
-    if !is_tiff {
-        return Err(Failure::Usage(format!(
-            "{} is no TIFF file (it begins with {magic:02x?}); a raw file needs --shape T,Y,X and --dtype",
-            input.display()
-        )));
+    let mut head = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(&file, 16), &mut head).map_err(|error| cannot("read", input, &error))?;
+    if head.starts_with(&npy::MAGIC) {
+        refuse_option("--series", args.series.is_some(), "an .npy file")?;
+        refuse_options(args, &["--shape", "--dtype", "--offset"], "an .npy file")?;
+        return Ok(Box::new(raw::Raw::open_npy(input, args)?));
     }
-    refuse_raw_options(args, "a TIFF file")?;
-    Ok(Box::new(tiff::Tiff::open(input)?))
+    let name = input.file_name().unwrap_or_default();
+    if name == ndtiff::INDEX {
+        refuse_raw_options(args, "NDTiff")?;
+        return Ok(Box::new(ndtiff::open(input, args.series)?));
+    }
+    if head.first_chunk().is_some_and(|magic| tiff::MAGIC.contains(magic)) {
+        refuse_raw_options(args, "a TIFF file")?;
+        return Ok(Box::new(match ndtiff::index_of(input) {
+            Some(index) => ndtiff::open(&index, args.series)?,
+            None => tiff::open(input, args.series)?,
+        }));
+    }
+    if head.trim_ascii_start().starts_with(b"<") {
+        refuse_raw_options(args, "OME-XML")?;
+        return Ok(Box::new(tiff::open_companion(input, args.series)?));
+    }
+    if let Some(advice) = foreign::advice(&head) {
+        return Err(cannot("replay", input, &advice));
+    }
+    let head = head.get(..4).unwrap_or(&head);
+    Err(Failure::Usage(format!(
+        "{} is no TIFF or .npy file (it begins with {head:02x?}); a raw file needs --shape T,Y,X and --dtype",
+        input.display()
+    )))
 }
 
 fn refuse_raw_options(args: &RecordingArgs, what: &str) -> Result<(), Failure> {
+    refuse_options(args, &["--shape", "--axes", "--dtype", "--offset"], what)
+}
+
+fn refuse_options(args: &RecordingArgs, refused: &[&str], what: &str) -> Result<(), Failure> {
     let given = [
         ("--shape", !args.shape.is_empty()),
         ("--axes", !args.axes.is_empty()),
         ("--dtype", args.dtype.is_some()),
         ("--offset", args.offset != 0),
     ];
-    match given.iter().find(|option| option.1) {
+    match given.iter().find(|option| option.1 && refused.contains(&option.0)) {
         Some((option, _)) => Err(Failure::Usage(format!("{option} belongs to raw files; {what} says this itself"))),
         None => Ok(()),
     }
+}
+
+fn refuse_option(option: &str, is_given: bool, what: &str) -> Result<(), Failure> {
+    match is_given {
+        true => Err(Failure::Usage(format!("{option} chooses one of several images; {what} has none to choose from"))),
+        false => Ok(()),
+    }
+}
+
+/// Opens what is read by places: a pipe would wait for ever.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    File::open(path)
+}
+
+/// Fills `bytes` from `offset` of a file on.
+pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    file.read_exact_at(bytes, offset)
+}
+
+/// Whether links in folders and sets of files may lead anywhere.
+static FOLLOW_LINKS: AtomicBool = AtomicBool::new(false);
+
+/// From now on, links may lead anywhere.
+pub(crate) fn follow_links_anywhere() {
+    FOLLOW_LINKS.store(true, Relaxed);
+}
+
+/// Refuses a file to which a link leads out of the folder that the caller named, as the library does with datasets.
+pub(crate) fn stays_inside(folder: &Path, file: &Path) -> Result<(), String> {
+    let whole = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (end, root) = (whole(file)?, whole(folder)?);
+    if FOLLOW_LINKS.load(Relaxed) || end.starts_with(&root) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} is, or lies behind, a link out of {} to {}; if you trust it, allow it (--follow-links)",
+        file.display(),
+        root.display(),
+        end.display()
+    ))
+}
+
+/// The file that another one names, in the same folder or below it. `Err` says why there is none.
+pub(crate) fn sibling(path: &Path, name: &str) -> Result<PathBuf, String> {
+    let (folder, name) = (path.with_file_name(""), Path::new(name));
+    let is_below = name.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !is_below || name.file_name().is_none() {
+        return Err(format!("{} is named, but that is no file beside {}", name.display(), path.display()));
+    }
+    let file = folder.join(name);
+    if !file.is_file() {
+        return Err(format!("{} is not there", file.display()));
+    }
+    stays_inside(&folder, &file).map(|()| file)
 }
 
 /// "can't open movie.tif: no such file"
@@ -177,6 +281,8 @@ pub(crate) fn huge_pages(bytes: usize) -> Result<MmapMut, Failure> {
 struct Preloaded {
     recording: Recording,
     frames: MmapMut,
+    /// Frames that are missing from the recording.
+    missing: HashSet<u64>,
 }
 
 impl Preloaded {
@@ -196,13 +302,18 @@ impl Preloaded {
         for (index, frame) in frames.chunks_exact_mut(recording.frame_bytes() as usize).enumerate() {
             source.read(index as u64, frame)?;
         }
-        Ok(Self { recording, frames })
+        let missing = (0..count).filter(|&index| source.is_missing(index)).collect();
+        Ok(Self { recording, frames, missing })
     }
 }
 
 impl Source for Preloaded {
     fn recording(&self) -> &Recording {
         &self.recording
+    }
+
+    fn is_missing(&self, index: u64) -> bool {
+        self.missing.contains(&index)
     }
 
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {

@@ -1,12 +1,12 @@
-//! Raw files: a header to skip, then frames one after the other.
+//! Raw files: a header to skip, then frames one after the other. NumPy's files are raw ones that say the rest themselves.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use shardwright::DimKind;
+use shardwright::{DimKind, Dtype};
 
-use super::{Recording, Source, cannot, dim_named};
+use super::tiff::{ByteOrder, reason, to_native};
+use super::{Recording, Source, cannot, dim_named, npy, open_regular, read_at};
 use crate::args::RecordingArgs;
 use crate::failure::Failure;
 
@@ -15,14 +15,17 @@ pub(crate) struct Raw {
     path: PathBuf,
     file: File,
     offset: u64,
+    order: ByteOrder,
     recording: Recording,
 }
 
 impl Raw {
     /// Opens `path` and compares its size with what `args` say.
     pub(crate) fn open(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
-        let mut recording = describe(args)?;
-        let file = File::open(path).map_err(|error| Failure::io("open", path, &error))?;
+        let dtype =
+            args.dtype.ok_or_else(|| Failure::Usage("a raw file needs --dtype beside --shape, such as u16".into()))?;
+        let mut recording = describe(&args.shape, &args.axes, dtype, "--shape")?;
+        let file = open_regular(path).map_err(|error| Failure::io("open", path, &error))?;
         let size = file.metadata().map_err(|error| Failure::io("look at", path, &error))?.len();
         let frames = recording.frames.unwrap_or(0);
         let present = frames_present(path, size, args.offset, &recording)?;
@@ -31,7 +34,20 @@ impl Raw {
         } else if present < frames {
             shorten(&mut recording, present, path)?;
         }
-        Ok(Self { path: path.to_owned(), file, offset: args.offset, recording })
+        Ok(Self { path: path.to_owned(), file, offset: args.offset, order: ByteOrder::Little, recording })
+    }
+
+    /// Opens a file of NumPy's. One that was cut off ends the run where it ends.
+    pub(crate) fn open_npy(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
+        let file = open_regular(path).map_err(|error| Failure::io("open", path, &error))?;
+        let npy::Header { dtype, order, shape, offset } =
+            npy::Header::read(&file).map_err(|why| cannot("replay", path, &why))?;
+        if shape.len() < 2 || shape.contains(&0) {
+            let why = format!("its shape is {shape:?}; a recording has at least two dimensions, and something in them");
+            return Err(cannot("replay", path, &why));
+        }
+        let recording = describe(&shape, &args.axes, dtype, "the file's shape")?;
+        Ok(Self { path: path.to_owned(), file, offset, order, recording })
     }
 }
 
@@ -42,38 +58,33 @@ impl Source for Raw {
 
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
         let position = self.offset + index * frame.len() as u64;
-        let read = self.file.seek(SeekFrom::Start(position)).and_then(|_| self.file.read_exact(frame));
-        read.map_err(|error| cannot(&format!("read frame {index} of"), &self.path, &error))?;
-        if cfg!(target_endian = "big") {
-            frame.chunks_exact_mut(self.recording.dtype.size()).for_each(<[u8]>::reverse);
-        }
+        read_at(&self.file, frame, position)
+            .map_err(|error| cannot(&format!("read frame {index} of"), &self.path, &reason(&error)))?;
+        to_native(frame, self.recording.dtype.size(), self.order);
         Ok(())
     }
 }
 
-/// The recording that `--shape`, `--axes` and `--dtype` describe.
-fn describe(args: &RecordingArgs) -> Result<Recording, Failure> {
-    let shape = &args.shape;
-    let dtype =
-        args.dtype.ok_or_else(|| Failure::Usage("a raw file needs --dtype beside --shape, such as u16".into()))?;
-    let names: Vec<&str> = match (args.axes.len(), shape.len()) {
+/// The recording of a shape with or without names. `said`: where the shape comes from.
+fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<Recording, Failure> {
+    let names: Vec<&str> = match (axes.len(), shape.len()) {
         (0, 2) => vec!["y", "x"],
         (0, 3) => vec!["t", "y", "x"],
         (0, count) => {
             return Err(Failure::Usage(format!(
-                "--shape of {count} dimensions needs --axes with their names, such as t,c,y,x"
+                "{said} of {count} dimensions needs --axes with their names, such as t,c,y,x"
             )));
         }
         (names, count) if names != count || count < 2 => {
             return Err(Failure::Usage(format!(
-                "--axes names {names} dimensions and --shape {count}; both must be the same, at least 2"
+                "--axes names {names} dimensions and {said} has {count}; both must be the same, at least 2"
             )));
         }
-        _ => args.axes.iter().map(String::as_str).collect(),
+        _ => axes.iter().map(String::as_str).collect(),
     };
     let pixels = shape.iter().try_fold(dtype.size() as u64, |product, &size| product.checked_mul(size));
     if pixels.is_none() {
-        return Err(Failure::Usage("--shape is larger than any file".into()));
+        return Err(Failure::Usage(format!("{said} is larger than any file")));
     }
     let outer = shape.len() - 2;
     let frames = shape[..outer].iter().product();

@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
+use serde_json::Value;
 use shardwright::Dtype;
 use shardwright::offline::Array;
 
 use super::{Recording, Source, dim_named};
 use crate::failure::Failure;
+
+/// Attributes of a plate of a thousand wells are some hundred kilobytes.
+const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 
 /// An array whose last two dimensions are a frame's rows and columns.
 pub(crate) struct Zarr {
@@ -19,7 +23,7 @@ pub(crate) struct Zarr {
 impl Zarr {
     /// Opens the array at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let array = Array::open(path)?;
+        let array = Array::open(path).map_err(|error| fields(path).map_or_else(|| error.into(), Failure::Input))?;
         let shape = array.shape().to_vec();
         let [outer @ .., height, width] = shape.as_slice() else {
             return Err(Failure::Input(format!(
@@ -52,6 +56,32 @@ impl Zarr {
         let outer = outer.to_vec();
         Ok(Self { array, recording, outer })
     }
+}
+
+/// Of a plate or well, which hold images: which path to give instead.
+fn fields(path: &Path) -> Option<String> {
+    let document = |name| {
+        super::stays_inside(path, &path.join(name)).ok()?;
+        let file = super::open_regular(&path.join(name)).ok()?;
+        let is_short = file.metadata().ok()?.len() < DOCUMENT_BYTES_MAX;
+        serde_json::from_reader::<_, Value>(is_short.then_some(std::io::BufReader::new(file))?).ok()
+    };
+    let attributes = match document("zarr.json") {
+        Some(mut group) => group["attributes"]["ome"].take(),
+        None => document(".zattrs")?,
+    };
+    let (kind, key, below) = match attributes {
+        _ if attributes["plate"].is_object() => ("plate", "wells", "/0"),
+        _ if attributes["well"].is_object() => ("well", "images", ""),
+        _ => return None,
+    };
+    let parts = attributes[kind][key].as_array()?.iter();
+    let fields: Vec<_> = parts.filter_map(|part| Some(format!("{}{below}", part["path"].as_str()?))).take(9).collect();
+    Some(format!(
+        "{} is a {kind} of several images; give the path of one below it, such as {}",
+        path.display(),
+        fields.join(", ")
+    ))
 }
 
 /// The array's own names, or the usual ones.

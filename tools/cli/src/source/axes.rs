@@ -1,0 +1,117 @@
+//! From the axes that a recording names, in the order in which its planes come, to the dimensions of the dataset.
+
+use shardwright::Dim;
+
+use super::tiff::page::{self, Shape};
+use super::{Recording, dim_named};
+
+/// A distance between neighbours along an axis, with its unit.
+pub(crate) type Step = (f64, &'static str);
+
+/// An outer axis.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Axis {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) step: Option<Step>,
+}
+
+impl Axis {
+    pub(crate) fn new(name: &str, size: u64) -> Self {
+        Self { name: name.to_owned(), size, step: None }
+    }
+
+    pub(crate) fn step(self, step: Option<Step>) -> Self {
+        Self { step, ..self }
+    }
+}
+
+/// What is known of a recording of planes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Axes {
+    /// The outer axes in which planes differ, the slowest first.
+    pub(crate) outer: Vec<Axis>,
+    pub(crate) y_step: Option<Step>,
+    pub(crate) x_step: Option<Step>,
+    /// Names of the channels; empty if they have none.
+    pub(crate) channels: Vec<String>,
+    /// The image's name.
+    pub(crate) name: Option<String>,
+}
+
+impl Axes {
+    /// A plain movie.
+    pub(crate) fn movie(planes: u64) -> Self {
+        Self { outer: vec![Axis::new("t", planes)], ..Self::default() }
+    }
+
+    /// The planes that the axes have room for; `None` if these can't be counted.
+    pub(crate) fn planes(&self) -> Option<u64> {
+        self.outer.iter().try_fold(1u64, |product, axis| product.checked_mul(axis.size))
+    }
+
+    /// The recording of planes of this shape, and how many planes follow each other between two channels.
+    ///
+    /// Samples of a pixel become channels, a frame each. Where there are channels already, each has its samples.
+    /// Axes of one element are left out; time stands in if there is no other.
+    pub(crate) fn recording(self, shape: Shape, photometric: u64) -> (Recording, u64) {
+        let planes = self.planes().unwrap_or(u64::MAX);
+        let mut arrival: Vec<_> = self.outer.into_iter().filter(|axis| axis.size > 1).collect();
+        let channel = arrival.iter().position(|axis| axis.name == "c");
+        let inner = channel.map_or(1, |place| arrival[place + 1..].iter().map(|axis| axis.size).product());
+        if shape.samples > 1 {
+            match channel {
+                Some(place) => arrival[place].size *= shape.samples,
+                None => arrival.push(Axis::new("c", shape.samples)),
+            }
+        }
+        if arrival.is_empty() {
+            arrival.push(Axis::new("t", 1));
+        }
+        // OME-Zarr wants time, another, channel and depth in this order, whatever the order of arrival was.
+        let rank = |axis: &Axis| match axis.name.as_str() {
+            "t" => 0,
+            "c" => 2,
+            "z" => 3,
+            _ => 1,
+        };
+        let mut stored = arrival.clone();
+        stored.sort_by_key(rank);
+        let mut recording = Recording::movie(shape.dtype, Some(planes * shape.samples), shape.height, shape.width);
+        if stored != arrival {
+            recording.acquisition_order = arrival.iter().map(|axis| axis.name.clone()).collect();
+        }
+        let [.., rows, columns] = recording.dims.as_slice() else { unreachable!("a movie has rows and columns") };
+        let inner_dims = [scaled(rows.clone(), self.y_step), scaled(columns.clone(), self.x_step)];
+        let outer_dims = stored.iter().map(|axis| scaled(dim_named(&axis.name, axis.size), axis.step));
+        recording.dims = outer_dims.chain(inner_dims).collect();
+        if let Some(axis) = stored.iter().find(|axis| axis.name == "c") {
+            let names = channel_names(self.channels, shape.samples, photometric);
+            recording.channels = if names.len() as u64 == axis.size { names } else { Vec::new() };
+        }
+        recording.name = self.name;
+        (recording, inner)
+    }
+}
+
+fn scaled(dim: Dim, step: Option<Step>) -> Dim {
+    match step {
+        Some((step, unit)) => dim.scale(step, unit),
+        None => dim,
+    }
+}
+
+/// The names of channels whose pixels have several samples each.
+fn channel_names(channels: Vec<String>, samples: u64, photometric: u64) -> Vec<String> {
+    let colors: &[&str] = match (photometric, samples) {
+        (_, 1) => return channels,
+        (page::RGB | page::YCBCR, 3) => &["R", "G", "B"],
+        (page::RGB | page::YCBCR, 4) => &["R", "G", "B", "A"],
+        (page::CMYK, 4) => &["C", "M", "Y", "K"],
+        _ => return Vec::new(),
+    };
+    if channels.len() < 2 {
+        return colors.iter().map(|&color| color.to_owned()).collect();
+    }
+    channels.iter().flat_map(|channel| colors.iter().map(move |color| format!("{channel} {color}"))).collect()
+}

@@ -1,0 +1,229 @@
+//! Folders: of NDTiff, of OME-TIFF, of Micro-Manager's files of one image each, or of any TIFF files.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::axes::Axes;
+use super::tiff::mmstack::{self, choose_position};
+use super::tiff::planes::{Found, Planes};
+use super::tiff::stack::Stack;
+use super::{Source, cannot, ndtiff, stays_inside, tiff, zarr};
+use crate::failure::Failure;
+
+/// A summary of an acquisition, with a few lines for each image.
+const METADATA_BYTES_MAX: u64 = 1 << 30;
+
+/// Opens a folder as what is in it.
+pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, Failure> {
+    let index = path.join(ndtiff::INDEX);
+    if index.is_file() {
+        stays_inside(path, &index).map_err(Failure::Input)?;
+        return Ok(Box::new(ndtiff::open(&index, series)?));
+    }
+    let is_zarr = ["zarr.json", ".zarray", ".zgroup", "info"].iter().any(|name| path.join(name).is_file());
+    let names = if is_zarr { Vec::new() } else { names(path)? };
+    let with_ending = |ending: &str| {
+        let has = |name: &&String| name.to_ascii_lowercase().ends_with(ending);
+        names.iter().filter(has).map(|name| path.join(name)).collect::<Vec<_>>()
+    };
+    if let [companion] = &with_ending(".companion.ome")[..] {
+        stays_inside(path, companion).map_err(Failure::Input)?;
+        return Ok(Box::new(tiff::open_companion(companion, series)?));
+    }
+    let files = [with_ending(".tif"), with_ending(".tiff")].concat();
+    for file in &files {
+        stays_inside(path, file).map_err(Failure::Input)?;
+    }
+    if files.is_empty() {
+        super::refuse_option("--series", series.is_some(), "a Zarr array")?;
+        return Ok(Box::new(zarr::Zarr::open(path)?));
+    }
+    let places: Option<Vec<_>> = files.iter().map(|file| Place::of(file)).collect();
+    let found = match places {
+        Some(places) => single_images(path, &files, &places, series)?,
+        None => match set(&files, series)? {
+            Some(planes) => return Ok(Box::new(planes)),
+            None => sequence(files, series)?,
+        },
+    };
+    Ok(Box::new(Planes::new(found)?))
+}
+
+/// The names of files in a folder, numbers in them in the order of their values.
+fn names(path: &Path) -> Result<Vec<String>, Failure> {
+    let wrong = |error| cannot("list", path, &error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(wrong)? {
+        // Hidden files are nobody's frames; macOS leaves some beside every file.
+        if let Ok(name) = entry.map_err(wrong)?.file_name().into_string()
+            && !name.starts_with('.')
+        {
+            names.push(name);
+        }
+    }
+    names.sort_by(|one, other| natural(one, other));
+    Ok(names)
+}
+
+/// `frame2` before `frame10`.
+fn natural(one: &str, other: &str) -> Ordering {
+    parts(one).cmp(parts(other)).then_with(|| one.cmp(other))
+}
+
+/// Runs of digits by their length without zeros and by themselves, everything else by its letters.
+fn parts(text: &str) -> impl Iterator<Item = (bool, usize, &str)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let is_digit = rest.chars().next()?.is_ascii_digit();
+        let end = rest.find(|c: char| c.is_ascii_digit() != is_digit).unwrap_or(rest.len());
+        let (part, tail) = rest.split_at(end);
+        rest = tail;
+        let part = if is_digit { part.trim_start_matches('0') } else { part };
+        Some((!is_digit, if is_digit { part.len() } else { 0 }, part))
+    })
+}
+
+/// Files whose first one says that they are a set.
+fn set(files: &[PathBuf], series: Option<u64>) -> Result<Option<Planes>, Failure> {
+    let stack = Stack::open(&files[0])?;
+    let mentions = |word: &str| stack.description.contains(word);
+    let is_set = mentions("FileName=") && mentions("UUID") || mentions("MetadataFile=");
+    if !is_set && mmstack::Index::of(&files[0])?.is_none() {
+        return Ok(None);
+    }
+    tiff::open(&files[0], series).map(Some)
+}
+
+/// The pages of all files, one after the other.
+fn sequence(files: Vec<PathBuf>, series: Option<u64>) -> Result<Found, Failure> {
+    super::refuse_option("--series", series.is_some(), "a folder of TIFF files")?;
+    let (mut planes, mut notes, mut defect) = (Vec::new(), Vec::new(), None);
+    for (file, path) in files.iter().enumerate() {
+        let mut stack = Stack::open(path)?;
+        for page in stack.full_pages() {
+            planes.push(Some(stack.plane(file, page)?));
+        }
+        notes.extend(stack.notes());
+        defect = stack.defect.take();
+        if defect.is_some() {
+            break;
+        }
+    }
+    notes.sort_unstable();
+    notes.dedup();
+    if planes.len() > files.len() {
+        notes.push(format!("the {} files have {} pages, which become one time axis", files.len(), planes.len()));
+    }
+    Ok(Found { axes: Axes::movie(planes.len() as u64), files, planes, notes, defect })
+}
+
+/// What the name of a file of one image says of it.
+#[derive(Debug, Clone, PartialEq)]
+struct Place {
+    time: u64,
+    channel: Channel,
+    z: u64,
+    position: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Channel {
+    Number(u64),
+    Name(String),
+}
+
+impl Place {
+    /// `img_channel000_position000_time000000000_z000.tif` of Micro-Manager 2, `img_000000000_DAPI_000.tif` of 1.4.
+    fn of(path: &Path) -> Option<Self> {
+        let rest = path.file_stem()?.to_str()?.strip_prefix("img_")?;
+        let number = |digits: &str| digits.parse::<u64>().ok();
+        if let Some(rest) = rest.strip_prefix("channel") {
+            let (channel, rest) = rest.split_once("_position")?;
+            let (position, rest) = rest.split_once("_time")?;
+            let (time, z) = rest.split_once("_z")?;
+            let channel = Channel::Number(number(channel)?);
+            return Some(Self { time: number(time)?, channel, z: number(z)?, position: number(position)? });
+        }
+        let (time, rest) = rest.split_once('_')?;
+        let (channel, z) = rest.rsplit_once('_')?;
+        let channel = Channel::Name(channel.to_owned());
+        Some(Self { time: number(time)?, channel, z: number(z)?, position: 0 })
+    }
+}
+
+/// Micro-Manager's files of one image each.
+fn single_images(path: &Path, files: &[PathBuf], places: &[Place], series: Option<u64>) -> Result<Found, Failure> {
+    let positions: BTreeSet<u64> = places.iter().map(|place| place.position).collect();
+    let position = choose_position(&positions, series, path)?;
+    let here = || places.iter().enumerate().filter(|(_, place)| place.position == position);
+    let channels: BTreeSet<&Channel> = here().map(|(_, place)| &place.channel).collect();
+    let channels: Vec<_> = channels.into_iter().collect();
+    let are_numbers = matches!(channels[..], [Channel::Number(_), ..]);
+    let channel_of = |place: &Place| match &place.channel {
+        Channel::Number(number) => *number,
+        name => channels.iter().position(|channel| *channel == name).unwrap_or(0) as u64,
+    };
+    let size =
+        |value: &dyn Fn(&Place) -> u64| here().map(|(_, place)| value(place).saturating_add(1)).max().unwrap_or(1);
+    let sizes = [size(&channel_of), size(&|place| place.z), size(&|place| place.time)];
+    let mut axes = mmstack::axes(&summary(path), sizes);
+    if !are_numbers && channels.len() > 1 {
+        let name = |channel: &&Channel| if let Channel::Name(name) = channel { name.clone() } else { String::new() };
+        axes.channels = channels.iter().map(name).collect();
+    }
+    let mut planes = Found::room(&axes, files.len() as u64).map_err(|why| cannot("read", path, &why))?;
+    let mut notes = Vec::new();
+    for (file, place) in here() {
+        let stack = Stack::open(&files[file])?;
+        let at = axes.outer.iter().fold(0, |at, axis| {
+            at * axis.size
+                + match axis.name.as_str() {
+                    "c" => channel_of(place),
+                    "z" => place.z,
+                    _ => place.time,
+                }
+        });
+        planes[at as usize] = Some(stack.plane(file, 0)?);
+        notes.extend(stack.notes());
+    }
+    notes.sort_unstable();
+    notes.dedup();
+    Ok(Found { axes, files: files.to_vec(), planes, notes, defect: None })
+}
+
+/// `Summary` of `metadata.txt`; nothing if there is none, or only half of it.
+fn summary(path: &Path) -> Value {
+    let read = || {
+        let file = path.join("metadata.txt");
+        stays_inside(path, &file).ok()?;
+        let file = super::open_regular(&file).ok()?;
+        let is_short = file.metadata().ok()?.len() < METADATA_BYTES_MAX;
+        let text = is_short.then(|| std::io::read_to_string(file).ok())??;
+        serde_json::from_str::<Value>(&text).ok()
+    };
+    read().map_or(Value::Null, |mut metadata| metadata["Summary"].take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_count_by_their_value() {
+        let mut names = ["f10.tif", "f2.tif", "f002b.tif", "a.tif", "f1.tif", "f.tif"];
+        names.sort_by(|one, other| natural(one, other));
+        assert_eq!(names, ["a.tif", "f1.tif", "f2.tif", "f002b.tif", "f10.tif", "f.tif"]);
+    }
+
+    #[test]
+    fn names_of_single_images() {
+        let new = Place::of(Path::new("d/img_channel001_position002_time000000003_z004.tif")).unwrap();
+        assert_eq!(new, Place { time: 3, channel: Channel::Number(1), z: 4, position: 2 });
+        let old = Place::of(Path::new("img_000000003_a_DAPI_004.tif")).unwrap();
+        assert_eq!(old, Place { time: 3, channel: Channel::Name("a_DAPI".into()), z: 4, position: 0 });
+        assert_eq!(Place::of(Path::new("img_1.tif")), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! Image stacks of Micro-Manager by their own index, for files whose OME-XML was never written.
+//!
+//! ```text
+//!  8  index magic    4   54773648          40  summary        n   JSON
+//! 12  index offset   4
+//! 32  summary magic  4   2355492           at the index offset: u32 3453623, u32 count, and for each plane
+//! 36  summary bytes  4   n                 u32 channel, slice, frame, position, offset of the page's directory
+//! ```
+//!
+//! Source: "Micro-Manager File Formats", section "Micro-Manager metadata in image stacks".
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::super::axes::{Axes, Axis, Step};
+use super::super::{cannot, stays_inside};
+use super::ifd::{Bytes, Header};
+use super::planes::Found;
+use super::stack::Stack;
+use crate::failure::Failure;
+
+const INDEX_MAGIC: u64 = 54_773_648;
+const ENTRIES_MAGIC: u64 = 3_453_623;
+const SUMMARY_MAGIC: u64 = 2_355_492;
+
+/// One plane: channel, slice, frame, position, and where its directory is.
+type Entry = [u64; 5];
+
+/// The index of one file.
+pub(crate) struct Index {
+    summary: Value,
+    entries: Vec<Entry>,
+}
+
+impl Index {
+    /// The index of a file; `None` if it has none.
+    pub(crate) fn of(path: &Path) -> Result<Option<Self>, Failure> {
+        let mut bytes = Bytes::open(path).map_err(|error| Failure::io("open", path, &error))?;
+        Ok(Self::read(&mut bytes))
+    }
+
+    fn read(bytes: &mut Bytes) -> Option<Self> {
+        let order = Header::read(bytes).ok()?.order;
+        let head: Vec<_> = bytes.at(8, 32).ok()?.chunks_exact(4).map(|word| order.number(word)).collect();
+        if head[0] != INDEX_MAGIC || head[1] == 0 {
+            return None;
+        }
+        let table = bytes.at(head[1], 8).ok()?;
+        let (magic, count) = (order.number(&table[..4]), order.number(&table[4..]));
+        if magic != ENTRIES_MAGIC || count == 0 {
+            return None;
+        }
+        let table = bytes.at(head[1] + 8, count * 20).ok()?;
+        let entry = |entry: &[u8]| {
+            let mut words = entry.chunks_exact(4).map(|word| order.number(word));
+            std::array::from_fn(|_| words.next().unwrap_or(0))
+        };
+        let entries = table.chunks_exact(20).map(entry).collect();
+        let summary = match head[6] == SUMMARY_MAGIC {
+            true => bytes.at(40, head[7]).ok().and_then(|text| serde_json::from_slice(text).ok()),
+            false => None,
+        };
+        Some(Self { summary: summary.unwrap_or(Value::Null), entries })
+    }
+
+    /// The planes of the position `series`, also of the files that go on after this one.
+    pub(crate) fn find(self, stack: Stack, series: Option<u64>) -> Result<Found, Failure> {
+        let path = stack.path.clone();
+        let mut parts = vec![(stack, self.entries)];
+        let mut notes = Vec::new();
+        for file in continuations(&path) {
+            if let Err(why) = stays_inside(&path.with_file_name(""), &file) {
+                notes.push(why);
+                continue;
+            }
+            match (Stack::open(&file), Self::of(&file)) {
+                (Ok(stack), Ok(Some(index))) => parts.push((stack, index.entries)),
+                _ => notes.push(format!("{} belongs to the set, but can't be read", file.display())),
+            }
+        }
+        let entries = || parts.iter().flat_map(|part| &part.1);
+        let positions: BTreeSet<u64> = entries().map(|entry| entry[3]).collect();
+        let position = choose_position(&positions, series, &path)?;
+        let size = |column: usize| entries().map(|entry| entry[column] + 1).max().unwrap_or(1);
+        let axes = axes(&self.summary, [size(0), size(1), size(2)]);
+        let there = parts.iter().map(|part| part.0.entries.len() as u64).sum();
+        let mut planes = Found::room(&axes, there).map_err(|why| cannot("read", &path, &why))?;
+        for (file, (stack, entries)) in parts.iter().enumerate() {
+            let pages: HashMap<u64, usize> =
+                (0..stack.entries.len()).map(|page| (stack.entries[page].offset, page)).collect();
+            for entry in entries.iter().filter(|entry| entry[3] == position) {
+                let place = axes.outer.iter().fold(0, |place, axis| {
+                    let column = ["c", "z", "t"].iter().position(|name| *name == axis.name).unwrap_or(0);
+                    place * axis.size + entry[column]
+                });
+                if let Some(&page) = pages.get(&entry[4]) {
+                    planes[place as usize] = Some(stack.plane(file, page)?);
+                }
+            }
+        }
+        notes.extend(parts.iter().flat_map(|part| part.0.notes()));
+        let defect = parts.iter_mut().find_map(|part| part.0.defect.take());
+        let files = parts.into_iter().map(|part| part.0.path).collect();
+        Ok(Found { axes, files, planes, notes, defect })
+    }
+}
+
+/// The files into which a stack goes on that has become too long for one: `x.ome.tif`, `x_1.ome.tif`, `x_2.ome.tif`.
+fn continuations(path: &Path) -> Vec<PathBuf> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
+    let Some((stem, ending)) = name.split_once('.') else { return Vec::new() };
+    let next = |number| path.with_file_name(format!("{stem}_{number}.{ending}"));
+    (1..).map(next).take_while(|file| file.is_file()).collect()
+}
+
+/// One position of those that there are.
+pub(crate) fn choose_position(positions: &BTreeSet<u64>, series: Option<u64>, path: &Path) -> Result<u64, Failure> {
+    let list: Vec<_> = positions.iter().map(u64::to_string).collect();
+    match series {
+        Some(series) if positions.contains(&series) => Ok(series),
+        Some(series) => {
+            Err(Failure::Usage(format!("--series {series}: {} has the positions {}", path.display(), list.join(", "))))
+        }
+        None if positions.len() == 1 => Ok(positions.first().copied().unwrap_or(0)),
+        None => Err(Failure::Usage(format!(
+            "{} holds {} positions; choose one with --series N: {}",
+            path.display(),
+            positions.len(),
+            list.join(", ")
+        ))),
+    }
+}
+
+/// The axes by the numbers of channels, slices and frames, with what the summary says of them.
+pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3]) -> Axes {
+    let is_true = |key: &str| summary[key].as_bool().unwrap_or(true);
+    let scales = Scales::of(summary);
+    let c = Axis::new("c", channels);
+    let z = Axis::new("z", slices).step(scales.z);
+    let t = Axis::new("t", frames).step(scales.t);
+    let inner = if is_true("SlicesFirst") { [z, c] } else { [c, z] };
+    let names = summary["ChNames"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names: Vec<_> = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    Axes {
+        outer: [t].into_iter().chain(inner).collect(),
+        y_step: scales.pixel,
+        x_step: scales.pixel,
+        channels: if names.len() as u64 == channels { names } else { Vec::new() },
+        name: None,
+    }
+}
+
+/// Distances in a summary of Micro-Manager.
+pub(crate) struct Scales {
+    pub(crate) pixel: Option<Step>,
+    pub(crate) z: Option<Step>,
+    pub(crate) t: Option<Step>,
+}
+
+impl Scales {
+    pub(crate) fn of(summary: &Value) -> Self {
+        let step = |keys: &[&str], unit| {
+            let value = keys.iter().find_map(|key| summary[*key].as_f64())?;
+            (value.is_finite() && value > 0.0).then_some((value, unit))
+        };
+        Self {
+            pixel: step(&["PixelSize_um", "PixelSizeUm"], "micrometer"),
+            z: step(&["z-step_um", "ZStepUm"], "micrometer"),
+            t: step(&["Interval_ms", "WaitInterval"], "millisecond"),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! OME-TIFF: the planes of an image by its OME-XML, in one file or in a set of files.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::super::axes::{Axes, Axis};
+use super::super::{cannot, sibling};
+use super::ome_xml::{Block, Ome, OmeImage, is_ome};
+use super::planes::{Found, Plane, Planes};
+use super::stack::Stack;
+use super::{in_order, mmstack};
+use crate::failure::Failure;
+
+/// A document of megabytes describes a million planes; more than this is no document.
+const DOCUMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// The image of a file whose first page has OME-XML. Where that can't be used, the pages become a movie.
+pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<Found, Failure> {
+    let ome = Ome::parse(&stack.description).and_then(|ome| follow(ome, &stack.path));
+    let unusable = match ome {
+        Ok(ome) if ome.images.is_empty() => "it describes no image".to_owned(),
+        Ok(ome) => match choose(&ome, Some(&stack), &stack.path, series)? {
+            Ok(choice) => return Set::new(ome.uuid.clone(), stack).find(choice),
+            Err(why) => why,
+        },
+        Err(why) => why,
+    };
+    if let Some(index) = mmstack::Index::of(&stack.path)? {
+        return index.find(stack, series);
+    }
+    super::refuse_series(series, &stack.path)?;
+    let planes = stack.full_pages().count() as u64;
+    let mut found = in_order(stack, Axes::movie(planes))?;
+    found.notes.push(format!("the OME-XML description can't be used: {unusable}; the pages become one time axis"));
+    Ok(found)
+}
+
+/// Opens a document beside the files that it describes.
+pub(crate) fn open_companion(path: &Path, series: Option<u64>) -> Result<Planes, Failure> {
+    let xml = read_document(path).map_err(|why| cannot("read", path, &why))?;
+    if !is_ome(&xml) {
+        return Err(cannot("read", path, &"it is XML, but no OME-XML"));
+    }
+    let ome = Ome::parse(&xml).map_err(|why| cannot("use the OME-XML of", path, &why))?;
+    match choose(&ome, None, path, series)? {
+        Ok(choice) => Planes::new(Set::beside(path).find(choice)?),
+        Err(why) => Err(cannot("use the OME-XML of", path, &why)),
+    }
+}
+
+/// The document itself, where there is only a pointer to it.
+fn follow(ome: Ome, path: &Path) -> Result<Ome, String> {
+    let Some(name) = &ome.metadata_file else { return Ok(ome) };
+    let file = sibling(path, name).map_err(|why| format!("it is in another file, but {why}"))?;
+    let xml = read_document(&file).map_err(|why| format!("it is in {name}, which can't be read: {why}"))?;
+    let whole = Ome::parse(&xml).map_err(|why| format!("{name}: {why}"))?;
+    // What is known of this file is its own UUID.
+    Ok(Ome { uuid: ome.uuid, ..whole })
+}
+
+fn read_document(path: &Path) -> Result<String, String> {
+    let file = super::super::open_regular(path).map_err(|error| error.to_string())?;
+    let bytes = file.metadata().map_err(|error| error.to_string())?.len();
+    if bytes > DOCUMENT_BYTES_MAX {
+        return Err(format!("it has {bytes} bytes, more than any document"));
+    }
+    std::io::read_to_string(file).map_err(|error| error.to_string())
+}
+
+/// An image of several, and how many there are.
+struct Choice<'a> {
+    image: &'a OmeImage,
+    notes: Vec<String>,
+}
+
+/// The image that is asked for, or the only one that can be meant. `Ok(Err)`: why it can't be used.
+fn choose<'a>(
+    ome: &'a Ome,
+    stack: Option<&Stack>,
+    path: &Path,
+    series: Option<u64>,
+) -> Result<Result<Choice<'a>, String>, Failure> {
+    let count = ome.images.len();
+    let list = || {
+        let lines = ome.images.iter().enumerate().map(|(number, image)| format!("\n  {number}: {}", label(image)));
+        lines.collect::<String>()
+    };
+    let mut notes = Vec::new();
+    let number = match series {
+        Some(number) if number < count as u64 => number as usize,
+        Some(number) => {
+            let why = format!("--series {number}: {} has {count} images:{}", path.display(), list());
+            return Err(Failure::Usage(why));
+        }
+        None if count == 1 => 0,
+        None => {
+            let is_here = |image: &OmeImage| stack.is_some_and(|stack| holds(stack, ome, image));
+            let here = (0..count).filter(|&number| ome.images[number].as_ref().is_ok_and(is_here));
+            let here: Vec<_> = here.take(2).collect();
+            let [number] = here[..] else {
+                let why = format!("{} holds {count} images; choose one with --series N:{}", path.display(), list());
+                return Err(Failure::Usage(why));
+            };
+            notes.push(format!("this file holds image {number} of {count}; --series N chooses another"));
+            number
+        }
+    };
+    Ok(ome.images[number].as_ref().map(|image| Choice { image, notes }).map_err(String::clone))
+}
+
+/// Whether planes of an image are in this very file.
+fn holds(stack: &Stack, ome: &Ome, image: &OmeImage) -> bool {
+    let name = stack.path.file_name();
+    image.blocks.iter().any(|block| match (&block.file, &block.uuid) {
+        (_, Some(uuid)) if Some(uuid) == ome.uuid.as_ref() => true,
+        (Some(file), _) => Some(file.as_ref()) == name,
+        (None, _) => true,
+    })
+}
+
+fn label(image: &Result<OmeImage, String>) -> String {
+    match image {
+        Ok(image) => {
+            let outer: Vec<_> =
+                image.outer.iter().map(|(letter, size)| format!("{} {size}", letter.to_uppercase())).collect();
+            let name = image.name.as_deref().unwrap_or("without a name");
+            format!("{name} ({}, {} x {})", outer.join(", "), image.width, image.height)
+        }
+        Err(why) => format!("can't be used: {why}"),
+    }
+}
+
+/// The files of a set as far as they were opened.
+struct Set {
+    /// A file of the set; others are beside it.
+    path: PathBuf,
+    /// The UUID of the file that was given.
+    uuid: Option<String>,
+    has_given: bool,
+    stacks: Vec<Stack>,
+    /// Files by their names in the document. `None`: it can't be read.
+    known: HashMap<String, Option<usize>>,
+    notes: Vec<String>,
+}
+
+impl Set {
+    fn new(uuid: Option<String>, given: Stack) -> Self {
+        let path = given.path.clone();
+        Self { path, uuid, has_given: true, stacks: vec![given], known: HashMap::new(), notes: Vec::new() }
+    }
+
+    fn beside(path: &Path) -> Self {
+        let (path, known) = (path.to_owned(), HashMap::new());
+        Self { path, uuid: None, has_given: false, stacks: Vec::new(), known, notes: Vec::new() }
+    }
+
+    /// The file of a block, by its place in the list. `is_only`: the document names no other.
+    fn file_of(&mut self, block: &Block, is_only: bool) -> Option<usize> {
+        let given = self.has_given.then_some(0);
+        if self.has_given && block.uuid.is_some() && block.uuid == self.uuid {
+            return given;
+        }
+        let Some(name) = &block.file else { return given };
+        if self.has_given && self.path.file_name() == Some(name.as_ref()) {
+            return given;
+        }
+        if let Some(known) = self.known.get(name) {
+            return *known;
+        }
+        let stack =
+            sibling(&self.path, name).and_then(|path| Stack::open(&path).map_err(|failure| failure.to_string()));
+        let file = match stack {
+            Ok(stack) => {
+                self.stacks.push(stack);
+                Some(self.stacks.len() - 1)
+            }
+            // A file that was renamed, and knows itself by its old name.
+            Err(_) if is_only && self.has_given => given,
+            Err(why) => {
+                self.notes.push(why);
+                None
+            }
+        };
+        self.known.insert(name.clone(), file);
+        file
+    }
+
+    /// The planes of an image.
+    fn find(mut self, choice: Choice) -> Result<Found, Failure> {
+        let image = choice.image;
+        let mut names: Vec<_> = image.blocks.iter().filter_map(|block| block.file.as_ref()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let is_only = names.len() == 1;
+        let whole = [Block::default()];
+        let blocks = if image.blocks.is_empty() { &whole[..] } else { &image.blocks };
+        let located: Vec<_> = blocks.iter().map(|block| (block, self.file_of(block, is_only))).collect();
+        let samples = self.samples(&located)?;
+        let channels = image.size('c');
+        if !channels.is_multiple_of(samples) {
+            let why = format!("its pages have {samples} samples a pixel, but the OME-XML has {channels} channels");
+            return Err(cannot("read", &self.path, &why));
+        }
+        let axes = axes(image, samples);
+        let there = self.stacks.iter().map(|stack| stack.entries.len() as u64).sum();
+        let mut planes = Found::room(&axes, there).map_err(|why| cannot("use the OME-XML of", &self.path, &why))?;
+        let mut outside = 0;
+        for (block, file) in located {
+            let Some(first) = place(block, &axes, samples) else {
+                outside += 1;
+                continue;
+            };
+            if let Some(file) = file {
+                self.lay(block, file, &mut planes[first as usize..])?;
+            }
+        }
+        let mut notes = choice.notes;
+        if outside > 0 {
+            notes.push(format!("{outside} entries of the OME-XML lie outside its own sizes and are not read"));
+        }
+        notes.append(&mut self.notes);
+        Ok(self.conclude(axes, planes, notes))
+    }
+
+    /// Samples of a pixel in the first page that is there.
+    fn samples(&self, located: &[(&Block, Option<usize>)]) -> Result<u64, Failure> {
+        let first = located.iter().find_map(|(block, file)| {
+            let number = block.page.unwrap_or(0) as usize;
+            let stack = &self.stacks[(*file)?];
+            (number < stack.entries.len()).then_some((stack, number))
+        });
+        let Some((stack, number)) = first else {
+            let why = "none of the pages that the OME-XML names is there";
+            return Err(cannot("read", &self.path, &why));
+        };
+        Ok(stack.plane(0, number)?.page.form.shape.samples)
+    }
+
+    /// Lays the pages of a block into the planes from its first one on.
+    fn lay(&self, block: &Block, file: usize, planes: &mut [Option<Plane>]) -> Result<(), Failure> {
+        let stack = &self.stacks[file];
+        let first = block.page.unwrap_or(0);
+        let usual = if block.page.is_some() { 1 } else { u64::MAX };
+        let pages =
+            (first..stack.entries.len() as u64).take(block.planes.unwrap_or(usual).try_into().unwrap_or(usize::MAX));
+        for (plane, page) in planes.iter_mut().zip(pages) {
+            *plane = Some(stack.plane(file, page as usize)?);
+        }
+        Ok(())
+    }
+
+    fn conclude(mut self, axes: Axes, planes: Vec<Option<Plane>>, mut notes: Vec<String>) -> Found {
+        if let [stack] = &self.stacks[..] {
+            let used: std::collections::HashSet<_> = planes.iter().flatten().map(|plane| plane.number).collect();
+            let left = stack.full_pages().filter(|&number| !used.contains(&(number as u32))).count();
+            if left > 0 {
+                notes.push(format!("{left} pages belong to other images or to none, and are not read"));
+            }
+        }
+        notes.extend(self.stacks.iter().flat_map(Stack::notes));
+        let defect = self.stacks.iter_mut().find_map(|stack| stack.defect.take());
+        let files = self.stacks.into_iter().map(|stack| stack.path).collect();
+        Found { axes, files, planes, notes, defect }
+    }
+}
+
+/// The axes of planes whose pixels have so many samples.
+fn axes(image: &OmeImage, samples: u64) -> Axes {
+    let [x_step, y_step, z_step] = image.pixel_size;
+    let axis = |&(letter, size): &(char, u64)| match letter {
+        't' => Axis::new("t", size).step(image.time_step),
+        'z' => Axis::new("z", size).step(z_step),
+        _ => Axis::new("c", size / samples),
+    };
+    let outer = image.outer.iter().map(axis).collect();
+    Axes { outer, y_step, x_step, channels: image.channels.clone(), name: image.name.clone() }
+}
+
+/// The place of a block's first plane; `None` if it is beyond the sizes.
+fn place(block: &Block, axes: &Axes, samples: u64) -> Option<u64> {
+    let mut place = 0;
+    for (axis, &first) in axes.outer.iter().zip(&block.first) {
+        let first = if axis.name == "c" { first / samples } else { first };
+        if first >= axis.size {
+            return None;
+        }
+        place = place * axis.size + first;
+    }
+    Some(place)
+}

@@ -1,0 +1,229 @@
+//! What OME-XML says of images and of the files and pages that hold them.
+//!
+//! Source: OME data model, schema 2016-06, elements `Image`, `Pixels`, `Channel`, `TiffData`, `BinaryOnly`.
+
+use roxmltree::{Document, Node};
+
+use super::super::axes::Step;
+use crate::args::unit_name;
+
+/// Whether a text is OME-XML.
+pub(crate) fn is_ome(text: &str) -> bool {
+    let head = text.trim_start();
+    head.starts_with('<') && (head.contains("<OME") || head.contains(":OME "))
+}
+
+/// A document.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ome {
+    /// That of the file in which it stands.
+    pub(crate) uuid: Option<String>,
+    /// The file that holds the whole document, if this is only a pointer to it.
+    pub(crate) metadata_file: Option<String>,
+    /// The images, or in what respect one of them can't be used.
+    pub(crate) images: Vec<Result<OmeImage, String>>,
+}
+
+/// An image.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct OmeImage {
+    pub(crate) name: Option<String>,
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    /// The outer dimensions, slowest first, with their sizes: `[('t', 10), ('z', 1), ('c', 2)]`. Samples of a pixel
+    /// count as channels.
+    pub(crate) outer: [(char, u64); 3],
+    /// Distances between pixels in x, y, z, with units, where they are known.
+    pub(crate) pixel_size: [Option<Step>; 3],
+    /// The time between frames, with its unit.
+    pub(crate) time_step: Option<Step>,
+    /// The channels' names; empty if any of them has none.
+    pub(crate) channels: Vec<String>,
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// Pages that follow each other in a file and in the dimensions: an element `TiffData`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Block {
+    pub(crate) page: Option<u64>,
+    pub(crate) planes: Option<u64>,
+    /// Where the first plane is, in the order of the outer dimensions.
+    pub(crate) first: [u64; 3],
+    pub(crate) uuid: Option<String>,
+    pub(crate) file: Option<String>,
+}
+
+impl Ome {
+    pub(crate) fn parse(xml: &str) -> Result<Self, String> {
+        let xml = xml.trim_matches(|c: char| c == '\0' || c == '\u{feff}' || c.is_whitespace());
+        let document = Document::parse(xml).map_err(|error| format!("it is not well-formed: {error}"))?;
+        let root = document.root_element();
+        Ok(Self {
+            uuid: root.attribute("UUID").map(str::to_owned),
+            metadata_file: root.child("BinaryOnly").and_then(|node| node.attribute("MetadataFile")).map(str::to_owned),
+            images: document.descendants().filter(|node| node.is_named("Image")).map(OmeImage::read).collect(),
+        })
+    }
+}
+
+impl OmeImage {
+    fn read(image: Node) -> Result<Self, String> {
+        let pixels = image.child("Pixels").ok_or("its image has no Pixels")?;
+        let outer = outer(pixels)?;
+        let names: Option<Vec<_>> =
+            pixels.elements("Channel").map(|channel| channel.attribute("Name").map(str::to_owned)).collect();
+        Ok(Self {
+            name: image.attribute("Name").filter(|name| !name.is_empty()).map(str::to_owned),
+            width: number(pixels, "SizeX")?.unwrap_or(0),
+            height: number(pixels, "SizeY")?.unwrap_or(0),
+            outer,
+            pixel_size: ["X", "Y", "Z"].map(|axis| measure(pixels, &format!("PhysicalSize{axis}"), "µm")),
+            time_step: measure(pixels, "TimeIncrement", "s"),
+            channels: names.unwrap_or_default(),
+            blocks: pixels.elements("TiffData").map(|node| Block::read(node, outer)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    pub(crate) fn size(&self, letter: char) -> u64 {
+        self.outer.iter().find(|dim| dim.0 == letter).map_or(1, |dim| dim.1)
+    }
+}
+
+impl Block {
+    fn read(node: Node, outer: [(char, u64); 3]) -> Result<Self, String> {
+        let mut first = [0; 3];
+        for (first, (letter, _)) in first.iter_mut().zip(outer) {
+            *first = number(node, &format!("First{}", letter.to_ascii_uppercase()))?.unwrap_or(0);
+        }
+        let planes = number(node, "PlaneCount")?.or(number(node, "NumPlanes")?);
+        let uuid = node.child("UUID");
+        Ok(Self {
+            page: number(node, "IFD")?,
+            planes,
+            first,
+            uuid: uuid.and_then(|uuid| uuid.text()).map(|text| text.trim().to_owned()),
+            file: uuid.and_then(|uuid| uuid.attribute("FileName")).map(str::to_owned),
+        })
+    }
+}
+
+/// Elements by their local name: the namespace carries the schema's date, and files of all dates are about.
+trait LocalName<'a, 'input: 'a> {
+    fn is_named(&self, name: &str) -> bool;
+    fn elements(self, name: &'static str) -> impl Iterator<Item = Node<'a, 'input>>;
+    fn child(self, name: &'static str) -> Option<Node<'a, 'input>>;
+}
+
+impl<'a, 'input: 'a> LocalName<'a, 'input> for Node<'a, 'input> {
+    fn is_named(&self, name: &str) -> bool {
+        self.is_element() && self.tag_name().name() == name
+    }
+
+    fn elements(self, name: &'static str) -> impl Iterator<Item = Node<'a, 'input>> {
+        self.children().filter(move |node| node.is_named(name))
+    }
+
+    fn child(self, name: &'static str) -> Option<Node<'a, 'input>> {
+        self.elements(name).next()
+    }
+}
+
+/// `DimensionOrder` names the fastest dimension first, and x and y are always the first two.
+fn outer(pixels: Node) -> Result<[(char, u64); 3], String> {
+    let order = pixels.attribute("DimensionOrder").unwrap_or("XYCZT");
+    let letters: Vec<char> = order.strip_prefix("XY").unwrap_or("").chars().rev().collect();
+    let mut sorted = letters.clone();
+    sorted.sort_unstable();
+    let (true, Ok(letters)) = (sorted == ['C', 'T', 'Z'], <[char; 3]>::try_from(letters)) else {
+        return Err(format!("its DimensionOrder {order:?} is none of the six that begin with XY"));
+    };
+    let mut outer = [(' ', 0); 3];
+    for (dim, letter) in outer.iter_mut().zip(letters) {
+        let size = number(pixels, &format!("Size{letter}"))?.unwrap_or(1);
+        if size == 0 {
+            return Err(format!("its Size{letter} is 0"));
+        }
+        *dim = (letter.to_ascii_lowercase(), size);
+    }
+    Ok(outer)
+}
+
+fn number(node: Node, attribute: &str) -> Result<Option<u64>, String> {
+    let Some(text) = node.attribute(attribute) else { return Ok(None) };
+    text.trim().parse().map(Some).map_err(|_| format!("its {attribute} {text:?} is not a whole number"))
+}
+
+fn measure(pixels: Node, attribute: &str, default_unit: &str) -> Option<Step> {
+    let value: f64 = pixels.attribute(attribute)?.trim().parse().ok()?;
+    let unit = pixels.attribute(format!("{attribute}Unit").as_str()).unwrap_or(default_unit);
+    Some((value, unit_name(unit)?)).filter(|_| value.is_finite() && value > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(pixels: &str, inside: &str) -> Result<OmeImage, String> {
+        let xml = format!(
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+            <OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:1">
+              <Image ID="Image:0" Name="embryo"><Pixels ID="Pixels:0" Type="uint16" {pixels}>{inside}</Pixels></Image>
+            </OME>"#
+        );
+        assert!(is_ome(&xml));
+        Ome::parse(&xml).unwrap().images.remove(0)
+    }
+
+    #[test]
+    fn sizes_scales_and_names_are_read() {
+        let image = image(
+            r#"DimensionOrder="XYCZT" SizeX="64" SizeY="32" SizeC="2" SizeZ="5" SizeT="3" TimeIncrement="250" TimeIncrementUnit="ms"
+               PhysicalSizeX="0.325" PhysicalSizeY="325" PhysicalSizeYUnit="nm" PhysicalSizeZ="1.5" PhysicalSizeZUnit="µm""#,
+            r#"<Channel ID="Channel:0:0" Name="GFP"/><Channel ID="Channel:0:1" Name="RFP"/>"#,
+        ).unwrap();
+        assert_eq!(image.outer, [('t', 3), ('z', 5), ('c', 2)]);
+        assert_eq!((image.width, image.height, image.size('z')), (64, 32, 5));
+        assert_eq!(
+            image.pixel_size,
+            [Some((0.325, "micrometer")), Some((325.0, "nanometer")), Some((1.5, "micrometer"))]
+        );
+        assert_eq!(image.time_step, Some((250.0, "millisecond")));
+        assert_eq!(image.channels, ["GFP", "RFP"]);
+        assert_eq!(image.name.as_deref(), Some("embryo"));
+    }
+
+    #[test]
+    fn blocks_name_their_pages_and_files() {
+        let sizes = r#"DimensionOrder="XYZCT" SizeC="2" SizeZ="1" SizeT="2""#;
+        let blocks = r#"<TiffData IFD="3" FirstC="1" FirstT="1"><UUID FileName="b.ome.tif">urn:uuid:2</UUID></TiffData>
+                        <TiffData PlaneCount="2"/>"#;
+        let blocks = image(sizes, blocks).unwrap().blocks;
+        let file = Some("b.ome.tif".into());
+        let named = Block { page: Some(3), planes: None, first: [1, 1, 0], uuid: Some("urn:uuid:2".into()), file };
+        assert_eq!(blocks, [named, Block { planes: Some(2), ..Block::default() }]);
+    }
+
+    #[test]
+    fn what_can_t_be_used_is_said() {
+        for (pixels, expected) in
+            [(r#"DimensionOrder="YXZCT""#, "YXZCT"), (r#"SizeT="many""#, "many"), (r#"SizeZ="0""#, "SizeZ is 0")]
+        {
+            let refused = image(pixels, "").unwrap_err();
+            assert!(refused.contains(expected), "{refused:?} lacks {expected:?}");
+        }
+        assert!(Ome::parse("<OME>").unwrap_err().contains("well-formed"));
+        assert_eq!(Ome::parse("<OME></OME>").unwrap().images, []);
+    }
+
+    #[test]
+    fn a_pointer_to_another_document_is_seen() {
+        let xml = r#"<OME UUID="u"><BinaryOnly MetadataFile="set.companion.ome" UUID="v"/></OME>"#;
+        assert_eq!(Ome::parse(xml).unwrap().metadata_file.as_deref(), Some("set.companion.ome"));
+    }
+
+    #[test]
+    fn unnamed_channels_have_no_names() {
+        let image = image(r#"SizeC="2""#, r#"<Channel Name="GFP"/><Channel/>"#).unwrap();
+        assert!(image.channels.is_empty());
+    }
+}

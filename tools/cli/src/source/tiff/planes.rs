@@ -1,0 +1,219 @@
+//! A recording of planes in one or several TIFF files, read plane by plane.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use shardwright::Dtype;
+
+use super::super::axes::Axes;
+use super::super::{Recording, Source, cannot, open_regular};
+use super::decode::read_page;
+use super::page::{self, Page, Shape};
+use crate::failure::Failure;
+
+/// Files that are open at a time.
+const OPEN_FILES_MAX: usize = 64;
+
+/// Planes of which nothing is there, without a word from any file that would hold them.
+const UNKNOWN_PLANES_MAX: u64 = 1 << 20;
+
+/// Where a plane is.
+#[derive(Debug, Clone)]
+pub(crate) struct Plane {
+    /// Its file, by its place in the list.
+    pub(crate) file: u32,
+    /// The page's number in it.
+    pub(crate) number: u32,
+    pub(crate) page: Page,
+}
+
+/// What a kind of recording finds out before it is read.
+pub(crate) struct Found {
+    pub(crate) axes: Axes,
+    pub(crate) files: Vec<PathBuf>,
+    /// In the order of the axes, the last one fastest. `None`: the plane is missing.
+    pub(crate) planes: Vec<Option<Plane>>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) defect: Option<String>,
+}
+
+impl Found {
+    /// Room for the planes of `axes`, of which the files hold `there`.
+    pub(crate) fn room(axes: &Axes, there: u64) -> Result<Vec<Option<Plane>>, String> {
+        let sizes: Vec<_> =
+            axes.outer.iter().map(|axis| format!("{} {}", axis.name.to_uppercase(), axis.size)).collect();
+        match axes.planes() {
+            Some(planes @ 1..) if planes <= UNKNOWN_PLANES_MAX || planes / 2 <= there => {
+                Ok(vec![None; planes as usize])
+            }
+            _ => Err(format!("it claims planes of {}, but there are {there}", sizes.join(", "))),
+        }
+    }
+}
+
+/// The recording.
+pub(crate) struct Planes {
+    recording: Recording,
+    files: OpenFiles,
+    planes: Vec<Option<Plane>>,
+    samples: u64,
+    /// Planes that follow each other between two channels.
+    inner: u64,
+    /// The pixels of the plane that was read last, where its samples stand together.
+    cached: Option<usize>,
+    cache: Vec<u8>,
+}
+
+impl Planes {
+    /// Checks that all planes agree.
+    pub(crate) fn new(found: Found) -> Result<Self, Failure> {
+        let Found { axes, files, planes, mut notes, defect } = found;
+        let first = planes
+            .iter()
+            .flatten()
+            .next()
+            .ok_or_else(|| Failure::Input(format!("none of the recording's {} planes is there", planes.len())))?;
+        let (shape, photometric) = (first.page.form.shape, first.page.form.photometric);
+        check_agreement(&planes, &files, shape)?;
+        let missing = planes.iter().filter(|plane| plane.is_none()).count();
+        if missing > 0 {
+            notes.push(format!("{missing} of {} planes are missing from the recording", planes.len()));
+        }
+        notes.extend(note_of_pixels(&first.page));
+        let is_interleaved = planes.iter().flatten().any(|plane| plane.page.form.samples_together() > 1);
+        let cache_bytes = if is_interleaved { shape.frame_bytes() * shape.samples } else { 0 };
+        if cache_bytes > 4 << 30 {
+            return Err(Failure::Input(format!("its pages are {shape}: {cache_bytes} bytes, more than can be read")));
+        }
+        let (mut recording, inner) = axes.recording(shape, photometric);
+        recording.notes = notes;
+        recording.defect = defect;
+        Ok(Self {
+            recording,
+            files: OpenFiles { paths: files, open: VecDeque::new() },
+            planes,
+            samples: shape.samples,
+            inner,
+            cached: None,
+            cache: vec![0; cache_bytes as usize],
+        })
+    }
+
+    /// The plane and the sample of a frame. Frames come as planes do, but each channel is one of `samples` channels.
+    fn place(&self, index: u64) -> (usize, u64) {
+        let (outer, inner) = (index / self.inner, index % self.inner);
+        (((outer / self.samples) * self.inner + inner) as usize, outer % self.samples)
+    }
+}
+
+/// Compares all planes with the first one.
+fn check_agreement(planes: &[Option<Plane>], files: &[PathBuf], first: Shape) -> Result<(), Failure> {
+    let odd = planes.iter().flatten().find(|plane| plane.page.form.shape != first);
+    let Some(odd) = odd else { return Ok(()) };
+    let name = files[odd.file as usize].display();
+    let beginning = planes.iter().flatten().next().expect("there is a first one");
+    let other = if beginning.file == odd.file {
+        format!("page {}", beginning.number)
+    } else {
+        format!("page {} of {}", beginning.number, files[beginning.file as usize].display())
+    };
+    Err(Failure::Input(format!(
+        "page {} of {name} is {}, but {other} is {first}; all pages must agree",
+        odd.number, odd.page.form.shape
+    )))
+}
+
+/// What the user should know of values that look different elsewhere.
+fn note_of_pixels(page: &Page) -> Option<String> {
+    let form = &page.form;
+    Some(match form.photometric {
+        page::WHITE_IS_ZERO => {
+            "0 stands for white in this recording; the values are kept as they are stored".to_owned()
+        }
+        page::PALETTE => {
+            "the pixels are indices into a palette of colours; the indices are kept, the palette is not".to_owned()
+        }
+        _ if form.shape.dtype == Dtype::F32 && form.bits == 16 => {
+            "half-precision numbers are written as single-precision ones, without a loss".to_owned()
+        }
+        _ if form.bits != form.shape.dtype.size() as u64 * 8 => {
+            format!("packed samples of {} bits are written as {}", form.bits, form.shape.dtype)
+        }
+        _ => return None,
+    })
+}
+
+impl Source for Planes {
+    fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    fn is_missing(&self, index: u64) -> bool {
+        self.planes[self.place(index).0].is_none()
+    }
+
+    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+        let (number, sample) = self.place(index);
+        let Some(plane) = &self.planes[number] else {
+            frame.fill(0);
+            return Ok(());
+        };
+        let file = self.files.get(plane.file)?;
+        let path = &self.files.paths[plane.file as usize];
+        let wrong = |why: String| cannot(&format!("read frame {index} from"), path, &why);
+        let form = &plane.page.form;
+        assert_eq!(frame.len() as u64, form.shape.frame_bytes(), "a frame of the recording's size");
+        if form.samples_together() == 1 {
+            return read_page(&file, &plane.page, sample, frame).map_err(wrong);
+        }
+        if self.cached != Some(number) {
+            self.cached = None;
+            read_page(&file, &plane.page, 0, &mut self.cache).map_err(wrong)?;
+            self.cached = Some(number);
+        }
+        pick(&self.cache, self.samples as usize, sample as usize, form.shape.dtype.size(), frame);
+        Ok(())
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.cache.len() as u64
+    }
+}
+
+/// One sample of all pixels.
+fn pick(pixels: &[u8], samples: usize, sample: usize, bytes: usize, out: &mut [u8]) {
+    macro_rules! pick {
+        ($bytes:literal) => {{
+            let values = pixels.as_chunks::<$bytes>().0.iter().skip(sample).step_by(samples);
+            out.as_chunks_mut::<$bytes>().0.iter_mut().zip(values).for_each(|(out, value)| *out = *value);
+        }};
+    }
+    match bytes {
+        1 => pick!(1),
+        2 => pick!(2),
+        4 => pick!(4),
+        _ => pick!(8),
+    }
+}
+
+/// The files of a recording, the last used ones open.
+struct OpenFiles {
+    paths: Vec<PathBuf>,
+    open: VecDeque<(u32, std::sync::Arc<File>)>,
+}
+
+impl OpenFiles {
+    fn get(&mut self, number: u32) -> Result<std::sync::Arc<File>, Failure> {
+        if let Some((_, file)) = self.open.iter().find(|(open, _)| *open == number) {
+            return Ok(file.clone());
+        }
+        let path: &Path = &self.paths[number as usize];
+        let file = std::sync::Arc::new(open_regular(path).map_err(|error| Failure::io("open", path, &error))?);
+        if self.open.len() == OPEN_FILES_MAX {
+            self.open.pop_front();
+        }
+        self.open.push_back((number, file.clone()));
+        Ok(file)
+    }
+}

@@ -1,0 +1,147 @@
+//! The pages of one TIFF file, all of which are looked at before anything is written.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::super::cannot;
+use super::ifd::{Bytes, Header, Ifd};
+use super::page::{Page, Place, tag};
+use super::planes::Plane;
+use crate::failure::Failure;
+
+/// A page of the file.
+pub(crate) struct Entry {
+    /// The page, or why it can't be read. Pages that nobody asks for may be anything.
+    pub(crate) page: Result<Page, Box<str>>,
+    /// It is a smaller copy of another page.
+    pub(crate) is_reduced: bool,
+    /// Where its directory is.
+    pub(crate) offset: u64,
+}
+
+/// One file.
+pub(crate) struct Stack {
+    pub(crate) path: PathBuf,
+    pub(crate) entries: Vec<Entry>,
+    /// The text of the first page.
+    pub(crate) description: String,
+    /// Pixels per unit of the first page in x and y.
+    pub(crate) resolution: [Option<f64>; 2],
+    /// Planes that MetaMorph lays behind its one page.
+    pub(crate) metamorph_planes: u64,
+    pub(crate) has_sub_ifds: bool,
+    /// Why the chain of pages ends where it ends, if it was meant to be longer.
+    pub(crate) defect: Option<String>,
+    /// Bytes of the file.
+    pub(crate) len: u64,
+}
+
+/// UIC2Tag of MetaMorph's STK files; its count is the number of planes.
+const UIC2: u16 = 33629;
+
+impl Stack {
+    /// Opens a file and follows the chain of its pages. A chain that breaks is a defect, as of a recording that was cut
+    /// off.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let mut bytes = Bytes::open(path).map_err(|error| Failure::io("open", path, &error))?;
+        let refuse = |why: String| cannot("read", path, &why);
+        let header = Header::read(&mut bytes).map_err(refuse)?;
+        let mut stack = Self {
+            path: path.to_owned(),
+            entries: Vec::new(),
+            description: String::new(),
+            resolution: [None; 2],
+            metamorph_planes: 0,
+            has_sub_ifds: false,
+            defect: None,
+            len: bytes.len,
+        };
+        let (mut next, mut seen) = (header.first, HashSet::new());
+        while next != 0 {
+            let number = stack.entries.len();
+            let is_new = seen.insert(next);
+            let ifd =
+                if is_new { Ifd::read(&mut bytes, header, next) } else { Err("the chain of pages is a circle".into()) };
+            match ifd {
+                Ok(ifd) => {
+                    stack.add(&mut bytes, &ifd, header, next);
+                    next = ifd.next;
+                }
+                Err(why) if number == 0 => return Err(refuse(format!("page 0: {why}"))),
+                Err(why) => {
+                    stack.defect = Some(cannot(&format!("read page {number} of"), path, &why).to_string());
+                    break;
+                }
+            }
+        }
+        if stack.entries.is_empty() {
+            return Err(refuse("it has no pages".into()));
+        }
+        if stack.entries.iter().all(|entry| entry.is_reduced) {
+            stack.entries.iter_mut().for_each(|entry| entry.is_reduced = false);
+        }
+        Ok(stack)
+    }
+
+    fn add(&mut self, bytes: &mut Bytes, ifd: &Ifd, header: Header, offset: u64) {
+        if self.entries.is_empty() {
+            self.description = ifd.text(bytes, tag::DESCRIPTION).unwrap_or_default();
+            self.resolution = [tag::X_RESOLUTION, tag::Y_RESOLUTION].map(|tag| ifd.fraction(bytes, tag));
+            self.metamorph_planes = ifd.count(UIC2);
+        }
+        self.has_sub_ifds |= ifd.has(tag::SUB_IFDS);
+        let before = self.entries.last().and_then(|entry| entry.page.as_ref().ok());
+        let page = Page::read(bytes, ifd, header.order, before).map_err(String::into_boxed_str);
+        let is_reduced = ifd.number(bytes, tag::NEW_SUBFILE_TYPE).is_ok_and(|kind| kind.unwrap_or(0) & 1 == 1);
+        self.entries.push(Entry { page, is_reduced, offset });
+    }
+
+    /// The page `number`, counted along the chain, as a plane of the file `file` in a list.
+    pub(crate) fn plane(&self, file: usize, number: usize) -> Result<Plane, Failure> {
+        match &self.entries[number].page {
+            Ok(page) => Ok(Plane { file: file as u32, number: number as u32, page: page.clone() }),
+            Err(why) => Err(Failure::Input(format!("page {number} of {}: {why}", self.path.display()))),
+        }
+    }
+
+    /// The numbers of the pages of full resolution.
+    pub(crate) fn full_pages(&self) -> impl Iterator<Item = usize> {
+        (0..self.entries.len()).filter(|&number| !self.entries[number].is_reduced)
+    }
+
+    /// How many planes of the first page's size lie in the file from that page on, one after the other; 1 if it is not
+    /// of that kind.
+    pub(crate) fn planes_behind_first(&self, wanted: u64) -> u64 {
+        match &self.entries[0].page {
+            Ok(Page { form, place: Place::Together(offset) }) => {
+                let bytes = form.shape.frame_bytes() * form.shape.samples;
+                (self.len.saturating_sub(*offset) / bytes).min(wanted)
+            }
+            _ => 1,
+        }
+    }
+
+    /// Plane `number` behind the first page, which must be of that kind.
+    pub(crate) fn plane_behind_first(&self, number: u64) -> Result<Plane, Failure> {
+        let mut plane = self.plane(0, 0)?;
+        if let Place::Together(offset) = &mut plane.page.place {
+            *offset += number * plane.page.form.shape.frame_bytes() * plane.page.form.shape.samples;
+        }
+        Ok(plane)
+    }
+
+    /// What is to be said of pages that are left out.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let reduced = self.entries.len() - self.full_pages().count();
+        if reduced > 0 {
+            notes.push(format!(
+                "{reduced} pages are smaller copies of others (thumbnails or a pyramid) and are not read"
+            ));
+        }
+        if self.has_sub_ifds {
+            notes.push("the pages have sub-IFDs, as pyramids have; only the full resolution is read".into());
+        }
+        notes
+    }
+}
