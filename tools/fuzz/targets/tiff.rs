@@ -2,7 +2,7 @@
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../cli/src/args.rs"]
+#[path = "../../cli/src/args/mod.rs"]
 mod args;
 #[path = "../../cli/src/failure.rs"]
 mod failure;
@@ -24,9 +24,11 @@ fuzz_target!(|data: &[u8]| {
         axes: Vec::new(),
         dtype: None,
         offset: 0,
+        series: None,
         frames: None,
         repeat: 1,
         preload: false,
+        dma: false,
     };
     let Ok(mut source) = source::open(file.path(), &args, 64 << 20) else { return };
     let (frames, bytes) = (source.recording().frames.unwrap_or(1), source.recording().frame_bytes());
