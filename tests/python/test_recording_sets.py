@@ -321,9 +321,10 @@ def test_nd_tiff_of_colours(replay, tmp_path):
     assert_replayed(out, np.ascontiguousarray(data.transpose(0, 3, 1, 2)), "tcyx")
 
 
-def test_nd_tiff_with_positions(replay, refused, tmp_path):
+@pytest.mark.parametrize("names", [{}, {"position": ["Pos0", "Pos1"]}])
+def test_nd_tiff_with_positions(replay, refused, tmp_path, names):
     data = volume(2, 4, 20, 30)
-    nd_tiff(tmp_path, data, ["position", "time"])
+    nd_tiff(tmp_path, data, ["position", "time"], names)
     assert "2 positions" in refused(tmp_path, code=2)
     for position in (0, 1):
         assert_replayed(replay(tmp_path, "--series", position)[1], data[position], "tyx")

@@ -6,8 +6,8 @@ pub(crate) fn advice(head: &[u8]) -> Option<&'static str> {
     Some(match head {
         _ if begins(b"\x89HDF\r\n\x1a\n") => {
             "it is an HDF5 file, which is not read here; write its dataset as .npy, such as \
-             `python -c 'import h5py, numpy; numpy.save(\"movie.npy\", h5py.File(\"movie.h5\")[\"data\"][:])'`, or as raw \
-             bytes with `h5dump -d /data -b LE -o movie.raw movie.h5` and give --shape and --dtype"
+             `python -c 'import h5py, numpy; numpy.save(\"movie.npy\", h5py.File(\"movie.h5\")[\"data\"][:])'`, \
+             or as raw bytes with `h5dump -d /data -b LE -o movie.raw movie.h5` and give --shape and --dtype"
         }
         _ if begins(b"PK\x03\x04") => {
             "it is a zip archive; unpack it and replay what is in it (an .npz holds .npy files, a .zarr.zip a folder)"

@@ -6,7 +6,8 @@
 //! u32 n | axes: n bytes of JSON | u32 n | file name: n bytes | u32 offset of the pixels | u32 width | u32 height
 //! | u32 pixel type | u32 compression | u32 offset of the metadata | u32 their bytes | u32 their compression
 //!
-//! The first bytes of each file: u32 483729 at 8, then major version, minor version (3 only), u32 2355492, u32 n, summary
+//! The head of each file, from byte 8 on: u32 483729, u32 major version, u32 minor version (only of version 3),
+//! u32 2355492, u32 n, summary: n bytes of JSON
 //! ```
 //!
 //! Source: "NDTiff file format", in github.com/micro-manager/NDTiffStorage.
@@ -64,6 +65,12 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Planes, Failure> 
     if entries.is_empty() {
         return Err(cannot("read", path, &"it holds no whole entry"));
     }
+    let places = Scale::of("position", &entries);
+    let position = |entry: &Entry| match entry.axes.get("position") {
+        Some(At::Number(number)) => u64::try_from(*number).unwrap_or(0),
+        // Positions with names are counted as they came.
+        name => places.place(name),
+    };
     let positions: BTreeSet<u64> = entries.iter().map(position).collect();
     if positions.len() > 1 || series.is_some() {
         let position_wanted = choose_position(&positions, series, path)?;
@@ -120,13 +127,6 @@ fn parse_entry(rest: &mut &[u8]) -> Option<Entry> {
     };
     let axes = axes.into_iter().map(|(name, value)| Some((name, at(value)?))).collect::<Option<_>>()?;
     Some(Entry { axes, file, numbers: std::array::from_fn(|index| word(&numbers[index * 4..][..4])) })
-}
-
-fn position(entry: &Entry) -> u64 {
-    match entry.axes.get("position") {
-        Some(At::Number(number)) => u64::try_from(*number).unwrap_or(0),
-        _ => 0,
-    }
 }
 
 /// An axis of the index: its name, and what of it stands where.

@@ -1,4 +1,5 @@
-//! Raw files: a header to skip, then frames one after the other. NumPy's files are raw ones that say the rest themselves.
+//! Raw files: a header to skip, then frames one after the other. NumPy's files are raw ones that say the rest
+//! themselves.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

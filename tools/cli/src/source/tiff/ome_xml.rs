@@ -177,10 +177,12 @@ mod tests {
     #[test]
     fn sizes_scales_and_names_are_read() {
         let image = image(
-            r#"DimensionOrder="XYCZT" SizeX="64" SizeY="32" SizeC="2" SizeZ="5" SizeT="3" TimeIncrement="250" TimeIncrementUnit="ms"
-               PhysicalSizeX="0.325" PhysicalSizeY="325" PhysicalSizeYUnit="nm" PhysicalSizeZ="1.5" PhysicalSizeZUnit="µm""#,
+            r#"DimensionOrder="XYCZT" SizeX="64" SizeY="32" SizeC="2" SizeZ="5" SizeT="3" TimeIncrement="250"
+               TimeIncrementUnit="ms" PhysicalSizeX="0.325" PhysicalSizeY="325" PhysicalSizeYUnit="nm"
+               PhysicalSizeZ="1.5" PhysicalSizeZUnit="µm""#,
             r#"<Channel ID="Channel:0:0" Name="GFP"/><Channel ID="Channel:0:1" Name="RFP"/>"#,
-        ).unwrap();
+        )
+        .unwrap();
         assert_eq!(image.outer, [('t', 3), ('z', 5), ('c', 2)]);
         assert_eq!((image.width, image.height, image.size('z')), (64, 32, 5));
         assert_eq!(
