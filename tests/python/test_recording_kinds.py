@@ -117,7 +117,7 @@ def test_imagej_stacks_with_one_page(replay, tmp_path, byteorder):
     # Of a file that was cut off, whole planes are kept and the rest is missing; the run says so.
     (tmp_path / "cut.tif").write_bytes(head[:offset] + stored[: len(stored) * 2 // 3 - 5])
     report, out = replay(tmp_path / "cut.tif", code=3)
-    assert report["frames_written"] == 15 and "15 of the 24" in report["error"]
+    assert report["frames_written"] == 15 and "15 of the 24" in report["error"]["message"]
     assert report["missing"] == [{"start": 15, "end": 24}] and report["frames_missing"] == 9
     flat = data.reshape(24, 20, 30).copy()
     flat[15:] = 0
@@ -263,7 +263,7 @@ def test_npy_with_axes(replay, refused, tmp_path):
     whole = (tmp_path / "in.npy").read_bytes()
     (tmp_path / "in.npy").write_bytes(whole[: len(whole) // 2])
     report, _ = replay(tmp_path / "in.npy", "--axes", "t,c,z,y,x", code=3)
-    assert "frame 11" in report["error"] and "too early" in report["error"] and report["frames_written"] == 11
+    assert "frame 11" in report["error"]["message"] and "too early" in report["error"]["message"] and report["frames_written"] == 11
 
 
 def test_npy_that_is_refused(refused, tmp_path):
