@@ -14,7 +14,7 @@ impl Random {
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() * limit as u64 >> 32) as usize
+        ((self.next() * limit as u64) >> 32) as usize
     }
 
     /// Nearly a normal distribution round 0.
