@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 use crate::named::named;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
@@ -137,6 +138,17 @@ impl Default for Config {
             manifest: Vec::new(),
         }
     }
+}
+
+/// More threads than this no machine has cores for, and they would only take its memory.
+const WORKERS_MAX: usize = 1024;
+
+/// Refuses a number of worker threads that nobody can mean.
+pub(crate) fn check_workers(workers: usize) -> Result<()> {
+    if workers <= WORKERS_MAX {
+        return Ok(());
+    }
+    Err(Error::config("workers", workers, format!("at most {WORKERS_MAX} worker threads are possible")))
 }
 
 impl Config {

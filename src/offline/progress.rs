@@ -6,6 +6,7 @@ use std::thread;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use crate::config::check_workers;
 use crate::error::{Error, Result};
 
 /// How far an operation has come.
@@ -97,6 +98,7 @@ pub(super) fn threads(workers: usize) -> usize {
 
 /// The threads of an operation.
 pub(super) fn pool(workers: usize) -> Result<ThreadPool> {
+    check_workers(workers)?;
     let pool = ThreadPoolBuilder::new().num_threads(threads(workers)).build();
     pool.map_err(|error| Error::config("workers", workers, error.to_string()))
 }

@@ -12,7 +12,7 @@ mod shard;
 mod tests;
 mod volume;
 
-use crate::config::Config;
+use crate::config::{Config, check_workers};
 use crate::error::{Error, Result};
 use crate::format::Metadata;
 use crate::format::codecs::Chain;
@@ -28,7 +28,6 @@ pub(crate) use ring::RingPlan;
 pub(crate) use shard::{IndexForm, ShardPlan};
 pub(crate) use volume::VolumePlan;
 
-const WORKERS_MAX: usize = 1024;
 // Of one frame.
 const TILES_MAX: u128 = 1 << 20;
 
@@ -266,9 +265,7 @@ fn workers(config: &Config) -> Result<usize> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         workers => workers,
     };
-    if workers > WORKERS_MAX {
-        return Err(Error::config("workers", workers, format!("at most {WORKERS_MAX} worker threads are possible")));
-    }
+    check_workers(workers)?;
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if let Some(absent) = config.affinity.iter().find(|&&core| !cores.iter().any(|known| known.id == core)) {
         let known: Vec<_> = cores.iter().map(|core| core.id.to_string()).collect();

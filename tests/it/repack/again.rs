@@ -1,5 +1,7 @@
 //! Calls that are made again after their end, names that choose arrays, chunks as files, and the estimate of the room.
 
+use shardwright::offline::{Recover, RecoverOptions, Verify, VerifyOptions};
+
 use super::*;
 
 fn refused(path: &Path, out: Option<&Path>, options: &RepackOptions) -> Error {
@@ -129,4 +131,22 @@ fn what_does_not_fit_is_refused_unless_the_estimate_is_passed_over() {
     // There are no chunks in it.
     repack(&path, Some(&out), &RepackOptions { space: SpaceCheck::Skipped, ..unpacked });
     assert!(out.join("zarr.json").exists());
+}
+
+#[test]
+fn more_workers_than_any_machine_has_cores_for_are_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = movie(folder.path(), &config());
+    let before = files(&path);
+    for workers in [1025, 100_000_000, usize::MAX] {
+        let repack = refused(&path, None, &RepackOptions { workers, ..options() });
+        let verify = Verify::new(&path, &VerifyOptions { workers }).unwrap_err();
+        let recover = Recover::new(&path, &RecoverOptions { apply: true, workers }).unwrap_err();
+        let writer = Acquisition::create(folder.path().join("new"), Config { workers, ..config() }).unwrap_err();
+        for error in [repack, verify, recover, writer] {
+            assert!(matches!(error, Error::Config { field: "workers", .. }), "{error}");
+            assert!(error.to_string().contains("at most 1024"), "{error}");
+        }
+    }
+    assert_eq!(files(&path), before);
 }
