@@ -21,6 +21,7 @@ mod documents;
 mod groups;
 mod jobs;
 mod left_out;
+mod listing;
 mod lock;
 mod nodes;
 mod options;

@@ -5,20 +5,19 @@
 //! many, their names, lengths and times of change. No pixel need be read to compare this with what is there now. What
 //! was changed since on either side, moved, or copied without its times, is not taken for a finished result.
 
-use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::listing::Listing;
 use super::options::RepackOptions;
 use crate::error::{Error, Result};
-use crate::fs::{self as os, Identity, LOCK_FILE, document, system};
+use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
-const VERSION: u64 = 1;
-const DEPTH_MAX: usize = 64;
+const VERSION: u64 = 2;
 
 /// Whether `out` is what the call would make.
 pub(super) fn is_of(out: &Path, source: &Path, arrays: &[&Array], options: &RepackOptions) -> Result<bool> {
@@ -38,14 +37,7 @@ pub(super) fn is_of(out: &Path, source: &Path, arrays: &[&Array], options: &Repa
 /// What the files of a dataset, and those of others that its manifests name, are like now.
 pub(super) fn of_source(source: &Path, arrays: &[&Array]) -> Result<String> {
     let mut listing = Listing::of(source)?;
-    for array in arrays {
-        // It may stand in the dataset around.
-        listing.add(array.document())?;
-        let Some(manifest) = array.manifest() else { continue };
-        for path in manifest.ranges_by_path().into_keys() {
-            manifest.local(path).map_or(Ok(()), |file| listing.add(&file))?;
-        }
-    }
+    arrays.iter().try_for_each(|array| listing.add_references(array))?;
     Ok(listing.fingerprint())
 }
 
@@ -73,69 +65,4 @@ pub(super) fn leave(
 /// The options that matter, as a text that is only compared.
 fn text(options: &RepackOptions) -> String {
     format!("{:?}", options.of_result())
-}
-
-/// The files below a folder and what they are like.
-#[derive(Debug, Default)]
-struct Listing {
-    lines: Vec<String>,
-    receipts: Vec<PathBuf>,
-}
-
-impl Listing {
-    fn of(folder: &Path) -> Result<Self> {
-        let mut listing = Self::default();
-        listing.folder(folder, "", 0, &mut HashSet::new())?;
-        Ok(listing)
-    }
-
-    fn folder(&mut self, folder: &Path, key: &str, depth: usize, visited: &mut HashSet<Identity>) -> Result<()> {
-        let metadata = fs::metadata(folder).map_err(|error| Error::io("look at", folder, error))?;
-        // A link may lead back up.
-        if depth > DEPTH_MAX || !visited.insert(Identity::from(&metadata)) {
-            return Ok(());
-        }
-        for path in os::list(folder)? {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let key = format!("{key}/{name}");
-            if path.is_dir() {
-                self.folder(&path, &key, depth + 1, visited)?;
-            } else if name == RECEIPT {
-                self.receipts.push(path);
-            } else if name != LOCK_FILE && !(name.starts_with('.') && name.ends_with(".partial")) {
-                self.line(&key, &path)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, file: &Path) -> Result<()> {
-        self.line(&file.to_string_lossy(), file)
-    }
-
-    fn line(&mut self, key: &str, path: &Path) -> Result<()> {
-        match fs::metadata(path) {
-            Ok(metadata) => {
-                let (len, (seconds, nanoseconds)) = (metadata.len(), system::modified(&metadata));
-                self.lines.push(format!("{key}\0{len} {seconds}.{nanoseconds}\n"));
-            }
-            // A link that leads nowhere, or a file that a manifest names and nobody has.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => self.lines.push(format!("{key}\0-\n")),
-            Err(error) => return Err(Error::io("look at", path, error)),
-        }
-        Ok(())
-    }
-
-    /// A text that becomes another when a file does.
-    fn fingerprint(&mut self) -> String {
-        self.lines.sort();
-        self.lines.dedup();
-        // FNV-1a (Fowler, Noll, Vo; public domain), and a CRC, which fails otherwise than a product does.
-        let (mut hash, mut crc) = (0xcbf2_9ce4_8422_2325_u64, 0);
-        for line in &self.lines {
-            hash = line.bytes().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-            crc = crc32c::crc32c_append(crc, line.as_bytes());
-        }
-        format!("{} files {hash:016x}{crc:08x}", self.lines.len())
-    }
 }

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::listing::Listing;
 use crate::error::{Error, Result};
 use crate::fs::document;
 use crate::fs::is_below;
 use crate::fs::links;
-use crate::fs::system;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 
@@ -156,16 +156,10 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// What an array's files are like: a number that changes when one of them does.
-pub(super) fn fingerprint(array: &Array) -> Result<u64> {
-    let mut files: Vec<(PathBuf, Vec<u64>)> = array.files()?;
-    files.sort();
-    let mut text = String::new();
-    for (path, position) in files {
-        let metadata = fs::metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
-        let (len, (seconds, nanoseconds)) = (metadata.len(), system::modified(&metadata));
-        text.push_str(&format!("{position:?} {len} {seconds}.{nanoseconds}\n"));
-    }
-    let (low, high) = (crc32c::crc32c(text.as_bytes()), crc32c::crc32c_append(!0, text.as_bytes()));
-    Ok(u64::from(high) << 32 | u64::from(low))
+/// By what an array is known to be the same in a later call: what it is read from, as [`Listing`] tells it.
+pub(super) fn fingerprint(array: &Array) -> Result<String> {
+    let mut listing = Listing::default();
+    listing.add_chunks(array)?;
+    listing.add_references(array)?;
+    Ok(listing.fingerprint())
 }
