@@ -130,6 +130,8 @@ fn open(path: &Path, purpose: Purpose) -> Result<Option<File>> {
         Ok(file) if is_file(&file) => Ok(Some(file)),
         Ok(_) => Err(not_a_file(path)),
         Err(error) if error.kind() == ErrorKind::NotFound && !creates => Ok(None),
+        // A file has nobody at work in it; what it is instead of a dataset is told by who reads it.
+        Err(error) if error.kind() == ErrorKind::NotADirectory && purpose == Purpose::Share => Ok(None),
         Err(error) if error.kind() == ErrorKind::AlreadyExists && creates => Ok(None),
         Err(_) if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) => Err(not_a_file(path)),
         Err(error) => Err(Error::io("open the lock file", path, error)),

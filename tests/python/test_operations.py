@@ -506,3 +506,21 @@ def test_an_interruption_is_told_alike(command, tmp_path, number):
         error = json.loads(said)["error"]
         assert (process.returncode, error["kind"], error["exit_code"]) == (130, "interrupted", 130)
         assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_refusals_say_what_would_be_right(tool, tmp_path):
+    path, nothing = tmp_path / "g.zarr", tmp_path / "empty.zarr"
+    mixed(path)
+    zarr.open_group(nothing, mode="w").create_group("sub")
+    for words in [["verify"], ["recover"], ["manifest"], ["info"], ["repack"]]:
+        assert "is a file; expected the directory of an array" in tool(*words, path / "zarr.json", code=3), words
+    assert "there is no array in it" in tool("manifest", nothing, code=3)
+    assert not (tmp_path / "empty.manifest.zarr").exists()
+    assert '--url-prefix "": is neither a URL' in tool("manifest", path, "--url-prefix", "", code=2)
+    # Of what is beside, it can be told that nobody's writer made it.
+    assert "no image in it was made by shardwright" in tool("recover", path, code=3)
+    assert "is not read here" in tool("recover", path / "img/strange", code=5)
+    missing = tmp_path / "no"
+    said = tool("export", path / "a", missing / "a.npy", code=3)
+    assert f"there is no folder {missing}" in said and "partial" not in said

@@ -136,7 +136,8 @@ pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
 fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, Refusal> {
     let own = info.shardwright.unwrap_or_default();
     let dtype = Dtype::ALL.iter().copied().find(|dtype| dtype.zarr_name() == info.data_type);
-    let dtype = dtype.ok_or_else(|| format!("data_type {:?} is not read here", info.data_type))?;
+    let unread = || Refusal::Unsupported(format!("data_type {:?} is not read here", info.data_type));
+    let dtype = dtype.ok_or_else(unread)?;
     let scale = info.scales.into_iter().find(|scale| scale.key == key);
     let scale = scale.ok_or_else(|| format!("has no scale {key:?}"))?;
     if scale.encoding != "raw" {

@@ -82,7 +82,7 @@ impl Manifest {
     /// Reads the manifest that the document of the array in `folder` has or names.
     pub(crate) fn open(folder: &Path, value: &Value, layout: &Layout) -> Result<Self> {
         let grid = layout.chunk_grid();
-        let mut table = Table { grid: &grid, paths: Vec::new(), known: HashMap::new(), chunks: Vec::new() };
+        let mut table = Table::new(&grid);
         let origin = match value {
             Value::Object(_) => {
                 let read = (&mut table).deserialize(value);
@@ -104,7 +104,11 @@ impl Manifest {
                 return Err(Error::format(folder.join("zarr.json"), reason));
             }
         };
-        let Table { paths, mut chunks, .. } = table;
+        let Table { paths, mut chunks, inlined, .. } = table;
+        if let Some(key) = inlined {
+            let reason = format!("chunk {key:?} of its manifest: inlined pixels are not read here");
+            return Err(Error::Unsupported { path: folder.join("zarr.json"), reason });
+        }
         chunks.sort_by_key(|(chunk, _)| *chunk);
         if let Some(pair) = chunks.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let position = position(pair[0].0, &grid);
@@ -182,7 +186,7 @@ impl Manifest {
         let path = &self.paths[reference.path as usize];
         let Some(local) = self.local(path) else {
             let reason = format!("chunk {position:?} is at {path}; only files of this machine are read here");
-            return Err(Error::format(&self.folder, reason));
+            return Err(Error::Unsupported { path: self.folder.clone(), reason });
         };
         self.check_near(path, &local)?;
         let Some(file) = ShardFile::open(local)? else {
@@ -249,9 +253,15 @@ struct Table<'a> {
     paths: Vec<String>,
     known: HashMap<String, u32>,
     chunks: Vec<(u64, Reference)>,
+    /// The first chunk whose pixels stand in the manifest itself.
+    inlined: Option<String>,
 }
 
-impl Table<'_> {
+impl<'a> Table<'a> {
+    fn new(grid: &'a [u64]) -> Self {
+        Self { grid, paths: Vec::new(), known: HashMap::new(), chunks: Vec::new(), inlined: None }
+    }
+
     /// The chunk's number, from a key such as `0.1.2`, `0/1/2` or `c/0/1/2`.
     fn chunk(&self, key: &str) -> Option<u64> {
         let numbers = key.strip_prefix("c/").or_else(|| key.strip_prefix("c.")).unwrap_or(key);
@@ -297,6 +307,10 @@ impl<'de> Visitor<'de> for &mut Table<'_> {
             };
             let Entry { path, offset, length } =
                 map.next_value().map_err(|error| A::Error::custom(format!("chunk {key:?}: {error}")))?;
+            let Some(path) = path else {
+                self.inlined.get_or_insert(key);
+                continue;
+            };
             let part = Part { offset, nbytes: length };
             let path = self.path(path);
             self.chunks.push((chunk, Reference { path, part }));
@@ -307,7 +321,8 @@ impl<'de> Visitor<'de> for &mut Table<'_> {
 
 /// One chunk of a manifest.
 struct Entry {
-    path: String,
+    /// `None` where the pixels stand instead.
+    path: Option<String>,
     offset: u64,
     length: Option<u64>,
 }
@@ -323,17 +338,22 @@ impl<'de> serde::Deserialize<'de> for Entry {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
-                let (mut path, mut offset, mut length) = (None, None, None);
+                let (mut path, mut offset, mut length, mut has_pixels) = (None, None, None, false);
                 while let Some(key) = map.next_key::<String>()? {
                     match key.as_str() {
                         "path" => path = Some(map.next_value()?),
                         "offset" => offset = map.next_value()?,
                         "length" => length = map.next_value()?,
-                        "data" => return Err(A::Error::custom("inlined pixels are not read here")),
-                        _ => drop(map.next_value::<IgnoredAny>()?),
+                        key => {
+                            has_pixels |= key == "data";
+                            map.next_value::<IgnoredAny>()?;
+                        }
                     }
                 }
-                let path = path.ok_or_else(|| A::Error::missing_field("path"))?;
+                if path.is_none() && !has_pixels {
+                    return Err(A::Error::missing_field("path"));
+                }
+                let path = path.filter(|_| !has_pixels);
                 Ok(Entry { path, offset: offset.unwrap_or(0), length })
             }
         }
@@ -347,7 +367,7 @@ mod tests {
 
     #[test]
     fn keys_of_every_spelling_name_a_chunk_of_the_grid() {
-        let table = Table { grid: &[2, 3], paths: Vec::new(), known: HashMap::new(), chunks: Vec::new() };
+        let table = Table::new(&[2, 3]);
         for key in ["1.2", "1/2", "c/1/2", "c.1.2"] {
             assert_eq!(table.chunk(key), Some(5), "{key}");
         }

@@ -149,6 +149,9 @@ impl WriteManifest {
     pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         let dataset = dataset.as_ref();
         let root = dataset.canonicalize().map_err(|error| Error::io("open", dataset, error))?;
+        if !root.is_dir() {
+            return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
+        }
         let out = os::absolute(&out.map_or_else(|| manifest_path(dataset), Path::to_path_buf))?;
         check(&root, &out, options)?;
         Ok(Self { root, out, options: options.clone(), counters: Counters::default() })
@@ -170,6 +173,11 @@ impl WriteManifest {
             let reason =
                 "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
             return Err(Error::format(&volume.path, reason));
+        }
+        if arrays.clone().next().is_none() {
+            let unread = nodes.iter().find_map(walk::Node::unreadable).cloned();
+            let reason = "there is no array in it, whose chunks a manifest could name";
+            return Err(unread.unwrap_or_else(|| Error::not_found(root, reason)));
         }
         let mut total: u64 = 0;
         for (_, array) in arrays {
@@ -195,7 +203,7 @@ fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
         && !(prefix.contains("://") || prefix.starts_with('/'))
     {
         let reason = "is neither a URL such as s3://bucket/run.ome.zarr nor an absolute path";
-        return Err(Error::config("url_prefix", prefix, reason));
+        return Err(Error::config("url_prefix", format_args!("{prefix:?}"), reason));
     }
     if !matches!(options.kerchunk_zarr_format, 2 | 3) {
         return Err(Error::config("kerchunk_zarr_format", options.kerchunk_zarr_format, "possible are 2 and 3"));

@@ -45,7 +45,11 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
         let places = node.array.acquisition_map(&own)?;
         images.push(Image { own, group, node, places });
     }
-    if let (true, Some(error)) = (images.is_empty(), tree.broken.first()) {
+    let is_root = |error: &&Error| match error {
+        Error::Format { path, .. } | Error::Unsupported { path, .. } => path.parent() == Some(root) || path == root,
+        _ => true,
+    };
+    if let (true, Some(error)) = (images.is_empty(), tree.broken.iter().find(is_root)) {
         return Err(error.clone());
     }
     if images.is_empty() {

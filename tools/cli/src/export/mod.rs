@@ -208,6 +208,11 @@ struct Partial {
 impl Partial {
     fn create(path: &Path) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+        if let Some(folder) = folder {
+            let error = io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display()));
+            return Err(written(path, &error));
+        }
         Ok(Self { path: path.with_file_name(format!(".{name}.partial")) })
     }
 
