@@ -13,11 +13,15 @@ use crate::fs::{self as os, LOCK_FILE};
 use crate::offline::hierarchy::RECEIPT;
 
 /// Copies everything below `from` that is no shard of an array that changes, and no document that is rewritten,
-/// nor in `left`.
+/// nor in `left`. A folder appears only for what goes into it: where one held nothing but chunks, a new shard may be.
 pub(super) fn copy_rest(from: &Path, to: &Path, changes: &[&Change], left: &[PathBuf], sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
-    fs::create_dir_all(to).map_err(failed)?;
-    for entry in os::list(from)? {
+    let create = || fs::create_dir_all(to).map_err(failed);
+    let entries = os::list(from)?;
+    if entries.is_empty() {
+        create()?;
+    }
+    for entry in entries {
         let Some(name) = entry.file_name() else { continue };
         let text = name.to_string_lossy();
         let copied = to.join(name);
@@ -30,21 +34,19 @@ pub(super) fn copy_rest(from: &Path, to: &Path, changes: &[&Change], left: &[Pat
         }
         if kind.is_dir() {
             copy_rest(&entry, &copied, changes, left, sync)?;
-            if !left.is_empty() {
-                // What held only shards of the old format is not needed.
-                let _ = fs::remove_dir(&copied);
-            }
         } else if changes.iter().any(|change| is_rebuilt(change, &entry)) {
             // Also where a link leads to a shard: the new shard stands there already.
         } else if kind.is_symlink() {
+            create()?;
             let _ = fs::remove_file(&copied);
             let leads = fs::read_link(&entry).map_err(failed)?;
             system::symlink(leads, &copied).map_err(failed)?;
         } else if kind.is_file() {
+            create()?;
             copy_file(&entry, &copied, sync)?;
         }
     }
-    if sync { os::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
+    if sync && to.is_dir() { os::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
 }
 
 /// Copies a document of the dataset at `from` to the same place in the one at `to`.
