@@ -177,7 +177,7 @@ pub(super) fn remove_shards(document: &mut Value) {
 }
 
 /// An array's `.zarray`.
-pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
+pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
     let Metadata { layout, dtype, chain, fill, .. } = array;
     let compressor = numcodecs::compressor(&chain.codec).map(|(name, mut settings)| {
         settings.insert("id".into(), json!(name));

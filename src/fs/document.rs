@@ -72,6 +72,23 @@ fn is_beyond_json(token: &[u8]) -> bool {
         || (is_long && text.parse::<u64>().is_err() && text.parse::<i64>().is_err())
 }
 
+/// The first number in a document that JSON has no word for, and where it stands, as a JSON pointer.
+pub(crate) fn beyond_json(document: &Value) -> Option<(String, &str)> {
+    fn inner((place, value): (String, &Value)) -> Option<(String, &str)> {
+        let (rest, token) = beyond_json(value)?;
+        Some((format!("/{place}{rest}"), token))
+    }
+    match document {
+        Value::String(text) => {
+            let token = text.strip_prefix('\0').filter(|token| ["NaN", "Infinity", "-Infinity"].contains(token))?;
+            Some((String::new(), token))
+        }
+        Value::Array(values) => values.iter().enumerate().map(|(at, value)| (at.to_string(), value)).find_map(inner),
+        Value::Object(values) => values.iter().map(|(key, value)| (key.clone(), value)).find_map(inner),
+        _ => None,
+    }
+}
+
 /// The document with strings for such tokens; `None` where there are none.
 fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out: Option<Vec<u8>> = None;

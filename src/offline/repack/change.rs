@@ -13,8 +13,8 @@ use crate::config::Codec;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::Metadata;
-use crate::format::layout::Layout;
 use crate::format::layout::product;
+use crate::format::layout::{Files, Layout};
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 
@@ -225,6 +225,17 @@ fn work(from: &Metadata, to: &Metadata, unseal: bool) -> Work {
         () if chain == to.chain.document => Work::Copy,
         () if to.layout.volume().is_some() => Work::Reshape,
         () => Work::Recode,
+    }
+}
+
+/// Whether the chunks of two arrays are files of the same names.
+pub(super) fn has_same_chunks(from: &Layout, to: &Layout) -> bool {
+    match (&from.files, &to.files) {
+        (Files::Grid { keys: from_keys, index: None }, Files::Grid { keys: to_keys, index: None }) => {
+            let is_same = from.dialect == to.dialect && from.index_order == to.index_order;
+            is_same && from_keys == to_keys && from.chunk_shape == to.chunk_shape
+        }
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Where arrays take the places of others one by one, it would be wrong from the first to the last of them. So it goes
 //! first and comes back last, and whoever reads meanwhile, or after a kill, reads the nodes' own documents.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -10,12 +11,14 @@ use serde_json::{Map, Value, json};
 use super::documents::put;
 use super::groups::Group;
 use super::staging::below;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::{Lock, document};
 
 const FIELD: &str = "consolidated_metadata";
 /// In the staging folder: what was set aside, by the group's path from the dataset's root.
 const ASIDE: &str = "consolidated.json";
+/// The document in which Zarr v2 has it.
+const OF_ZARR2: &str = ".zmetadata";
 const ABOVE_MAX: usize = 16;
 
 /// The consolidated metadata of a dataset and of the groups around it, while the dataset changes.
@@ -40,9 +43,13 @@ impl Consolidated {
         let mut locks = Vec::new();
         for (steps, above) in root.ancestors().skip(1).take(ABOVE_MAX).enumerate() {
             // What stands there and is no group is no concern of this dataset.
-            match document::read(&above.join("zarr.json")) {
-                Ok(Some(document)) if document["node_type"] == "group" => {}
-                _ => break,
+            let is_group = match document::read(&above.join("zarr.json")) {
+                Ok(Some(document)) => document["node_type"] == "group",
+                Ok(None) => above.join(".zgroup").is_file(),
+                Err(_) => false,
+            };
+            if !is_group {
+                break;
             }
             locks.push(Lock::on_folder(above)?);
             groups.push(("../".repeat(steps + 1), above.to_path_buf()));
@@ -54,20 +61,30 @@ impl Consolidated {
     pub(super) fn set_aside(&self) -> Result<()> {
         let mut aside = self.known()?;
         let mut changed = Vec::new();
+        let mut removed = Vec::new();
         for (name, folder) in &self.groups {
             let file = folder.join("zarr.json");
-            let Some(mut document) = document::read(&file)? else { continue };
+            let Some(mut document) = document::read(&file)? else {
+                let file = folder.join(OF_ZARR2);
+                if let Some(consolidated) = document::read(&file)? {
+                    aside.insert(name.clone(), consolidated);
+                    removed.push(file);
+                }
+                continue;
+            };
             if let Some(consolidated) = document.as_object_mut().and_then(|document| document.shift_remove(FIELD)) {
                 aside.insert(name.clone(), consolidated);
                 changed.push((file, document));
             }
         }
-        if changed.is_empty() {
+        if changed.is_empty() && removed.is_empty() {
             return Ok(());
         }
         put(&self.aside, &Value::Object(aside))?;
         // From the outside in: an outer one speaks of the inner ones.
-        changed.iter().rev().try_for_each(|(file, document)| put(file, document))
+        changed.iter().rev().try_for_each(|(file, document)| put(file, document))?;
+        let remove = |file: &PathBuf| fs::remove_file(file).map_err(|error| Error::io("remove", file, error));
+        removed.iter().rev().try_for_each(remove)
     }
 
     /// Brings it back, with what the nodes say now.
@@ -75,7 +92,14 @@ impl Consolidated {
         let mut aside = self.known()?;
         for (name, folder) in &self.groups {
             let file = folder.join("zarr.json");
-            let Some(mut document) = document::read(&file)? else { continue };
+            let Some(mut document) = document::read(&file)? else {
+                let file = folder.join(OF_ZARR2);
+                if let (Some(mut consolidated), false) = (aside.shift_remove(name), file.exists()) {
+                    refresh_zarr2(folder, &mut consolidated)?;
+                    put(&file, &consolidated)?;
+                }
+                continue;
+            };
             if let (Some(consolidated), None) = (aside.shift_remove(name), document.get(FIELD)) {
                 document[FIELD] = consolidated;
                 refresh(folder, &mut document)?;
@@ -100,6 +124,29 @@ impl Group {
         refresh(&folder, &mut document)?;
         if document == before { Ok(()) } else { put(&folder.join("zarr.json"), &document) }
     }
+}
+
+/// Lets the consolidated metadata of Zarr v2 in a folder, if there are some, say what the documents below it say now.
+pub(super) fn put_zarr2(folder: &Path) -> Result<()> {
+    let file = folder.join(OF_ZARR2);
+    let Some(before) = document::read(&file)? else { return Ok(()) };
+    let mut document = before.clone();
+    refresh_zarr2(folder, &mut document)?;
+    if document == before { Ok(()) } else { put(&file, &document) }
+}
+
+/// The same, of what stood in that document. What is gone is left out.
+fn refresh_zarr2(folder: &Path, document: &mut Value) -> Result<()> {
+    let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
+    let mut gone = Vec::new();
+    for (key, known) in metadata.iter_mut().filter(|(key, _)| crate::fs::is_below(key)) {
+        match document::read(&folder.join(key))? {
+            Some(now) => *known = now,
+            None => gone.push(key.clone()),
+        }
+    }
+    gone.iter().for_each(|key| drop(metadata.shift_remove(key)));
+    Ok(())
 }
 
 /// Lets a group's consolidated metadata say what the documents below it say now. What is gone is left out.

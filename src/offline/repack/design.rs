@@ -18,6 +18,8 @@ use crate::format::layout::Layout;
 use crate::format::precomputed::carried::{CARRIED, deliver, voxel_offset};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::rules;
+use crate::fs::document;
+use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
 use crate::ome;
 
@@ -32,15 +34,23 @@ pub(super) struct Design {
     config: Config,
     plan: Plan,
     documents: Vec<Document>,
+    /// The array's name, where it keeps its place in a tree of Zarr v2. Otherwise it becomes the image of a dataset.
+    stays: Option<String>,
 }
 
 impl Design {
-    /// What `array` becomes. `attributes`: those of the image, the writer's among them.
+    /// What `array` becomes. `attributes`: those of the image, the writer's among them. `stays`: the array's name, if
+    /// nothing but its own `.zarray` is to change.
     ///
     /// # Errors
     ///
     /// As when an acquisition is created: [`Error::Config`] says what the dialect can't hold, and what it can.
-    pub(super) fn new(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Self> {
+    pub(super) fn new(
+        array: &Array,
+        attributes: &Map<String, Value>,
+        options: &RepackOptions,
+        stays: Option<&str>,
+    ) -> Result<Self> {
         let metadata = array.metadata();
         refuse_lacking(array, options.dialect)?;
         let config = Config {
@@ -65,45 +75,28 @@ impl Design {
         } else {
             plan.array = of_elements(array, &config, plan.array)?;
         }
-        let (mut user, mut own) = split(attributes, metadata.layout.dialect, options.dialect);
-        let to_volume = rules(options.dialect).numbers_chunks;
-        if to_volume && metadata.layout.volume().is_some() && !attributes.contains_key(ATTRIBUTE) {
-            // Its own document says it.
-            own.as_object_mut().map(|own| own.shift_remove("ome"));
+        if let Some(name) = stays {
+            let document = format::zarr2::array(&plan.array, &plan.array.layout.shape);
+            let documents = vec![(hierarchy::below(name, ".zarray"), document)];
+            return Ok(Self { config, plan, documents, stays: Some(name.to_owned()) });
         }
-        // What a volume said, of which this one's document has not spoken yet.
-        let mut carried = Map::from_iter(user.shift_remove_entry(CARRIED).filter(|_| to_volume));
-        let said = if options.dialect == Dialect::Zarr2 { user.shift_remove("ome") } else { None };
-        let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
-        let made = || ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(&config, "0"));
-        let ome = said.or_else(made);
-        let image = format::ImageDescription {
-            array: &plan.array,
-            shape: &plan.array.layout.shape,
-            user: &user,
-            own: &own,
-            ome: ome.as_ref(),
-        };
-        let mut documents = image.entry();
-        documents.push(image.of_shape());
-        let of_attributes = image.of_attributes();
-        // A volume has one document for both.
-        if documents.iter().all(|(key, _)| *key != of_attributes.0) {
-            documents.push(of_attributes);
-        }
-        documents.iter_mut().filter(|_| to_volume).for_each(|(_, info)| deliver(&mut carried, info));
-        if own.as_object().is_some_and(Map::is_empty) && !to_volume {
-            // Another writer's array does not become one of this crate's.
-            let places = documents.iter_mut().filter_map(|(_, document)| own_attributes(document));
-            places.for_each(|attributes| drop(attributes.shift_remove(ATTRIBUTE)));
-        }
-        Ok(Self { config, plan, documents })
+        let documents = image_documents(array, attributes, &config, &plan)?;
+        Ok(Self { config, plan, documents, stays: None })
     }
 
     /// The array, in a dataset at `root`; nothing need be there.
     pub(super) fn array(&self, root: &Path) -> Array {
+        if let Some(name) = &self.stays {
+            let path = below(root, name);
+            return Array::with(&path, &path, path.join(".zarray"), self.plan.array.clone());
+        }
         let NodePaths { array, folder, document } = format::node_paths(&self.plan.array.layout);
         Array::with(&below(root, &array), &below(root, &folder), root.join(document), self.plan.array.clone())
+    }
+
+    /// The array's name, if it keeps its place among others.
+    pub(super) fn stays(&self) -> Option<&str> {
+        self.stays.as_deref()
     }
 
     /// How chunks are encoded.
@@ -139,6 +132,52 @@ impl Design {
         }
         documents
     }
+}
+
+/// The documents of the image that `array` becomes.
+fn image_documents(
+    array: &Array,
+    attributes: &Map<String, Value>,
+    config: &Config,
+    plan: &Plan,
+) -> Result<Vec<Document>> {
+    let (metadata, to) = (array.metadata(), config.dialect);
+    let (mut user, mut own) = split(attributes, metadata.layout.dialect, to);
+    let to_volume = rules(to).numbers_chunks;
+    if to_volume && metadata.layout.volume().is_some() && !attributes.contains_key(ATTRIBUTE) {
+        // Its own document says it.
+        own.as_object_mut().map(|own| own.shift_remove("ome"));
+    }
+    // What a volume said, of which this one's document has not spoken yet.
+    let mut carried = Map::from_iter(user.shift_remove_entry(CARRIED).filter(|_| to_volume));
+    let said = if to == Dialect::Zarr2 { user.shift_remove("ome") } else { None };
+    let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
+    let made = || ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(config, "0"));
+    let ome = said.or_else(made);
+    let image = format::ImageDescription {
+        array: &plan.array,
+        shape: &plan.array.layout.shape,
+        user: &user,
+        own: &own,
+        ome: ome.as_ref(),
+    };
+    let mut documents = image.entry();
+    documents.push(image.of_shape());
+    let of_attributes = image.of_attributes();
+    // A volume has one document for both.
+    if documents.iter().all(|(key, _)| *key != of_attributes.0) {
+        documents.push(of_attributes);
+    }
+    documents.iter_mut().filter(|_| to_volume).for_each(|(_, info)| deliver(&mut carried, info));
+    if own.as_object().is_some_and(Map::is_empty) && !to_volume {
+        // Another writer's array does not become one of this crate's.
+        let places = documents.iter_mut().filter_map(|(_, document)| own_attributes(document));
+        places.for_each(|attributes| drop(attributes.shift_remove(ATTRIBUTE)));
+    }
+    if to_volume {
+        documents.iter().try_for_each(|(_, info)| refuse_beyond_json(info, to))?;
+    }
+    Ok(documents)
 }
 
 /// The object in a document that has the writer's attributes in it, if there is one.
@@ -339,6 +378,18 @@ fn check_fill(metadata: &Metadata, plan: &Plan) -> Result<()> {
     }
     let reason = "needs more than the 53 bits of a number that every reader takes; Zarr v3 can hold it: choose zarr3";
     Err(Error::config("fill_value", value, reason))
+}
+
+/// Refuses numbers that Python writes and JSON does not have: readers of volumes open no document with them.
+fn refuse_beyond_json(info: &Value, dialect: Dialect) -> Result<()> {
+    let Some((place, token)) = document::beyond_json(info) else { return Ok(()) };
+    let place = place.strip_prefix("/attributes").unwrap_or(&place);
+    let reason = format!(
+        "the attribute {:?} is {token}, which JSON has no number for, and no reader opens a volume with it; make it a \
+         text, or choose zarr3",
+        place.trim_start_matches('/')
+    );
+    Err(Error::config("dialect", dialect, reason))
 }
 
 /// Whether the options ask for anything but the order of chunks.

@@ -6,7 +6,7 @@ use crate::format::ngff;
 use crate::format::provenance::ATTRIBUTE;
 
 /// The attribute of OME-Zarr.
-const OME: &str = "ome";
+pub(super) const OME: &str = "ome";
 
 /// A group.
 #[derive(Debug)]
@@ -29,8 +29,16 @@ pub(super) fn put_ome_aside(user: &mut Map<String, Value>, own: &mut Map<String,
 /// Brings back what [`put_ome_aside`] has put aside, and what OME-Zarr 0.4 has in other places.
 pub(super) fn take_ome_back(attributes: &mut Map<String, Value>) {
     ngff::from_0_4(attributes);
-    let own = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut);
-    if let Some(ome) = own.and_then(|own| own.shift_remove(OME)) {
-        attributes.entry(OME).or_insert(ome);
+    let Some(own) = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut) else { return };
+    let Some(ome) = own.shift_remove(OME) else { return };
+    if own.is_empty() {
+        // Of another writer's image, nothing else was said.
+        attributes.shift_remove(ATTRIBUTE);
     }
+    attributes.entry(OME).or_insert(ome);
+}
+
+/// Whether [`put_ome_aside`] has put something aside.
+pub(super) fn has_ome_aside(attributes: &Value) -> bool {
+    attributes.get(ATTRIBUTE).and_then(|own| own.get(OME)).is_some()
 }

@@ -6,20 +6,21 @@ use std::sync::atomic::AtomicU64;
 
 use serde_json::{Map, Value, json};
 
-use super::change::{Change, is_laid_out_as};
+use super::change::{Change, has_same_chunks, is_laid_out_as};
 use super::design::{self, Design};
-use super::groups::{self, Group};
+use super::groups::{self, Group, has_ome_aside};
+use super::image_attributes::ImageAttributes;
 use super::left_out::{LeftOut, is_scale};
-use super::nodes::{all_arrays, arrays, carried, converted_groups, groups_above};
+use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
+use super::refusal;
 use super::selection::Selection;
 use super::staging::Staging;
 use super::target;
+use super::{image_attributes, nodes};
 use crate::config::{Dialect, Volume};
 use crate::error::{Error, Result};
-use crate::format::precomputed::{self, carried};
 use crate::format::rules;
-use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Kind, Node};
@@ -150,6 +151,59 @@ fn only_array(nodes: &[Node], place: &Roots<'_>, selection: &Selection<'_>) -> R
     Err(Error::format(place.root, reason))
 }
 
+/// What is around the one array of a dataset.
+struct Surroundings {
+    attributes: Map<String, Value>,
+    /// What is there only in the old format, and not copied.
+    left: Vec<PathBuf>,
+    notes: Vec<String>,
+    /// An array that would be missing in the result, and that nobody has given up.
+    lost: Option<String>,
+    /// In the same tree of documents, the array and all around it keep their places.
+    stays: bool,
+}
+
+impl Surroundings {
+    fn of(nodes: &[Node], name: &str, place: &Roots<'_>, selection: &Selection<'_>) -> Result<Self> {
+        let to = selection.options.dialect;
+        let is_zarr2 = |node: &Node| node.array().is_some_and(|array| array.layout().dialect == Dialect::Zarr2);
+        let ImageAttributes { attributes, mut notes } = ImageAttributes::of(nodes, name)?;
+        if to == Dialect::Zarr2 && nodes.iter().any(|node| node.name == name && is_zarr2(node)) {
+            return Ok(Self { attributes, left: Vec::new(), notes: Vec::new(), lost: None, stays: true });
+        }
+        let left_out = LeftOut::of_designed(nodes, name);
+        let (around, others): (Vec<_>, Vec<_>) = groups(nodes).partition(|group| is_above(&group.name, name));
+        let lost = left_out.names().find(|lost| !place.copied || selection.takes(lost)).map(str::to_owned);
+        notes.extend(left_out.notes(to.name()));
+        let mut left = left_of_designed(place.root, nodes, name)?;
+        for group in around.into_iter().chain(others.iter().copied()) {
+            left.extend(OF_GROUPS.map(|document| group.path.join(document)));
+        }
+        for group in others {
+            if has_attributes(group)? {
+                let of = &group.name;
+                notes.push(format!("the attributes of the group {of:?} are left out: no array of it is in the result"));
+            }
+        }
+        left.extend(left_out.paths());
+        Ok(Self { attributes, left, notes, lost, stays: false })
+    }
+}
+
+/// The documents that groups have in Zarr v2 and v3.
+const OF_GROUPS: [&str; 4] = ["zarr.json", ".zattrs", ".zgroup", ".zmetadata"];
+
+/// All groups but those of records, which stay beside an image of any format.
+fn groups(nodes: &[Node]) -> impl Iterator<Item = &Node> {
+    let is_of_records = |name: &str| name == "records" || name.ends_with("/records");
+    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group(_)) && !is_of_records(&node.name))
+}
+
+fn has_attributes(group: &Node) -> Result<bool> {
+    let document = group.document()?;
+    Ok(document.get("attributes").and_then(Value::as_object).is_some_and(|attributes| !attributes.is_empty()))
+}
+
 /// The one array of a dataset, as the writer would write it.
 fn designed(
     nodes: Vec<Node>,
@@ -160,15 +214,7 @@ fn designed(
     let options = selection.options;
     let to = options.dialect.name();
     let name = only_array(&nodes, place, selection)?;
-    let attributes = attributes(&nodes, &name)?;
-    let left_out = LeftOut::of_designed(&nodes, &name);
-    if let (false, Some(lost)) = (place.copied, left_out.names().next()) {
-        let reason = format!("a dataset of {to} has one array, so {lost:?} would be lost; write to a new dataset");
-        return Err(Error::format(place.root, reason));
-    }
-    let notes = left_out.notes(to);
-    let mut left = left_of_designed(place.root, &nodes, &name)?;
-    left.extend(left_out.paths());
+    let Surroundings { attributes, mut left, notes, lost, stays } = Surroundings::of(&nodes, &name, place, selection)?;
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
     let Some(Node { path, kind: Kind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
@@ -179,20 +225,30 @@ fn designed(
         );
         return Err(Error::format(path, reason));
     }
-    let design = Design::new(&source, &attributes, options)?;
+    let refused = |error| refusal::of_array(error, &name, options);
+    let design = Design::new(&source, &attributes, options, stays.then_some(&*name)).map_err(refused)?;
     let is_same = |target: &Array| {
         let (from, to) = (source.metadata(), target.metadata());
-        is_laid_out_as(&from.layout, &to.layout) && from.chain.document == to.chain.document
+        let is_cut_so = is_laid_out_as(&from.layout, &to.layout) || has_same_chunks(&from.layout, &to.layout);
+        is_cut_so && from.chain.document == to.chain.document
     };
     if !place.copied && is_same(&design.array(place.root)) {
         // All is as asked for but perhaps the places of chunks; a call that was killed at its end leaves this.
         let target = source.moved(place.root, place.root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
         let job = Job { name, document: Value::Null, in_place: true, change, chunks: AtomicU64::new(0) };
-        return Ok(Jobs { jobs: vec![job], form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes });
+        return Ok(Jobs { jobs: vec![job], form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes: Vec::new() });
     }
     if !place.copied && !source.document().starts_with(place.root) {
         return Err(Error::format(path, "is described by a document of the dataset around it; name that dataset"));
+    }
+    match lost {
+        Some(lost) if place.copied => return Err(refusal::of_neighbour(&lost, &name, options)),
+        Some(lost) => {
+            let reason = format!("a dataset of {to} has one array, so {lost:?} would be lost; write to a new dataset");
+            return Err(Error::format(place.root, reason));
+        }
+        None => {}
     }
     left.push(source.document().to_path_buf());
     let target = design.array(&Staging::place(place.staging, ""));
@@ -202,35 +258,10 @@ fn designed(
     Ok(Jobs { jobs: vec![job], form: Form::Designed, groups: Vec::new(), left, notes })
 }
 
-/// What is said of an image: by its array, and by the group around it.
-fn attributes(nodes: &[Node], name: &str) -> Result<Map<String, Value>> {
-    let array = nodes.iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
-    let mut attributes = Map::new();
-    for node in array.into_iter().chain(groups_above(nodes, name).last()) {
-        let found = node.document()?.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
-        attributes.extend(found);
-    }
-    groups::take_ome_back(&mut attributes);
-    if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
-        carry(root, &mut attributes)?;
-    }
-    Ok(attributes)
-}
-
-/// Carries along what the document of a volume says.
-fn carry(root: &Node, attributes: &mut Map<String, Value>) -> Result<()> {
-    if root.is_central()
-        && let Some(info) = document::read(&root.path.join("info"))?.filter(precomputed::is_info)
-    {
-        carried::carry(&info, attributes);
-    }
-    Ok(())
-}
-
 /// Documents that others take the place of.
 fn left_of_designed(root: &Path, nodes: &[Node], name: &str) -> Result<Vec<PathBuf>> {
-    let mut left: Vec<PathBuf> = groups_above(nodes, name).map(|group| group.path.join("zarr.json")).collect();
-    for document in ["zarr.json", ".zattrs", ".zgroup", ".zmetadata"] {
+    let mut left = Vec::new();
+    for document in ["zarr.json", ".zattrs", ".zarray"] {
         left.push(root.join(document));
     }
     left.extend(nodes.iter().filter(|node| node.name == name).map(|node| node.path.join(".zattrs")));
@@ -253,7 +284,7 @@ fn of_zarr3(
     let mut groups = Vec::new();
     let several = nodes.len() > 1;
     let converted: Vec<String> = converted_groups(&nodes, selection).map(|node| node.name.clone()).collect();
-    let carried: Vec<String> = carried(&nodes, selection).map(|node| node.name.clone()).collect();
+    let carried: Vec<String> = nodes::carried(&nodes, selection).map(|node| node.name.clone()).collect();
     let mut scales = 0;
     for node in nodes {
         let source = match &node.kind {
@@ -266,7 +297,7 @@ fn of_zarr3(
                 let mut document = node.document()?;
                 if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
                     groups::take_ome_back(attributes);
-                    carry(&node, attributes)?;
+                    image_attributes::carry_volume(&node, attributes)?;
                     left_out.forget(&node.name, attributes);
                 }
                 let is_new = node.is_central() || converted.contains(&node.name);
@@ -288,15 +319,16 @@ fn of_zarr3(
             let reason = "is no array of Zarr v3, which repack makes of it; write the result to a new dataset";
             return Err(Error::format(&node.path, reason));
         }
-        let (metadata, mut document) = target::of(&node, source, options)?;
+        let refused = |error| refusal::of_array(error, &node.name, options);
+        let (metadata, mut document) = target::of(&node, source, options).map_err(refused)?;
         let mut name = node.name.clone();
         if rules(dialect).numbers_chunks {
             // The keys of scales say how fine they are; the first is the image.
             name = scales.to_string();
             scales += 1;
             document["attributes"] = json!({});
-        } else if name.is_empty() && several && dialect != Dialect::Zarr3 {
-            // An array can't have others below it in Zarr v3, so it becomes the image of a group.
+        } else if name.is_empty() && dialect != Dialect::Zarr3 && (several || has_ome_aside(source.attributes())) {
+            // An array of Zarr v3 has no others below it, nor OME-Zarr's metadata, so it becomes the image of a group.
             name = "0".to_owned();
             let mut attributes = std::mem::replace(&mut document["attributes"], json!({}));
             attributes.as_object_mut().into_iter().for_each(groups::take_ome_back);
@@ -321,7 +353,7 @@ fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Res
             left.push(node.path.join(".zattrs"));
         }
     }
-    left.extend(carried(nodes, selection).map(|node| node.path.join(".zattrs")));
+    left.extend(nodes::carried(nodes, selection).map(|node| node.path.join(".zattrs")));
     for group in converted_groups(nodes, selection) {
         left.extend([".zgroup", ".zattrs", ".zmetadata"].map(|document| group.path.join(document)));
     }

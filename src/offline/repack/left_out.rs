@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::nodes::{arrays, converted_groups, groups_above};
+use super::nodes::{converted_groups, groups_above};
 use super::selection::Selection;
 use crate::config::Dialect;
 use crate::format::rules;
-use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::{below, has_node};
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
@@ -43,11 +43,10 @@ impl LeftOut {
         Self(missing)
     }
 
-    /// Those beside the only array of a dataset that would have the same claim to be it.
+    /// Those beside the only array of a dataset, but for the records of its frames.
     pub(super) fn of_designed(nodes: &[Node], only: &str) -> Self {
-        let images = arrays(nodes).map(|(node, _)| node);
-        let unreadable = nodes.iter().filter(|node| node.unreadable().is_some());
-        let others = images.chain(unreadable).filter(|node| node.name != only);
+        let others = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)) && node.name != only);
+        let others = others.filter(|node| !is_record(node, only));
         let missing = |node: &Node| {
             let name = node.name.clone();
             Missing { new_name: name.clone(), name, path: node.path.clone() }
@@ -98,6 +97,14 @@ pub(super) fn is_scale(node: &Node) -> bool {
         Kind::Unreadable(_) => !has_node(&node.path),
         Kind::Group(_) => false,
     }
+}
+
+/// Whether an array is one of those in which this crate's writer keeps what came with each frame of the image: these
+/// look the same beside an image of any format.
+fn is_record(node: &Node, image: &str) -> bool {
+    let group = image.rsplit_once('/').map_or("", |(group, _)| group);
+    let is_in = |place: &str| node.name.starts_with(&below(place, "records/"));
+    (is_in(group) || is_in(image)) && is_zarr3(node)
 }
 
 fn is_zarr3(node: &Node) -> bool {

@@ -19,6 +19,7 @@ mod consolidated;
 mod design;
 mod documents;
 mod groups;
+mod image_attributes;
 mod jobs;
 mod left_out;
 mod listing;
@@ -28,6 +29,7 @@ mod options;
 mod order;
 mod progress;
 mod receipt;
+mod refusal;
 mod rest;
 mod selection;
 mod shard;
@@ -128,6 +130,9 @@ impl Repack {
         let path = path.as_ref();
         os::finish_exchange(path)?;
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
+        if !root.is_dir() {
+            return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
+        }
         links::enter(&root);
         let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
@@ -276,7 +281,12 @@ impl Repack {
                 receipt::leave(&staging.tree(), folder, &self.root, &source_files, &self.options)?;
                 os::publish(&staging.tree(), out)?;
             }
-            None if self.form == Form::Designed => os::exchange(&staging.tree(), &self.root)?,
+            None if self.form == Form::Designed => {
+                let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
+                consolidated.set_aside()?;
+                os::exchange(&staging.tree(), &self.root)?;
+                consolidated.bring_back()?;
+            }
             None => self.exchange()?,
         }
         staging.finish()?;
@@ -376,6 +386,7 @@ impl Repack {
                     for (key, document) in documents {
                         documents::put_for(&tree.join(key), &document, job.change.source.document())?;
                     }
+                    self.refresh_around(&tree)?;
                 }
             }
         }
@@ -383,6 +394,22 @@ impl Repack {
             self.put_groups(&tree)?;
             // From the inside out.
             self.groups.iter().rev().try_for_each(|group| group.refresh(&tree))?;
+        }
+        Ok(())
+    }
+
+    /// Corrects what the groups in `tree` say of an array that keeps its place among others.
+    fn refresh_around(&self, tree: &Path) -> Result<()> {
+        let names = self.jobs.iter().filter_map(|job| job.change.design.as_ref()?.stays());
+        for name in names {
+            let place = below(tree, name);
+            let groups = place.ancestors().skip(1).take_while(|above| above.starts_with(tree));
+            for (steps, group) in groups.enumerate() {
+                if steps == 0 {
+                    documents::forget_hosted_slots(group, &self.jobs)?;
+                }
+                consolidated::put_zarr2(group)?;
+            }
         }
         Ok(())
     }

@@ -17,9 +17,12 @@ pub(super) fn all_arrays(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Array)
 
 /// The groups above an array, from the root down.
 pub(super) fn groups_above<'a>(nodes: &'a [Node], name: &'a str) -> impl Iterator<Item = &'a Node> {
-    let is_above =
-        move |group: &str| group.is_empty() || name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
-    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group(_)) && is_above(&node.name))
+    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group(_)) && is_above(&node.name, name))
+}
+
+/// Whether a group of this name is above the array `name`.
+pub(super) fn is_above(group: &str, name: &str) -> bool {
+    group.is_empty() || name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// The groups of Zarr v2 that become those of Zarr v3: those around arrays that do, where no reader would find these,

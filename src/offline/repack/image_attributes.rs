@@ -1,0 +1,133 @@
+//! What is said of an image that becomes a whole dataset: by its array, and by the groups around it.
+
+use serde_json::{Map, Value, json};
+
+use super::groups::{self, OME};
+use super::nodes::groups_above;
+use crate::error::Result;
+use crate::format::precomputed::{self, carried};
+use crate::format::provenance::ATTRIBUTE;
+use crate::fs::document;
+use crate::offline::hierarchy::below;
+use crate::offline::hierarchy::walk::{Kind, Node};
+
+/// All attributes in one, and what can't be among them.
+#[derive(Debug, Default)]
+pub(super) struct ImageAttributes {
+    pub(super) attributes: Map<String, Value>,
+    /// Of what is left out, as sentences.
+    pub(super) notes: Vec<String>,
+}
+
+impl ImageAttributes {
+    /// Of the array `name`. Where two say different things, the group around the array is believed, then the array
+    /// itself, then the groups farther away.
+    pub(super) fn of(nodes: &[Node], name: &str) -> Result<Self> {
+        let array = nodes.iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
+        let mut groups: Vec<&Node> = groups_above(nodes, name).collect();
+        let nearest = groups.pop();
+        let mut all = Self::default();
+        let mut ome = None;
+        let by_nearness = array.into_iter().chain(nearest).chain(groups.into_iter().rev());
+        for (at, node) in by_nearness.enumerate() {
+            let mut said = node.document()?.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
+            groups::take_ome_back(&mut said);
+            let is_far = at >= usize::from(array.is_some()) + usize::from(nearest.is_some());
+            if let Some(of_node) = said.shift_remove(OME) {
+                all.choose_ome(&mut ome, of_node, node, name, is_far);
+            }
+            if is_far {
+                // It is about the datasets there.
+                said.shift_remove(ATTRIBUTE);
+            }
+            all.merge(said, node, !is_far);
+        }
+        if let Some((ome, _)) = ome {
+            all.attributes.insert(OME.to_owned(), ome);
+        }
+        if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
+            carry_volume(root, &mut all.attributes)?;
+        }
+        Ok(all)
+    }
+
+    fn merge(&mut self, said: Map<String, Value>, node: &Node, wins: bool) {
+        for (key, value) in said {
+            match self.attributes.get(&key) {
+                Some(known) if *known != value => {
+                    let kept = if wins { "this one is kept" } else { "that one is kept" };
+                    let of = called(node);
+                    self.notes
+                        .push(format!("the attribute {key:?} of {of} and one nearer to the array differ; {kept}"));
+                    if wins {
+                        self.attributes.insert(key, value);
+                    }
+                }
+                Some(_) => {}
+                None => drop(self.attributes.insert(key, value)),
+            }
+        }
+    }
+
+    /// What OME-Zarr says of this image counts before what it says of others; else the nearest.
+    fn choose_ome(
+        &mut self,
+        chosen: &mut Option<(Value, bool)>,
+        mut ome: Value,
+        node: &Node,
+        name: &str,
+        is_far: bool,
+    ) {
+        let is_about = reduce(&mut ome, &node.name, name);
+        match chosen {
+            Some((_, true)) => {}
+            _ if is_about || !is_far => {
+                *chosen = Some((ome, is_about));
+                return;
+            }
+            _ => {}
+        }
+        self.notes
+            .push(format!("OME-Zarr's metadata of {} are left out: they are about more than the array", called(node)));
+    }
+}
+
+fn called(node: &Node) -> String {
+    match (node.name.as_str(), &node.kind) {
+        ("", _) => "the root".to_owned(),
+        (name, Kind::Group(_)) => format!("the group {name:?}"),
+        (name, _) => format!("the array {name:?}"),
+    }
+}
+
+/// Lets the OME-Zarr metadata of a group speak of nothing but the array, which will be called `0`. Returns whether they
+/// speak of it at all; otherwise nothing changes.
+fn reduce(ome: &mut Value, group: &str, array: &str) -> bool {
+    let is_array = |dataset: &Value| {
+        dataset.get("path").and_then(Value::as_str).is_some_and(|path| below(group, path.trim_matches('/')) == array)
+    };
+    let datasets = |image: &Value| image.get("datasets").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(images) = ome.get_mut("multiscales").and_then(Value::as_array_mut) else { return false };
+    let about = |image: &Value| datasets(image).into_iter().find(is_array);
+    if !images.iter().any(|image| about(image).is_some()) {
+        return false;
+    }
+    images.retain(|image| about(image).is_some());
+    for image in images {
+        if let Some(mut dataset) = about(image) {
+            dataset["path"] = json!("0");
+            image["datasets"] = json!([dataset]);
+        }
+    }
+    true
+}
+
+/// Carries along what the document of a volume says.
+pub(super) fn carry_volume(root: &Node, attributes: &mut Map<String, Value>) -> Result<()> {
+    if root.is_central()
+        && let Some(info) = document::read(&root.path.join("info"))?.filter(precomputed::is_info)
+    {
+        carried::carry(&info, attributes);
+    }
+    Ok(())
+}

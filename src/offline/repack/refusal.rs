@@ -1,0 +1,64 @@
+//! Refusals of what an array is to become: they name the array, and of options only those that were given.
+
+use super::options::RepackOptions;
+use crate::config::Volume;
+use crate::error::Error;
+
+/// Of the refusal of a configuration, which was made of an array and of options: the one or the others.
+pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Error {
+    let Error::Config { field, value, reason } = error else { return error };
+    let array = called(name);
+    if is_given(field, options) {
+        return Error::Config { field, value, reason: format!("{array}: {reason}") };
+    }
+    let is_about_shards = matches!(field, "dims.shard" | "shard");
+    let help = if is_about_shards { "; choose others with the option `shard`" } else { "" };
+    let reason = format!("{array} has {} {value}: {reason}{help}", described(field));
+    if is_about_shards && !options.chunk.is_empty() {
+        return Error::config("chunk", format_args!("{:?}", options.chunk), reason);
+    }
+    Error::config("dialect", options.dialect, reason)
+}
+
+/// Of an array that would be lost where `only` becomes all that there is.
+pub(super) fn of_neighbour(name: &str, only: &str, options: &RepackOptions) -> Error {
+    let reason = format!(
+        "a dataset of it has one array, which {} becomes, and {} beside it would be lost; leave that out with the \
+         option `skip`, or choose zarr3, which has room for both",
+        called(only),
+        called(name)
+    );
+    Error::config("dialect", options.dialect, reason)
+}
+
+fn called(name: &str) -> String {
+    if name.is_empty() { "the array at its root".to_owned() } else { format!("the array {name:?}") }
+}
+
+/// Whether somebody asked for what is refused.
+fn is_given(field: &str, options: &RepackOptions) -> bool {
+    match field {
+        "dims.chunk" | "chunk" => !options.chunk.is_empty(),
+        "dims.shard" | "shard" => !options.shard.is_empty(),
+        "index_location" => options.index_location.is_some(),
+        "index_checksum" => options.index_checksum.is_some(),
+        _ if field.starts_with("codec") => options.codec.is_some(),
+        _ if field.starts_with("volume") => options.volume != Volume::default(),
+        _ => matches!(field, "dialect" | "sharding"),
+    }
+}
+
+/// What an array has, by the field of a configuration.
+fn described(field: &str) -> &str {
+    match field {
+        "dims" => "the dimensions",
+        "dims.size" => "a dimension of length",
+        "dims.chunk" | "chunk" => "chunks of",
+        "dims.shard" | "shard" => "shards of",
+        "codec.compressor" => "the compressor",
+        "codec.checksum" => "the checksum",
+        "dtype" => "elements of type",
+        "fill_value" => "the fill value",
+        other => other,
+    }
+}
