@@ -107,7 +107,8 @@ fn files(root: &Path, folder: &Path) -> Vec<PathBuf> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files(root, &path));
-        } else {
+        } else if !path.ends_with(".shardwright.repack.json") {
+            // That one is about paths and times.
             found.push(path.strip_prefix(root).unwrap().to_path_buf());
         }
     }
