@@ -99,7 +99,7 @@ def test_an_array_that_is_not_read_does_not_hide_others(tool, told, tmp_path):
     described = told("info", path)
     assert [array["path"] for array in described["arrays"]] == ["a", "img/0"]
     assert [array["path"] for array in described["unreadable"]] == ["img/strange"]
-    assert "img/strange: can't be read" in tool("info", path)
+    assert re.search("img/strange: .*, can.t be read: ", tool("info", path))
     tool("export", path / "img/0", tmp_path / "a.npy")
     assert_same(np.load(tmp_path / "a.npy"), found["img/0"])
     checked = told("verify", path, code=5)
