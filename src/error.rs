@@ -297,7 +297,7 @@ impl Error {
 /// Runs `log`, which tells the program's own subscriber something. If that panics, the message is lost, and nothing
 /// else: it is called in the middle of work that must go on, and in destructors.
 pub(crate) fn logged(log: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(log));
+    catch_unwind(AssertUnwindSafe(log)).unwrap_or_else(std::mem::forget);
 }
 
 /// Runs `work`; a panic in it, be it in a codec or in a caller's own storage, becomes an error like any other.
@@ -307,6 +307,8 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+        // What a program panics with may panic again when it is dropped.
+        std::mem::forget(panic);
         Err(Error::Panicked { message })
     })
 }

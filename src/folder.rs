@@ -73,13 +73,17 @@ impl Folder {
     }
 
     fn new_at(path: &Path) -> Result<Self> {
-        let existed = path.is_dir();
         let mut parents = make_folders(path).map_err(|error| Error::io("create", path, error))?;
+        // Only what was made here may be removed again.
+        let existed = !parents.iter().any(|folder| folder == path);
         parents.retain(|folder| folder != path);
         let begun = Held::open(path).and_then(|held| {
             let lock = Lock::take(&held.root())?;
-            // Somebody may have moved it between the two.
-            if held.identity.is_at(path) { Ok((held, lock)) } else { Err(Error::Locked { path: path.to_path_buf() }) }
+            // Somebody may have moved it between the two, or filled it.
+            if !held.identity.is_at(path) {
+                return Err(Error::Locked { path: path.to_path_buf() });
+            }
+            if held.has_files()? { Err(Error::Exists { path: path.to_path_buf() }) } else { Ok((held, lock)) }
         });
         match begun {
             Ok((held, lock)) => Ok(Self { held, existed, parents, replaced: None, lock: Some(lock) }),
@@ -229,6 +233,12 @@ impl Held {
         open().map_err(|error| Error::io("open the folder", path, error))
     }
 
+    /// Whether there is anything in the folder but its lock.
+    fn has_files(&self) -> Result<bool> {
+        let entries = fs::read_dir(self.root()).map_err(|error| Error::io("look into", &self.path, error))?;
+        Ok(entries.flatten().any(|entry| entry.file_name() != LOCK_FILE))
+    }
+
     /// Removes everything in the folder but its lock, whatever the folder is called by now.
     fn clear(&self) {
         let Ok(entries) = fs::read_dir(self.root()) else { return };
@@ -265,7 +275,7 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
         return Err(Error::format(path, "is a link that leads nowhere; remove it, or choose another path"));
     }
-    std::path::absolute(path).map_err(|error| Error::io("find", path, error))
+    crate::fs::absolute(path)
 }
 
 /// Whether a folder holds a document that says that it is a dataset, or what a writer left that was killed before it

@@ -56,7 +56,7 @@ impl FrameMut {
     }
 
     /// The bytes to fill: rows without gaps, or as [`Config::frame_layout`](crate::Config::frame_layout) says. The
-    /// buffer starts on a page.
+    /// buffer starts on a page; below 2 KiB, on a multiple of 64 bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.loan.pixels_mut()
     }

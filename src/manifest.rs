@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::format::rules;
+use crate::fs::absolute;
 #[cfg(feature = "offline")]
 use crate::offline::{ManifestOptions, WriteManifest, check_manifest_place, manifest_path};
 
@@ -67,7 +68,7 @@ impl Manifest {
         }
         check_dialect(config)?;
         // The working directory may be another one at the end.
-        let dataset = std::path::absolute(path).map_err(|error| Error::io("find", path, error))?;
+        let dataset = absolute(path)?;
         let out = manifest_path(&dataset);
         let options = ManifestOptions {
             forms: config.manifest.clone(),

@@ -53,17 +53,20 @@ pub(crate) fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// `path` without links, also where nothing is there yet.
+/// `path` without links, also where nothing is there yet: then the nearest folder above it that exists is resolved.
+///
+/// Behind a folder that is yet to be made, `..` is refused: what it leads to would change while the folders are made.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
-    let failed = |error| Error::io("find", path, error);
-    if let Ok(found) = path.canonicalize() {
-        return Ok(found);
+    let whole = std::path::absolute(path).map_err(|error| Error::io("find", path, error))?;
+    let mut rest = Vec::new();
+    for above in whole.ancestors() {
+        if let Ok(found) = above.canonicalize() {
+            return Ok(rest.into_iter().rev().fold(found, |path, name| path.join(name)));
+        }
+        let Some(name) = above.file_name() else { break };
+        rest.push(name);
     }
-    let path = std::path::absolute(path).map_err(failed)?;
-    match (path.parent().and_then(|parent| parent.canonicalize().ok()), path.file_name()) {
-        (Some(parent), Some(name)) => Ok(parent.join(name)),
-        _ => Ok(path),
-    }
+    Err(Error::format(path, "leads back (..) through a folder that does not exist; name the folder that is meant"))
 }
 
 /// Lets the finished folder `made` take the name `path`. What was there, if anything, is removed afterwards.

@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::common::{frame, movie, movie_config, tiny};
+use crate::working_directory::contents;
 use serde_json::json;
 use shardwright::offline::{Array, Repack, RepackOptions, follow_links_anywhere};
 use shardwright::{Acquisition, Config, Placement};
@@ -183,4 +184,25 @@ fn links_out_of_a_dataset_are_followed_when_that_is_allowed() {
     let this = "planted::links_out_of_a_dataset_are_followed_when_that_is_allowed";
     let alone = std::process::Command::new(std::env::current_exe().unwrap()).args(["--exact", this]).output().unwrap();
     assert!(alone.status.success(), "{alone:?}");
+}
+
+/// A path that leads back through a folder which is yet to be made is no way into a folder that is there.
+#[test]
+fn a_path_that_leads_back_reaches_no_folder_that_is_there() {
+    let sent = Sent::new();
+    let before = contents(sent.folder.path());
+    for path in ["movie.ome.zarr/new/..", "thesis/new/..", "thesis/a/b/../../../thesis", "new/../thesis"] {
+        for overwrite in [false, true] {
+            let config = Config { overwrite, ..tiny(None, 256) };
+            let error = Acquisition::create(sent.folder.path().join(path), config).unwrap_err().to_string();
+            assert!(error.contains("does not exist"), "{path}: {error}");
+            assert!(contents(sent.folder.path()) == before, "{path} changed something");
+        }
+    }
+    // What is there may be gone through.
+    fs::create_dir(sent.folder.path().join("there")).unwrap();
+    let run = Acquisition::create(sent.folder.path().join("there/../run.zarr"), tiny(None, 256)).unwrap();
+    assert_eq!(run.append(&frame(0, 256)).unwrap().frames, 1);
+    run.finish().unwrap();
+    assert!(sent.folder.path().join("run.zarr/zarr.json").is_file());
 }

@@ -12,7 +12,7 @@ use shardwright::offline::Array;
 use shardwright::{Acquisition, Config, Dataset, ManifestForm};
 
 /// Every file below `folder` and its bytes.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
