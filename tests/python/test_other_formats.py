@@ -262,6 +262,25 @@ def test_refusals_name_the_array_and_options_that_were_given(tool, tmp_path):
     assert "compressor" in said and "--codec " not in said
 
 
+def test_what_can_not_be_done_with_sound_data_is_called_no_damage(tool, tmp_path):
+    path, out = tmp_path / "a.zarr", tmp_path / "b"
+    group = zarr.open_group(path, mode="w")
+    for name in ["a", "b"]:
+        group.create_array(name, data=pixels(), chunks=(3, 5, 5))
+    group.create_array("line", data=np.arange(4, dtype="u2"), chunks=(2,))
+    for dialect in ONE_ARRAY:
+        said = tool("repack", path, out, "--dialect", dialect, *PLAIN, code=2)
+        assert f"--dialect {dialect}: the dataset has 2 arrays" in said and '--only: "a", "b"' in said
+        said = tool("repack", path, out, "--only", "line", "--dialect", dialect, *PLAIN, code=2)
+        assert "rows and columns" in said
+    # Who says how large shards shall be is not told to.
+    said = tool("repack", path, out, "--only", "line", "--shard", "4", code=2)
+    assert "--shard [4]" in said and "rows and columns" in said and "chunks that are files" not in said
+    assert not out.exists()
+    tool("repack", path, out, "--only", "a", "--dialect", "precomputed", *PLAIN)
+    assert "no reader of Zarr takes these" in tool("manifest", out, code=5)
+
+
 def test_a_chunk_that_can_not_be_decoded_says_what_stays(tool, tmp_path):
     path, out = tmp_path / "a.zarr", tmp_path / "b.zarr"
     array = zarr.create_array(path, data=pixels(), chunks=(2, 5, 5), zarr_format=3)

@@ -58,7 +58,7 @@ pub(super) fn zarray(array: &Array) -> Result<Value> {
         Some(_) => return refused(array, "has its dimensions in an order that Zarr v2 has no word for"),
     };
     if matches!(chain.packing, Packing::Shard(_)) {
-        return refused(array, "has shards in its shards, which Zarr v2 has no word for");
+        return refused(array, "has shards in its shards or codecs around them, which Zarr v2 has no words for");
     }
     let filters: Vec<Value> = chain.document.iter().filter_map(numcodecs).collect();
     Ok(json!({

@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::{Compressor, ManifestForm};
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::format::index::Range;
 use crate::format::rules;
 use crate::fs as os;
@@ -172,7 +172,7 @@ impl WriteManifest {
         if let Some((volume, _)) = arrays.clone().find(|(_, array)| !rules(array.layout().dialect).manifests) {
             let reason =
                 "is a precomputed volume, whose last chunks are shorter than others: no reader of Zarr takes these";
-            return Err(Error::format(&volume.path, reason));
+            return Err(Error::format(&volume.path, Refusal::Unsupported(reason.to_owned())));
         }
         if arrays.clone().next().is_none() {
             let unread = nodes.iter().find_map(walk::Node::unreadable).cloned();

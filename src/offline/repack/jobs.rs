@@ -130,7 +130,7 @@ fn kept(nodes: Vec<Node>, place: &Roots<'_>, selection: &Selection<'_>, pool: &A
 }
 
 /// The one array that becomes a dataset of a dialect which has no others.
-fn only_array(nodes: &[Node], place: &Roots<'_>, selection: &Selection<'_>) -> Result<String> {
+fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
     let to = selection.options.dialect.name();
     let taken = nodes.iter().filter(|node| selection.takes(&node.name)).filter_map(|node| Some((node, node.array()?)));
     let sharded = taken.clone().any(|(_, array)| array.layout().has_index());
@@ -138,17 +138,17 @@ fn only_array(nodes: &[Node], place: &Roots<'_>, selection: &Selection<'_>) -> R
     let names: Vec<&str> = taken.filter(|(_, array)| is_image(array)).map(|(node, _)| node.name.as_str()).collect();
     let reason = match names[..] {
         [name] => return Ok(name.to_owned()),
-        [] => "none of the arrays in it that are to be repacked has rows and columns".to_owned(),
+        [] => "none of the arrays that are to be repacked has rows and columns".to_owned(),
         _ => {
             let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();
             format!(
-                "holds {} arrays, and a dataset of {to} one; choose it with the option `only`: {}",
+                "the dataset has {} arrays, and one of {to} has one; choose it with the option `only`: {}",
                 names.len(),
                 listed.join(", ")
             )
         }
     };
-    Err(Error::format(place.root, reason))
+    Err(Error::config("dialect", to, reason))
 }
 
 /// What is around the one array of a dataset.
@@ -213,7 +213,7 @@ fn designed(
 ) -> Result<Jobs> {
     let options = selection.options;
     let to = options.dialect.name();
-    let name = only_array(&nodes, place, selection)?;
+    let name = only_array(&nodes, selection)?;
     let Surroundings { attributes, mut left, notes, lost, stays } = Surroundings::of(&nodes, &name, place, selection)?;
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
     let Some(Node { path, kind: Kind::Array(source), .. }) = node else { unreachable!("it was found just above") };

@@ -156,9 +156,7 @@ impl Repack {
         let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
         let Jobs { jobs, form, groups, left, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         if jobs.is_empty() {
-            let reason = "holds no array with shards that is to be repacked; the option `shard` makes shards of chunks \
-                          that are files";
-            return Err(Error::format(root, reason));
+            return Err(refusal::of_nothing(root, options));
         }
         let done = match &out {
             Some(_) if is_untidy => Some(Done::Untidy),

@@ -1,5 +1,7 @@
 //! Refusals of what an array is to become: they name the array, and of options only those that were given.
 
+use std::path::PathBuf;
+
 use super::options::RepackOptions;
 use crate::config::Volume;
 use crate::error::Error;
@@ -29,6 +31,16 @@ pub(super) fn of_neighbour(name: &str, only: &str, options: &RepackOptions) -> E
         called(name)
     );
     Error::config("dialect", options.dialect, reason)
+}
+
+/// Of a dataset in which no array is concerned.
+pub(super) fn of_nothing(root: PathBuf, options: &RepackOptions) -> Error {
+    if !options.shard.is_empty() {
+        let reason = "no array that is to be repacked has shards, or rows and columns of which shards are made";
+        return Error::config("shard", format_args!("{:?}", options.shard), reason);
+    }
+    let help = if options.is_unsharded() { "" } else { "; the option `shard` makes shards of chunks that are files" };
+    Error::format(root, format!("holds no array with shards that is to be repacked{help}"))
 }
 
 fn called(name: &str) -> String {
