@@ -5,9 +5,11 @@ import os
 from matrix.__main__ import run_all
 from matrix.cells import WRITERS
 
-# So that a matrix in which everything is refused is seen: what at least must have been read as equal, of each writer.
-SHARES = {"info": 0.3, "verify": 0.3, "export": 0.4}
-COPIES = 0.05
+# So that a matrix in which everything is refused is seen: the share that at least must have been done, and found equal,
+# of each writer. What is refused is what a call asks of arrays that can't be so, as `matrix/refusals.py` lists it.
+SHARES = {"info": 0.8, "verify": 0.5, "export": 0.75, "manifest": 0.7, "copy": 0.35, "in place": 0.35}
+# No reader of Zarr takes a volume's last chunks.
+NONE = {("manifest", "tensorstore-volume"), ("manifest", "cloud-volume")}
 
 
 def test_what_other_programs_write_is_read_as_it_is_or_refused(command):
@@ -21,7 +23,7 @@ def test_what_other_programs_write_is_read_as_it_is_or_refused(command):
         # Too few of each writer for a share to mean something.
         return
     for what, least in SHARES.items():
-        assert all(share >= least for share in report.shares(what).values()), (what, report.shares(what))
-    assert all(share >= COPIES for share in report.shares("copy").values()), report.shares("copy")
+        shares = {writer: share for writer, share in report.shares(what).items() if (what, writer) not in NONE}
+        assert all(share >= least for share in shares.values()), (what, shares)
     unwritten = report.total("source")
     assert unwritten <= count * 0.05, f"{unwritten} datasets were not written or have no reader"

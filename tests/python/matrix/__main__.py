@@ -71,7 +71,7 @@ def described(cell, wrong, calls):
     return (
         f"cell {cell['number']} of seed {cell['seed']}, by {cell['writer']}: {wrong}\n"
         f"  made by: python -m matrix --seed {cell['seed']} --cell {cell['number']}\n"
-        f"  last call: shardwright {' '.join(calls[-1]) if calls else '(none)'}\n"
+        f"  last calls: {' ; '.join('shardwright ' + ' '.join(call) for call in calls[-2:])}\n"
         f"  cell: {json.dumps({key: value for key, value in cell.items() if key != 'steps'}, ensure_ascii=False)}\n"
     )
 
@@ -110,7 +110,7 @@ class Report:
         for (what, outcome), count in sorted(self.reasons.items(), key=lambda item: -item[1]):
             print(f"{count:6}  {what}: {outcome}   (cell {self.first[what, outcome]})")
         print("share that was read as equal:")
-        names = ["info", "verify", "export", "manifest", "copy", "in place", "recover"]
+        names = ["info", "verify", "export", "manifest", "copy", "in place"]
         print(" " * 20 + "".join(f"{name:>10}" for name in names))
         shares = {name: self.shares(name) for name in names}
         for writer in sorted(self.counts):

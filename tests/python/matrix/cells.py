@@ -302,26 +302,47 @@ def steps(pick, has):
     rank = 3 if "resolution" in has else len(image["shape"])
     return {
         "copies": [repack(pick, has, rank, pick.choice([None, *DIALECTS])) for _ in range(2)],
-        "in_place": repack(pick, has, rank, None),
+        "in_place": repack(pick, has, rank, own_dialect(has)),
         "manifest": ["--zarr-format", pick.choice(["2", "3"]), *pick.choice([[], ["--inline", "0"]])],
         "region": [[pick.random(), pick.random()] for _ in range(5)],
         "format": pick.choice(["raw", "tif", "ome.tif"]),
     }
 
 
+def own_dialect(has):
+    """What the dataset is of: in place, it can become no other."""
+    writer = has["writer"]
+    if writer in ("zarr-python-v2", "zarr2", "tensorstore-zarr2") or has.get("version") == "0.4":
+        return "zarr2"
+    if "resolution" in has:
+        return "precomputed"
+    return "zarr3-transformer" if writer == "draft" else None
+
+
 def repack(pick, has, rank, dialect):
     out = ["--dialect", dialect] if dialect else []
-    image = has["arrays"][0] if "arrays" in has else has
+    arrays = has.get("arrays", [])
+    image = arrays[0] if arrays else has
+    if len(arrays) > 1 and pick.chance(0.8 if dialect not in (None, "zarr3") else 0.2):
+        # A dataset of one array wants to know which.
+        images = [array for array in arrays if len(array["shape"]) > 1]
+        image = pick.choice(images or arrays)
+        rank = len(image["shape"])
+        out += ["--only", image["path"]] if pick.chance(0.8) else ["--skip", image["path"]]
+    if dialect in (None, "zarr3") and pick.chance(0.06):
+        return [*out, "--unsharded"]
+    if dialect == "precomputed":
+        return [*out, *to_volume(pick, rank)]
     # Without shards, somebody must say how large they shall be.
     if pick.chance(0.4 if image.get("shard") else 0.9) and rank:
         chunk = [pick.choice([1, 2, 3, 4, 7]) for _ in range(rank if pick.chance(0.8) else pick.randrange(1, rank + 1))]
         out += ["--chunk", ",".join(map(str, chunk))]
         if dialect != "zarr2" and pick.chance(0.95):
             out += ["--shard", ",".join(str(size * pick.choice([1, 2, 3])) for size in chunk)]
-    elif pick.chance(0.1) and rank:
+    elif pick.chance(0.1) and rank and dialect != "zarr2":
         out += ["--shard", ",".join(str(pick.choice([2, 4, 6, 12])) for _ in range(rank))]
-    if pick.chance(0.5) or dialect == "precomputed":
-        codec = pick.choice(CODECS if dialect != "precomputed" else ["none", "gzip"])
+    if pick.chance(0.5):
+        codec = pick.choice(CODECS)
         out += ["--codec", codec]
         if dialect in (None, "zarr3"):
             out += ["--no-checksum"] if pick.chance(0.2) else []
@@ -332,11 +353,18 @@ def repack(pick, has, rank, dialect):
         out += ["--no-index-checksum"] if pick.chance(0.1) else []
     out += ["--order", pick.choice(["morton", "kept"])] if pick.chance(0.2) else []
     out += ["--workers", "1"] if pick.chance(0.2) else []
-    out += ["--unsharded"] if pick.chance(0.05) else []
-    if len(has.get("arrays", [])) > 1 and pick.chance(0.15):
-        out += [pick.choice(["--only", "--skip"]), pick.choice(has["arrays"])["path"]]
-    if dialect == "precomputed":
-        hashed = ["--hash", "murmurhash3_x86_128"]
-        for words in (hashed, ["--minishard-bits", "1"], ["--gzip-indexes"], ["--key", "fine"]):
-            out += words if pick.chance(0.2) else []
+    return out
+
+
+def to_volume(pick, rank):
+    out = ["--codec", pick.choice(["none", "gzip"])]
+    if pick.chance(0.8) and rank > 1:
+        chunk = [pick.choice([1, 2, 3, 4, 7]) for _ in range(min(rank, 3))]
+        out += ["--chunk", ",".join(map(str, chunk))]
+        if pick.chance(0.3):
+            out += ["--shard", ",".join(str(2 * size) for size in chunk)]
+    hashed = ["--hash", "murmurhash3_x86_128"]
+    for words in (hashed, ["--minishard-bits", "1"], ["--gzip-indexes"], ["--key", "fine"]):
+        out += words if pick.chance(0.2) else []
+    out += ["--order", pick.choice(["morton", "kept"])] if pick.chance(0.2) else []
     return out

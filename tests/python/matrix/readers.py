@@ -74,12 +74,18 @@ def walk(root):
     nodes = [("", root)]
     if isinstance(root, zarr.Group):
         nodes += [(name, node) for name, node in sorted(root.members(max_depth=None))]
-    arrays = {name: np.asarray(node[...]) for name, node in nodes if isinstance(node, zarr.Array)}
+    arrays = {name: pixels_of(node) for name, node in nodes if isinstance(node, zarr.Array)}
     attributes = {name: text(dict(node.attrs)) for name, node in nodes}
     for name, node in nodes:
         if isinstance(node, zarr.Array) and getattr(node.metadata, "dimension_names", None):
             attributes[name + " names"] = text(node.metadata.dimension_names)
     return arrays, attributes
+
+
+def pixels_of(array):
+    """Of raw bits that nobody wrote, zarr-python gives one element for all."""
+    pixels = np.asarray(array[...])
+    return pixels if pixels.shape == array.shape else np.broadcast_to(pixels, array.shape)
 
 
 # What documents say, without any library
@@ -114,7 +120,10 @@ def tensorstore_tree(path, _):
     arrays, stopped = {}, None
     for name in names:
         try:
-            arrays[name] = open_tensorstore(driver, path / name).read().result()
+            pixels = open_tensorstore(driver, path / name).read().result()
+            if pixels.dtype.itemsize == 0:
+                raise NotImplementedError("tensorstore 0.1 gives raw bits as elements of no size")
+            arrays[name] = pixels
         except Exception as error:
             stopped = error
     if not arrays and stopped:
@@ -161,7 +170,10 @@ def zarr2_tree(version):
 def prototype(path, _):
     document = json.loads((path / ".zarray").read_text())
     codec = numcodecs.get_codec(document["compressor"]) if document["compressor"] else None
-    out = np.full(document["shape"], document["fill_value"], document["dtype"])
+    fill = document["fill_value"]
+    # JSON has complex numbers in two parts.
+    fill = complex(*map(float, fill)) if isinstance(fill, list) else fill
+    out = np.full(document["shape"], fill, document["dtype"])
     shard = [chunks * count for chunks, count in zip(document["chunks"], document["shards"])]
     for at in itertools.product(*(range(-(-size // step)) for size, step in zip(out.shape, shard))):
         data = (path / document["dimension_separator"].join(map(str, at))).read_bytes()
@@ -210,17 +222,54 @@ def volume_attributes(info):
     return {"": text(kept), " places": text(places)}
 
 
-def references(file):
-    """The arrays of a kerchunk file, through fsspec and zarr-python."""
+def references(file, wanted):
+    """The arrays of a kerchunk file that are wanted, through fsspec and zarr-python."""
     files = fsspec.filesystem("reference", fo=str(file), asynchronous=True, remote_options={"asynchronous": True})
     store = zarr.storage.FsspecStore(files)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        refs = json.loads(pathlib.Path(file).read_text())["refs"]
-        documents = {key: str(text) for key, text in refs.items() if key.endswith((".zarray", "zarr.json"))}
-        names = [key.rpartition("/")[0] for key, text in documents.items() if '"chunk' in text]
         # By name: a listing of references has no groups within groups.
-        return {name: np.asarray(zarr.open_array(store, path=name, mode="r")[...]) for name in names}
+        return {name: np.asarray(zarr.open_array(store, path=name, mode="r")[...]) for name in wanted}
+
+
+def limit(reader, path, said):
+    """What a reader can't do with a dataset that is as the specification has it; None if there is nothing."""
+    documents = [json.loads(file.read_text()) for file in path.rglob("*") if file.name in ("zarr.json", ".zarray")]
+    for why, readers, of_document, sentence in LIMITS:
+        if reader.startswith(readers) and sentence in said and any(map(of_document, documents)):
+            return why
+    return None
+
+
+def has_repeated_names(document):
+    names = [name for name in document.get("dimension_names") or [] if name]
+    return len(names) != len(set(names))
+
+
+def has_lz4(document):
+    return (document.get("compressor") or {}).get("id") == "lz4"
+
+
+def is_beyond_json(document):
+    """Infinities, and integers of more than 64 bits."""
+    said = json.dumps(document.get("attributes"))
+    return any(word in said for word in ("Infinity", "NaN", str(2**70 + 1), str(-(2**65))))
+
+
+def is_raw(document):
+    kind = document.get("data_type", document.get("dtype", ""))
+    return (kind["name"] if isinstance(kind, dict) else str(kind)).startswith(("r", "|V"))
+
+
+LIMITS = [
+    ("tensorstore has no codecs of numcodecs", "tensorstore", lambda of: "numcodecs." in json.dumps(of), ""),
+    ("tensorstore has no lz4 of numcodecs", "tensorstore", has_lz4, ""),
+    ("tensorstore wants names that differ", "tensorstore", has_repeated_names, ""),
+    ("tensorstore's JSON has 64-bit integers and no infinities", "tensorstore", is_beyond_json, ""),
+    ("tensorstore 0.1 ends the process at names beside raw bits", "tensorstore", is_raw, ""),
+    ("zarr-python has other words for raw bits", "zarr-python", is_raw, "No Zarr data type found that matches"),
+    ("zarr-python's shards want a fill value with a hash", "zarr-python", is_raw, "unhashable type"),
+]
 
 
 READERS = {

@@ -81,6 +81,9 @@ def read(path, version, paths, to):
     found = []
     for number, name in enumerate(paths):
         array = zarr.open_array(store, mode="r", path=name, zarr_version=version)
+        if array.fill_value is None:
+            # Of what nobody wrote, it would make anything.
+            array._fill_value = 0
         np.save(f"{to}/{number}.npy", array[...])
         found.append(dict(array.attrs))
     return found
