@@ -220,22 +220,25 @@ class Case:
         if done.returncode:
             if out.exists():
                 raise Wrong("repack: a dataset after a refusal")
-            for left in [name for name in os.listdir(self.folder) if name.startswith(".")]:
-                # What a chunk holds is seen only when its turn comes; the same call then goes on from what was done.
-                if self.cell.get("compress") != "br" or f"{left}: when the cause is gone" not in done.stderr:
-                    raise Wrong(f"repack: {left} after a refusal: {done.stderr}")
-                shutil.rmtree(self.folder / left)
+            self.check_staging(done)
             return self.refusal(what, done, options=options)
+        self.check_staging(done)
         self.compare(out, options, json.loads(done.stdout)["notes"])
         self.note(what, "equal")
+
+    def check_staging(self, done):
+        """What a chunk holds is seen only when its turn comes; the same call then goes on from what was done."""
+        for left in [name for name in os.listdir(self.folder) if name.startswith(".")]:
+            if self.cell.get("compress") != "br" or f"{left}: when the cause is gone" not in done.stderr:
+                raise Wrong(f"repack: {left} is left: {done.stderr}")
+            shutil.rmtree(self.folder / left)
 
     def in_place(self, options):
         place = self.folder / "place.zarr"
         shutil.copytree(self.source, place, symlinks=True)
         before = fingerprint(place)
         done = self.run("repack", place, "--no-sync", "--json", *options)
-        if left := [name for name in os.listdir(self.folder) if name.startswith(".")]:
-            raise Wrong(f"repack in place: {left} is left")
+        self.check_staging(done)
         if done.returncode:
             if fingerprint(place) != before:
                 raise Wrong("repack in place: changes after a refusal")
