@@ -81,6 +81,10 @@ def volume_types(call):
     return any(array["dtype"][1:] not in can for array in call.arrays)
 
 
+def raw_bits(call):
+    return any(array["dtype"][1] == "V" for array in call.arrays)
+
+
 def without_shards(call):
     """Whether nobody says how large shards shall be, and some array has none."""
     is_said = call.has("--shard")
@@ -156,6 +160,7 @@ REFUSALS = [
     Refusal("", 2, r"has \d+ numbers, but an array has \d+ dimensions", LAYOUT, "numbers do not fit each array"),
     Refusal("", 2, r"can't be split into chunks|of the whole array|room for", LAYOUT, "numbers do not fit"),
     Refusal("", 5, r"its elements are \w+, which precomputed can't hold", volume_types, "types a volume has not got"),
+    Refusal("", 5, r"its elements are r\d+, which zarr3-transformer can't hold", raw_bits, "types it has not got"),
     Refusal("", 2, r"the dialect precomputed can't hold this; what was n", TO_VOLUME, "a volume's gaps are 0"),
     Refusal("", 2, r"a precomputed volume has one dimension b", ranks(lambda rank: rank > 3), "channels, z, y, x"),
     Refusal("", 2, r"chunks of a precomputed volume hold all", TO_VOLUME, "channels are not split"),
