@@ -144,7 +144,10 @@ def array(pick, writer, path, rank, types):
 def fill(pick, dtype):
     if pick.chance(0.4):
         return "0"
-    return pick.choice(FLOAT_FILLS if dtype[1] in "fc" else ["0", "1", "most", "small"])
+    if dtype[1] == "c":
+        # zarr-python 2.18 adds the two parts, and of minus zero nothing is left.
+        return pick.choice([value for value in FLOAT_FILLS if value != "-0.0"])
+    return pick.choice(FLOAT_FILLS if dtype[1] == "f" else ["0", "1", "most", "small"])
 
 
 def parts(pick, shape):
