@@ -44,6 +44,8 @@ mod aligned_memory;
 pub mod codec;
 mod config;
 mod dataset;
+#[doc(hidden)]
+pub mod downsample;
 mod dtype;
 mod engine;
 mod error;

@@ -4,7 +4,7 @@
 //! | floor | modules |
 //! |---|---|
 //! | 0 | error, named, sync, stats |
-//! | 1 | dtype, geometry, config, codec |
+//! | 1 | dtype, geometry, config, codec, downsample |
 //! | 2 | format, fs, storage, ring, aligned_memory, record, ome |
 //! | 3 | plan, shard, folder |
 //! | 4 | dataset, and what the tools look at: arrays, and the walk through a hierarchy |
@@ -25,6 +25,7 @@ const FLOORS: [(&str, u32); 28] = [
     ("geometry", 1),
     ("config", 1),
     ("codec", 1),
+    ("downsample", 1),
     ("format", 2),
     ("fs", 2),
     ("storage", 2),

@@ -1,0 +1,225 @@
+//! Halves images for the levels of a pyramid.
+//!
+//! Two rows make one, and two columns; with two planes, what was eight pixels becomes one in a single step, so that
+//! nothing is rounded twice. An image of `r` × `c` pixels becomes one of `ceil(r / 2)` × `ceil(c / 2)`: where the number
+//! of rows, columns or planes is odd, the last of them is reduced by itself, over the pixels that are there.
+//!
+//! | method | gives | NumPy, `x` of shape (…, 4) or (…, 8) |
+//! |---|---|---|
+//! | mean, integers | halves rounded up, towards positive infinity, also of negative numbers; never overflows | `np.floor(x.mean(-1) + 0.5)`, in exact arithmetic |
+//! | mean, `f32` | sums in `f64`, rounded once | `x.astype("f8").mean(-1).astype("f4")` |
+//! | mean, `f64` | `((a + b) + (c + d)) / 4`, rows first, then planes; sums past the largest number are infinite | `x.mean(-1)` within the last digit |
+//! | min, max | a NaN if there is one | `x.min(-1)`, `x.max(-1)` |
+//! | decimate | the first pixel: even row, even column, first plane | `x[..., 0]` |
+//! | mode | the most frequent value, of several the smallest; all NaNs are one value, larger than all others | `values[counts.argmax()]` of `np.unique` |
+//! | median | the mean of the two in the middle, rounded as the mean is; a NaN if there is one | `np.floor(np.median(x, -1) + 0.5)`; `np.median(x, -1)` of floats |
+//!
+//! Zeros of either sign are equal: which of them comes out is not specified. NaNs come out as NaNs, with any payload.
+//!
+//! The loops are plain Rust, which the compiler turns into vectors: once for every processor, and for one- and two-byte
+//! integers again for those with AVX2.
+
+#![allow(unsafe_code)]
+
+mod pixel;
+mod reduction;
+#[cfg(test)]
+mod tests;
+
+use crate::dtype::Dtype;
+use pixel::Pixel;
+use reduction::{Decimate, Max, Mean, Median, Min, Mode, Reduction};
+
+/// What becomes of the pixels that are reduced to one; the module's page has the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Method {
+    Mean,
+    Min,
+    Max,
+    Decimate,
+    Mode,
+    Median,
+}
+
+impl Method {
+    /// All methods.
+    pub const ALL: [Self; 6] = [Self::Mean, Self::Min, Self::Max, Self::Decimate, Self::Mode, Self::Median];
+}
+
+/// An image in memory: rows of pixels that touch, `row_stride` bytes from one row's start to the next one's. Nothing
+/// need be aligned.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Plane<'a> {
+    pub pixels: &'a [u8],
+    pub row_stride: usize,
+    pub rows: usize,
+    pub columns: usize,
+}
+
+impl<'a> Plane<'a> {
+    fn row(&self, y: usize, pixel_bytes: usize) -> &'a [u8] {
+        &self.pixels[y * self.row_stride..][..self.columns * pixel_bytes]
+    }
+}
+
+type Flat = fn([[&[u8]; 2]; 1], &mut [u8]);
+type Deep = fn([[&[u8]; 2]; 2], &mut [u8]);
+
+/// Reduces images of one element type by one method.
+#[derive(Clone, Copy)]
+pub struct Downsampler {
+    flat: Flat,
+    deep: Deep,
+    pixel_bytes: usize,
+}
+
+impl Downsampler {
+    /// The fastest code for this machine.
+    pub fn new(method: Method, dtype: Dtype) -> Self {
+        Self::with(method, dtype, has_avx2())
+    }
+
+    fn with(method: Method, dtype: Dtype, avx2: bool) -> Self {
+        let (flat, deep) = match method {
+            Method::Mean => kernels::<Mean>(dtype, avx2),
+            Method::Min => kernels::<Min>(dtype, avx2),
+            Method::Max => kernels::<Max>(dtype, avx2),
+            Method::Decimate => kernels::<Decimate>(dtype, avx2),
+            Method::Mode => kernels::<Mode>(dtype, avx2),
+            Method::Median => kernels::<Median>(dtype, avx2),
+        };
+        Self { flat, deep, pixel_bytes: dtype.size() }
+    }
+
+    /// Reduces two rows to one. The last row of an odd number of them is passed twice.
+    ///
+    /// # Panics
+    /// When the rows are not equally long, or `out` does not have half as many pixels, rounded up.
+    pub fn rows(&self, upper: &[u8], lower: &[u8], out: &mut [u8]) {
+        self.check(&[upper, lower], out);
+        (self.flat)([[upper, lower]], out);
+    }
+
+    /// Reduces two rows of each of two planes to one row. What has no neighbour is passed twice.
+    ///
+    /// # Panics
+    /// As [`rows`](Self::rows).
+    pub fn rows_of_two(&self, planes: [[&[u8]; 2]; 2], out: &mut [u8]) {
+        self.check(planes.as_flattened(), out);
+        (self.deep)(planes, out);
+    }
+
+    /// Reduces a plane. The rows of `out` lie `out_stride` bytes apart; between them nothing is written.
+    ///
+    /// # Panics
+    /// When the pixels or `out` are too short for their rows.
+    pub fn plane(&self, plane: Plane<'_>, out: &mut [u8], out_stride: usize) {
+        self.each_row(plane.rows, plane.columns, out, out_stride, |[upper, lower], out| {
+            self.rows(plane.row(upper, self.pixel_bytes), plane.row(lower, self.pixel_bytes), out);
+        });
+    }
+
+    /// Reduces two planes of one size to one.
+    ///
+    /// # Panics
+    /// As [`plane`](Self::plane), and when the planes differ in size.
+    pub fn two_planes(&self, planes: [Plane<'_>; 2], out: &mut [u8], out_stride: usize) {
+        let [Plane { rows, columns, .. }, second] = planes;
+        assert_eq!((rows, columns), (second.rows, second.columns), "planes of one size");
+        self.each_row(rows, columns, out, out_stride, |numbers, out| {
+            self.rows_of_two(planes.map(|plane| numbers.map(|y| plane.row(y, self.pixel_bytes))), out);
+        });
+    }
+
+    fn each_row(
+        &self,
+        rows: usize,
+        columns: usize,
+        out: &mut [u8],
+        out_stride: usize,
+        reduce: impl Fn([usize; 2], &mut [u8]),
+    ) {
+        let out_row_bytes = columns.div_ceil(2) * self.pixel_bytes;
+        for y in 0..rows.div_ceil(2) {
+            reduce([2 * y, (2 * y + 1).min(rows - 1)], &mut out[y * out_stride..][..out_row_bytes]);
+        }
+    }
+
+    fn check(&self, rows: &[&[u8]], out: &[u8]) {
+        let columns = rows[0].len() / self.pixel_bytes;
+        for row in rows {
+            assert_eq!(row.len(), columns * self.pixel_bytes, "rows of whole pixels, equally many");
+        }
+        assert_eq!(out.len(), columns.div_ceil(2) * self.pixel_bytes, "half of {columns} columns, rounded up");
+    }
+}
+
+fn has_avx2() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+fn kernels<R: Reduction>(dtype: Dtype, avx2: bool) -> (Flat, Deep) {
+    #[cfg(target_arch = "x86_64")]
+    if avx2 {
+        match dtype {
+            Dtype::U8 => return avx2_kernels::<u8, R>(),
+            Dtype::I8 => return avx2_kernels::<i8, R>(),
+            Dtype::U16 => return avx2_kernels::<u16, R>(),
+            Dtype::I16 => return avx2_kernels::<i16, R>(),
+            _ => {}
+        }
+    }
+    let _ = avx2;
+    match dtype {
+        Dtype::U8 => (reduce::<u8, R, 1>, reduce::<u8, R, 2>),
+        Dtype::I8 => (reduce::<i8, R, 1>, reduce::<i8, R, 2>),
+        Dtype::U16 => (reduce::<u16, R, 1>, reduce::<u16, R, 2>),
+        Dtype::I16 => (reduce::<i16, R, 1>, reduce::<i16, R, 2>),
+        Dtype::U32 => (reduce::<u32, R, 1>, reduce::<u32, R, 2>),
+        Dtype::I32 => (reduce::<i32, R, 1>, reduce::<i32, R, 2>),
+        Dtype::U64 => (reduce::<u64, R, 1>, reduce::<u64, R, 2>),
+        Dtype::I64 => (reduce::<i64, R, 1>, reduce::<i64, R, 2>),
+        Dtype::F32 => (reduce::<f32, R, 1>, reduce::<f32, R, 2>),
+        Dtype::F64 => (reduce::<f64, R, 1>, reduce::<f64, R, 2>),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx2_kernels<P: Pixel, R: Reduction>() -> (Flat, Deep) {
+    #[target_feature(enable = "avx2")]
+    fn reduce_avx2<P: Pixel, R: Reduction, const PLANES: usize>(planes: [[&[u8]; 2]; PLANES], out: &mut [u8]) {
+        reduce::<P, R, PLANES>(planes, out);
+    }
+    // SAFETY: the caller found AVX2.
+    let flat: Flat = |planes, out| unsafe { reduce_avx2::<P, R, 1>(planes, out) };
+    // SAFETY: as above.
+    let deep: Deep = |planes, out| unsafe { reduce_avx2::<P, R, 2>(planes, out) };
+    (flat, deep)
+}
+
+/// Reduces two rows of each plane, equally long, to `out`.
+#[inline(always)]
+fn reduce<P: Pixel, R: Reduction, const PLANES: usize>(planes: [[&[u8]; 2]; PLANES], out: &mut [u8]) {
+    let parts = planes.map(|rows| rows.map(P::pairs));
+    let out = P::whole(out);
+    // So that the compiler sees once that no index is past an end.
+    let pairs = parts[0][0].0.len();
+    let whole = parts.map(|rows| rows.map(|(row, _)| &row[..pairs]));
+    let (middle, end) = out.split_at_mut(pairs);
+    for (x, place) in middle.iter_mut().enumerate() {
+        let four = whole.map(|[upper, lower]| {
+            let ([a, b], [c, d]) = (P::split(upper[x]), P::split(lower[x]));
+            [a, b, c, d]
+        });
+        *place = R::reduce(four).bytes();
+    }
+    if let [place] = end {
+        let last = parts.map(|rows| rows.map(|(_, last)| last.expect("an odd number of columns")));
+        *place = R::reduce(last.map(|[[a, b], [c, d]]| [a, b, c, d])).bytes();
+    }
+}

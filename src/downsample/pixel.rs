@@ -1,0 +1,142 @@
+//! What the reductions need to know of an element type.
+
+/// An element type, read from and written to bytes that need no alignment.
+pub(super) trait Pixel: Copy + PartialOrd {
+    /// The bytes of one pixel, and of two that follow each other.
+    type Bytes: Copy;
+    type Pair: Copy;
+
+    fn whole(row: &mut [u8]) -> &mut [Self::Bytes];
+    /// The pairs of a row, and the last pixel where their number is odd.
+    fn pairs(row: &[u8]) -> (&[Self::Pair], Option<[Self; 2]>);
+    fn split(pair: Self::Pair) -> [Self; 2];
+    fn bytes(self) -> Self::Bytes;
+
+    /// The mean of 4 or 8 pixels, four of a plane, upper row first.
+    fn mean(planes: &[[Self; 4]]) -> Self;
+    /// The mean of two pixels, rounded in the same way.
+    fn middle(self, other: Self) -> Self;
+    fn is_nan(self) -> bool;
+}
+
+macro_rules! pixel {
+    ($type:ty, $bytes:literal, $pair:literal, $bits:ty, $word:ty, $from_bits:expr) => {
+        type Bytes = [u8; $bytes];
+        type Pair = [u8; $pair];
+
+        #[inline(always)]
+        fn whole(row: &mut [u8]) -> &mut [Self::Bytes] {
+            row.as_chunks_mut().0
+        }
+
+        #[inline(always)]
+        fn pairs(row: &[u8]) -> (&[Self::Pair], Option<[Self; 2]>) {
+            let (pairs, last) = row.as_chunks();
+            (pairs, last.first_chunk().map(|last| [<$type>::from_ne_bytes(*last); 2]))
+        }
+
+        // One word of twice the width: halves of a vector's lanes cost less than every other one of its lanes.
+        #[inline(always)]
+        fn split(pair: Self::Pair) -> [Self; 2] {
+            let word = <$word>::from_le_bytes(pair);
+            [word as $bits, (word >> <$bits>::BITS) as $bits].map(|bits| $from_bits(<$bits>::from_le(bits)))
+        }
+
+        #[inline(always)]
+        fn bytes(self) -> Self::Bytes {
+            self.to_ne_bytes()
+        }
+    };
+}
+
+/// Integers whose sums fit into a wider type.
+macro_rules! narrow {
+    ($($type:ident $bytes:literal $pair:literal $bits:ident $word:ident $sum:ident),+) => { $(
+        impl Pixel for $type {
+            pixel!($type, $bytes, $pair, $bits, $word, |bits: $bits| bits as $type);
+
+            #[inline(always)]
+            fn mean(planes: &[[Self; 4]]) -> Self {
+                let pixels = planes.as_flattened();
+                let sum: $sum = pixels.iter().map(|pixel| $sum::from(*pixel)).sum();
+                ((sum + pixels.len() as $sum / 2) >> pixels.len().ilog2()) as Self
+            }
+
+            #[inline(always)]
+            fn middle(self, other: Self) -> Self {
+                (($sum::from(self) + $sum::from(other) + 1) >> 1) as Self
+            }
+
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                false
+            }
+        }
+    )+ };
+}
+
+/// Integers for whose sums there is no wider type that is fast: quotients and remainders are added by themselves.
+macro_rules! wide {
+    ($($type:ident),+) => { $(
+        impl Pixel for $type {
+            pixel!($type, 8, 16, u64, u128, |bits: u64| bits as $type);
+
+            #[inline(always)]
+            fn mean(planes: &[[Self; 4]]) -> Self {
+                let pixels = planes.as_flattened();
+                let (shift, mask) = (pixels.len().ilog2(), pixels.len() as Self - 1);
+                let quotients: Self = pixels.iter().map(|pixel| pixel >> shift).sum();
+                let remainders: Self = pixels.iter().map(|pixel| pixel & mask).sum();
+                quotients + ((remainders + pixels.len() as Self / 2) >> shift)
+            }
+
+            #[inline(always)]
+            fn middle(self, other: Self) -> Self {
+                (self >> 1) + (other >> 1) + (((self & 1) + (other & 1) + 1) >> 1)
+            }
+
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                false
+            }
+        }
+    )+ };
+}
+
+macro_rules! float {
+    ($($type:ident $bytes:literal $pair:literal $bits:ident $word:ident),+) => { $(
+        impl Pixel for $type {
+            pixel!($type, $bytes, $pair, $bits, $word, $type::from_bits);
+
+            #[inline(always)]
+            fn mean(planes: &[[Self; 4]]) -> Self {
+                let sum = |plane: &[Self; 4]| {
+                    let [a, b, c, d] = plane.map(f64::from);
+                    (a + b) + (c + d)
+                };
+                let mean = match planes {
+                    [first, second] => (sum(first) + sum(second)) * 0.125,
+                    _ => sum(&planes[0]) * 0.25,
+                };
+                mean as Self
+            }
+
+            #[inline(always)]
+            fn middle(self, other: Self) -> Self {
+                ((f64::from(self) + f64::from(other)) * 0.5) as Self
+            }
+
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                self.is_nan()
+            }
+        }
+    )+ };
+}
+
+narrow! {
+    u8 1 2 u8 u16 u16, i8 1 2 u8 u16 i16, u16 2 4 u16 u32 u32, i16 2 4 u16 u32 i32, u32 4 8 u32 u64 u64,
+    i32 4 8 u32 u64 i64
+}
+wide! { u64, i64 }
+float! { f32 4 8 u32 u64, f64 8 16 u64 u128 }
