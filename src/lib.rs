@@ -62,6 +62,8 @@ mod named;
 #[cfg(feature = "offline")]
 pub mod offline;
 mod ome;
+#[doc(hidden)]
+pub mod pixels;
 mod plan;
 mod record;
 mod ring;

@@ -27,6 +27,7 @@ mod reduction;
 mod tests;
 
 use crate::dtype::Dtype;
+use crate::pixels::{Plane, has_avx2};
 use pixel::Pixel;
 use reduction::{Decimate, Max, Mean, Median, Min, Mode, Reduction};
 
@@ -45,23 +46,6 @@ pub enum Method {
 impl Method {
     /// All methods.
     pub const ALL: [Self; 6] = [Self::Mean, Self::Min, Self::Max, Self::Decimate, Self::Mode, Self::Median];
-}
-
-/// An image in memory: rows of pixels that touch, `row_stride` bytes from one row's start to the next one's. Nothing
-/// need be aligned.
-#[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)]
-pub struct Plane<'a> {
-    pub pixels: &'a [u8],
-    pub row_stride: usize,
-    pub rows: usize,
-    pub columns: usize,
-}
-
-impl<'a> Plane<'a> {
-    fn row(&self, y: usize, pixel_bytes: usize) -> &'a [u8] {
-        &self.pixels[y * self.row_stride..][..self.columns * pixel_bytes]
-    }
 }
 
 type Flat = fn([[&[u8]; 2]; 1], &mut [u8]);
@@ -117,7 +101,7 @@ impl Downsampler {
     /// When the pixels or `out` are too short for their rows.
     pub fn plane(&self, plane: Plane<'_>, out: &mut [u8], out_stride: usize) {
         self.each_row(plane.rows, plane.columns, out, out_stride, |[upper, lower], out| {
-            self.rows(plane.row(upper, self.pixel_bytes), plane.row(lower, self.pixel_bytes), out);
+            (self.flat)([[plane.row(upper, self.pixel_bytes), plane.row(lower, self.pixel_bytes)]], out);
         });
     }
 
@@ -129,7 +113,7 @@ impl Downsampler {
         let [Plane { rows, columns, .. }, second] = planes;
         assert_eq!((rows, columns), (second.rows, second.columns), "planes of one size");
         self.each_row(rows, columns, out, out_stride, |numbers, out| {
-            self.rows_of_two(planes.map(|plane| numbers.map(|y| plane.row(y, self.pixel_bytes))), out);
+            (self.deep)(planes.map(|plane| numbers.map(|y| plane.row(y, self.pixel_bytes))), out);
         });
     }
 
@@ -156,13 +140,6 @@ impl Downsampler {
     }
 }
 
-fn has_avx2() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
-
 fn kernels<R: Reduction>(dtype: Dtype, avx2: bool) -> (Flat, Deep) {
     #[cfg(target_arch = "x86_64")]
     if avx2 {
@@ -176,50 +153,69 @@ fn kernels<R: Reduction>(dtype: Dtype, avx2: bool) -> (Flat, Deep) {
     }
     let _ = avx2;
     match dtype {
-        Dtype::U8 => (reduce::<u8, R, 1>, reduce::<u8, R, 2>),
-        Dtype::I8 => (reduce::<i8, R, 1>, reduce::<i8, R, 2>),
-        Dtype::U16 => (reduce::<u16, R, 1>, reduce::<u16, R, 2>),
-        Dtype::I16 => (reduce::<i16, R, 1>, reduce::<i16, R, 2>),
-        Dtype::U32 => (reduce::<u32, R, 1>, reduce::<u32, R, 2>),
-        Dtype::I32 => (reduce::<i32, R, 1>, reduce::<i32, R, 2>),
-        Dtype::U64 => (reduce::<u64, R, 1>, reduce::<u64, R, 2>),
-        Dtype::I64 => (reduce::<i64, R, 1>, reduce::<i64, R, 2>),
-        Dtype::F32 => (reduce::<f32, R, 1>, reduce::<f32, R, 2>),
-        Dtype::F64 => (reduce::<f64, R, 1>, reduce::<f64, R, 2>),
+        Dtype::U8 => (flat::<u8, R>, deep::<u8, R>),
+        Dtype::I8 => (flat::<i8, R>, deep::<i8, R>),
+        Dtype::U16 => (flat::<u16, R>, deep::<u16, R>),
+        Dtype::I16 => (flat::<i16, R>, deep::<i16, R>),
+        Dtype::U32 => (flat::<u32, R>, deep::<u32, R>),
+        Dtype::I32 => (flat::<i32, R>, deep::<i32, R>),
+        Dtype::U64 => (flat::<u64, R>, deep::<u64, R>),
+        Dtype::I64 => (flat::<i64, R>, deep::<i64, R>),
+        Dtype::F32 => (flat::<f32, R>, deep::<f32, R>),
+        Dtype::F64 => (flat::<f64, R>, deep::<f64, R>),
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 fn avx2_kernels<P: Pixel, R: Reduction>() -> (Flat, Deep) {
     #[target_feature(enable = "avx2")]
-    fn reduce_avx2<P: Pixel, R: Reduction, const PLANES: usize>(planes: [[&[u8]; 2]; PLANES], out: &mut [u8]) {
-        reduce::<P, R, PLANES>(planes, out);
+    fn flat_avx2<P: Pixel, R: Reduction>(rows: [[&[u8]; 2]; 1], out: &mut [u8]) {
+        flat::<P, R>(rows, out);
+    }
+    #[target_feature(enable = "avx2")]
+    fn deep_avx2<P: Pixel, R: Reduction>(rows: [[&[u8]; 2]; 2], out: &mut [u8]) {
+        deep::<P, R>(rows, out);
     }
     // SAFETY: the caller found AVX2.
-    let flat: Flat = |planes, out| unsafe { reduce_avx2::<P, R, 1>(planes, out) };
+    let flat: Flat = |rows, out| unsafe { flat_avx2::<P, R>(rows, out) };
     // SAFETY: as above.
-    let deep: Deep = |planes, out| unsafe { reduce_avx2::<P, R, 2>(planes, out) };
+    let deep: Deep = |rows, out| unsafe { deep_avx2::<P, R>(rows, out) };
     (flat, deep)
 }
 
-/// Reduces two rows of each plane, equally long, to `out`.
+/// Two rows to one.
 #[inline(always)]
-fn reduce<P: Pixel, R: Reduction, const PLANES: usize>(planes: [[&[u8]; 2]; PLANES], out: &mut [u8]) {
-    let parts = planes.map(|rows| rows.map(P::pairs));
-    let out = P::whole(out);
-    // So that the compiler sees once that no index is past an end.
-    let pairs = parts[0][0].0.len();
-    let whole = parts.map(|rows| rows.map(|(row, _)| &row[..pairs]));
-    let (middle, end) = out.split_at_mut(pairs);
-    for (x, place) in middle.iter_mut().enumerate() {
-        let four = whole.map(|[upper, lower]| {
-            let ([a, b], [c, d]) = (P::split(upper[x]), P::split(lower[x]));
-            [a, b, c, d]
-        });
-        *place = R::reduce(four).bytes();
+fn flat<P: Pixel, R: Reduction>([[upper, lower]]: [[&[u8]; 2]; 1], out: &mut [u8]) {
+    let ((uppers, last_upper), (lowers, last_lower)) = (P::pairs(upper), P::pairs(lower));
+    let (places, end) = P::whole(out).split_at_mut(uppers.len());
+    for ((upper, lower), place) in uppers.iter().zip(lowers).zip(places) {
+        *place = R::reduce([four(P::split(*upper), P::split(*lower))]).bytes();
     }
-    if let [place] = end {
-        let last = parts.map(|rows| rows.map(|(_, last)| last.expect("an odd number of columns")));
-        *place = R::reduce(last.map(|[[a, b], [c, d]]| [a, b, c, d])).bytes();
+    if let ([place], Some(upper), Some(lower)) = (end, last_upper, last_lower) {
+        *place = R::reduce([four(upper, lower)]).bytes();
     }
+}
+
+/// Two rows of each of two planes to one.
+#[inline(always)]
+fn deep<P: Pixel, R: Reduction>([first, second]: [[&[u8]; 2]; 2], out: &mut [u8]) {
+    let [(uppers, last_upper), (lowers, last_lower)] = first.map(P::pairs);
+    let [(uppers_2, last_upper_2), (lowers_2, last_lower_2)] = second.map(P::pairs);
+    let (places, end) = P::whole(out).split_at_mut(uppers.len());
+    for ((((upper, lower), upper_2), lower_2), place) in
+        uppers.iter().zip(lowers).zip(uppers_2).zip(lowers_2).zip(places)
+    {
+        let (first, second) = (four(P::split(*upper), P::split(*lower)), four(P::split(*upper_2), P::split(*lower_2)));
+        *place = R::reduce([first, second]).bytes();
+    }
+    if let ([place], Some(upper), Some(lower), Some(upper_2), Some(lower_2)) =
+        (end, last_upper, last_lower, last_upper_2, last_lower_2)
+    {
+        *place = R::reduce([four(upper, lower), four(upper_2, lower_2)]).bytes();
+    }
+}
+
+#[inline(always)]
+fn four<P: Copy>([a, b]: [P; 2], [c, d]: [P; 2]) -> [P; 4] {
+    [a, b, c, d]
 }

@@ -4,7 +4,7 @@
 //! | floor | modules |
 //! |---|---|
 //! | 0 | error, named, sync, stats |
-//! | 1 | dtype, geometry, config, codec, downsample |
+//! | 1 | dtype, geometry, config, codec, downsample, pixels |
 //! | 2 | format, fs, storage, ring, aligned_memory, record, ome |
 //! | 3 | plan, shard, folder |
 //! | 4 | dataset, and what the tools look at: arrays, and the walk through a hierarchy |
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The floor of a module; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 28] = [
+const FLOORS: [(&str, u32); 29] = [
     ("error", 0),
     ("named", 0),
     ("sync", 0),
@@ -26,6 +26,7 @@ const FLOORS: [(&str, u32); 28] = [
     ("config", 1),
     ("codec", 1),
     ("downsample", 1),
+    ("pixels", 1),
     ("format", 2),
     ("fs", 2),
     ("storage", 2),

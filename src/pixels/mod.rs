@@ -1,0 +1,18 @@
+//! Pixels as cameras give them, made into pixels as arrays hold them: packed ones unpacked, images turned and flipped,
+//! one channel taken out of interleaved ones.
+//!
+//! All of it can be done while a tile is gathered: the functions take any part of a row, or any rectangle of an image.
+//! They neither read nor write past the end of a slice, and allocate nothing.
+
+mod channel;
+mod instructions;
+mod orientation;
+mod packed;
+mod plane;
+mod transpose;
+
+pub use channel::Interleaved;
+pub(crate) use instructions::has_avx2;
+pub use orientation::Orientation;
+pub use packed::{Packing, Unpacker};
+pub use plane::Plane;
