@@ -1,6 +1,6 @@
 //! What it takes to unpack, turn, take apart and halve pixels, beside `memcpy`, in turns: where tiles are gathered,
-//! beside a copy of as many bytes as the tiles have; where an image is halved, beside one with as many bytes read and
-//! written. One core, the time of its thread, the least of many turns, since whatever else runs only adds.
+//! beside a gather of tiles of as many bytes (for one channel, of all channels' bytes); where an image is halved, beside
+//! a copy with as many bytes read and written. One core, the time of its thread.
 //! NOTES.md beside this file says what it gave.
 
 #![allow(unsafe_code)]
@@ -38,8 +38,9 @@ fn main() {
 
 fn bench(place: &str, side: usize, bytes: usize, turns: usize) {
     let source = (0..bytes as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u8).collect();
-    let mut bench = Bench { turns, side, source, target: vec![0; bytes], from: 0, to: 0 };
-    println!("\n{:<28} {:>8} {:>8} {:>8}", format!("{side} x {side} pixels {place}"), "GB/s", "memcpy", "of it");
+    let mut bench = Bench { turns, side, source, target: vec![1; bytes], from: 0, to: 0 };
+    let title = format!("{side} x {side} pixels {place}");
+    println!("\n{title:<36} {:>8} {:>8} {:>8} {:>8}", "GB/s", "memcpy", "of it", "medians");
     println!("tiles, bytes written");
     bench.unpack();
     bench.turn();
@@ -63,7 +64,7 @@ impl Bench {
             let unpacker = Unpacker::new(packing);
             let name = format!("{packing:?}").replace("unused_low_bits", "unused").replace("big_endian", "big");
             let mut tile = vec![0; TILE * TILE];
-            self.gather(&name, unpacker.packed_bytes(side * side), 2, |source, _| {
+            self.gather(&name, unpacker.packed_bytes(side * side), 2, 2, |source, _| {
                 for (y, x) in tiles(side) {
                     for (row, out) in tile.chunks_mut(TILE).enumerate() {
                         unpacker.unpack(source, (y + row) * side + x, out);
@@ -81,7 +82,7 @@ impl Bench {
             ("quarter turn", Orientation::quarter_turns(1)),
         ] {
             for bytes in [1, 2, 4] {
-                self.gather(&format!("{name}, u{}", 8 * bytes), bytes * side * side, bytes, |source, tile| {
+                self.gather(&format!("{name}, u{}", 8 * bytes), bytes * side * side, bytes, bytes, |source, tile| {
                     let image = Plane { pixels: source, row_stride: side * bytes, rows: side, columns: side };
                     for (y, x) in tiles(side) {
                         orientation.tile(image, bytes, [y, x], [TILE, TILE], tile, TILE * bytes);
@@ -97,7 +98,7 @@ impl Bench {
             let samples = interleaved.samples();
             for bytes in [1, 2] {
                 let name = format!("one of {samples} samples, u{}", 8 * bytes);
-                self.gather(&name, samples * bytes * side * side, bytes, |source, tile| {
+                self.gather(&name, samples * bytes * side * side, bytes, samples * bytes, |source, tile| {
                     for (y, x) in tiles(side) {
                         for (row, out) in tile.chunks_mut(TILE * bytes).enumerate() {
                             let first = ((y + row) * side + x) * samples * bytes;
@@ -131,29 +132,36 @@ impl Bench {
         }
     }
 
-    /// `work` gathers all tiles of an image from its bytes into one place, `memcpy` those of one that is as the tiles.
-    fn gather(&mut self, name: &str, read: usize, pixel_bytes: usize, mut work: impl FnMut(&[u8], &mut [u8])) {
-        let (mut tile, mut copied) = (vec![0; TILE * TILE * pixel_bytes], vec![0; TILE * TILE * pixel_bytes]);
-        let written = pixel_bytes * self.side * self.side;
-        let (mut ours, mut memcpy) = (f64::MAX, f64::MAX);
+    /// `work` gathers all tiles of an image into one place, with pixels of `pixel_bytes`; `memcpy` gathers those of an
+    /// image with pixels of `copied_bytes`.
+    fn gather(
+        &mut self,
+        name: &str,
+        read: usize,
+        pixel_bytes: usize,
+        copied_bytes: usize,
+        mut work: impl FnMut(&[u8], &mut [u8]),
+    ) {
+        let (mut tile, mut copied) = (vec![0; TILE * TILE * pixel_bytes], vec![0; TILE * TILE * copied_bytes]);
+        let (mut ours, mut memcpy) = (Vec::new(), Vec::new());
         for _ in 0..self.turns {
             let source = next(&mut self.from, read, &self.source);
-            ours = ours.min(seconds(|| {
+            ours.push(seconds(|| {
                 work(black_box(source), &mut tile);
                 black_box(&mut tile);
             }));
-            let source = next(&mut self.from, written, &self.source);
-            memcpy = memcpy.min(seconds(|| {
+            let source = next(&mut self.from, copied_bytes * self.side * self.side, &self.source);
+            memcpy.push(seconds(|| {
                 for (y, x) in tiles(self.side) {
-                    for (row, place) in copied.chunks_mut(TILE * pixel_bytes).enumerate() {
-                        let first = ((y + row) * self.side + x) * pixel_bytes;
-                        place.copy_from_slice(&black_box(source)[first..][..TILE * pixel_bytes]);
+                    for (row, place) in copied.chunks_mut(TILE * copied_bytes).enumerate() {
+                        let first = ((y + row) * self.side + x) * copied_bytes;
+                        place.copy_from_slice(&black_box(source)[first..][..TILE * copied_bytes]);
                     }
                     black_box(&mut copied);
                 }
             }));
         }
-        report(name, written as f64, ours, memcpy);
+        report(name, pixel_bytes * self.side * self.side, ours, memcpy);
     }
 
     /// `work` makes an image of another one, `memcpy` copies so many bytes.
@@ -165,22 +173,28 @@ impl Bench {
         copied: usize,
         work: impl Fn(&[u8], &mut [u8]),
     ) {
-        let (mut ours, mut memcpy) = (f64::MAX, f64::MAX);
+        let (mut ours, mut memcpy) = (Vec::new(), Vec::new());
         for _ in 0..self.turns {
             let source = next(&mut self.from, source_bytes, &self.source);
             let target = next_mut(&mut self.to, written, &mut self.target);
-            ours = ours.min(seconds(|| work(black_box(source), black_box(target))));
+            ours.push(seconds(|| work(black_box(source), black_box(target))));
             let source = next(&mut self.from, copied, &self.source);
             let target = next_mut(&mut self.to, copied, &mut self.target);
-            memcpy = memcpy.min(seconds(|| black_box(target).copy_from_slice(black_box(source))));
+            memcpy.push(seconds(|| black_box(target).copy_from_slice(black_box(source))));
         }
-        report(name, 2.0 * copied as f64, ours, memcpy);
+        report(name, 2 * copied, ours, memcpy);
     }
 }
 
-fn report(name: &str, bytes: f64, ours: f64, memcpy: f64) {
-    let name = name.chars().take(40).collect::<String>();
-    println!("  {name:<40} {:>8.1} {:>8.1} {:>6.0} %", bytes / ours / 1e9, bytes / memcpy / 1e9, 100.0 * memcpy / ours);
+/// Speeds and their ratio by the least times, and the ratio of the medians.
+fn report(name: &str, bytes: usize, mut ours: Vec<f64>, mut memcpy: Vec<f64>) {
+    ours.sort_by(f64::total_cmp);
+    memcpy.sort_by(f64::total_cmp);
+    let rate = |times: &[f64]| bytes as f64 / times[0] / 1e9;
+    let ratio = |at: usize| 100.0 * memcpy[at] / ours[at];
+    let name = name.chars().take(34).collect::<String>();
+    let (least, median) = (ratio(0), ratio(ours.len() / 2));
+    println!("  {name:<34} {:>8.1} {:>8.1} {least:>6.0} % {median:>6.0} %", rate(&ours), rate(&memcpy));
 }
 
 /// The next bytes, from the start again at the end, or where they shall stay in the cache.

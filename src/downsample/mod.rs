@@ -27,7 +27,7 @@ mod reduction;
 mod tests;
 
 use crate::dtype::Dtype;
-use crate::pixels::{Plane, has_avx2};
+use crate::pixels::{Plane, has_avx2, prefetch};
 use pixel::Pixel;
 use reduction::{Decimate, Max, Mean, Median, Min, Mode, Reduction};
 
@@ -48,6 +48,11 @@ impl Method {
     pub const ALL: [Self; 6] = [Self::Mean, Self::Min, Self::Max, Self::Decimate, Self::Mode, Self::Median];
 }
 
+/// Bytes of a row that are reduced at once, an even number of pixels, and so many pieces before its turn each is asked
+/// for.
+const PIECE_BYTES: usize = 1024;
+const PIECES_AHEAD: usize = 4;
+
 type Flat = fn([[&[u8]; 2]; 1], &mut [u8]);
 type Deep = fn([[&[u8]; 2]; 2], &mut [u8]);
 
@@ -57,6 +62,8 @@ pub struct Downsampler {
     flat: Flat,
     deep: Deep,
     pixel_bytes: usize,
+    /// Of the rows that make one.
+    rows_read: usize,
 }
 
 impl Downsampler {
@@ -74,7 +81,8 @@ impl Downsampler {
             Method::Mode => kernels::<Mode>(dtype, avx2),
             Method::Median => kernels::<Median>(dtype, avx2),
         };
-        Self { flat, deep, pixel_bytes: dtype.size() }
+        let rows_read = if method == Method::Decimate { 1 } else { 4 };
+        Self { flat, deep, pixel_bytes: dtype.size(), rows_read }
     }
 
     /// Reduces two rows to one. The last row of an odd number of them is passed twice.
@@ -100,9 +108,7 @@ impl Downsampler {
     /// # Panics
     /// When the pixels or `out` are too short for their rows.
     pub fn plane(&self, plane: Plane<'_>, out: &mut [u8], out_stride: usize) {
-        self.each_row(plane.rows, plane.columns, out, out_stride, |[upper, lower], out| {
-            (self.flat)([[plane.row(upper, self.pixel_bytes), plane.row(lower, self.pixel_bytes)]], out);
-        });
+        self.each_piece([plane], self.flat, out, out_stride);
     }
 
     /// Reduces two planes of one size to one.
@@ -110,24 +116,43 @@ impl Downsampler {
     /// # Panics
     /// As [`plane`](Self::plane), and when the planes differ in size.
     pub fn two_planes(&self, planes: [Plane<'_>; 2], out: &mut [u8], out_stride: usize) {
-        let [Plane { rows, columns, .. }, second] = planes;
-        assert_eq!((rows, columns), (second.rows, second.columns), "planes of one size");
-        self.each_row(rows, columns, out, out_stride, |numbers, out| {
-            (self.deep)(planes.map(|plane| numbers.map(|y| plane.row(y, self.pixel_bytes))), out);
-        });
+        let [first, second] = planes.map(|plane| (plane.rows, plane.columns));
+        assert_eq!(first, second, "planes of one size");
+        self.each_piece(planes, self.deep, out, out_stride);
     }
 
-    fn each_row(
+    /// Piece by piece, while memory brings the next ones: the processor itself foresees only what follows within a page,
+    /// and rows lie on different ones.
+    fn each_piece<const PLANES: usize>(
         &self,
-        rows: usize,
-        columns: usize,
+        planes: [Plane<'_>; PLANES],
+        kernel: fn([[&[u8]; 2]; PLANES], &mut [u8]),
         out: &mut [u8],
         out_stride: usize,
-        reduce: impl Fn([usize; 2], &mut [u8]),
     ) {
+        let Plane { rows, columns, .. } = planes[0];
+        let row_bytes = columns * self.pixel_bytes;
         let out_row_bytes = columns.div_ceil(2) * self.pixel_bytes;
-        for y in 0..rows.div_ceil(2) {
-            reduce([2 * y, (2 * y + 1).min(rows - 1)], &mut out[y * out_stride..][..out_row_bytes]);
+        let piece = |y: usize, at: usize| {
+            let bytes = at..row_bytes.min(at + PIECE_BYTES);
+            let mut piece = [[&[][..]; 2]; PLANES];
+            for (two, plane) in piece.iter_mut().zip(&planes) {
+                two[0] = &plane.row(2 * y, self.pixel_bytes)[bytes.clone()];
+                two[1] = &plane.row((2 * y + 1).min(rows - 1), self.pixel_bytes)[bytes.clone()];
+            }
+            piece
+        };
+        let pieces = || {
+            let row = |y| (0..row_bytes).step_by(PIECE_BYTES).map(move |at| (y, at));
+            (0..rows.div_ceil(2)).flat_map(row)
+        };
+        let mut ahead = pieces().skip(PIECES_AHEAD);
+        for (y, at) in pieces() {
+            if let Some((y, at)) = ahead.next() {
+                piece(y, at).as_flattened().iter().take(self.rows_read).for_each(|row| prefetch(row));
+            }
+            let places = out_row_bytes.min((at + PIECE_BYTES) / 2) - at / 2;
+            kernel(piece(y, at), &mut out[y * out_stride + at / 2..][..places]);
         }
     }
 
@@ -199,8 +224,8 @@ fn flat<P: Pixel, R: Reduction>([[upper, lower]]: [[&[u8]; 2]; 1], out: &mut [u8
 /// Two rows of each of two planes to one.
 #[inline(always)]
 fn deep<P: Pixel, R: Reduction>([first, second]: [[&[u8]; 2]; 2], out: &mut [u8]) {
-    let [(uppers, last_upper), (lowers, last_lower)] = first.map(P::pairs);
-    let [(uppers_2, last_upper_2), (lowers_2, last_lower_2)] = second.map(P::pairs);
+    let ((uppers, last_upper), (lowers, last_lower)) = (P::pairs(first[0]), P::pairs(first[1]));
+    let ((uppers_2, last_upper_2), (lowers_2, last_lower_2)) = (P::pairs(second[0]), P::pairs(second[1]));
     let (places, end) = P::whole(out).split_at_mut(uppers.len());
     for ((((upper, lower), upper_2), lower_2), place) in
         uppers.iter().zip(lowers).zip(uppers_2).zip(lowers_2).zip(places)

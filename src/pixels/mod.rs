@@ -12,7 +12,7 @@ mod plane;
 mod transpose;
 
 pub use channel::Interleaved;
-pub(crate) use instructions::has_avx2;
+pub(crate) use instructions::{has_avx2, prefetch};
 pub use orientation::Orientation;
 pub use packed::{Packing, Unpacker};
 pub use plane::Plane;
