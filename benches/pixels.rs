@@ -1,7 +1,7 @@
 //! What it takes to unpack, turn, take apart and halve pixels, beside `memcpy`, in turns: where tiles are gathered,
-//! beside a gather of tiles of as many bytes (for one channel, of all channels' bytes); where an image is halved, beside
-//! a copy with as many bytes read and written. One core, the time of its thread.
-//! NOTES.md beside this file says what it gave.
+//! beside a gather of tiles of as many bytes (for one channel, of all channels' bytes); where an image is halved,
+//! beside a copy with as many bytes read and written. One core, the time of its thread. NOTES.md beside this file says
+//! what it gave.
 
 #![allow(unsafe_code)]
 

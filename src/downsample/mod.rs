@@ -1,18 +1,22 @@
 //! Halves images for the levels of a pyramid.
 //!
 //! Two rows make one, and two columns; with two planes, what was eight pixels becomes one in a single step, so that
-//! nothing is rounded twice. An image of `r` × `c` pixels becomes one of `ceil(r / 2)` × `ceil(c / 2)`: where the number
-//! of rows, columns or planes is odd, the last of them is reduced by itself, over the pixels that are there.
+//! nothing is rounded twice. An image of `r` × `c` pixels becomes one of `ceil(r / 2)` × `ceil(c / 2)`: where the
+//! number of rows, columns or planes is odd, the last of them is reduced by itself, over the pixels that are there.
 //!
-//! | method | gives | NumPy, `x` of shape (…, 4) or (…, 8) |
+//! | method | gives | with NumPy, `x` of shape (…, 4) or (…, 8) |
 //! |---|---|---|
-//! | mean, integers | halves rounded up, towards positive infinity, also of negative numbers; never overflows | `np.floor(x.mean(-1) + 0.5)`, in exact arithmetic |
-//! | mean, `f32` | sums in `f64`, rounded once | `x.astype("f8").mean(-1).astype("f4")` |
-//! | mean, `f64` | `((a + b) + (c + d)) / 4`, rows first, then planes; sums past the largest number are infinite | `x.mean(-1)` within the last digit |
+//! | mean of integers | halves rounded up, also of negative numbers | `np.floor(x.mean(-1) + 0.5)` |
+//! | mean of `f32` | sums in `f64`, rounded once | `x.astype("f8").mean(-1).astype("f4")` |
+//! | mean of `f64` | `((a + b) + (c + d)) / 4`, rows, then planes | `x.mean(-1)` within the last digit |
 //! | min, max | a NaN if there is one | `x.min(-1)`, `x.max(-1)` |
 //! | decimate | the first pixel: even row, even column, first plane | `x[..., 0]` |
-//! | mode | the most frequent value, of several the smallest; all NaNs are one value, larger than all others | `values[counts.argmax()]` of `np.unique` |
-//! | median | the mean of the two in the middle, rounded as the mean is; a NaN if there is one | `np.floor(np.median(x, -1) + 0.5)`; `np.median(x, -1)` of floats |
+//! | mode | the most frequent value, of several the smallest | `values[counts.argmax()]` of `np.unique` |
+//! | median of integers | the mean of the middle two, rounded up | `np.floor(np.median(x, -1) + 0.5)` |
+//! | median of floats | the mean of the middle two; a NaN if there is one | `np.median(x, -1)` |
+//!
+//! Integers never overflow: their means are exact before they are rounded (NumPy's have 53 bits). Sums of `f64` past
+//! the largest number are infinite. To the mode, all NaNs are one value, larger than all others.
 //!
 //! Zeros of either sign are equal: which of them comes out is not specified. NaNs come out as NaNs, with any payload.
 //!
@@ -121,8 +125,8 @@ impl Downsampler {
         self.each_piece(planes, self.deep, out, out_stride);
     }
 
-    /// Piece by piece, while memory brings the next ones: the processor itself foresees only what follows within a page,
-    /// and rows lie on different ones.
+    /// Piece by piece, while memory brings the next ones: the processor itself foresees only what follows within a
+    /// page, and rows lie on different ones.
     fn each_piece<const PLANES: usize>(
         &self,
         planes: [Plane<'_>; PLANES],

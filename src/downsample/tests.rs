@@ -192,20 +192,24 @@ fn check<T: Value>(shape: Shape, seed: u64) {
 
 fn check_all(shape: Shape, seed: u64) {
     check::<u8>(shape, seed);
+    check::<i16>(shape, seed);
+    check::<u64>(shape, seed);
+    check::<f32>(shape, seed);
+    // Miri is slow, and the others are made by the same macros.
+    if cfg!(miri) {
+        return;
+    }
     check::<i8>(shape, seed);
     check::<u16>(shape, seed);
-    check::<i16>(shape, seed);
     check::<u32>(shape, seed);
     check::<i32>(shape, seed);
-    check::<u64>(shape, seed);
     check::<i64>(shape, seed);
-    check::<f32>(shape, seed);
     check::<f64>(shape, seed);
 }
 
 #[test]
 fn small_images_are_as_the_model_says() {
-    let most = if cfg!(miri) { 3 } else { 7 };
+    let most = if cfg!(miri) { 2 } else { 7 };
     for (planes, rows) in [1, 2].into_iter().flat_map(|planes| (0..=most).map(move |rows| (planes, rows))) {
         for columns in 0..=most {
             check_all(Shape { planes, rows, columns, offset: 0, gap: 0, out_gap: 0 }, (rows * 8 + columns) as u64);
@@ -218,7 +222,7 @@ proptest! {
     fn any_image_is_as_the_model_says(
         planes in 1_usize..=2,
         rows in 1_usize..if cfg!(miri) { 3 } else { 12 },
-        columns in 1_usize..if cfg!(miri) { 12 } else { 300 },
+        columns in 1_usize..if cfg!(miri) { 6 } else { 300 },
         gaps in [0_usize..9, 0..9, 0..9],
         seed in any::<u64>(),
     ) {

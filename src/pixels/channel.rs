@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn each_channel_is_taken_out_of_rows_of_any_length() {
         let bytes: Vec<u8> = (0..8 * 300_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        let step = if cfg!(miri) { 37 } else { 1 };
-        for (pixels, interleaved, sample_bytes) in (0..300)
+        let (most, step) = if cfg!(miri) { (20, 9) } else { (300, 1) };
+        for (pixels, interleaved, sample_bytes) in (0..most)
             .step_by(step)
             .flat_map(|n| [Interleaved::Three, Interleaved::Four].map(|interleaved| (n, interleaved)))
             .flat_map(|(n, interleaved)| [1, 2].map(|sample_bytes| (n, interleaved, sample_bytes)))

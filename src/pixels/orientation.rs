@@ -28,8 +28,8 @@ impl Orientation {
         Self { transpose: turns % 2 == 1, flip_rows: turns == 1 || turns == 2, flip_columns: turns >= 2 }
     }
 
-    /// Copies `rows` × `columns` pixels of the turned image to `out`, the first of them from row `y` and column `x`. The
-    /// rows of `out` lie `out_stride` bytes apart; between them nothing is written.
+    /// Copies `rows` × `columns` pixels of the turned image to `out`, the first of them from row `y` and column `x`.
+    /// The rows of `out` lie `out_stride` bytes apart; between them nothing is written.
     ///
     /// # Panics
     /// When the turned image has no such rectangle, when a pixel does not have 1, 2, 4 or 8 bytes, or when the image's
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn images_round_the_size_of_blocks_are_turned_as_defined() {
-        let sides: &[usize] = if cfg!(miri) { &[1, 9] } else { &[0, 1, 7, 8, 9, 16, 31, 33, 64, 65, 130] };
+        let sides: &[usize] = if cfg!(miri) { &[1, 5] } else { &[0, 1, 7, 8, 9, 16, 31, 33, 64, 65, 130] };
         for (orientation, pixel_bytes) in ALL.into_iter().flat_map(|one| [1, 2, 4, 8].map(|bytes| (one, bytes))) {
             for (rows, columns) in sides.iter().flat_map(|rows| sides.iter().map(move |columns| (*rows, *columns))) {
                 check(orientation, pixel_bytes, [rows, columns], 0, [0; 4]);
@@ -220,7 +220,7 @@ mod tests {
         fn any_tile_is_turned_as_defined(
             orientation in prop::sample::select(ALL.to_vec()),
             pixel_bytes in prop::sample::select(vec![1_usize, 2, 4, 8]),
-            sides in [0_usize..if cfg!(miri) { 20 } else { 150 }, 0..if cfg!(miri) { 20 } else { 150 }],
+            sides in [0_usize..if cfg!(miri) { 9 } else { 150 }, 0..if cfg!(miri) { 9 } else { 150 }],
             gap in 0_usize..20,
             cut in [0_usize..150, 0..150, 0..70, 0..70],
         ) {

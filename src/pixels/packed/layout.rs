@@ -1,8 +1,8 @@
 //! Where the bits of packed pixels lie.
 //!
 //! GenICam's Pixel Format Naming Convention knows one packing, whose names end in `p`: the pixels are a stream of bits,
-//! the lowest bit of the first pixel in the lowest bit of the first byte. `P1 5..0` are bits 5 to 0 of the second pixel;
-//! a byte's higher bits stand on the left.
+//! the lowest bit of the first pixel in the lowest bit of the first byte. `P1 5..0` are bits 5 to 0 of the second
+//! pixel; a byte's higher bits stand on the left.
 //!
 //! | byte | `Mono10p` | `Mono12p` | `Mono14p` |
 //! |---|---|---|---|
@@ -14,8 +14,8 @@
 //! | 5 | | | P3 5..0, P2 13..12 |
 //! | 6 | | | P3 13..6 |
 //!
-//! GigE Vision had packings of its own before, whose names end in `Packed`: two pixels in three bytes, their lowest bits
-//! in the one in the middle.
+//! GigE Vision had packings of its own before, whose names end in `Packed`: two pixels in three bytes, their lowest
+//! bits in the one in the middle.
 //!
 //! | byte | `Mono10Packed` | `Mono12Packed` |
 //! |---|---|---|

@@ -121,10 +121,10 @@ impl Memory {
 #[test]
 fn every_start_and_length_is_unpacked_as_defined() {
     let (packed, mut memory) = (random_bytes(400), Memory::new());
-    let (starts, counts) = if cfg!(miri) { (5, 21) } else { (17, 131) };
+    let (starts, counts) = if cfg!(miri) { (4, 21) } else { (17, 131) };
     for (packing, first) in PACKINGS.into_iter().flat_map(|packing| (0..starts).map(move |first| (packing, first))) {
-        for count in (0..counts).step_by(if cfg!(miri) { 4 } else { 1 }) {
-            for spare in [0, 1, 3, 40] {
+        for count in (0..counts).step_by(if cfg!(miri) { 5 } else { 1 }) {
+            for spare in if cfg!(miri) { vec![0] } else { vec![0, 1, 3, 40] } {
                 memory.check(packing, &packed, first, count, spare);
             }
         }
@@ -136,7 +136,7 @@ fn words_of_both_byte_orders_are_shifted_down() {
     let (packed, mut memory) = (random_bytes(200), Memory::new());
     for (big_endian, unused_low_bits) in [true, false].into_iter().flat_map(|big| (0..16).map(move |bits| (big, bits)))
     {
-        for count in [0, 1, 7, 8, 33, 70] {
+        for count in if cfg!(miri) { vec![0, 9] } else { vec![0, 1, 7, 8, 33, 70] } {
             memory.check(Packing::Mono16 { big_endian, unused_low_bits }, &packed, 3, count, 0);
         }
     }
