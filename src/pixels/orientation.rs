@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn images_round_the_size_of_blocks_are_turned_as_defined() {
-        let sides: &[usize] = if cfg!(miri) { &[1, 5] } else { &[0, 1, 7, 8, 9, 16, 31, 33, 64, 65, 130] };
+        let sides: &[usize] = if cfg!(miri) { &[5] } else { &[0, 1, 7, 8, 9, 16, 31, 33, 64, 65, 130] };
         for (orientation, pixel_bytes) in ALL.into_iter().flat_map(|one| [1, 2, 4, 8].map(|bytes| (one, bytes))) {
             for (rows, columns) in sides.iter().flat_map(|rows| sides.iter().map(move |columns| (*rows, *columns))) {
                 check(orientation, pixel_bytes, [rows, columns], 0, [0; 4]);
