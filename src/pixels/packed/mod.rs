@@ -7,6 +7,7 @@ mod layout;
 mod neon;
 #[cfg(test)]
 mod tests;
+mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -96,7 +97,7 @@ impl Unpacker {
             Instructions::Avx2 | Instructions::Avx512 => unsafe {
                 x86::shift_down_avx2(words, big_endian, unused_low_bits, out);
             },
-            _ => shift_down(words, big_endian, unused_low_bits, out),
+            _ => words::shift_down(words, big_endian, unused_low_bits, out),
         }
     }
 
@@ -133,15 +134,5 @@ fn one_by_one<P: Packed>(packed: &[u8], first: usize, out: &mut [u16]) {
         if layout.high_bits > 0 {
             *place |= field(layout.high[number % 8], layout.high_bits) << layout.low_bits;
         }
-    }
-}
-
-#[inline(always)]
-fn shift_down(words: &[u8], big_endian: bool, unused_low_bits: u32, out: &mut [u16]) {
-    let pairs = words.as_chunks().0.iter().zip(out);
-    if big_endian {
-        pairs.for_each(|(word, place)| *place = u16::from_be_bytes(*word) >> unused_low_bits);
-    } else {
-        pairs.for_each(|(word, place)| *place = u16::from_le_bytes(*word) >> unused_low_bits);
     }
 }

@@ -7,6 +7,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::layout::{Field, Packed};
+use super::words;
 
 /// Pixels of a 256-bit vector. Each of its lanes works on a block of its own.
 const STEP: usize = 16;
@@ -173,8 +174,8 @@ unsafe fn loop_avx512<P: Packed>(from: *const u8, to: *mut u16, count: usize, by
     }
 }
 
-/// [`super::shift_down`] by wider vectors.
+/// [`words::shift_down`] by wider vectors.
 #[target_feature(enable = "avx2")]
-pub(super) fn shift_down_avx2(words: &[u8], big_endian: bool, unused_low_bits: u32, out: &mut [u16]) {
-    super::shift_down(words, big_endian, unused_low_bits, out);
+pub(super) fn shift_down_avx2(packed: &[u8], big_endian: bool, unused_low_bits: u32, out: &mut [u16]) {
+    words::shift_down(packed, big_endian, unused_low_bits, out);
 }
