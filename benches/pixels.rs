@@ -113,7 +113,7 @@ impl Bench {
     fn halve(&mut self) {
         let side = self.side;
         for dtype in [Dtype::U8, Dtype::U16, Dtype::U32, Dtype::F32, Dtype::U64] {
-            for (method, planes) in Method::ALL.into_iter().flat_map(|method| [(method, 1), (method, 2)]) {
+            for (method, planes) in Method::ALL.iter().copied().flat_map(|method| [(method, 1), (method, 2)]) {
                 // Decimation reads the even rows of one plane alone.
                 let read_part = if method == Method::Decimate { 0.5 / planes as f64 } else { 1.0 };
                 let downsampler = Downsampler::new(method, dtype);

@@ -31,26 +31,38 @@ mod reduction;
 mod tests;
 
 use crate::dtype::Dtype;
+use crate::named::named;
 use crate::pixels::{Plane, has_avx2, prefetch};
 use pixel::Pixel;
 use reduction::{Decimate, Max, Mean, Median, Min, Mode, Reduction};
 
-/// What becomes of the pixels that are reduced to one; the module's page has the rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
+/// How several pixels become one. Integers are rounded to the nearest, halves up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Method {
+    /// The mean. That of `f32` is computed in `f64`.
+    #[default]
     Mean,
-    Min,
-    Max,
-    Decimate,
-    Mode,
+    /// The mean of the middle two; of floating point numbers a NaN if there is one.
     Median,
+    /// The smallest value; a NaN if there is one.
+    Min,
+    /// The largest value; a NaN if there is one.
+    Max,
+    /// The first pixel: of the even row and column, of the first plane.
+    Decimate,
+    /// The most frequent value, of several the smallest: for labels.
+    Mode,
 }
 
-impl Method {
-    /// All methods.
-    pub const ALL: [Self; 6] = [Self::Mean, Self::Min, Self::Max, Self::Decimate, Self::Mode, Self::Median];
-}
+named!(Method, "method", {
+    Mean => "mean",
+    Median => "median",
+    Min => "min",
+    Max => "max",
+    Decimate => "decimate",
+    Mode => "mode",
+});
 
 /// Bytes of a row that are reduced at once, an even number of pixels, and so many pieces before its turn each is asked
 /// for.
@@ -61,7 +73,7 @@ type Flat = fn([[&[u8]; 2]; 1], &mut [u8]);
 type Deep = fn([[&[u8]; 2]; 2], &mut [u8]);
 
 /// Reduces images of one element type by one method.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Downsampler {
     flat: Flat,
     deep: Deep,

@@ -162,7 +162,7 @@ fn check<T: Value>(shape: Shape, seed: u64) {
     let (out_rows, out_columns) = (rows.div_ceil(2), columns.div_ceil(2));
     let out_stride = out_columns * size + out_gap;
     for (method, avx2) in
-        Method::ALL.into_iter().flat_map(|method| all_code().into_iter().map(move |avx2| (method, avx2)))
+        Method::ALL.iter().copied().flat_map(|method| all_code().into_iter().map(move |avx2| (method, avx2)))
     {
         let mut out = vec![0xAA; offset + (out_rows * out_stride).saturating_sub(out_gap)];
         let downsampler = Downsampler::with(method, T::DTYPE, avx2);
@@ -240,7 +240,7 @@ fn results_are_those_of_numpy() {
         Downsampler::new(method, Dtype::I8).rows(&[a, b], &[c, d], &mut out);
         out[0] as i8
     };
-    let results = |pixels| Method::ALL.map(|method| reduce(method, pixels));
+    let results = |pixels| Method::ALL.iter().map(|method| reduce(*method, pixels)).collect::<Vec<_>>();
     assert_eq!(results([1, 2, 2, 1]), [2, 1, 2, 1, 1, 2]);
     assert_eq!(results([-1, -2, -2, -1]), [-1, -2, -1, -1, -2, -1]);
     assert_eq!(results([-128, -128, -128, 127]), [-64, -128, 127, -128, -128, -128]);
