@@ -17,13 +17,14 @@ use crate::format::layout::product;
 use crate::format::layout::{Files, Layout};
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
+use crate::offline::pyramid::halving::Halving;
 
 /// More shards than this are not made only to be empty.
 const EMPTY_SHARDS_MAX: u64 = 1 << 24;
 
 /// An array and what it becomes.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(crate) struct Change {
     pub(super) source: Array,
     /// Described by the new document; its files are the new ones.
     pub(super) target: Array,
@@ -32,6 +33,8 @@ pub(super) struct Change {
     /// What chunks are encoded with, if they are encoded again.
     pub(super) codec: Codec,
     pub(super) work: Work,
+    /// The source is twice as large, and reduced on the way: what is cut are boxes of its pixels, halved.
+    pub(super) halving: Option<Halving>,
     /// Copied chunks lose the checksum behind them.
     pub(super) unseal: bool,
     pub(super) order: ChunkOrder,
@@ -103,13 +106,41 @@ impl Change {
         };
         let (order, sync, reflink) = (options.order, options.sync, options.reflink);
         let (idle, idle_rooms, recent) = Default::default();
-        let change =
-            Self { source, target, design, codec, work, unseal, order, sync, reflink, pool, idle, idle_rooms, recent };
+        let halving = None;
+        let change = Self {
+            source,
+            target,
+            design,
+            codec,
+            work,
+            halving,
+            unseal,
+            order,
+            sync,
+            reflink,
+            pool,
+            idle,
+            idle_rooms,
+            recent,
+        };
         if work != Work::Copy {
             // A level that doesn't exist is refused before anything is written.
             change.idle.give_back(Transcoder::new(&change.source, &change.target, &change.codec)?);
         }
         Ok(change)
+    }
+
+    /// A level of a pyramid, made of the one before.
+    pub(crate) fn halved(
+        source: Array,
+        target: Array,
+        halving: Halving,
+        sync: bool,
+        pool: Arc<rayon::ThreadPool>,
+    ) -> Result<Self> {
+        let options = RepackOptions { sync, codec: Some(target.codec().clone()), ..RepackOptions::default() };
+        let change = Self::new(source, target, None, &options, pool)?;
+        Ok(Self { work: Work::Reshape, unseal: false, halving: Some(halving), ..change })
     }
 
     /// Bytes that one thread needs at most while it decodes and encodes.
@@ -131,7 +162,7 @@ impl Change {
             // Twice, as far as the reader of chunks believes an index.
             Work::Copy => raw + raw / 8 + 4096,
             Work::Recode => raw + raw / 8 + 4096,
-            Work::Reshape => 2 * raw + raw / 8 + 4096,
+            Work::Reshape => (2 + self.halving.as_ref().map_or(0, Halving::reduction)) * raw + raw / 8 + 4096,
         }
     }
 
@@ -146,7 +177,7 @@ impl Change {
     }
 
     /// Pixels of a new shard, in bytes; of one that is no box, as many as of each other.
-    pub(super) fn pixel_bytes(&self, position: &[u64]) -> u64 {
+    pub(crate) fn pixel_bytes(&self, position: &[u64]) -> u64 {
         let metadata = self.target.metadata();
         if !self.has_boxes() {
             let all = format::bytes(&metadata.layout.shape, metadata.dtype).unwrap_or(u64::MAX);
@@ -164,7 +195,7 @@ impl Change {
     }
 
     /// The positions of the new shards that may hold something, or must be there.
-    pub(super) fn positions(&self) -> Result<Vec<Vec<u64>>> {
+    pub(crate) fn positions(&self) -> Result<Vec<Vec<u64>>> {
         let (from, to) = (self.source.layout(), self.target.layout());
         let positions = self.source.file_positions()?;
         let as_they_are = self.work == Work::Copy && is_laid_out_as(from, to);
@@ -190,10 +221,11 @@ impl Change {
             add(&origin, &grid);
             return Ok(found.into_iter().collect());
         }
+        let to_file = self.halving.as_ref().map_or_else(|| to.file_shape.clone(), |by| by.doubled(&to.file_shape));
         for position in positions {
             // Shards that are no boxes hold chunks from anywhere.
             let position = if position.len() == grid.len() { position } else { origin.clone() };
-            let bounds = position.iter().zip(&from.file_shape).zip(&from.shape).zip(&to.file_shape);
+            let bounds = position.iter().zip(&from.file_shape).zip(&from.shape).zip(&to_file);
             let (first, last): (Vec<u64>, Vec<u64>) = bounds
                 .map(|(((at, from), shape), to)| {
                     (at * from / to, at.saturating_add(1).saturating_mul(*from).min(*shape).saturating_sub(1) / to)

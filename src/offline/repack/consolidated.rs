@@ -23,7 +23,7 @@ const ABOVE_MAX: usize = 16;
 
 /// The consolidated metadata of a dataset and of the groups around it, while the dataset changes.
 #[derive(Debug)]
-pub(super) struct Consolidated {
+pub(crate) struct Consolidated {
     aside: PathBuf,
     /// Each group's folder, the innermost first.
     groups: Vec<(String, PathBuf)>,
@@ -37,7 +37,7 @@ impl Consolidated {
     /// # Errors
     ///
     /// [`Error::Locked`](crate::Error::Locked) while another dataset in the same groups is repacked.
-    pub(super) fn of(root: &Path, groups: &[Group], staging: &Path) -> Result<Self> {
+    pub(crate) fn of(root: &Path, groups: &[Group], staging: &Path) -> Result<Self> {
         let inside = groups.iter().rev().map(|group| (group.name.clone(), below(root, &group.name)));
         let mut groups: Vec<_> = inside.collect();
         let mut locks = Vec::new();
@@ -58,7 +58,7 @@ impl Consolidated {
     }
 
     /// Takes it out of all groups. What an earlier call set aside stays there.
-    pub(super) fn set_aside(&self) -> Result<()> {
+    pub(crate) fn set_aside(&self) -> Result<()> {
         let mut aside = self.known()?;
         let mut changed = Vec::new();
         let mut removed = Vec::new();
@@ -87,8 +87,22 @@ impl Consolidated {
         removed.iter().rev().try_for_each(remove)
     }
 
+    /// Lets what was set aside name these nodes, too, when it comes back.
+    pub(crate) fn expect(&self, nodes: &[PathBuf]) -> Result<()> {
+        let before = self.known()?;
+        let mut aside = before.clone();
+        for (name, folder) in &self.groups {
+            let metadata = aside.get_mut(name).and_then(|said| said.get_mut("metadata")).and_then(Value::as_object_mut);
+            let Some(metadata) = metadata else { continue };
+            for key in nodes.iter().filter_map(|node| node.strip_prefix(folder).ok()?.to_str()) {
+                metadata.entry(key).or_insert(Value::Null);
+            }
+        }
+        if aside == before { Ok(()) } else { put(&self.aside, &Value::Object(aside)) }
+    }
+
     /// Brings it back, with what the nodes say now.
-    pub(super) fn bring_back(&self) -> Result<()> {
+    pub(crate) fn bring_back(&self) -> Result<()> {
         let mut aside = self.known()?;
         for (name, folder) in &self.groups {
             let file = folder.join("zarr.json");

@@ -71,7 +71,7 @@ fn count_chunks(own: &mut Map<String, Value>, job: &Job) {
 }
 
 /// As [`put`], for a document that takes the place of `old` elsewhere.
-pub(super) fn put_for(file: &Path, document: &Value, old: &Path) -> Result<()> {
+pub(crate) fn put_for(file: &Path, document: &Value, old: &Path) -> Result<()> {
     put(file, document)?;
     match fs::metadata(old) {
         Ok(old) => fs::set_permissions(file, old.permissions()).map_err(|error| Error::io("write", file, error)),
@@ -80,7 +80,7 @@ pub(super) fn put_for(file: &Path, document: &Value, old: &Path) -> Result<()> {
 }
 
 /// Writes a document, and makes the folders above it.
-pub(super) fn put(file: &Path, document: &Value) -> Result<()> {
+pub(crate) fn put(file: &Path, document: &Value) -> Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
     }

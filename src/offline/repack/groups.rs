@@ -10,12 +10,12 @@ pub(super) const OME: &str = "ome";
 
 /// A group.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     /// The path below the root.
-    pub(super) name: String,
-    pub(super) document: Value,
+    pub(crate) name: String,
+    pub(crate) document: Value,
     /// It has no such document so far.
-    pub(super) is_new: bool,
+    pub(crate) is_new: bool,
 }
 
 /// What OME-Zarr says names an array `0`. Where there is none of that name, it waits among the writer's own attributes

@@ -7,7 +7,7 @@ use crate::fs::Lock;
 use crate::offline::hierarchy::central::CentralMetadata;
 
 /// Takes the lock of the dataset that `path` is or belongs to, as its one writer.
-pub(super) fn to_write(path: &Path) -> Result<Lock> {
+pub(crate) fn to_write(path: &Path) -> Result<Lock> {
     Lock::take(&root_of(path)?)
 }
 

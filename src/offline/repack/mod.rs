@@ -13,17 +13,18 @@
 //!
 //! In every case the old files are whole until the new ones were compared.
 
-mod change;
+pub(super) mod change;
 mod chunks;
-mod consolidated;
+pub(super) mod consolidated;
 mod design;
-mod documents;
-mod groups;
+pub(super) mod documents;
+pub(super) mod groups;
 mod image_attributes;
 mod jobs;
+pub(super) mod lanes;
 mod left_out;
 mod listing;
-mod lock;
+pub(super) mod lock;
 mod nodes;
 mod options;
 mod order;
@@ -32,10 +33,10 @@ mod receipt;
 mod refusal;
 mod rest;
 mod selection;
-mod shard;
+pub(super) mod shard;
 mod source_file;
-mod space;
-mod staging;
+pub(super) mod space;
+pub(super) mod staging;
 mod target;
 mod transcode;
 mod transcoder;
@@ -43,9 +44,8 @@ mod writer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use serde_json::{Map, Value, json};
 
@@ -54,20 +54,17 @@ use crate::fs::links;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Node};
-use crate::offline::progress::{Counters, Progress, pool, threads};
+use crate::offline::progress::{Counters, Progress, pool};
 use change::Change;
 use consolidated::Consolidated;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
+use lanes::Lanes;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
-use progress::Tally;
 use rest::{copy_document, copy_rest};
 use shard::Outcome;
 use staging::{Staging, below};
-
-/// More chunks on their way in one shard than this help nobody.
-const PARCELS_MAX: usize = 256;
 
 /// A repacking that was checked and can be run.
 ///
@@ -248,7 +245,7 @@ impl Repack {
             space::Plan {
                 jobs: &self.jobs,
                 todo: &self.todo,
-                lanes: self.lanes()?.0 as u64,
+                lanes: self.lanes()?.count as u64,
                 copied: is_copied.then_some(&self.root),
                 result: self.out.as_ref().unwrap_or(&self.root),
             }
@@ -309,60 +306,29 @@ impl Repack {
         Ok(if self.form == Form::Zarr3 { arrays } else { Map::from_iter([(String::new(), Value::Object(arrays))]) })
     }
 
-    /// How many shards are in the making at once, and how many chunks each has on their way.
-    fn lanes(&self) -> Result<(usize, usize)> {
-        let threads = threads(self.options.workers);
-        let most = |bytes: fn(&Change) -> u64| self.jobs.iter().map(|job| bytes(&job.change)).max().unwrap_or(0);
-        let parcel = most(Change::parcel_bytes).max(1);
-        let threads_bytes = most(Change::thread_bytes).saturating_mul(threads as u64);
-        let least = threads_bytes.saturating_add(parcel);
-        let memory = self.options.memory_bytes;
-        if memory < least {
-            let reason = format!("chunks of this size need at least {least} bytes with {threads} threads");
-            return Err(Error::config("memory_bytes", memory, reason));
-        }
-        let parcels = ((memory - threads_bytes) / parcel) as usize;
-        // One lane more than threads, because writing and syncing leave threads idle.
-        let lanes = (threads + 1).min(self.todo.len()).min(parcels).max(1);
-        Ok((lanes, (parcels / lanes).clamp(1, PARCELS_MAX)))
+    fn changes(&self) -> Vec<&Change> {
+        self.jobs.iter().map(|job| &job.change).collect()
+    }
+
+    fn lanes(&self) -> Result<Lanes> {
+        Lanes::new(&self.changes(), self.todo.len(), self.options.memory_bytes, self.options.workers)
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
-        let (lanes, parcels) = self.lanes()?;
-        let next = AtomicUsize::new(0);
-        let failed = AtomicBool::new(false);
-        let first_error = Mutex::new(None);
         let summary = Mutex::new(RepackSummary { bytes_pixels: self.counters.total(), ..RepackSummary::default() });
-        let lane = || {
-            while !failed.load(Relaxed) {
-                let Some((job, position)) = self.todo.get(next.fetch_add(1, Relaxed)) else { return };
-                let Job { change, chunks, .. } = &self.jobs[*job];
-                let tally = Tally { counters: &self.counters, added: AtomicU64::new(0) };
-                match self.counters.go_on().and_then(|()| change.shard(position, parcels, &tally)) {
-                    Ok(outcome) => {
-                        chunks.fetch_add(outcome.chunks(), Relaxed);
-                        summary.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
-                    }
-                    Err(error) => {
-                        failed.store(true, Relaxed);
-                        first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    }
-                }
-                tally.settle(change.pixel_bytes(position));
-            }
+        let made = |job: usize, outcome: Outcome| {
+            self.jobs[job].chunks.fetch_add(outcome.chunks(), Relaxed);
+            summary.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
         };
-        thread::scope(|scope| (0..lanes).for_each(|_| drop(scope.spawn(lane))));
-        match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(summary.into_inner().unwrap_or_else(PoisonError::into_inner)),
-        }
+        self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;
+        Ok(summary.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Brings what is no shard into the folder: other files, and at last the documents.
     fn complete(&self, staging: &Staging) -> Result<()> {
         let sync = self.options.sync;
         let tree = staging.tree();
-        let changes: Vec<&Change> = self.jobs.iter().map(|job| &job.change).collect();
+        let changes = self.changes();
         let is_whole = self.out.is_some() || self.form == Form::Designed;
         if is_whole {
             copy_rest(&self.root, &tree, &changes, &self.left, sync)?;

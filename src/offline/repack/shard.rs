@@ -21,7 +21,7 @@ use crate::offline::array::shard_file::ShardFile;
 
 /// What became of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Written {
         chunks: u64,
         bytes: u64,

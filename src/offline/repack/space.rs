@@ -84,7 +84,7 @@ impl Plan<'_> {
 }
 
 /// Says how to go on after an error. `place`: where what is finished stays, if that is not the dataset itself.
-pub(super) fn how_to_go_on(error: Error, place: Option<&Path>) -> Error {
+pub(crate) fn how_to_go_on(error: Error, place: Option<&Path>) -> Error {
     let kept = place.filter(|place| place.exists()).map(|place| {
         format!(
             "; what is finished stays in {}: when the cause is gone, make the same call again, which goes on from \

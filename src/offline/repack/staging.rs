@@ -24,7 +24,7 @@ const JOURNAL: &str = "journal.json";
 
 /// The folder, held by this process.
 #[derive(Debug)]
-pub(super) struct Staging {
+pub(crate) struct Staging {
     path: PathBuf,
     _lock: Lock,
 }
@@ -36,14 +36,14 @@ impl Staging {
     }
 
     /// Where the array `name` is made.
-    pub(super) fn place(staging: &Path, name: &str) -> PathBuf {
+    pub(crate) fn place(staging: &Path, name: &str) -> PathBuf {
         below(&staging.join("tree"), name)
     }
 
     /// Opens the folder. What an earlier call left of an array stays if it was to become the same of the same, and if
     /// it is as durable as it shall be: shards that are whole here may be torn after a loss of power, unless that call
     /// waited for them.
-    pub(super) fn open(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<Self> {
+    pub(crate) fn open(path: &Path, arrays: &Map<String, Value>, sync: bool) -> Result<Self> {
         check_own(path)?;
         // Links are copied as they are, and what they lead to must not be read behind the copies either.
         links::enter(path);
@@ -73,7 +73,7 @@ impl Staging {
 
     /// Removes the folder if there is nothing in it: a call was killed in the moment between its last file and itself.
     /// The dataset is complete then, as if the kill had come later.
-    pub(super) fn sweep(path: &Path) {
+    pub(crate) fn sweep(path: &Path) {
         // Of a folder with something in it, the system says no.
         let _ = fs::remove_dir(path);
     }
@@ -92,7 +92,7 @@ impl Staging {
     }
 
     /// Removes the folder and what is in it.
-    pub(super) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         remove(&self.tree())?;
         remove(&self.path)
     }
@@ -145,7 +145,7 @@ fn is_not_empty(path: &Path) -> bool {
 }
 
 /// `folder/name`, or the folder itself for the root.
-pub(super) fn below(folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn below(folder: &Path, name: &str) -> PathBuf {
     if name.is_empty() { folder.to_path_buf() } else { folder.join(name) }
 }
 
@@ -157,7 +157,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// By what an array is known to be the same in a later call: what it is read from, as [`Listing`] tells it.
-pub(super) fn fingerprint(array: &Array) -> Result<String> {
+pub(crate) fn fingerprint(array: &Array) -> Result<String> {
     let mut listing = Listing::default();
     listing.add_chunks(array)?;
     listing.add_references(array)?;

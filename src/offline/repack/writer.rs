@@ -71,11 +71,15 @@ impl<'a> Writer<'a> {
         let change = self.change;
         let mut rooms: Vec<EncodedChunk> = Vec::new();
         rooms.resize_with(parcels, EncodedChunk::default);
-        let mut pixels = Vec::new();
+        let (mut pixels, mut whole) = (Vec::new(), Vec::new());
         for (first, counts) in change.boxes(position, parcels as u64)? {
             let region = change.region(&first, &counts);
             pixels.resize(region.bytes, 0);
-            change.pool.install(|| change.source.read_region(&region.start, &region.shape, &mut pixels))?;
+            let read = || match &change.halving {
+                None => change.source.read_region(&region.start, &region.shape, &mut pixels),
+                Some(halving) => halving.read(&change.source, &region.start, &region.shape, &mut pixels, &mut whole),
+            };
+            change.pool.install(read)?;
             let mut places = Vec::new();
             for_each_position(&first, &counts, |place| places.push(place.to_vec()));
             let make = |(at, parcel): (&Vec<u64>, &mut EncodedChunk)| {

@@ -12,6 +12,7 @@ mod meter;
 mod pace;
 mod probe;
 mod progress;
+mod pyramid;
 mod recover;
 mod region;
 mod repack;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Recover(args) => recover::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Pyramid(args) => pyramid::run(&args).map(|()| 0),
         Command::Repack(args) => repack::run(&args).map(|()| 0),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,6 +1,7 @@
 //! The command line: what it looks like and how its words become values. Nothing here touches a file.
 
 mod groups;
+mod pyramid;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use shardwright::{Codec, Dialect, ManifestForm};
 
 pub(crate) use self::groups::RecordingArgs;
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, compressor};
+pub(crate) use self::pyramid::Pyramid;
 pub(crate) use self::values::{Camera, Rate, unit_name};
 use self::values::{bytes, one_of, seconds};
 use crate::failure::Failure;
@@ -27,6 +29,7 @@ Examples:
   shardwright info out.zarr
   shardwright export out.zarr part.ome.tif --region 0:100,:,512:1024
   shardwright repack out.zarr archive.zarr --codec zstd --level 9
+  shardwright pyramid out.zarr --method median
   shardwright manifest out.zarr --url-prefix s3://bucket/out.zarr
   shardwright verify out.zarr
   shardwright recover out.zarr --apply
@@ -74,6 +77,7 @@ pub(crate) enum Command {
     Verify(Verify),
     Recover(Recover),
     Probe(Probe),
+    Pyramid(Pyramid),
     Repack(Repack),
     /// Print a completion script for a shell to stdout.
     Completions {
@@ -93,6 +97,7 @@ impl Command {
             Self::Verify(args) => args.json,
             Self::Recover(args) => args.json,
             Self::Probe(args) => args.json,
+            Self::Pyramid(args) => args.json,
             Self::Repack(args) => args.json,
             Self::Completions { .. } => false,
         }
@@ -108,6 +113,7 @@ impl Command {
             Self::Verify(args) => &args.path,
             Self::Recover(args) => &args.path,
             Self::Probe(args) => &args.path,
+            Self::Pyramid(args) => &args.path,
             Self::Repack(args) => &args.path,
             Self::Completions { .. } => return None,
         })

@@ -1,0 +1,246 @@
+//! The image that gets levels: which one is meant, and what its metadata say.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::options::{Depth, PyramidLevel, PyramidOptions};
+use crate::config::Dialect;
+use crate::downsample::Method;
+use crate::error::{Error, Refusal, Result};
+use crate::fs::{document, is_below};
+use crate::offline::array::Array;
+use crate::offline::hierarchy::has_node;
+use crate::offline::hierarchy::walk::{self, Kind};
+
+/// Images that an error message names.
+const NAMES_MAX: usize = 20;
+/// Without a number of levels, y and x have so many pixels at most in the last one.
+const SMALL: u64 = 256;
+const MULTISCALE: &str = "/attributes/ome/multiscales/0";
+
+/// An image of OME-Zarr 0.5.
+#[derive(Debug)]
+pub(super) struct Image {
+    /// The path below the one that was given.
+    pub(super) name: String,
+    pub(super) root: PathBuf,
+    pub(super) finest: Array,
+    /// The paths of its arrays, as its document has them.
+    pub(super) datasets: Vec<String>,
+    scale: Vec<f64>,
+    translation: Option<Vec<f64>>,
+    has_depth: bool,
+}
+
+/// One level to be made: what it is, and what it is to level 0 and to the level before.
+#[derive(Debug, Clone)]
+pub(super) struct Level {
+    pub(super) told: PyramidLevel,
+    pub(super) steps: Vec<u64>,
+    dataset: Value,
+}
+
+impl Image {
+    /// The image at `path`, or the only one below.
+    pub(super) fn find(path: &Path) -> Result<Self> {
+        let document = group(path)?;
+        if document.pointer(MULTISCALE).is_some() {
+            return Self::open(path, String::new(), &document);
+        }
+        let mut found = Vec::new();
+        for node in walk::nodes(path)? {
+            let is_label = node.name.split('/').any(|part| part == "labels");
+            if let (Kind::Group(None), false) = (&node.kind, is_label) {
+                let document = node.document()?;
+                if document.pointer(MULTISCALE).is_some() {
+                    found.push((node, document));
+                }
+            }
+        }
+        match &found[..] {
+            [(node, document)] => Self::open(&node.path, node.name.clone(), document),
+            [] => Err(Error::not_found(path, "holds no image of OME-Zarr 0.5 in Zarr v3")),
+            several => {
+                let names: Vec<_> =
+                    several.iter().take(NAMES_MAX).map(|(node, _)| format!("{:?}", node.name)).collect();
+                let reason = format!("holds {} images; name the path of one: {}", several.len(), names.join(", "));
+                Err(Error::not_found(path, reason))
+            }
+        }
+    }
+
+    fn open(root: &Path, name: String, document: &Value) -> Result<Self> {
+        let refused = |reason: String| Err(Error::format(root, reason));
+        let said = &document["attributes"]["ome"]["multiscales"][0];
+        let entries = said["datasets"].as_array().map_or(&[][..], Vec::as_slice);
+        let datasets: Option<Vec<String>> =
+            entries.iter().map(|dataset| dataset["path"].as_str().map(str::to_owned)).collect();
+        let Some(datasets) = datasets.filter(|datasets| !datasets.is_empty()) else {
+            return refused("its multiscales have no datasets with paths".to_owned());
+        };
+        if let Some(path) = datasets.iter().find(|path| !is_below(path)) {
+            return refused(format!("names a dataset {path:?} that is not below it"));
+        }
+        let finest = root.join(&datasets[0]);
+        let finest = match Array::open_exactly(&finest)? {
+            Some(array) if array.layout().dialect == Dialect::Zarr3 => array,
+            _ => return refused(format!("its first dataset {:?} is no array of Zarr v3", datasets[0])),
+        };
+        let dims = finest.shape().len();
+        let axes = said["axes"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_space = |back: usize| {
+            let axis = dims.checked_sub(back).and_then(|dim| axes.get(dim));
+            axis.is_some_and(|axis| axis["type"] == "space")
+        };
+        if axes.len() != dims || !is_space(1) || !is_space(2) {
+            return refused(format!(
+                "its {} axes are not those of an array of {dims} dimensions that ends with two of space",
+                axes.len()
+            ));
+        }
+        let (scale, translation) = transformations(&entries[0], dims).map_err(|reason| Error::format(root, reason))?;
+        Ok(Self { name, root: root.to_path_buf(), finest, datasets, scale, translation, has_depth: is_space(3) })
+    }
+
+    /// The levels beside level 0.
+    pub(super) fn levels(&self, options: &PyramidOptions) -> Vec<Level> {
+        let mut levels: Vec<Level> = Vec::new();
+        let mut shape = self.finest.shape().to_vec();
+        let mut factors = vec![1; shape.len()];
+        while levels.len() < options.levels.unwrap_or(usize::MAX) {
+            let steps = self.steps(&shape, &factors, options.depth);
+            let is_small = shape.iter().rev().take(2).all(|length| *length <= SMALL);
+            if steps.iter().all(|step| *step == 1) || (options.levels.is_none() && is_small) {
+                break;
+            }
+            let places = shape.iter_mut().zip(&mut factors).zip(&steps);
+            places.for_each(|((length, factor), step)| {
+                *length = length.div_ceil(*step);
+                *factor *= step;
+            });
+            levels.push(self.level(levels.len() + 1, shape.clone(), &factors, steps, options.method));
+        }
+        levels
+    }
+
+    /// By what each dimension of a level is halved, or not.
+    fn steps(&self, shape: &[u64], factors: &[u64], depth: Depth) -> Vec<u64> {
+        let dims = shape.len();
+        let distance = |dim: usize| self.scale[dim] * factors[dim] as f64;
+        let mut steps = vec![1; dims];
+        for dim in [dims - 1, dims - 2] {
+            steps[dim] = shape[dim].clamp(1, 2);
+        }
+        let is_halved = match depth {
+            Depth::Never => false,
+            Depth::Always => true,
+            Depth::Auto => self.has_depth && distance(dims - 3) <= distance(dims - 2).max(distance(dims - 1)),
+        };
+        if self.has_depth && is_halved {
+            steps[dims - 3] = shape[dims - 3].clamp(1, 2);
+        }
+        steps
+    }
+
+    fn level(&self, number: usize, shape: Vec<u64>, factors: &[u64], steps: Vec<u64>, method: Method) -> Level {
+        let path = numbered(&self.datasets[0], number);
+        let scale: Vec<f64> = self.scale.iter().zip(factors).map(|(scale, factor)| scale * *factor as f64).collect();
+        let mut transformations = vec![json!({"type": "scale", "scale": scale})];
+        let shifts = method != Method::Decimate;
+        if shifts || self.translation.is_some() {
+            let translation = (0..shape.len()).map(|dim| {
+                let start = self.translation.as_ref().map_or(0.0, |translation| translation[dim]);
+                // The middle of the first pixel is that of all the pixels that it was made of.
+                let shift = if shifts { (factors[dim] - 1) as f64 / 2.0 * self.scale[dim] } else { 0.0 };
+                start + shift
+            });
+            transformations.push(json!({"type": "translation", "translation": translation.collect::<Vec<f64>>()}));
+        }
+        let dataset = json!({"path": path, "coordinateTransformations": transformations});
+        Level { told: PyramidLevel { path, shape, scale }, steps, dataset }
+    }
+}
+
+/// Lets the document of an image name these levels behind level 0.
+pub(super) fn describe<'a>(
+    document: &mut Value,
+    levels: impl ExactSizeIterator<Item = &'a Level>,
+    options: &PyramidOptions,
+) {
+    let made_none = levels.len() == 0;
+    let Some(said) = document.pointer_mut(MULTISCALE).and_then(Value::as_object_mut) else { return };
+    if let Some(datasets) = said.get_mut("datasets").and_then(Value::as_array_mut) {
+        datasets.truncate(1);
+        datasets.extend(levels.map(|level| level.dataset.clone()));
+    }
+    if made_none {
+        return;
+    }
+    said.insert("type".to_owned(), json!(options.method));
+    let metadata = said.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    metadata["description"] =
+        json!("Each level is made of the one before: of two rows, columns, and perhaps planes, one");
+    metadata["method"] = json!("shardwright pyramid");
+    metadata["version"] = json!(env!("CARGO_PKG_VERSION"));
+    metadata["kwargs"] = json!({"method": options.method, "z": options.depth});
+}
+
+/// The document of a group of Zarr v3, which alone has images of OME-Zarr 0.5.
+pub(super) fn group(path: &Path) -> Result<Value> {
+    let found = document::read(&path.join("zarr.json"))?;
+    match found.as_ref().map(|document| (&document["zarr_format"], &document["node_type"])) {
+        Some((version, kind)) if *version == 3 && *kind == "group" => Ok(found.unwrap_or_default()),
+        Some((version, kind)) if *version == 3 && *kind == "array" => {
+            Err(Error::not_found(path, "is an array; name the image whose level it is, or is to be"))
+        }
+        None if !has_node(path) && !path.join("info").is_file() => {
+            Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5"))
+        }
+        _ => {
+            let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 get levels, and repack makes one of this: \
+                          shardwright repack OLD NEW --shard …";
+            Err(Error::format(path, Refusal::Unsupported(reason.to_owned())))
+        }
+    }
+}
+
+/// The scale and the translation of a dataset.
+fn transformations(dataset: &Value, dims: usize) -> Result<(Vec<f64>, Option<Vec<f64>>), String> {
+    let said = dataset["coordinateTransformations"].as_array().map_or(&[][..], Vec::as_slice);
+    let numbers = |kind: &str| {
+        let numbers = said.iter().find(|transformation| transformation["type"] == kind)?[kind].as_array()?;
+        numbers.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
+    };
+    let (scale, translation) = (numbers("scale"), numbers("translation"));
+    match (scale, said.len(), translation.is_some()) {
+        (Some(scale), 1, false) | (Some(scale), 2, true) => Ok((scale, translation)),
+        _ => Err(format!(
+            "its level 0 has the coordinateTransformations {}; expected a scale of {dims} numbers, and perhaps a \
+             translation after it",
+            dataset["coordinateTransformations"]
+        )),
+    }
+}
+
+/// The path of a level, as that of level 0: `s2` for `s0`, `2` where its name has no such number.
+fn numbered(finest: &str, number: usize) -> String {
+    let (folder, name) = finest.rsplit_once('/').map_or(("", finest), |(folder, name)| (folder, name));
+    let name = name.strip_suffix('0').filter(|start| !start.ends_with(|digit: char| digit.is_ascii_digit()));
+    crate::offline::hierarchy::below(folder, &format!("{}{number}", name.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_named_as_the_first_one() {
+        for (finest, second) in [("0", "2"), ("s0", "s2"), ("a/scale0", "a/scale2"), ("full", "2"), ("x10", "2")] {
+            assert_eq!(numbered(finest, 2), second);
+        }
+    }
+}

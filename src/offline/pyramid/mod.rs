@@ -1,0 +1,266 @@
+//! Pyramids: levels of an image that is there, each half as large as the one before.
+//!
+//! ```text
+//! .run.ome.zarr.pyramid/      hidden, beside the image
+//!     journal.json            of what the levels are made: by this a later call knows whether it may go on here
+//!     tree/1/c/…, tree/2/c/…  finished shards, as those of a repacking
+//!     publish.json            all levels are complete, and are about to get their names
+//!     old/                    levels that were replaced
+//! ```
+//!
+//! The image's document names only what is there at any moment: where levels are replaced, it first names level 0
+//! alone, then the old ones go and the new ones come, and at last it names them.
+
+pub(crate) mod halving;
+mod image;
+mod options;
+mod publish;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::ThreadPool;
+use serde_json::{Map, Value, json};
+
+use crate::dtype::Dtype;
+use crate::error::{Error, Refusal, Result};
+use crate::format::codecs::Chain;
+use crate::format::provenance::ATTRIBUTE;
+use crate::format::{self, Metadata, zarr3};
+use crate::fs::{self as os, Lock, document, links};
+use crate::offline::array::Array;
+use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::repack::change::Change;
+use crate::offline::repack::lanes::Lanes;
+use crate::offline::repack::shard::Outcome;
+use crate::offline::repack::staging::{self, Staging};
+use crate::offline::repack::{documents, lock, space};
+use halving::Halving;
+use image::{Image, Level, group};
+pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
+
+/// Levels of an image that were checked and can be made.
+///
+/// ```no_run
+/// use shardwright::offline::{Pyramid, PyramidOptions};
+///
+/// let summary = Pyramid::new("run.ome.zarr", &PyramidOptions::default())?.run()?;
+/// println!("{} levels beside level 0", summary.levels.len());
+/// # Ok::<(), shardwright::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Pyramid {
+    image: Image,
+    dtype: Dtype,
+    options: PyramidOptions,
+    levels: Vec<(Level, Metadata, Value)>,
+    staging: PathBuf,
+    journal: Map<String, Value>,
+    /// The levels are complete in the staging folder, or have their names already.
+    made: bool,
+    /// Arrays that go when the new ones come.
+    replaced: Vec<String>,
+    pool: Arc<ThreadPool>,
+    counters: Counters,
+    /// [`run`](Pyramid::run) was called.
+    begun: AtomicBool,
+    _lock: Lock,
+}
+
+controls!(Pyramid);
+
+impl Pyramid {
+    /// Looks at the image of OME-Zarr 0.5 at `path`, or the only one below, and checks what is asked for; nothing is
+    /// written yet.
+    ///
+    /// Every level is made of the one before, as during an acquisition, by 2 in y and x and perhaps in z, and has the
+    /// chunks, shards and codecs of level 0. Where lengths are odd, the last pixels are made of those that are there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when there is no image, or several; [`Error::Exists`] when it has levels already, or
+    /// something else has their names, unless the options say to overwrite; [`Error::Locked`] when somebody writes the
+    /// dataset; [`Error::Config`] for a memory that is too small; [`Error::Unsupported`] for other formats and elements
+    /// that can't be halved; [`Error::Format`] when what is there can't be read, or its writer did not finish.
+    pub fn new(path: impl AsRef<Path>, options: &PyramidOptions) -> Result<Self> {
+        options.check()?;
+        let path = path.as_ref();
+        let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
+        links::enter(&root);
+        // What is none is left alone; nothing else is believed before the lock is held.
+        group(&root)?;
+        let lock = lock::to_write(&root)?;
+        let image = Image::find(&root)?;
+        refuse_incomplete(&image.root)?;
+        let Some(dtype) = image.finest.dtype().number() else {
+            let reason = format!(
+                "its elements are {}, of which there are no means; numbers can be halved",
+                image.finest.dtype()
+            );
+            return Err(Error::format(&image.root, Refusal::Unsupported(reason)));
+        };
+        let levels = image.levels(options).into_iter().map(|level| {
+            let (metadata, document) = array_of(&image.finest, &level.told.shape)?;
+            Ok((level, metadata, document))
+        });
+        let levels = levels.collect::<Result<Vec<_>>>()?;
+        let mut journal = Map::new();
+        for (level, _, document) in &levels {
+            let entry = json!({
+                "source": image.finest.path(),
+                "fingerprint": staging::fingerprint(&image.finest)?,
+                "document": document,
+                "steps": level.steps,
+                "method": options.method,
+            });
+            journal.insert(level.told.path.clone(), entry);
+        }
+        let staging = os::hidden(&image.root, "pyramid");
+        let total = levels.iter().map(|(_, metadata, _)| bytes_of(metadata)).fold(0, u64::saturating_add);
+        let mut pyramid = Self {
+            replaced: image.datasets[1..].to_vec(),
+            pool: Arc::new(pool(options.workers)?),
+            counters: Counters::of(total),
+            begun: AtomicBool::new(false),
+            made: false,
+            dtype,
+            options: options.clone(),
+            _lock: lock,
+            image,
+            levels,
+            staging,
+            journal,
+        };
+        pyramid.look_for_earlier()?;
+        // A memory that is too small is refused before anything is made.
+        if !pyramid.levels.is_empty() {
+            pyramid.lanes(&pyramid.change(0)?, 1)?;
+        }
+        Ok(pyramid)
+    }
+
+    /// Makes the levels. Several shards are in the making at once, each with several chunks on their way.
+    ///
+    /// # Errors
+    ///
+    /// The first error ends the work: a damaged chunk, a full disk, a shard that reads back otherwise than it was
+    /// written. The image is as it was then, and another call goes on after the shards that are finished. Only the
+    /// first call works.
+    pub fn run(&self) -> Result<PyramidSummary> {
+        if self.begun.swap(true, Relaxed) {
+            let reason = "got its levels by an earlier call of run; begin again with a new Pyramid";
+            return Err(Error::format(&self.image.root, reason));
+        }
+        self.work().map_err(|error| space::how_to_go_on(error, Some(&self.staging)))
+    }
+
+    fn work(&self) -> Result<PyramidSummary> {
+        let mut summary = PyramidSummary {
+            image: self.image.name.clone(),
+            levels: self.levels.iter().map(|(level, ..)| level.told.clone()).collect(),
+            bytes_pixels: bytes_of(self.image.finest.metadata()),
+            ..PyramidSummary::default()
+        };
+        if self.levels.is_empty() {
+            return Ok(summary);
+        }
+        if !self.made {
+            self.forget_earlier()?;
+        }
+        let staging = Staging::open(&self.staging, &self.journal, self.options.sync)?;
+        if !self.made {
+            self.make(&mut summary)?;
+            self.announce()?;
+        }
+        self.counters.go_on()?;
+        self.publish()?;
+        staging.finish()?;
+        Ok(summary)
+    }
+
+    /// Makes level after level, in the staging folder.
+    fn make(&self, summary: &mut PyramidSummary) -> Result<()> {
+        for (number, (level, metadata, document)) in self.levels.iter().enumerate() {
+            let change = self.change(number)?;
+            let todo: Vec<_> = change.positions()?.into_iter().map(|position| (0, position)).collect();
+            let pixels = todo.iter().map(|(_, position)| change.pixel_bytes(position)).fold(0, u64::saturating_add);
+            // Where nothing is to be read, nothing is to be made.
+            self.counters.done.fetch_add(bytes_of(metadata).saturating_sub(pixels), Relaxed);
+            let totals = Mutex::new(&mut *summary);
+            let made = |_, outcome| totals.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            self.lanes(&change, todo.len())?.make(&[&change], &todo, &self.counters, made)?;
+            let file = Staging::place(&self.staging, &level.told.path).join("zarr.json");
+            documents::put_for(&file, document, self.image.finest.document())?;
+        }
+        Ok(())
+    }
+
+    fn lanes(&self, change: &Change, shards: usize) -> Result<Lanes> {
+        Lanes::new(&[change], shards, self.options.memory_bytes, self.options.workers)
+    }
+
+    /// One level, made of the one before.
+    fn change(&self, number: usize) -> Result<Change> {
+        let made = |number: usize| {
+            let (level, metadata, _) = &self.levels[number];
+            let place = Staging::place(&self.staging, &level.told.path);
+            Array::with(&place, &place, place.join("zarr.json"), metadata.clone())
+        };
+        let source = match number.checked_sub(1) {
+            Some(before) => made(before),
+            None => Array::open(self.image.finest.path())?,
+        };
+        let halving = Halving::new(self.options.method, self.dtype, &self.levels[number].0.steps);
+        Change::halved(source, made(number), halving, self.options.sync, self.pool.clone())
+    }
+}
+
+impl PyramidSummary {
+    fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Written { chunks, bytes } => {
+                self.shards_written += 1;
+                self.chunks += chunks;
+                self.bytes += bytes;
+            }
+            Outcome::Found { .. } => self.shards_found += 1,
+            Outcome::Empty => {}
+        }
+    }
+}
+
+/// An array like the finest one, but of another shape: what it is, and its document.
+fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
+    let file = finest.document();
+    let Some(mut document) = document::read(file)? else { return Err(Error::format(file, "has gone")) };
+    let old = finest.metadata();
+    let chain = match old.chain.is_plain() {
+        true => old.chain.clone(),
+        // What is encoded here are elements in C order, lowest byte first.
+        false => Chain::new(old.chain.element_codec().clone(), false, old.dtype, None),
+    };
+    let mut layout = old.layout.clone();
+    layout.shape = shape.to_vec();
+    layout.index_order = None;
+    let metadata = Metadata { layout, chain, manifest: None, attributes: json!({}), ..old.clone() }.check(file)?;
+    zarr3::set_chunks(&mut document, &metadata);
+    document["shape"] = json!(shape);
+    document["attributes"] = json!({});
+    document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
+    Ok((metadata, document))
+}
+
+fn bytes_of(metadata: &Metadata) -> u64 {
+    format::bytes(&metadata.layout.shape, metadata.dtype).unwrap_or(u64::MAX)
+}
+
+/// Frames that a recovery finds would be missing in the levels.
+fn refuse_incomplete(root: &Path) -> Result<()> {
+    let document = document::read(&root.join("zarr.json"))?.unwrap_or_default();
+    let says = |key: &str| document.pointer(&format!("/attributes/{ATTRIBUTE}/{key}")).and_then(Value::as_bool);
+    if says("complete") == Some(false) && says("recovered") != Some(true) {
+        return Err(Error::format(root, "its writer did not finish; recover it first"));
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! What levels are made, and what is told of them.
+
+use serde::Serialize;
+
+use crate::downsample::Method;
+use crate::error::{Error, Result};
+use crate::named::named;
+
+/// When planes are halved along z, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Depth {
+    /// Never.
+    #[default]
+    Never,
+    /// At every level, as long as there are several planes.
+    Always,
+    /// From the level on at which planes are no further apart than pixels are.
+    Auto,
+}
+
+named!(Depth, "depth", {
+    Never => "never",
+    Always => "always",
+    Auto => "auto",
+});
+
+/// What [`Pyramid`](super::Pyramid) is to make, and with which means.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PyramidOptions {
+    /// How four pixels, or eight of two planes, become one.
+    pub method: Method,
+    /// So many levels beside level 0, as far as there is something to halve. `None`: until y and x have 256 pixels at
+    /// most.
+    pub levels: Option<usize>,
+    /// Whether z is halved, too.
+    pub depth: Depth,
+    /// Replace levels that are there.
+    pub overwrite: bool,
+    /// Bytes for pixels and chunks on their way, all threads together.
+    pub memory_bytes: u64,
+    /// Threads that read, halve and encode. 0: one for each core that the process may use.
+    pub workers: usize,
+    /// Wait until new files have reached the device.
+    pub sync: bool,
+}
+
+impl PyramidOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        if self.levels == Some(0) {
+            return Err(Error::config("levels", 0, "at least one level is made; leave it out for as many as it takes"));
+        }
+        Ok(())
+    }
+}
+
+impl Default for PyramidOptions {
+    fn default() -> Self {
+        Self {
+            method: Method::default(),
+            levels: None,
+            depth: Depth::default(),
+            overwrite: false,
+            memory_bytes: 512 << 20,
+            workers: 0,
+            sync: true,
+        }
+    }
+}
+
+/// One level that was made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PyramidLevel {
+    /// The array, as a path below the image.
+    pub path: String,
+    /// Elements in each dimension.
+    pub shape: Vec<u64>,
+    /// The distance of pixels in each dimension, in the units of the image's axes.
+    pub scale: Vec<f64>,
+}
+
+/// What was made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PyramidSummary {
+    /// The image, as a path below the one that was given; empty for itself.
+    pub image: String,
+    /// The levels beside level 0, the finest first. None where level 0 is small enough.
+    pub levels: Vec<PyramidLevel>,
+    /// Shards made.
+    pub shards_written: u64,
+    /// Shards that an earlier call had made.
+    pub shards_found: u64,
+    /// Chunks written.
+    pub chunks: u64,
+    /// Bytes of these chunks, as they are stored.
+    pub bytes: u64,
+    /// Pixels of level 0, in bytes.
+    pub bytes_pixels: u64,
+}

@@ -1,0 +1,75 @@
+//! Shards in the making at once, within the memory that was granted.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::change::Change;
+use super::progress::Tally;
+use super::shard::Outcome;
+use crate::error::{Error, Result};
+use crate::offline::progress::{Counters, threads};
+
+/// More chunks on their way in one shard than this help nobody.
+const PARCELS_MAX: usize = 256;
+
+/// How many shards are in the making at once, and how many chunks each has on their way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lanes {
+    pub(crate) count: usize,
+    parcels: usize,
+}
+
+impl Lanes {
+    /// For `shards` new shards of these changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when the memory is too small for one chunk.
+    pub(crate) fn new(changes: &[&Change], shards: usize, memory_bytes: u64, workers: usize) -> Result<Self> {
+        let threads = threads(workers);
+        let most = |bytes: fn(&Change) -> u64| changes.iter().map(|change| bytes(change)).max().unwrap_or(0);
+        let parcel = most(Change::parcel_bytes).max(1);
+        let threads_bytes = most(Change::thread_bytes).saturating_mul(threads as u64);
+        let least = threads_bytes.saturating_add(parcel);
+        if memory_bytes < least {
+            let reason = format!("chunks of this size need at least {least} bytes with {threads} threads");
+            return Err(Error::config("memory_bytes", memory_bytes, reason));
+        }
+        let parcels = ((memory_bytes - threads_bytes) / parcel) as usize;
+        // One lane more than threads, because writing and syncing leave threads idle.
+        let count = (threads + 1).min(shards).min(parcels).max(1);
+        Ok(Self { count, parcels: (parcels / count).clamp(1, PARCELS_MAX) })
+    }
+
+    /// Makes the shards in `todo`, each by the number of its change and its position, and tells `made` of each. The
+    /// first error ends the work.
+    pub(crate) fn make(
+        self,
+        changes: &[&Change],
+        todo: &[(usize, Vec<u64>)],
+        counters: &Counters,
+        made: impl Fn(usize, Outcome) + Sync,
+    ) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let failed = AtomicBool::new(false);
+        let first_error = Mutex::new(None);
+        let lane = || {
+            while !failed.load(Relaxed) {
+                let Some((number, position)) = todo.get(next.fetch_add(1, Relaxed)) else { return };
+                let change = changes[*number];
+                let tally = Tally { counters, added: AtomicU64::new(0) };
+                match counters.go_on().and_then(|()| change.shard(position, self.parcels, &tally)) {
+                    Ok(outcome) => made(*number, outcome),
+                    Err(error) => {
+                        failed.store(true, Relaxed);
+                        first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    }
+                }
+                tally.settle(change.pixel_bytes(position));
+            }
+        };
+        thread::scope(|scope| (0..self.count).for_each(|_| drop(scope.spawn(lane))));
+        first_error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+}

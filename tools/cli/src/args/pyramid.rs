@@ -1,0 +1,44 @@
+//! The words of `shardwright pyramid`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use shardwright::offline::{Depth, PyramidMethod};
+
+use super::values::{bytes, one_of};
+
+/// Add smaller levels to an image of OME-Zarr 0.5, each half as large in y and x as the one before and made of it, until
+/// y and x have 256 pixels at most. Level 0 is only read. Killed and called again, it goes on where it stopped.
+#[derive(Debug, Args)]
+pub(crate) struct Pyramid {
+    /// The image, or a dataset that holds one
+    pub(crate) path: PathBuf,
+    /// How pixels become one: mean, median, min, max, the first one, or the most frequent one (for labels)
+    #[arg(long, default_value = "mean", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
+    pub(crate) method: PyramidMethod,
+    /// Make so many levels beside level 0, as far as there is something to halve
+    #[arg(long, value_name = "N")]
+    pub(crate) levels: Option<usize>,
+    /// Halve z, too: always, which is what --z alone means, or auto: once planes are no further apart than pixels
+    #[arg(long, value_name = "WHEN", default_value = "never", num_args = 0..=1, default_missing_value = "always")]
+    #[arg(value_parser = one_of(Depth::ALL, Depth::name))]
+    pub(crate) z: Depth,
+    /// Replace levels that are there
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Memory for pixels and chunks on their way
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    pub(crate) memory: u64,
+    /// Threads that read, halve and compress; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) workers: usize,
+    /// Don't wait until the data has reached the device
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+    /// Print one JSON object instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}

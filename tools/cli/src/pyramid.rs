@@ -1,0 +1,61 @@
+//! `shardwright pyramid`: levels for an image that is there.
+
+use std::time::Instant;
+
+use shardwright::Error;
+use shardwright::offline::{self, PyramidOptions, PyramidSummary};
+
+use crate::args::Pyramid;
+use crate::failure::Failure;
+use crate::report::{bytes_text, decimal, say};
+use crate::{interrupt, meter};
+
+/// Runs the command.
+pub(crate) fn run(args: &Pyramid) -> Result<(), Failure> {
+    let options = PyramidOptions {
+        method: args.method,
+        levels: args.levels,
+        depth: args.z,
+        overwrite: args.overwrite,
+        memory_bytes: args.memory,
+        workers: args.workers,
+        sync: !args.no_sync,
+    };
+    let in_the_way = |error: Error| match error {
+        Error::Exists { path } => Failure::exists(&path, "--overwrite makes the levels anew"),
+        error => error.into(),
+    };
+    let pyramid = offline::Pyramid::new(&args.path, &options).map_err(in_the_way)?;
+    let start = Instant::now();
+    let quiet = args.quiet || args.json;
+    let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
+    let summary = interrupt::stopping(|| pyramid.stop(), run)??;
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and paths");
+        json["seconds"] = serde_json::json!(seconds);
+        json["path"] = serde_json::json!(args.path);
+        return say(&format!("{json}\n"));
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    say(&format!("{}: {}\n", args.path.join(&summary.image).display(), sentence(&summary, seconds)))
+}
+
+fn sentence(summary: &PyramidSummary, seconds: f64) -> String {
+    if summary.levels.is_empty() {
+        return "is small enough without further levels; --levels makes some all the same".to_owned();
+    }
+    let shapes = summary.levels.iter().map(|level| {
+        let lengths: Vec<_> = level.shape.iter().map(u64::to_string).collect();
+        format!("{} {}", level.path, lengths.join("x"))
+    });
+    format!(
+        "levels {}; {} chunks, {} in {seconds:.1} s ({}/s of level 0's pixels)",
+        shapes.collect::<Vec<_>>().join(", "),
+        summary.chunks,
+        decimal(summary.bytes),
+        bytes_text(summary.bytes_pixels as f64 / seconds.max(1e-9)),
+    )
+}
