@@ -23,6 +23,7 @@ mod scan;
 pub mod store;
 mod verify;
 
+#[doc(inline)]
 pub use crate::downsample::Method as PyramidMethod;
 pub use crate::fs::links::follow_links_anywhere;
 pub use array::Array;
