@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -593,11 +594,19 @@ inline void check_version() { check(try_check_version()); }
 // It is called by any thread, and must not throw.
 inline sw_status try_set_log(sw_log_level level, std::function<void(sw_log_level, const char *, const char *)> tell) {
     using Tell = std::function<void(sw_log_level, const char *, const char *)>;
-    static std::unique_ptr<Tell> told;
+    // Never destroyed: runs that end after main still log.
+    static std::mutex &setting = *new std::mutex;
+    static std::unique_ptr<Tell> &told = *new std::unique_ptr<Tell>;
+    static thread_local bool telling = false;
+    // The library refuses; to wait for the other thread here would be to wait for one that waits for this.
+    if (telling) return sw_set_log(level, nullptr, nullptr);
     std::unique_ptr<Tell> fresh(tell ? new Tell(std::move(tell)) : nullptr);
     auto call = [](void *context, sw_log_level of, const char *source, const char *text) {
+        telling = true;
         (*static_cast<Tell *>(context))(of, source, text);
+        telling = false;
     };
+    std::lock_guard<std::mutex> alone(setting);
     sw_status status = sw_set_log(level, fresh ? +call : nullptr, fresh.get());
     // From here on the one before is not called any more.
     if (status == SW_OK) told = std::move(fresh);

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use crate::engine::Engine;
@@ -29,7 +30,7 @@ impl Events {
     pub const DURABLE: Self = Self(event::DURABLE);
     /// A shard is closed: [`Stats::shards_closed`](crate::Stats::shards_closed).
     pub const SHARD_CLOSED: Self = Self(event::SHARD_CLOSED);
-    /// The run has ended; nothing more happens.
+    /// The run has ended; nothing more happens. Handles tell of it whether it was asked for or not.
     pub const ENDED: Self = Self(event::ENDED);
     /// All of them.
     pub const ALL: Self = Self(event::ALL);
@@ -108,14 +109,20 @@ pub struct EventHandle {
 struct Inbox {
     pending: Pending,
     bell: Bell,
+    /// The run has ended; told again to whoever would wait.
+    ended: AtomicBool,
 }
 
 impl EventHandle {
     pub(crate) fn new(engine: &Arc<Engine>, events: Events, ring_mark: usize) -> Result<Self> {
         let bell = Bell::new().map_err(|error| Error::io("get a descriptor for", "events", error))?;
-        let inbox = Arc::new(Inbox { pending: Pending::new(), bell });
+        let inbox = Arc::new(Inbox { pending: Pending::new(), bell, ended: AtomicBool::new(false) });
         let rings = inbox.clone();
-        let watcher = watch(engine, events, ring_mark, move |happened| {
+        // The end is told in any case: nobody shall wait for what can't happen any more.
+        let watcher = watch(engine, events | Events::ENDED, ring_mark, move |happened| {
+            if happened & event::ENDED != 0 {
+                rings.ended.store(true, Release);
+            }
             if rings.pending.add(happened) {
                 rings.bell.ring();
             }
@@ -123,13 +130,14 @@ impl EventHandle {
         Ok(Self { watchers: engine.ring.watchers.clone(), inbox, watcher })
     }
 
-    /// What has happened since the last call, at first what had happened before: a buffer that is free, an error, frames
-    /// that are durable, shards that are closed. Never waits.
+    /// What has happened since the last call, at first what had happened before: a buffer that is free, an error,
+    /// frames that are durable, shards that are closed. Never waits.
     pub fn take(&self) -> Events {
         Events(self.inbox.pending.take(|| self.inbox.bell.silence()))
     }
 
-    /// As [`take`](Self::take), as soon as there is something, or the time is up. `None`: waits for ever.
+    /// As [`take`](Self::take), as soon as there is something, or the time is up. `None`: waits for ever, or until the
+    /// run has ended; [`Events::ENDED`] then comes each time.
     ///
     /// # Errors
     ///
@@ -141,6 +149,11 @@ impl EventHandle {
             let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
             if !happened.is_empty() || left == Some(Duration::ZERO) {
                 return Ok(happened);
+            }
+            // Acquire: whoever sees the end sees what happened before it.
+            if left.is_none() && self.inbox.ended.load(Acquire) {
+                let last = self.take();
+                return Ok(if last.is_empty() { Events::ENDED } else { last });
             }
             self.inbox.bell.wait(left).map_err(|error| Error::io("wait for", "events", error))?;
         }

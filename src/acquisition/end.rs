@@ -67,6 +67,8 @@ impl Acquisition {
             self.engine.first_error.set(Error::Aborted);
         }
         let mut summary = self.summary();
+        // From now on what was lost is missing for those who look at the counters, too.
+        self.engine.counters.frames_missing.store(summary.frames_missing, Relaxed);
         let ending = Ending {
             chunks: summary.chunks_written,
             frames_missing: summary.frames_missing,

@@ -60,6 +60,6 @@ impl Acquisition {
     /// The number of the first frame that the [first error](Self::first_error) is about; `None` if there was none, or
     /// if it is about no certain frame, as a document that could not be written.
     pub fn first_error_frame(&self) -> Option<u64> {
-        self.engine.first_error.frame()
+        self.engine.first_error_frame()
     }
 }

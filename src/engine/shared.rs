@@ -224,6 +224,12 @@ impl Shared {
         }
     }
 
+    /// The first frame that the first error is about. None if no frame so new has come: a place in a chunk that nothing
+    /// filled has a number as well.
+    pub(crate) fn first_error_frame(&self) -> Option<u64> {
+        self.first_error.frame().filter(|&frame| frame < self.counters.newest_end.load(Relaxed))
+    }
+
     /// One past the newest frame that has come.
     pub(super) fn newest_end(&self) -> u64 {
         self.counters.newest_end.load(Relaxed)

@@ -29,11 +29,11 @@ pub const SW_EVENT_DURABLE: sw_events = 8;
 /// A shard is closed: `shards_closed` of sw_stats.
 pub const SW_EVENT_SHARD_CLOSED: sw_events = 16;
 /// The run has ended, after sw_finish or sw_abort with a time limit; these don't wait any more now. Nothing more
-/// happens.
+/// happens. Every descriptor tells of it, asked for or not.
 pub const SW_EVENT_ENDED: sw_events = 32;
 
-/// Hears of one or more events. It is called by the thread that makes them happen, which may be one that is in a call of
-/// this library: it must not wait.
+/// Hears of one or more events. It is called by the thread that makes them happen, which may be one that is in a call
+/// of this library: it must not wait.
 pub type sw_event_fn = Option<unsafe extern "C" fn(context: *mut c_void, events: sw_events)>;
 
 fn events_of(bits: sw_events) -> Outcome<Events> {
@@ -95,7 +95,8 @@ pub unsafe extern "C" fn sw_event_open(
 }
 
 /// Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
-/// milliseconds; 0: not at all; SW_FOREVER.
+/// milliseconds; 0: not at all; SW_FOREVER: until the run has ended, and then SW_EVENT_ENDED comes each time, whatever
+/// was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
 ///
 /// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
 #[unsafe(no_mangle)]

@@ -69,7 +69,7 @@ fn check_thread() -> Outcome<()> {
     if in_callback() {
         return refuse!(
             SW_ERROR_BUSY,
-            "this is a callback, which the end of the run waits for; end it on another thread"
+            "this is a callback or a storage's function, which the end of the run waits for; call it on another thread"
         );
     }
     Ok(())
@@ -82,8 +82,9 @@ fn check_thread() -> Outcome<()> {
 /// again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be
 /// committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
 ///
-/// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call; SW_ERROR_ENDED if it succeeded before;
-/// otherwise the first error of the run, once; sw_summary then says what was saved all the same.
+/// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, or this is a callback or a storage's
+/// function; SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; otherwise the first error of
+/// the run, once; sw_get_summary then says what was saved all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_finish(
     acquisition: *mut sw_acquisition,
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn sw_finish(
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 /// to close.
 ///
-/// Errors: SW_TIMEOUT, after which it may be called again.
+/// Errors: SW_TIMEOUT, after which it may be called again; SW_ERROR_BUSY in a callback or a storage's function.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) -> sw_status {
     boundary(|| {
@@ -183,11 +184,13 @@ pub unsafe extern "C" fn sw_summary_json(
 /// Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
 ///
 /// Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
-/// thread is in a call with the handle.
+/// thread is in a call with the handle, or this is a callback or a storage's function; the handle stays good then.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_free(acquisition: *mut sw_acquisition) -> sw_status {
     boundary(|| {
         let run = RUNS.remove(acquisition, |run| {
+            // The thread that ends the run may be this one, and can't wait for itself.
+            check_thread()?;
             let ended = run.ending.state().outcome.is_some();
             if ended { Ok(()) } else { refuse!(SW_ERROR_NOT_ENDED, "the run goes on: finish or abort it first") }
         })?;

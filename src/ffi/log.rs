@@ -71,10 +71,11 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// Runs a function of the caller's own.
-pub(super) fn calling(call: impl FnOnce()) {
+pub(super) fn calling<T>(call: impl FnOnce() -> T) -> T {
     let outer = IN_CALLBACK.replace(true);
-    call();
+    let result = call();
     IN_CALLBACK.set(outer);
+    result
 }
 
 /// Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the

@@ -195,7 +195,7 @@ pub unsafe extern "C" fn sw_first_error_frame(acquisition: *mut sw_acquisition, 
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { out(frame, "frame") }?;
-        match (run.engine.first_error.frame(), run.engine.first_error.get()) {
+        match (run.engine.first_error_frame(), run.engine.first_error.get()) {
             (Some(frame), _) => place.set(frame),
             (None, Some(error)) => {
                 return refuse!(SW_ERROR_NOT_FOUND, "the first error is about no certain frame: {error}");

@@ -61,9 +61,9 @@ pub union sw_number {
     pub f: f64,
 }
 
-/// The value of a record field. It is stored as the field's own type. For a field of whole numbers, a fraction is rounded
-/// to the nearest one, a half away from zero; what lies outside the type's range becomes its nearest end, and NaN
-/// becomes 0. For a floating-point field, it is the nearest value of that type, infinities among them.
+/// The value of a record field. It is stored as the field's own type. For a field of whole numbers, a fraction is
+/// rounded to the nearest one, a half away from zero; what lies outside the type's range becomes its nearest end, and
+/// NaN becomes 0. For a floating-point field, it is the nearest value of that type, infinities among them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sw_value {
@@ -183,9 +183,9 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
 /// A process that ends without sw_finish leaves a dataset as a kill would: what the last checkpoint made durable is
 /// there, and `shardwright recover` restores the rest of what was stored.
 ///
-/// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes
-/// as long as the file system needs to reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any
-/// thread.
+/// Errors: those of a wrong configuration; SW_ERROR_FORMAT for a path at which something stands that is no dataset;
+/// SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to
+/// reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_create(
     path: *const c_char,
@@ -325,6 +325,8 @@ pub unsafe extern "C" fn sw_discard(acquisition: *mut sw_acquisition, frame: *co
 }
 
 /// As sw_discard, by the buffer's index.
+///
+/// Errors: SW_ERROR_FRAME if the buffer is not on loan; SW_ERROR_ARGUMENT if there is none of that index.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_discard_buffer(acquisition: *mut sw_acquisition, index: u32) -> sw_status {
     boundary(|| enter(acquisition)?.loans.take(index as usize, None).map(drop))
@@ -373,9 +375,9 @@ pub unsafe extern "C" fn sw_buffers(
 /// follow each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free
 /// buffers. `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
 ///
-/// Errors: SW_ERROR_FRAME_SIZE; SW_ERROR_ARGUMENT for a wrong `row_stride`; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the
-/// call can't go on for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the
-/// rest, to hear the reason.
+/// Errors: SW_ERROR_FRAME_SIZE; SW_ERROR_ARGUMENT for a wrong `row_stride`; as sw_acquire and sw_commit. If the ring
+/// becomes full after the first frame, or the call can't go on for another reason, it returns SW_OK, and `appended`
+/// says how many were taken; call again with the rest, to hear the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_append(
     acquisition: *mut sw_acquisition,
@@ -459,6 +461,9 @@ unsafe fn record(record: *const sw_record) -> Outcome<Record> {
     for (field, given) in values.iter().enumerate() {
         // SAFETY: all members are eight bytes of which any are a value.
         let (i, u, f) = unsafe { (given.number.i, given.number.u, given.number.f) };
+        if given.reserved != 0 {
+            return refuse!(SW_ERROR_ARGUMENT, "sw_value.reserved = {} of value {field}: it must be 0", given.reserved);
+        }
         match given.kind {
             SW_VALUE_NONE => {}
             SW_VALUE_INT => drop(value.set(field, FieldValue::Int(i))),

@@ -6,6 +6,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::io;
 use std::sync::Arc;
 
+use super::log::calling;
 use super::pointer::{grows, read};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};
 use crate::storage::{Blob, Storage};
@@ -13,13 +14,15 @@ use crate::storage::{Blob, Storage};
 /// A storage of the caller's own: a flat store of files by key ("zarr.json", "0/c/0/0/0"). Set `size` to
 /// sizeof(sw_storage) and all else to 0 before filling it.
 ///
-/// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once,
-/// published, synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get
-/// `context` first, are called from threads of the library, must not unwind or jump out, and return 0, or a positive
-/// errno value that becomes the acquisition's error. What is durable before its shard is closed: with an index of at
-/// most 31 chunks, or without a checksum; others can't be replaced safely by `write_at`. Functions that are not
-/// `write_at` are never called by a thread that encodes. None is called any more when sw_free, or sw_create_in with an
-/// error, has returned.
+/// A shard is a blob: it is created with a length, written by several threads at once, in ranges that never overlap but
+/// for the index, which checkpoints write again; it is published, synced, truncated, and released. Documents and
+/// per-frame records are put as a whole. All functions get `context` first, are called from threads of the library,
+/// must not unwind or jump out, and return 0, or a positive errno value that becomes the acquisition's error. An error
+/// of `punch` ends no run, nor does the first one in making a shard that is prepared ahead of need: that is tried
+/// again. None of the functions may end a run: sw_finish, sw_abort and sw_free are SW_ERROR_BUSY in them. What is
+/// durable before its shard is closed: with an index of at most 31 chunks, or without a checksum; others can't be
+/// replaced safely by `write_at`. Functions that are not `write_at` are never called by a thread that encodes. None is
+/// called any more when sw_free, or sw_create_in with an error, has returned.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_storage {
@@ -125,21 +128,21 @@ impl Storage for Functions {
         let (create, key) = (self.0.create.ok_or_else(absent)?, c_key(key)?);
         let mut blob = std::ptr::null_mut();
         // SAFETY: the caller gave the function for this; the key lives through the call, and so does the place.
-        outcome(unsafe { create(self.0.context, key.as_ptr(), len, &raw mut blob) })?;
+        outcome(calling(|| unsafe { create(self.0.context, key.as_ptr(), len, &raw mut blob) }))?;
         Ok(Box::new(CallerBlob { functions: *self, blob }))
     }
 
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let (put, key) = (self.0.put.ok_or_else(absent)?, c_key(key)?);
         // SAFETY: as in `create`.
-        outcome(unsafe { put(self.0.context, key.as_ptr(), bytes.as_ptr().cast(), bytes.len()) })
+        outcome(calling(|| unsafe { put(self.0.context, key.as_ptr(), bytes.as_ptr().cast(), bytes.len()) }))
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
         let Some(remove) = self.0.remove else { return Ok(()) };
         let key = c_key(key)?;
         // SAFETY: as in `create`.
-        outcome(unsafe { remove(self.0.context, key.as_ptr()) })
+        outcome(calling(|| unsafe { remove(self.0.context, key.as_ptr()) }))
     }
 }
 
@@ -162,7 +165,7 @@ impl Blob for CallerBlob {
         let storage = &self.functions.0;
         let write_at = storage.write_at.ok_or_else(absent)?;
         // SAFETY: the caller gave the function for this; the bytes live through the call.
-        outcome(unsafe { write_at(storage.context, self.blob, offset, bytes.as_ptr().cast(), bytes.len()) })
+        outcome(calling(|| unsafe { write_at(storage.context, self.blob, offset, bytes.as_ptr().cast(), bytes.len()) }))
     }
 
     fn done_with(&self, _offset: u64, _len: u64) {}
@@ -170,26 +173,28 @@ impl Blob for CallerBlob {
     fn publish(&self) -> io::Result<()> {
         let storage = &self.functions.0;
         // SAFETY: as in `write_at`.
-        storage.publish.map_or(Ok(()), |publish| outcome(unsafe { publish(storage.context, self.blob) }))
+        storage.publish.map_or(Ok(()), |publish| outcome(calling(|| unsafe { publish(storage.context, self.blob) })))
     }
 
     fn sync(&self) -> io::Result<()> {
         let storage = &self.functions.0;
         // SAFETY: as in `write_at`.
-        storage.sync.map_or(Ok(()), |sync| outcome(unsafe { sync(storage.context, self.blob) }))
+        storage.sync.map_or(Ok(()), |sync| outcome(calling(|| unsafe { sync(storage.context, self.blob) })))
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         let storage = &self.functions.0;
         // SAFETY: as in `write_at`.
-        storage.punch.map_or(Ok(()), |punch| outcome(unsafe { punch(storage.context, self.blob, offset, len) }))
+        storage
+            .punch
+            .map_or(Ok(()), |punch| outcome(calling(|| unsafe { punch(storage.context, self.blob, offset, len) })))
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
         let storage = &self.functions.0;
         let finish = storage.finish.ok_or_else(absent)?;
         // SAFETY: as in `write_at`.
-        outcome(unsafe { finish(storage.context, self.blob, len) })
+        outcome(calling(|| unsafe { finish(storage.context, self.blob, len) }))
     }
 }
 
@@ -197,7 +202,7 @@ impl Drop for CallerBlob {
     fn drop(&mut self) {
         if let Some(release) = self.functions.0.release {
             // SAFETY: as in `write_at`; nobody has the blob any more.
-            unsafe { release(self.functions.0.context, self.blob) };
+            calling(|| unsafe { release(self.functions.0.context, self.blob) });
         }
     }
 }

@@ -336,9 +336,9 @@ pub struct sw_config {
     /// SW_MANIFEST_FILES and others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0:
     /// none.
     pub manifest: sw_manifest,
-    /// How far beyond the newest frame a frame number may leap; what is farther is refused, because a garbled number
-    /// would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that
-    /// is more.
+    /// How many frame numbers a frame may leave out behind the newest; what is farther is refused, because a garbled
+    /// number would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout
+    /// if that is more.
     pub leap_max: u64,
     /// Frame buffers of the caller's own as the ring, in place of `ring_bytes`: huge pages, memory that a device has
     /// pinned or maps, shared memory. Also beside a `document`. Default null: the library makes the ring.
