@@ -267,6 +267,12 @@ fn whoever_waits_for_the_end_hears_of_an_abort() {
     assert_eq!(array.shape()[1..], [512, 512]);
 }
 
+#[test]
+fn a_run_ends_where_that_can_be_waited_for_and_wakes_who_waits() {
+    let folder = folder();
+    Program::new("tests/it/c_interface/ending.c").run(&[folder.path().join("run.zarr")]);
+}
+
 /// Every file below `folder` and its bytes.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
