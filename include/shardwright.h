@@ -277,9 +277,9 @@ typedef struct sw_config {
     // SW_MANIFEST_FILES and others, added up. Of one image in a folder, and not of SW_DIALECT_PRECOMPUTED. Default 0:
     // none.
     sw_manifest manifest;
-    // How far beyond the newest frame a frame number may leap; what is farther is refused, because a garbled number
-    // would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout if that
-    // is more.
+    // How many frame numbers a frame may leave out behind the newest; what is farther is refused, because a garbled
+    // number would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout
+    // if that is more.
     uint64_t leap_max;
     // Frame buffers of the caller's own as the ring, in place of `ring_bytes`: huge pages, memory that a device has
     // pinned or maps, shared memory. Also beside a `document`. Default null: the library makes the ring.
@@ -330,13 +330,15 @@ typedef struct sw_memory {
 // A storage of the caller's own: a flat store of files by key ("zarr.json", "0/c/0/0/0"). Set `size` to
 // sizeof(sw_storage) and all else to 0 before filling it.
 //
-// A shard is a blob: it is created with a length, written in ranges that never overlap, by several threads at once,
-// published, synced, truncated, and released. Documents and per-frame records are put as a whole. All functions get
-// `context` first, are called from threads of the library, must not unwind or jump out, and return 0, or a positive
-// errno value that becomes the acquisition's error. What is durable before its shard is closed: with an index of at
-// most 31 chunks, or without a checksum; others can't be replaced safely by `write_at`. Functions that are not
-// `write_at` are never called by a thread that encodes. None is called any more when sw_free, or sw_create_in with an
-// error, has returned.
+// A shard is a blob: it is created with a length, written by several threads at once, in ranges that never overlap but
+// for the index, which checkpoints write again; it is published, synced, truncated, and released. Documents and
+// per-frame records are put as a whole. All functions get `context` first, are called from threads of the library,
+// must not unwind or jump out, and return 0, or a positive errno value that becomes the acquisition's error. An error
+// of `punch` ends no run, nor does the first one in making a shard that is prepared ahead of need: that is tried
+// again. None of the functions may end a run: sw_finish, sw_abort and sw_free are SW_ERROR_BUSY in them. What is
+// durable before its shard is closed: with an index of at most 31 chunks, or without a checksum; others can't be
+// replaced safely by `write_at`. Functions that are not `write_at` are never called by a thread that encodes. None is
+// called any more when sw_free, or sw_create_in with an error, has returned.
 typedef struct sw_storage {
     // sizeof(sw_storage).
     size_t size;
@@ -393,9 +395,9 @@ typedef union sw_number {
     double f;
 } sw_number;
 
-// The value of a record field. It is stored as the field's own type. For a field of whole numbers, a fraction is rounded
-// to the nearest one, a half away from zero; what lies outside the type's range becomes its nearest end, and NaN
-// becomes 0. For a floating-point field, it is the nearest value of that type, infinities among them.
+// The value of a record field. It is stored as the field's own type. For a field of whole numbers, a fraction is
+// rounded to the nearest one, a half away from zero; what lies outside the type's range becomes its nearest end, and
+// NaN becomes 0. For a floating-point field, it is the nearest value of that type, infinities among them.
 typedef struct sw_value {
     // Which member of `number` counts.
     sw_value_kind kind;
@@ -432,8 +434,8 @@ typedef struct sw_appended {
 // What can happen in a run: the sum of SW_EVENT_... values.
 typedef uint32_t sw_events;
 
-// Hears of one or more events. It is called by the thread that makes them happen, which may be one that is in a call of
-// this library: it must not wait.
+// Hears of one or more events. It is called by the thread that makes them happen, which may be one that is in a call
+// of this library: it must not wait.
 typedef void (*sw_event_fn)(void *context, sw_events events);
 
 // A moment's view of an acquisition. Counters never go back. Set `size` to sizeof(sw_stats) before the call.
@@ -814,7 +816,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 #define SW_EVENT_SHARD_CLOSED 16
 
 // The run has ended, after sw_finish or sw_abort with a time limit; these don't wait any more now. Nothing more
-// happens.
+// happens. Every descriptor tells of it, asked for or not.
 #define SW_EVENT_ENDED 32
 
 // Waiting for a free buffer, of frames that were committed: 0 where there was one at once. A copy into it does not
@@ -922,9 +924,9 @@ sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *mem
 // A process that ends without sw_finish leaves a dataset as a kill would: what the last checkpoint made durable is
 // there, and `shardwright recover` restores the rest of what was stored.
 //
-// Errors: those of a wrong configuration; SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes
-// as long as the file system needs to reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any
-// thread.
+// Errors: those of a wrong configuration; SW_ERROR_FORMAT for a path at which something stands that is no dataset;
+// SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to
+// reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
 sw_status sw_create(const char *path, const struct sw_config *config, struct sw_acquisition **acquisition);
 
 // As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay
@@ -982,6 +984,8 @@ sw_status sw_commit_buffer(struct sw_acquisition *acquisition,
 sw_status sw_discard(struct sw_acquisition *acquisition, const struct sw_frame *frame);
 
 // As sw_discard, by the buffer's index.
+//
+// Errors: SW_ERROR_FRAME if the buffer is not on loan; SW_ERROR_ARGUMENT if there is none of that index.
 sw_status sw_discard_buffer(struct sw_acquisition *acquisition, uint32_t index);
 
 // The addresses of all frame buffers, by index: what GenTL's DSAnnounceBuffer, DCAM's dcambuf_attach or Spinnaker's
@@ -999,9 +1003,9 @@ sw_status sw_buffers(struct sw_acquisition *acquisition, void **addresses, size_
 // follow each other. `record` (null: none) is that of every frame. The whole call waits at most `timeout_ms` for free
 // buffers. `appended` may be null, if it is one frame and SW_RING_FULL_DROP_NEWEST is not configured.
 //
-// Errors: SW_ERROR_FRAME_SIZE; SW_ERROR_ARGUMENT for a wrong `row_stride`; as sw_acquire and sw_commit. If the ring becomes full after the first frame, or the
-// call can't go on for another reason, it returns SW_OK, and `appended` says how many were taken; call again with the
-// rest, to hear the reason.
+// Errors: SW_ERROR_FRAME_SIZE; SW_ERROR_ARGUMENT for a wrong `row_stride`; as sw_acquire and sw_commit. If the ring
+// becomes full after the first frame, or the call can't go on for another reason, it returns SW_OK, and `appended`
+// says how many were taken; call again with the rest, to hear the reason.
 sw_status sw_append(struct sw_acquisition *acquisition,
                     const void *pixels,
                     size_t bytes,
@@ -1059,7 +1063,8 @@ sw_status sw_dataset_free(struct sw_dataset *dataset);
 sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, uint64_t ring_mark, int32_t *descriptor);
 
 // Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
-// milliseconds; 0: not at all; SW_FOREVER.
+// milliseconds; 0: not at all; SW_FOREVER: until the run has ended, and then SW_EVENT_ENDED comes each time, whatever
+// was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
 //
 // Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
 sw_status sw_event_wait(struct sw_acquisition *acquisition, int32_t descriptor, int64_t timeout_ms, sw_events *events);
@@ -1114,8 +1119,9 @@ sw_status sw_get_layout(struct sw_acquisition *acquisition, struct sw_layout *la
 // again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be
 // committed any more; their memory stays until sw_free, so that a driver may be stopped afterwards.
 //
-// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call; SW_ERROR_ENDED if it succeeded before;
-// otherwise the first error of the run, once; sw_summary then says what was saved all the same.
+// Errors: SW_TIMEOUT; SW_ERROR_BUSY if another thread waits in this call, or this is a callback or a storage's
+// function; SW_ERROR_ENDED if the outcome was told before, by this call or by sw_abort; otherwise the first error of
+// the run, once; sw_get_summary then says what was saved all the same.
 sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, struct sw_summary *summary);
 
 // Ends the acquisition at once: frames that wait in the ring are lost, everything that is in a shard stays readable.
@@ -1125,7 +1131,7 @@ sw_status sw_finish(struct sw_acquisition *acquisition, int64_t timeout_ms, stru
 // It waits at most `timeout_ms` milliseconds, or SW_FOREVER, for the chunks that are being encoded and for the shards
 // to close.
 //
-// Errors: SW_TIMEOUT, after which it may be called again.
+// Errors: SW_TIMEOUT, after which it may be called again; SW_ERROR_BUSY in a callback or a storage's function.
 sw_status sw_abort(struct sw_acquisition *acquisition, int64_t timeout_ms);
 
 // What came of a run that has ended, also with an error. `summary` must have its `size` set.
@@ -1145,7 +1151,7 @@ sw_status sw_summary_json(struct sw_acquisition *acquisition, char *text, size_t
 // Gives back the handle, the ring's memory and all else of an acquisition that has ended. It never waits for a disk.
 //
 // Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
-// thread is in a call with the handle.
+// thread is in a call with the handle, or this is a callback or a storage's function; the handle stays good then.
 sw_status sw_free(struct sw_acquisition *acquisition);
 
 // Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the
