@@ -12,6 +12,7 @@ use crate::format::Metadata;
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::format::precomputed::volume::Expansion;
+use crate::format::slot_header::{self, HEADER_BYTES};
 
 /// What decodes chunks on one thread: never shared, so never locked.
 pub(crate) struct Worker {
@@ -67,11 +68,29 @@ impl Array {
             room.map_err(|reason| Error::format(file.path(), format!("a chunk that does not fit: {reason}")))?;
         }
         file.read(range, &mut worker.encoded)?;
+        if !self.metadata.chain.has_checksum() {
+            self.check_header(file, range, &worker.encoded)?;
+        }
         match self.expansion(chunk) {
             Some(expansion) => self.decode_cut(worker, &expansion)?,
             None => worker.decoder.decode(&worker.encoded, &mut worker.raw)?,
         }
         Ok(())
+    }
+
+    /// Refuses the bytes of a chunk if there is a slot header before them that was written for others: without a
+    /// checksum in the chunk, nothing else tells that they were changed.
+    pub(crate) fn check_header(&self, file: &ShardFile, range: Range, encoded: &[u8]) -> Result<()> {
+        let at = range.offset.checked_sub(HEADER_BYTES as u64).filter(|_| self.layout().has_index());
+        let Some(at) = at else { return Ok(()) };
+        let mut bytes = [0; HEADER_BYTES];
+        file.read_exactly(at, &mut bytes)?;
+        match slot_header::parse(&bytes) {
+            Some(header) if header.nbytes == range.nbytes && !header.vouches_for(encoded) => {
+                Err(Error::format(file.path(), "its bytes are not those that its slot header was written for"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// How the stored form of a chunk becomes the array's; `None` where it is it already.

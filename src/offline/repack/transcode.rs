@@ -28,6 +28,9 @@ impl Change {
         let Transcoder { source, encoded, raw, .. } = &mut means;
         raw.resize(self.source.metadata().chunk_bytes(), 0);
         file.read(range, encoded)?;
+        if !self.source.metadata().chain.has_checksum() {
+            self.source.check_header(file, range, encoded)?;
+        }
         source.decode(encoded, raw)?;
         self.encode(&mut means.encoder, &means.raw, parcel)?;
         self.idle.give_back(means);
@@ -36,6 +39,10 @@ impl Change {
 
     fn copy(&self, file: &ShardFile, range: Range, parcel: &mut EncodedChunk) -> Result<()> {
         file.read(range, &mut parcel.room)?;
+        // A checksum within a compressed stream is not looked at here.
+        if !self.source.metadata().chain.codec.checksum {
+            self.source.check_header(file, range, &parcel.room)?;
+        }
         parcel.digest = digest(&parcel.room, self.source.metadata().chain.codec.checksum)?;
         parcel.used = parcel.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
         Ok(())
