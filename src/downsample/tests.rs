@@ -240,7 +240,8 @@ fn results_are_those_of_numpy() {
         Downsampler::new(method, Dtype::I8).rows(&[a, b], &[c, d], &mut out);
         out[0] as i8
     };
-    let results = |pixels| Method::ALL.iter().map(|method| reduce(*method, pixels)).collect::<Vec<_>>();
+    let methods = [Method::Mean, Method::Min, Method::Max, Method::Decimate, Method::Mode, Method::Median];
+    let results = |pixels| methods.map(|method| reduce(method, pixels));
     assert_eq!(results([1, 2, 2, 1]), [2, 1, 2, 1, 1, 2]);
     assert_eq!(results([-1, -2, -2, -1]), [-1, -2, -1, -1, -2, -1]);
     assert_eq!(results([-128, -128, -128, 127]), [-64, -128, 127, -128, -128, -128]);
