@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::format::rules;
-use crate::fs::absolute;
 #[cfg(feature = "offline")]
 use crate::offline::{ManifestOptions, WriteManifest, check_manifest_place, manifest_path};
 
@@ -68,7 +67,7 @@ impl Manifest {
         }
         check_dialect(config)?;
         // The working directory may be another one at the end.
-        let dataset = absolute(path)?;
+        let dataset = crate::fs::absolute(path)?;
         let out = manifest_path(&dataset);
         let options = ManifestOptions {
             forms: config.manifest.clone(),

@@ -25,9 +25,9 @@ use crate::error::{Error, Result};
 
 pub(crate) use identity::Identity;
 pub(crate) use lock::{LOCK_FILE, Lock};
+pub(crate) use publish::{absolute, create_new, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
 #[cfg(feature = "offline")]
-pub(crate) use publish::{absolute, folders_below, publish, put, remove_links};
-pub(crate) use publish::{create_new, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
+pub(crate) use publish::{folders_below, publish, put, remove_links};
 
 /// Whether a path that a document names leads to something below, and not out of its dataset.
 pub(crate) fn is_below(path: &str) -> bool {
