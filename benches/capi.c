@@ -50,7 +50,8 @@ static int32_t finish(void *context, void *blob, uint64_t bytes) {
 }
 
 static const sw_storage nowhere = {
-    .size = sizeof nowhere, .context = (void *)&nowhere, .create = create, .put = put, .write_at = write_at, .finish = finish,
+    .size = sizeof nowhere, .context = (void *)&nowhere,
+    .create = create, .put = put, .write_at = write_at, .finish = finish,
 };
 
 int main(int argc, char **argv) {

@@ -359,8 +359,8 @@ public:
     sw_status try_set_attribute(const char *key, const char *json) noexcept {
         return sw_set_attribute(handle_, key, json);
     }
-    // Tells of each shard that is closed from now on; once for an acquisition. The function is called by a thread of the
-    // library, and must not throw.
+    // Tells of each shard that is closed from now on; once for an acquisition. The function is called by a thread of
+    // the library, and must not throw.
     sw_status try_on_shard_closed(std::function<void(const char *)> tell) {
         std::unique_ptr<Teller> teller(new Teller(std::move(tell)));
         auto call = [](void *context, const char *key) { (*static_cast<Teller *>(context))(key); };

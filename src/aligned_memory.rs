@@ -140,8 +140,8 @@ enum Owner {
     Caller(RingBuffers),
 }
 
-// SAFETY: the region owns its memory, or its caller has promised it; any thread may touch it. All ways to a piece but its address are unsafe
-// functions, whose callers promise that nobody writes it at the same time.
+// SAFETY: the region owns its memory, or its caller has promised it; any thread may touch it. All ways to a piece but
+// its address are unsafe functions, whose callers promise that nobody writes it at the same time.
 #[cfg(not(loom))]
 unsafe impl Send for AlignedMemory {}
 // SAFETY: as above.

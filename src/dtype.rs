@@ -250,7 +250,9 @@ macro_rules! elements {
     };
 }
 
-elements! { u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32, f64 => F64 }
+elements! {
+    u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32, f64 => F64
+}
 
 #[cfg(test)]
 mod tests {

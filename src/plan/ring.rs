@@ -104,8 +104,8 @@ fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Res
         let bytes = needed.saturating_mul(frame_stride as u64);
         let (deep, open) = (layers.frames_a_cell(), layers.cells_a_block);
         let reason = format!(
-            "layers of {deep} frames, {open} of them open at once, need a ring of {needed} frames, {bytes} bytes; allow \
-             more memory or make chunks shallower"
+            "layers of {deep} frames, {open} of them open at once, need a ring of {needed} frames, {bytes} bytes; \
+             allow more memory or make chunks shallower"
         );
         return Err(Error::config("ring_bytes", config.ring_bytes, reason));
     }

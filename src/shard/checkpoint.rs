@@ -147,9 +147,7 @@ impl Shard {
         match self.blob.grow(at, &block) {
             Ok(()) => {}
             Err(error) if is_no_room(&error) => {
-                logged(
-                    || tracing::warn!(shard = self.key, %error, "no room for a newer index; the shard keeps its old one"),
-                );
+                logged(|| tracing::warn!(shard = self.key, %error, "no room for a newer index; the old one stays"));
                 return Ok(false);
             }
             Err(error) => return Err(self.failed("write the index of shard")(error)),

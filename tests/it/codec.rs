@@ -419,6 +419,7 @@ proptest! {
         }
         frame.extend(body);
         let mut raw = vec![0; raw_bytes as usize];
-        let _ = Decoder::new(&Codec { checksum: false, ..Codec::default() }, 2, raw.len()).unwrap().decode(&frame, &mut raw);
+        let mut decoder = Decoder::new(&Codec { checksum: false, ..Codec::default() }, 2, raw.len()).unwrap();
+        let _ = decoder.decode(&frame, &mut raw);
     }
 }

@@ -113,7 +113,8 @@ fn a_commit_makes_no_system_call_while_the_ring_has_room() {
     assert!(!needs_no_system_call(thread::yield_now));
     for (depth, watched) in [(1, false), (4, false), (1, true), (4, true)] {
         let brought = Arc::new(AtomicU64::new(0));
-        // A queue yields when another thread was put to sleep in the middle of an operation on it, as on a busy machine.
+        // A queue yields when another thread was put to sleep in the middle of an operation on it, as on a busy
+        // machine.
         let quiet = (0..5).any(|_| brings_frames_without_a_call(depth, watched, &brought));
         assert!(quiet, "after {} frames, in chunks {depth} deep, watched: {watched}", brought.load(SeqCst));
     }

@@ -10,7 +10,8 @@ import tensorstore
 import yaozarrs
 import zarr
 from readers import assert_same, open_tensorstore, open_zarr_python
-from test_dialects import DRAFT, HASHED, PYTHON2, read_draft, read_prototype, read_volume, record, sparse  # noqa: F401  a fixture
+from test_dialects import DRAFT, HASHED, PYTHON2, read_draft, read_prototype, read_volume, sparse
+from test_dialects import record  # noqa: F401  a fixture
 
 SOURCES = {
     "zarr3": ["--codec", "blosc-zstd", "--chunk", "4,16,30", "--shard", "8,48,60"],

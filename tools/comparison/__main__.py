@@ -52,8 +52,8 @@ def arguments():
     parser = argparse.ArgumentParser(
         prog="tools/compare",
         description="Gives the same frames, chunks, shards and codec to this project and to acquire-zarr, tensorstore, "
-        "zarr-python and, if asked, chucky, in turns, checks that every output equals the frames, and says who is faster. "
-        "Measured runs are kept: interrupt it, run it again, and it goes on.",
+        "zarr-python and, if asked, chucky, in turns, checks that every output equals the frames, and says who is "
+        "faster. Measured runs are kept: interrupt it, run it again, and it goes on.",
     )
     parser.add_argument(
         "--safety",

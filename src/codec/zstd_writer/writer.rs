@@ -104,8 +104,8 @@ impl Writer {
     }
 
     /// Writes the first `bytes` bytes of `padded` as one frame, and returns its bytes. They are `planes` planes of
-    /// equal length, and perhaps some bytes more. Without [`SLACK`](Self::SLACK) behind them, some runs at the end are not
-    /// found. `None`: no room.
+    /// equal length, and perhaps some bytes more. Without [`SLACK`](Self::SLACK) behind them, some runs at the end are
+    /// not found. `None`: no room.
     pub(in crate::codec) fn write(
         &mut self,
         padded: &[u8],

@@ -183,7 +183,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn positions_have_one_id_each(grid in prop::array::uniform3(1u64..2000), at in prop::array::uniform3(0.0..1.0)) {
+        fn positions_have_one_id_each(
+            grid in prop::array::uniform3(1u64..2000),
+            at in prop::array::uniform3(0.0..1.0),
+        ) {
             let ids = ChunkIds::new(grid).unwrap();
             let position = [0, 1, 2].map(|dim| (at[dim] * grid[dim] as f64) as u64);
             prop_assert_eq!(ids.position(ids.id(position)), position);

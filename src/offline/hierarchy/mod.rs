@@ -1,8 +1,8 @@
 //! What a dataset holds: its groups and arrays, found by their documents, with their files, and what belongs to
 //! neither.
 //!
-//! One walk serves all: who reads asks for the [nodes](walk::nodes), those among them that can't be read too; who checks
-//! or repairs asks for the [whole tree](walk::Tree).
+//! One walk serves all: who reads asks for the [nodes](walk::nodes), those among them that can't be read too; who
+//! checks or repairs asks for the [whole tree](walk::Tree).
 
 pub(crate) mod central;
 pub(crate) mod open;

@@ -201,8 +201,8 @@ pub(super) fn group(path: &Path) -> Result<Value> {
             Err(Error::not_found(path, "holds no zarr.json; expected an image of OME-Zarr 0.5"))
         }
         _ => {
-            let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 get levels, and repack makes one of this: \
-                          shardwright repack OLD NEW --shard …";
+            let reason = "is no group of Zarr v3; only images of OME-Zarr 0.5 get levels, and repack makes one of \
+                          this: shardwright repack OLD NEW --shard …";
             Err(Error::format(path, Refusal::Unsupported(reason.to_owned())))
         }
     }

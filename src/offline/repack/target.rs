@@ -33,7 +33,8 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
             false => "has no shards",
         };
         let reason = format!(
-            "{what}; the option `shard` says how large shards shall be, and the option `sharding` that there are to be none"
+            "{what}; the option `shard` says how large shards shall be, and the option `sharding` that there are to \
+             be none"
         );
         return Err(Error::format(&node.path, reason));
     }

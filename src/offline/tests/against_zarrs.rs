@@ -144,7 +144,8 @@ fn compressed_chunks() {
             {"cname": "lz4", "clevel": 1, "shuffle": "bitshuffle", "typesize": 2, "blocksize": 0}}),
         json!({"name": "blosc", "configuration":
             {"cname": "zstd", "clevel": 3, "shuffle": "shuffle", "typesize": 2, "blocksize": 0}}),
-        json!({"name": "blosc", "configuration": {"cname": "zlib", "clevel": 1, "shuffle": "noshuffle", "blocksize": 0}}),
+        json!({"name": "blosc", "configuration":
+            {"cname": "zlib", "clevel": 1, "shuffle": "noshuffle", "blocksize": 0}}),
     ] {
         for checksum in [false, true] {
             let mut chain = vec![little(), codec.clone()];

@@ -27,7 +27,7 @@ static unsigned long long needed;
 
 static void *taken(void *block) {
     if (!block) return NULL;
-    long long now = atomic_fetch_add(&heap, (long long)malloc_usable_size(block)) + (long long)malloc_usable_size(block);
+    long long bytes = (long long)malloc_usable_size(block), now = atomic_fetch_add(&heap, bytes) + bytes;
     long long peak = atomic_load(&heap_peak);
     while (now > peak && !atomic_compare_exchange_weak(&heap_peak, &peak, now)) {}
     if (atomic_load(&started)) {

@@ -18,8 +18,9 @@ int main(int argc, char **argv) {
     const sw_record_field fields[] = {{.name = "laser", .dtype = SW_U16}, {.name = "stage", .dtype = SW_F64}};
     const sw_channel channels[] = {{.label = "DAPI", .color = "0000FF", .window_low = 10, .window_high = 900},
                                    {.label = "GFP"}};
-    const sw_volume volume = {.key = "fine", .hash = SW_HASH_MURMURHASH3_X86_128, .preshift_bits = 1, .minishard_bits = -1,
-                              .shard_bits = 3, .gzip_indexes = 1, .voxel_offset = {1, -2, 3}, .resolution = {4, 5, 6.5}};
+    const sw_volume volume = {.key = "fine", .hash = SW_HASH_MURMURHASH3_X86_128, .preshift_bits = 1,
+                              .minishard_bits = -1, .shard_bits = 3, .gzip_indexes = 1,
+                              .voxel_offset = {1, -2, 3}, .resolution = {4, 5, 6.5}};
     sw_config config;
     if (sw_config_init(&config, sizeof config)) return 1;
     if (argc > 1) {

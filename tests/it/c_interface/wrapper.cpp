@@ -132,7 +132,8 @@ static int every_call_has_a_wrapper() {
     Strings strings;
     std::vector<std::string> closed, lines;
     sw_events told = 0;
-    HOLDS(try_set_log(SW_LOG_INFO, [&](sw_log_level, const char *, const char *text) { lines.push_back(text); }) == SW_OK);
+    const auto log = [&](sw_log_level, const char *, const char *text) { lines.push_back(text); };
+    HOLDS(try_set_log(SW_LOG_INFO, log) == SW_OK);
     {
         Config config = tiny();
         config.fields.workers = 1;

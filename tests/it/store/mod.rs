@@ -113,7 +113,8 @@ fn foreign(folder: &Path, number: usize) -> PathBuf {
             document(
                 "zarr.json",
                 json!({
-                    "zarr_format": protocol, "metadata_encoding": protocol, "metadata_key_suffix": ".json", "extensions": [],
+                    "zarr_format": protocol, "metadata_encoding": protocol, "metadata_key_suffix": ".json",
+                    "extensions": [],
                 }),
             );
             document("meta/root/foo/baz.array.json", draft(if number == 4 { "." } else { "/" }));
@@ -332,7 +333,9 @@ proptest! {
         check_reads(&store, &model, &keys);
         store.finish().unwrap();
         let names = files(&path);
-        let left = names.keys().find(|path| path.to_str().unwrap().ends_with(".partial") || path.ends_with(".shardwright.lock"));
+        let is_left =
+            |path: &&PathBuf| path.to_str().unwrap().ends_with(".partial") || path.ends_with(".shardwright.lock");
+        let left = names.keys().find(is_left);
         prop_assert_eq!(left, None);
     }
 
@@ -340,7 +343,8 @@ proptest! {
     #[test]
     fn verify_and_recover_vouch_for_what_was_edited(
         number in 0..OWN,
-        steps in prop::collection::vec(prop::collection::vec((0..24usize, prop::option::weighted(0.7, any::<u8>())), 1..8), 1..5),
+        steps in prop::collection::vec(
+            prop::collection::vec((0..24usize, prop::option::weighted(0.7, any::<u8>())), 1..8), 1..5),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let (path, keys) = dataset(folder.path(), number);
@@ -354,7 +358,8 @@ proptest! {
                 if erased {
                     store.erase_values(&values.iter().map(|(key, _)| *key).collect::<Vec<_>>()).unwrap();
                 } else {
-                    store.set_many(&values.iter().map(|(key, value)| (*key, value.as_slice())).collect::<Vec<_>>()).unwrap();
+                    let values: Vec<_> = values.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+                    store.set_many(&values).unwrap();
                 }
                 for (at, value) in some {
                     paint(&mut pixels, *at, value.unwrap_or(0));

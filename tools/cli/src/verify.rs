@@ -60,7 +60,8 @@ fn to_text(verification: &Verification) -> String {
     line(match (verification.damage, verification.unchecked) {
         (0, 0) if unvouched == 0 => format!("sound: all {chunks} chunks are what was written"),
         (0, 0) => format!(
-            "sound: all {chunks} chunks decode; {unvouched} of them have no checksum, so nothing vouches for their pixels"
+            "sound: all {chunks} chunks decode; {unvouched} of them have no checksum, so nothing vouches for their \
+             pixels"
         ),
         (0, 1) => "not checked: 1 finding is of a kind that is not read here".to_owned(),
         (0, unchecked) => format!("not checked: {unchecked} findings are of kinds that are not read here"),

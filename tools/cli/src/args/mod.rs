@@ -43,7 +43,8 @@ Exit codes:
   4 finished, but frames were lost, or wait to be recovered
   5 what is at the path may be right, but is not read here
   130 interrupted by Ctrl-C and finished cleanly
-With --json, an error is an object on standard output, too: {\"error\": {\"kind\", \"message\", \"path\", \"exit_code\"}}";
+With --json, an error is an object on standard output, too:
+  {\"error\": {\"kind\", \"message\", \"path\", \"exit_code\"}}";
 
 const VERIFY_EXIT_CODES: &str = "\
 Exit codes:
@@ -271,8 +272,8 @@ pub(crate) struct Repack {
     /// Repack only these arrays, or all in these groups, by their paths within the dataset; others are as with --skip
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// Don't repack these arrays, or those in these groups: in place they are left alone; a new dataset has them as they
-    /// are, or, where their group becomes another format, without them, and says so
+    /// Don't repack these arrays, or those in these groups: in place they are left alone; a new dataset has them as
+    /// they are, or, where their group becomes another format, without them, and says so
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub(crate) skip: Vec<String>,
     #[command(flatten)]

@@ -7,8 +7,8 @@ use shardwright::offline::{Depth, PyramidMethod};
 
 use super::values::{bytes, one_of};
 
-/// Add smaller levels to an image of OME-Zarr 0.5, each half as large in y and x as the one before and made of it, until
-/// y and x have 256 pixels at most. Level 0 is only read. Killed and called again, it goes on where it stopped.
+/// Add smaller levels to an image of OME-Zarr 0.5, each half as large in y and x as the one before and made of it,
+/// until y and x have 256 pixels at most. Level 0 is only read. Killed and called again, it goes on where it stopped.
 #[derive(Debug, Args)]
 pub(crate) struct Pyramid {
     /// The image, or a dataset that holds one

@@ -276,8 +276,8 @@ fn ome_xml(image: &Image) -> Result<String, Failure> {
          xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
          xsi:schemaLocation=\"http://www.openmicroscopy.org/Schemas/OME/2016-06 \
          http://www.openmicroscopy.org/Schemas/OME/2016-06/ome.xsd\">\
-         <Image ID=\"Image:0\"><Pixels {pixels}>{channels}<TiffData IFD=\"0\" PlaneCount=\"{planes}\"/></Pixels></Image>\
-         </OME>"
+         <Image ID=\"Image:0\"><Pixels {pixels}>{channels}<TiffData IFD=\"0\" PlaneCount=\"{planes}\"/></Pixels>\
+         </Image></OME>"
     ))
 }
 
