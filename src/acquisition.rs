@@ -1,6 +1,7 @@
 //! The lifecycle of one acquisition: create, acquire, commit, finish, abort.
 
 pub(crate) mod append;
+mod choice;
 mod end;
 mod watch;
 
@@ -19,7 +20,7 @@ use crate::error::{Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
-use crate::plan::Plan;
+use crate::plan::{CodecPlan, Plan};
 use crate::record::FIXED_FIELDS;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats, Summary};
@@ -130,10 +131,12 @@ impl Acquisition {
         Self::start_in(root, name, config, buffers)
     }
 
-    fn start_in(root: Arc<Root>, name: Option<&str>, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
-        let plan = Arc::new(Plan::new(&config)?);
+    fn start_in(root: Arc<Root>, name: Option<&str>, mut config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
+        let CodecPlan { compressor, efforts, choice } = choice::codec(&root, &config)?;
+        config.codec.compressor = compressor;
+        let plan = Arc::new(Plan { efforts, ..Plan::new(&config)? });
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
-        caught(|| Self::start_image(&image, &plan, &config, buffers)).inspect_err(|_| image.undo(&plan))
+        caught(|| Self::start_image(&image, &plan, &config, choice, buffers)).inspect_err(|_| image.undo(&plan))
     }
 
     /// Starts the acquisition of an image whose documents are written.
@@ -141,6 +144,7 @@ impl Acquisition {
         image: &Arc<ImageWriter>,
         plan: &Arc<Plan>,
         config: &Config,
+        codec_choice: Option<String>,
         buffers: Option<RingBuffers>,
     ) -> Result<Self> {
         let mut notes =
@@ -151,6 +155,7 @@ impl Acquisition {
             notes
                 .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
         }
+        notes.extend(codec_choice.clone());
         let (engine, ends) = Engine::new(image, plan, config, buffers)?;
         let threads = Threads::start(&engine, image, config, ends)?;
         let lender = Lender {
@@ -163,6 +168,7 @@ impl Acquisition {
             tracing::info!(
                 dataset = %image.root().path().display(),
                 storage = image.storage_choice,
+                codec = codec_choice.as_deref().unwrap_or("as configured"),
                 chunk = ?plan.array.layout.chunk_shape,
                 shard = ?plan.array.layout.file_shape,
                 ring_frames = plan.ring.frames,

@@ -5,17 +5,20 @@
 //! is the last codec of the chain.
 
 mod blosc;
+mod effort;
 mod gzip;
 mod length;
 mod lz4;
 pub(crate) mod numcodecs;
 mod runs;
 mod shuffle;
+pub(crate) mod speed;
 mod tile_source;
 mod zarr3;
 mod zstd;
 mod zstd_writer;
 
+pub(crate) use effort::Effort;
 #[cfg(feature = "offline")]
 pub(crate) use gzip::gunzip;
 pub use tile_source::TileSource;
@@ -31,6 +34,7 @@ const CHECKSUM_BYTES: usize = 4;
 /// Encodes tiles of one size.
 pub struct Encoder {
     means: EncoderMeans,
+    effort: Effort,
     checksum: bool,
     raw_bytes: usize,
     bound: usize,
@@ -56,7 +60,13 @@ impl Encoder {
     pub fn new(codec: &Codec, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
         let bound = Self::bound_for(codec, element_bytes, raw_bytes)?;
         let means = EncoderMeans::new(codec.compressor, element_bytes, raw_bytes)?;
-        Ok(Self { means, checksum: codec.checksum, raw_bytes, bound })
+        Ok(Self { means, effort: Effort::Normal, checksum: codec.checksum, raw_bytes, bound })
+    }
+
+    /// With how much effort the following tiles are encoded. Compressors other than those that `auto` chooses among
+    /// know only the normal one.
+    pub(crate) fn set_effort(&mut self, effort: Effort) {
+        self.effort = effort;
     }
 
     /// [`bound`](Self::bound) of an encoder that need not be made for it: some take memory and time for a whole tile.
@@ -142,7 +152,7 @@ impl Encoder {
         if room.len() < self.bound {
             return Err(Error::codec("tile", format!("room for {} bytes, expected {}", room.len(), self.bound)));
         }
-        let length = self.means.encode(pixels, spare, room)?;
+        let length = self.means.encode(pixels, spare, room, self.effort)?;
         Ok(self.seal(length, room))
     }
 }
@@ -150,6 +160,7 @@ impl Encoder {
 impl EncoderMeans {
     fn new(compressor: Compressor, element_bytes: usize, raw_bytes: usize) -> Result<Self> {
         Ok(match compressor {
+            Compressor::Auto => Self::new(Compressor::default(), element_bytes, raw_bytes)?,
             Compressor::None => Self::Copy,
             // The fastest setting: nobody who wants another byte saved would choose it.
             Compressor::BloscNoise { block_bytes }
@@ -178,6 +189,7 @@ impl EncoderMeans {
     fn checked_bound(compressor: Compressor, element_bytes: usize, raw_bytes: usize) -> Result<usize> {
         let level_is = |level: i32, reason: String| Err(Error::config("codec.compressor.level", level, reason));
         Ok(match compressor {
+            Compressor::Auto => Self::checked_bound(Compressor::default(), element_bytes, raw_bytes)?,
             Compressor::None => raw_bytes,
             Compressor::BloscNoise { block_bytes } => {
                 blosc::NoiseEncoder::check(block_bytes, element_bytes, raw_bytes)?;
@@ -204,9 +216,17 @@ impl EncoderMeans {
         })
     }
 
-    fn encode(&mut self, pixels: &(impl TileSource + ?Sized), spare: &mut [u8], room: &mut [u8]) -> Result<usize> {
+    fn encode(
+        &mut self,
+        pixels: &(impl TileSource + ?Sized),
+        spare: &mut [u8],
+        room: &mut [u8],
+        effort: Effort,
+    ) -> Result<usize> {
         let tile = 0..pixels.bytes();
         match self {
+            Self::BloscNoise(encoder) if effort == Effort::Stored => Ok(encoder.store(pixels, room)),
+            Self::BloscPlanes(encoder) if effort == Effort::Stored => Ok(encoder.store(pixels, room)),
             Self::Copy => {
                 let raw = pixels.gathered(tile, spare);
                 room[..raw.len()].copy_from_slice(raw);
@@ -214,7 +234,7 @@ impl EncoderMeans {
             }
             Self::Blosc(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::BloscNoise(encoder) => encoder.encode(pixels, spare, room),
-            Self::BloscPlanes(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
+            Self::BloscPlanes(encoder) => encoder.encode(pixels.gathered(tile, spare), room, effort == Effort::Normal),
             Self::Zstd(compressor) => compressor.compress(pixels.gathered(tile, spare), room),
             Self::ZstdNoise(encoder) => encoder.encode(pixels.gathered(tile, spare), room),
             Self::Gzip(compressor) => gzip::encode(compressor, pixels.gathered(tile, spare), room),
@@ -253,7 +273,7 @@ impl Decoder {
         let _ = element_bytes;
         let means = match codec.compressor {
             Compressor::None => DecoderMeans::Copy,
-            Compressor::Blosc { .. } | Compressor::BloscNoise { .. } => DecoderMeans::Blosc,
+            Compressor::Auto | Compressor::Blosc { .. } | Compressor::BloscNoise { .. } => DecoderMeans::Blosc,
             Compressor::Zstd { .. } => DecoderMeans::Zstd(zstd::Decompressor::new()?),
             Compressor::Gzip { .. } => DecoderMeans::Gzip(libdeflater::Decompressor::new()),
             Compressor::Zlib { .. } => DecoderMeans::Zlib(libdeflater::Decompressor::new()),

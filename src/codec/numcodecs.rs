@@ -19,6 +19,7 @@ pub(crate) fn compressor(codec: &Codec) -> Option<(&'static str, Map<String, Val
         json!({"cname": cname.name(), "clevel": level, "shuffle": shuffle, "blocksize": block_bytes})
     };
     let (name, settings) = match codec.compressor {
+        Compressor::Auto => return self::compressor(&Compressor::default().into()),
         Compressor::None => return None,
         Compressor::Blosc { cname, level, shuffle, block_bytes } => {
             ("blosc", blosc(cname, level, shuffle, block_bytes))

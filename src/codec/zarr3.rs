@@ -26,6 +26,7 @@ pub fn zarr3_codecs(codec: &Codec, element_bytes: usize) -> Vec<Value> {
         })
     };
     let compressor = match codec.compressor {
+        Compressor::Auto => return zarr3_codecs(&Codec { compressor: Compressor::default(), ..*codec }, element_bytes),
         Compressor::None => None,
         Compressor::Blosc { cname, level, shuffle, block_bytes } => Some(blosc(cname, level, shuffle, block_bytes)),
         // What wrote the frames is no concern of their readers; other writers come nearest to it with this.

@@ -31,6 +31,17 @@ impl From<Compressor> for Codec {
 #[serde(rename_all = "lowercase", tag = "name", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Compressor {
+    /// What lets the most frames through: when an acquisition is created, it becomes [`Blosc`](Self::Blosc) at level 1
+    /// with bit shuffle and either `Lz4` or `Zstd`, in [`Dialect::Precomputed`](crate::Dialect::Precomputed) `None` or
+    /// `Gzip`; at about equal rates, what writes less.
+    ///
+    /// That is calculated from short trials: how fast a core encodes noise of the pixels' type and how small it becomes,
+    /// and what the storage takes. Short runs, and those of whose storage nothing can be learnt, take the first named
+    /// of the two without trials. During the run, Blosc's chunks are made with less effort, or stored, when the ring
+    /// fills and encoding is what keeps it from being emptied. The summary's notes say what was chosen and changed.
+    ///
+    /// Only acquisitions choose: a repacking refuses it.
+    Auto,
     /// Nothing: raw pixels.
     None,
     /// Blosc 1 frames. Read by every Zarr library.
@@ -79,6 +90,7 @@ impl Compressor {
     /// The name in a configuration.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::None => "none",
             Self::Blosc { .. } => "blosc",
             Self::BloscNoise { .. } => "blosc-noise",

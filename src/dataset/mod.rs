@@ -22,14 +22,15 @@ use serde_json::{Value, json};
 
 use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, StorageKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
 use crate::format::zarr3;
 use crate::fs::{lost_pages, system};
 use crate::ome;
 use crate::plan::Plan;
-use crate::storage::{Directory, DiskReserve, Storage, trial};
+use crate::storage::trial::{self, Expected};
+use crate::storage::{Directory, DiskReserve, Storage, StorageSpeed};
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions.
 ///
@@ -161,15 +162,7 @@ impl Root {
                     StorageKind::Mapped if unsafe_to_map().map_err(look)? => {
                         (StorageKind::Buffered, "a map may kill the process on this file system".to_owned())
                     }
-                    StorageKind::Auto => {
-                        let frame_bytes = plan.frame.bytes as u64;
-                        let expected = trial::Expected {
-                            bytes: plan.frames_total.map(|frames| frames.saturating_mul(frame_bytes)),
-                            slot_bytes: plan.shard.slot_bytes as u64,
-                            opens_twice: plan.ring.opens_twice,
-                        };
-                        trial::choose(&root, &expected, config.sync).map_err(look)?
-                    }
+                    StorageKind::Auto => trial::choose(&root, &expected(plan), config.sync).map_err(look)?,
                     way => (way, "as configured".to_owned()),
                 };
                 let directory = Directory::open(&root, way, config.sync).map_err(look)?;
@@ -177,6 +170,23 @@ impl Root {
                     directory.held_by(folder.held()).with_guard(config.guard_maps).with_reserve(self.reserve.clone());
                 let choice = format!("{} ({reason})", directory.name());
                 Ok((Arc::new(directory), choice))
+            }
+        }
+    }
+
+    /// How fast the storage is that a run of this plan will have; `None`: that can't be found out.
+    pub(crate) fn storage_speed(&self, config: &Config, plan: &Plan) -> Option<StorageSpeed> {
+        let expected = expected(plan);
+        match &self.location {
+            // Of the caller's own, it may do anything.
+            Location::Storage(storage) => caught(|| Ok(trial::speed_of(&**storage, &expected))).ok()?.ok()?,
+            Location::Folder(folder) => {
+                let root = folder.root();
+                let way = match config.storage {
+                    StorageKind::Auto => trial::choose(&root, &expected, config.sync).ok()?.0,
+                    way => way,
+                };
+                trial::speed(&root, way, &expected, config.sync).ok()?
             }
         }
     }
@@ -219,6 +229,16 @@ impl Root {
         self.collection.as_ref().is_some_and(|collection| {
             collection.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(known, ..)| known == name)
         })
+    }
+}
+
+/// What is known beforehand of how a run will write.
+pub(crate) fn expected(plan: &Plan) -> Expected {
+    let frame_bytes = plan.frame.bytes as u64;
+    Expected {
+        bytes: plan.frames_total.map(|frames| frames.saturating_mul(frame_bytes)),
+        slot_bytes: plan.shard.slot_bytes as u64,
+        opens_twice: plan.ring.opens_twice,
     }
 }
 

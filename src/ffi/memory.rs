@@ -164,7 +164,10 @@ fn encoder_bytes(config: &Config, plan: &Plan) -> Result<u64> {
     let noise = 2 * zstd(1) + 2 * tile + bound + (4 << 20);
     Ok(match config.codec.compressor {
         Compressor::None => 0,
-        Compressor::Blosc { cname: BloscCname::Zstd, level: 1, .. } | Compressor::Zstd { level: 1 } => noise,
+        // What it becomes takes less, if it is not this.
+        Compressor::Auto
+        | Compressor::Blosc { cname: BloscCname::Zstd, level: 1, .. }
+        | Compressor::Zstd { level: 1 } => noise,
         Compressor::Blosc { cname: BloscCname::Zstd, level, .. } => {
             // Blosc's levels are Zstandard's, but the last, which is its highest.
             zstd(if level == 9 { 22 } else { i32::from(level) * 2 }) + 2 * tile.min(4 << 20) + bound.min(4 << 20)

@@ -2,6 +2,7 @@
 //! only read.
 
 mod auto;
+mod codec;
 mod dialects;
 mod dims;
 mod frame;
@@ -12,7 +13,8 @@ mod shard;
 mod tests;
 mod volume;
 
-use crate::config::{Config, check_workers};
+use crate::codec::Effort;
+use crate::config::{Codec, Compressor, Config, check_workers};
 use crate::error::{Error, Result};
 use crate::format::Metadata;
 use crate::format::codecs::Chain;
@@ -22,6 +24,7 @@ use crate::format::layout::{Files, Layout};
 use crate::format::rules;
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
+pub(crate) use codec::CodecPlan;
 pub(crate) use frame::FramePlan;
 pub(crate) use record::{RecordColumn, RecordPlan};
 pub(crate) use ring::RingPlan;
@@ -52,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) record: RecordPlan,
     /// Worker threads.
     pub(crate) workers: usize,
+    /// What the codec may be made of, from the least effort on.
+    pub(crate) efforts: Vec<Effort>,
 }
 
 impl Plan {
@@ -68,6 +73,11 @@ impl Plan {
 
     /// What follows for files and documents alone: for those who write them without a camera. There is no ring.
     pub(crate) fn on_disk(config: &Config) -> Result<Self> {
+        if config.codec.compressor == Compressor::Auto {
+            // For what has to be known before the choice, any that it may become will do.
+            let codec = Codec { compressor: codec::candidates(config)[0], ..config.codec };
+            return Self::on_disk(&Config { codec, ..config.clone() });
+        }
         let dims = dims::check(config)?;
         ome::validate(config)?;
         let outer = dims.len() - 2;
@@ -92,8 +102,23 @@ impl Plan {
         let workers = workers(config)?;
         let record = RecordPlan::new(config, frames_total)?;
         let ring = RingPlan::default();
+        let efforts = vec![Effort::Normal];
         let array = described(config, &frame, &shard, chunk_shape, shard_shape, volume.as_ref());
-        Ok(Self { frame, order, layers, shards, frames_total, array, tiles, shard, volume, ring, record, workers })
+        Ok(Self {
+            frame,
+            order,
+            layers,
+            shards,
+            frames_total,
+            array,
+            tiles,
+            shard,
+            volume,
+            ring,
+            record,
+            workers,
+            efforts,
+        })
     }
 
     /// The first chunk of a layer in its shards, by the layer's place in the grid of chunks.

@@ -162,6 +162,7 @@ fn codec() -> impl Strategy<Value = Codec> {
         1 => level().prop_map(|level| Compressor::Gzip { level }),
         1 => level().prop_map(|level| Compressor::Zlib { level }),
         1 => Just(Compressor::Lz4),
+        1 => Just(Compressor::Auto),
     ];
     (compressor, any::<bool>()).prop_map(|(compressor, checksum)| Codec { compressor, checksum })
 }

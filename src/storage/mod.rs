@@ -12,4 +12,5 @@ pub use memory::Memory;
 pub(crate) use seam::PUTS_AT_ONCE;
 pub(crate) use seam::WRITES_AT_ONCE;
 pub use seam::{Blob, Mapped, Storage};
+pub(crate) use trial::StorageSpeed;
 pub use trial::{StorageTrial, storage_rates};

@@ -51,9 +51,21 @@ pub(crate) struct Expected {
     pub(crate) opens_twice: bool,
 }
 
+impl Expected {
+    /// Of a run that is over before a choice matters.
+    pub(crate) fn is_short(&self) -> bool {
+        self.bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN)
+    }
+
+    /// How much a trial writes at once.
+    fn piece(&self) -> u64 {
+        self.slot_bytes.next_multiple_of(PAGE).clamp(PAGE, 1 << 20)
+    }
+}
+
 /// The way for a run, and why.
 pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(StorageKind, String)> {
-    if run.bytes.is_some_and(|bytes| bytes < RUN_BYTES_MIN) {
+    if run.is_short() {
         return Ok((StorageKind::Buffered, "a short run".to_owned()));
     }
     // The page cache is what is left: a map is not for us to choose.
@@ -64,7 +76,7 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(S
     if Directory::open(folder, StorageKind::Buffered, sync)?.file_system().is_memory() {
         return Ok((StorageKind::Buffered, "files are memory here".to_owned()));
     }
-    let piece = run.slot_bytes.next_multiple_of(PAGE).clamp(PAGE, 1 << 20);
+    let piece = run.piece();
     let key = (Identity::at(folder)?.device, sync, piece);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let rates = match known.iter().find(|(of, _)| *of == key) {
@@ -85,6 +97,40 @@ pub(crate) fn choose(folder: &Path, run: &Expected, sync: bool) -> io::Result<(S
     };
     drop(known);
     Ok(rates.best())
+}
+
+/// How many bytes per second a storage takes, and who is at work meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum StorageSpeed {
+    /// A device, beside the cores that encode.
+    Device(f64),
+    /// One core, which could encode.
+    Core(f64),
+}
+
+/// How fast files in `folder` are written in one way; `None` where that can't be tried.
+pub(crate) fn speed(folder: &Path, way: StorageKind, run: &Expected, sync: bool) -> io::Result<Option<StorageSpeed>> {
+    let directory = Directory::open(folder, way, sync)?;
+    let piece = run.piece();
+    if directory.file_system().is_memory() {
+        let rate = try_one(&directory, piece, TRIAL_BYTES, TRIAL_TIME, 1)?;
+        return Ok(rate.map(StorageSpeed::Core));
+    }
+    let key = (Identity::at(folder)?.device, sync, piece);
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_key = known.iter().position(|(of, _)| *of == key);
+    let rates = of_key.map_or(&[][..], |at| &known[at].1.0);
+    if let Some((_, rate)) = rates.iter().find(|(of, _)| *of == way) {
+        return Ok(Some(StorageSpeed::Device(*rate)));
+    }
+    // Not added to what is known: from that, others choose.
+    drop(known);
+    Ok(try_one(&directory, piece, TRIAL_BYTES, TRIAL_TIME, WRITES_AT_ONCE)?.map(StorageSpeed::Device))
+}
+
+/// How fast a storage of the caller's own is; `None` where that can't be tried.
+pub(crate) fn speed_of(storage: &dyn Storage, run: &Expected) -> io::Result<Option<StorageSpeed>> {
+    Ok(try_one(storage, run.piece(), TRIAL_BYTES, TRIAL_TIME, WRITES_AT_ONCE)?.map(StorageSpeed::Device))
 }
 
 /// How [`storage_rates`] tries to write.
@@ -129,7 +175,7 @@ fn try_accesses(
             StorageKind::Direct => !directory.file_system().is_memory(),
         };
         // What can't be tried, be it for want of room, is no choice; the run itself will say what is wrong.
-        if possible && let Ok(Some(rate)) = try_one(&directory, way, piece, bytes, time) {
+        if possible && let Ok(Some(rate)) = try_way(&directory, way, piece, bytes, time) {
             rates.push((way, rate));
         }
     }
@@ -149,14 +195,25 @@ impl Rates {
     }
 }
 
-/// Bytes per second from the creation of a file until all is synced; `None` where the way turns out not to be possible.
-fn try_one(directory: &Directory, way: StorageKind, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
-    // What it takes to reserve counts, too. A blob that is never published leaves no file behind.
-    let start = Instant::now();
-    let blob = directory.create(".trial", bytes)?;
-    if way == StorageKind::Direct && blob.alignment() == 1 {
+/// Bytes per second in one way; `None` where it turns out not to be possible.
+fn try_way(directory: &Directory, way: StorageKind, piece: u64, bytes: u64, time: Duration) -> io::Result<Option<f64>> {
+    if way == StorageKind::Direct && directory.create(".trial", PAGE)?.alignment() == 1 {
         return Ok(None);
     }
+    try_one(directory, piece, bytes, time, WRITES_AT_ONCE)
+}
+
+/// Bytes per second from the creation of a file until all is synced; `None` where nothing could be written.
+fn try_one(
+    storage: &dyn Storage,
+    piece: u64,
+    bytes: u64,
+    time: Duration,
+    writes_at_once: usize,
+) -> io::Result<Option<f64>> {
+    // What it takes to reserve counts, too. A blob that is never published leaves no file behind.
+    let start = Instant::now();
+    let blob = storage.create(".trial", bytes)?;
     let source = MmapMut::map_anon(piece as usize)?;
     let map = blob.map().filter(|map| map.len() as u64 >= bytes);
     let next = AtomicU64::new(0);
@@ -172,7 +229,7 @@ fn try_one(directory: &Directory, way: StorageKind, piece: u64, bytes: u64, time
         }
     };
     let written: io::Result<u64> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..WRITES_AT_ONCE).map(|_| scope.spawn(write)).collect();
+        let threads: Vec<_> = (0..writes_at_once).map(|_| scope.spawn(write)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(0))).sum()
     });
     let written = written?;

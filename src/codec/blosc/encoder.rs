@@ -6,6 +6,7 @@ use super::frame::{
     HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, START_BYTES, STORED, Settings, block_bytes, bound, check,
 };
 use crate::codec::shuffle::Shuffler;
+use crate::codec::tile_source::TileSource;
 use crate::config::{BloscCname, Shuffle};
 use crate::error::Result;
 
@@ -127,6 +128,17 @@ pub(super) fn shuffle_all<'a>(
         shuffler.run(block, out);
     }
     shuffled
+}
+
+/// Writes a stored frame of pixels that may lie apart, and returns its length.
+pub(super) fn store_from(header: Header, pixels: &(impl TileSource + ?Sized), frame: &mut [u8]) -> usize {
+    let mut at = HEADER_BYTES;
+    pixels.show(0..pixels.bytes(), &mut |piece| {
+        frame[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len();
+    });
+    header.write(frame, STORED, at);
+    at
 }
 
 pub(super) fn store(header: Header, raw: &[u8], frame: &mut [u8]) -> usize {

@@ -3,7 +3,7 @@
 //! Blocks are small, so that one stays in the first cache on its way through; they are not split, so that a plane can
 //! repeat one of the byte before.
 
-use super::encoder::{Encoder, store};
+use super::encoder::{Encoder, store, store_from};
 use super::frame::{HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, NOT_SPLIT, START_BYTES, Settings, bound, check};
 use crate::codec::lz4;
 use crate::codec::runs::Runs;
@@ -100,6 +100,11 @@ impl NoiseEncoder {
             Outcome::WorthSearching => self.searching.encode(raw, frame),
             _ => Ok(store(self.header, raw, frame)),
         }
+    }
+
+    /// As [`encode`](Self::encode), without compressing anything.
+    pub(in crate::codec) fn store(&self, pixels: &(impl TileSource + ?Sized), room: &mut [u8]) -> usize {
+        store_from(self.header, pixels, room)
     }
 
     fn encode_blocks(&mut self, pixels: &(impl TileSource + ?Sized), frame: &mut [u8]) -> Outcome {

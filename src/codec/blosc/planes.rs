@@ -5,9 +5,10 @@
 //! noise, a code of whole bytes makes less than a match finder makes of single bits; and what repeats by whole bytes,
 //! as an 8-bit video does, a match finder does not see in single bits.
 
-use super::encoder::{Encoder, store};
+use super::encoder::{Encoder, store, store_from};
 use super::frame::{HEADER_BYTES, Header, LENGTH_BYTES, MIN_BYTES, START_BYTES, Settings, block_bytes, bound, check};
 use crate::codec::shuffle::Shuffler;
+use crate::codec::tile_source::TileSource;
 use crate::codec::zstd_writer::{SAMPLE_BYTES, Search, WORTH_TRYING_BYTES, Writer};
 use crate::config::{BloscCname, Shuffle};
 use crate::error::Result;
@@ -68,13 +69,19 @@ impl PlanesEncoder {
         })
     }
 
-    pub(in crate::codec) fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
+    /// As [`encode`](Self::encode), without compressing anything.
+    pub(in crate::codec) fn store(&self, pixels: &(impl TileSource + ?Sized), room: &mut [u8]) -> usize {
+        store_from(self.header, pixels, room)
+    }
+
+    /// `searches`: tiles on which a match finder does better are left to one.
+    pub(in crate::codec) fn encode(&mut self, raw: &[u8], room: &mut [u8], searches: bool) -> Result<usize> {
         let frame = &mut room[..bound(raw.len())];
         if self.stores {
             return Ok(store(self.header, raw, frame));
         }
         self.writer.begin_tile();
-        let search = self.judge(raw);
+        let search = if searches { self.judge(raw) } else { Search::Nothing };
         if search == Search::Everything {
             if self.bits.is_some() {
                 let shuffle = if self.repeats_by_bytes(raw) { Shuffle::Byte } else { Shuffle::Bit };

@@ -278,10 +278,11 @@ fn compressor(config: &sw_config) -> Outcome<Compressor> {
         SW_COMPRESSOR_GZIP => Compressor::Gzip { level: small_level()? },
         SW_COMPRESSOR_LZ4 => Compressor::Lz4,
         SW_COMPRESSOR_ZLIB => Compressor::Zlib { level: small_level()? },
+        SW_COMPRESSOR_AUTO => Compressor::Auto,
         other => {
             return refuse!(
                 SW_ERROR_ARGUMENT,
-                "sw_config.compressor = {other}: 0 to {SW_COMPRESSOR_ZLIB} are possible"
+                "sw_config.compressor = {other}: 0 to {SW_COMPRESSOR_AUTO} are possible"
             );
         }
     })

@@ -67,6 +67,11 @@ pub const SW_COMPRESSOR_GZIP: sw_compressor = 4;
 pub const SW_COMPRESSOR_LZ4: sw_compressor = 5;
 /// `numcodecs.zlib`, with `level` 0 to 9; in Zarr v3 only zarr-python reads it.
 pub const SW_COMPRESSOR_ZLIB: sw_compressor = 6;
+/// What lets the most frames through: becomes SW_COMPRESSOR_BLOSC at level 1 with bit shuffle and LZ4 or Zstandard (in
+/// a precomputed volume NONE or GZIP) when the run is created, by short trials of the cores and the storage. During the
+/// run, chunks are made with less effort, or stored, when the ring fills because of encoding. The notes of the end say
+/// what was chosen and changed.
+pub const SW_COMPRESSOR_AUTO: sw_compressor = 7;
 
 /// The compressor inside of a Blosc frame.
 pub type sw_blosc = u32;

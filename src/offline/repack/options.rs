@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::order::ChunkOrder;
-use crate::config::{Codec, Dialect, IndexLocation, Volume};
+use crate::config::{Codec, Compressor, Dialect, IndexLocation, Volume};
 use crate::error::{Error, Result};
 
 /// Whether chunks share files.
@@ -95,8 +95,12 @@ impl RepackOptions {
 
     /// # Errors
     ///
-    /// [`Error::Config`] for options that contradict each other.
+    /// [`Error::Config`] for options that contradict each other, or leave open what only an acquisition chooses.
     pub(super) fn check(&self) -> Result<()> {
+        if self.codec.as_ref().is_some_and(|codec| codec.compressor == Compressor::Auto) {
+            let reason = "only an acquisition chooses by itself; name the codec that the result shall have";
+            return Err(Error::config("codec.compressor", "auto", reason));
+        }
         if !self.is_unsharded() {
             return Ok(());
         }

@@ -17,7 +17,8 @@ use crate::failure::Failure;
 const RING_FULL: [&str; 3] = ["block", "drop-newest", "error"];
 
 /// The names that `--codec` takes.
-pub(super) const CODECS: [&str; 11] = [
+pub(super) const CODECS: [&str; 12] = [
+    "auto",
     "none",
     "blosc-noise",
     "blosc-lz4",
@@ -94,7 +95,8 @@ pub(crate) struct LayoutArgs {
     #[arg(long, default_value = "zarr3", value_parser = one_of(Dialect::ALL, Dialect::name))]
     pub(crate) dialect: Dialect,
     /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer
-    /// is made for camera noise [default: replay takes blosc-lz4, for a precomputed volume none; repack keeps what is]
+    /// is made for camera noise; auto takes blosc-lz4 or blosc-zstd, whichever lets more frames through here, and makes
+    /// less effort when the ring fills (replay only) [default: replay takes blosc-lz4, for a precomputed volume none; repack keeps what is]
     #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
     pub(crate) codec: Option<String>,
     /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
@@ -283,6 +285,7 @@ pub(super) fn compressor(codec: &str, level: Option<i32>, shuffle: Option<Shuffl
         "zlib" => Ok(Compressor::Zlib { level: within(0, 9)? as u8 }),
         _ if level.is_some() => Err(Failure::Usage(format!("--level means nothing to --codec {codec}"))),
         "lz4" => Ok(Compressor::Lz4),
+        "auto" => Ok(Compressor::Auto),
         _ => Ok(Compressor::None),
     }
 }

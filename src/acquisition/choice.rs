@@ -1,0 +1,19 @@
+//! What is left to us is chosen before anything is written.
+
+use crate::config::{Compressor, Config};
+use crate::dataset::{Root, expected};
+use crate::error::Result;
+use crate::plan::{CodecPlan, Plan};
+
+/// The codec of a run.
+pub(super) fn codec(root: &Root, config: &Config) -> Result<CodecPlan> {
+    if config.codec.compressor != Compressor::Auto {
+        return Ok(CodecPlan::fixed(config.codec.compressor));
+    }
+    let plan = Plan::new(config)?;
+    if expected(&plan).is_short() {
+        return Ok(CodecPlan::usual(config, "a short run"));
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(plan.workers);
+    CodecPlan::chosen(config, cores, root.storage_speed(config, &plan))
+}
