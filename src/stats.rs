@@ -171,6 +171,11 @@ impl Latencies {
         now
     }
 
+    /// The sum of what was counted so far.
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.total_ns.load(Relaxed)
+    }
+
     pub(crate) fn record(&self, ns: u64) {
         self.counts[bucket(ns)].fetch_add(1, Relaxed);
         self.total_ns.fetch_add(ns, Relaxed);

@@ -154,6 +154,7 @@ impl Acquisition {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
+        notes.extend(self.engine.effort_changes.lock().unwrap_or_else(PoisonError::into_inner).notes());
         if let (times, Some(error)) = &*self.engine.listener_failures.lock().unwrap_or_else(PoisonError::into_inner) {
             notes.push(format!("on_shard_closed panicked for {times} shards, at first with: {error}"));
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::{LiveCells, ShardBlock, ShardCell};
+use super::effort::EffortWatch;
 use super::messages::{Closing, Preparing};
 use super::paused::Paused;
 use super::pump::Engine;
@@ -21,7 +22,8 @@ const CHECKPOINT_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 // Checkpoints take at most one part in so many of the closer's time, plus one.
 const CHECKPOINT_REST: u32 = 4;
 
-// How often the closer does what a caller does that waits for a buffer, where one waits for an event instead.
+// How often the closer does what a caller does that waits for a buffer, where one waits for an event instead; and how
+// often it looks whether chunks are to be made with another effort.
 const LOOK_AT_RING_EVERY: Duration = Duration::from_millis(50);
 
 // How long a shard that can't be created is left alone before the next try, at first and at most.
@@ -135,10 +137,10 @@ pub(crate) fn close(
         }
     };
     let mut next = Instant::now() + every;
-    let (mut paused, mut watch) = (Paused::new(engine), Watch::default());
+    let (mut paused, mut watch, mut effort) = (Paused::new(engine), Watch::default(), EffortWatch::new(engine));
     loop {
         let watches_ring = engine.ring.watchers.want(event::BUFFER_FREE | event::RING_HIGH);
-        let look_in = if watches_ring { LOOK_AT_RING_EVERY } else { CHECKPOINT_EVERY_MAX };
+        let look_in = if watches_ring || effort.is_needed() { LOOK_AT_RING_EVERY } else { CHECKPOINT_EVERY_MAX };
         let mut closing = match closings.recv_timeout(next.saturating_duration_since(Instant::now()).min(look_in)) {
             Ok(closing) => Some(closing),
             Err(error) if error.is_disconnected() => return,
@@ -165,6 +167,7 @@ pub(crate) fn close(
         if watches_ring {
             look_at_ring(engine);
         }
+        effort.look(engine);
         let start = Instant::now();
         if start >= next {
             checkpoint(engine, image, copy, &mut paused);

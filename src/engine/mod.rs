@@ -20,6 +20,7 @@ mod blocks;
 mod cell;
 mod closings;
 mod counters;
+mod effort;
 mod finalizer;
 mod gather;
 pub(crate) mod layer;

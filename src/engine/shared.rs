@@ -8,10 +8,12 @@ use std::time::Duration;
 use super::cell::{OpenCells, ShardCell};
 use super::closings::Closings;
 use super::counters::{Counters, FirstError, StageTimes};
+use super::effort::EffortChanges;
 use super::layer::{LayerState, Layers};
 use super::losses::Losses;
 use super::messages::{Arrival, Closing, Listener, Preparing, Ticket};
 use super::numbers::Numbers;
+use crate::codec::Effort;
 use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
 use crate::error::{Error, logged};
@@ -65,6 +67,9 @@ pub(crate) struct Shared {
     pub(crate) needs_no_more: AtomicBool,
     /// That callers find no free buffer, and whether for long: see [`Engine::relieve`](super::pump::Engine::relieve).
     pub(super) relief: AtomicU8,
+    /// An [`Effort`]. Relaxed: whichever a worker sees, its chunk is right.
+    effort: AtomicU8,
+    pub(crate) effort_changes: StdMutex<EffortChanges>,
     /// One for the callers, one for the finalizer's threads, one for each worker.
     pub(crate) times: Vec<StageTimes>,
 }
@@ -101,11 +106,22 @@ impl Shared {
             ended: AtomicBool::new(false),
             needs_no_more: AtomicBool::new(false),
             relief: AtomicU8::new(relief::NONE),
+            effort: AtomicU8::new(plan.efforts.last().map_or(Effort::Normal, |effort| *effort) as u8),
+            effort_changes: StdMutex::default(),
             times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
             ring,
             plan: plan.clone(),
         };
         (shared, to_close)
+    }
+
+    /// With how much effort the next chunk is to be made.
+    pub(super) fn effort(&self) -> Effort {
+        Effort::ALL[usize::from(self.effort.load(Relaxed))]
+    }
+
+    pub(super) fn set_effort(&self, effort: Effort) {
+        self.effort.store(effort as u8, Relaxed);
     }
 
     /// A layer is complete. Whoever committed its last frame wakes a worker for it only if layers take half of the ring

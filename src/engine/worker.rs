@@ -124,6 +124,7 @@ impl Worker {
         let shard = &cell.shards[across];
         let origin = engine.origin(&layer.state, cell, across, chunk);
         let fail = |error| Error::io("write a chunk to shard", &shard.key, error);
+        self.tile_encoder.encoder.set_effort(engine.effort());
         let stored = match shard.claim(chunk).expect("a chunk belongs to one tile of one layer") {
             Claim::InPlace(mut slot) => {
                 let Some(bytes) = self.tile_encoder.make(engine, layer, tile, slot.room(), times, now)? else {

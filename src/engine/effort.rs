@@ -1,0 +1,284 @@
+//! With how much effort chunks are made while a run goes on, where that is left to us.
+//!
+//! When the ring fills and the workers are busy encoding, they try less hard, before a frame is lost. When they wait
+//! for the storage they do not: what is made with less effort is longer. When the ring has been nearly empty for a
+//! while, they try harder again; should that prove too early, the next time is farther away.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use super::shared::Shared;
+use crate::codec::Effort;
+use crate::error::logged;
+use crate::stats::Stage;
+
+/// Of a shorter time, sums over whole tiles tell little.
+const LOOK_AFTER_MIN: Duration = Duration::from_millis(20);
+
+/// The workers' part of the time that makes something what is waited for.
+const MOSTLY_ENCODING: f64 = 0.6;
+const OFTEN_STORING: f64 = 0.4;
+
+/// How long the ring must be nearly empty before more effort is made, and how long less effort that did not help is
+/// not tried again. Each time that it was wrong it becomes twice as long.
+const PATIENCE_MIN: Duration = Duration::from_secs(2);
+const PATIENCE_MAX: Duration = Duration::from_secs(64);
+/// An effort that lasted so long was right.
+const PROVEN: Duration = Duration::from_secs(10);
+
+/// So many changes are noted one by one.
+const NOTES_MAX: usize = 8;
+
+/// What was seen since the last look.
+#[derive(Debug, Clone, Copy)]
+struct Observation {
+    elapsed: Duration,
+    ring_free: usize,
+    ring_frames: usize,
+    /// The parts of the workers' time in which they gathered and encoded, and in which they wrote or waited for writes.
+    encoding: f64,
+    storing: f64,
+}
+
+/// Decides, by observations alone.
+#[derive(Debug)]
+struct Controller {
+    /// From the least on.
+    efforts: Vec<Effort>,
+    now: usize,
+    /// Since the last change.
+    lasted: Duration,
+    went_up: bool,
+    /// How long the ring has been nearly empty.
+    calm: Duration,
+    patience_up: Duration,
+    patience_down: Duration,
+    /// How long less effort is not to be tried.
+    no_less_for: Duration,
+}
+
+impl Controller {
+    fn new(efforts: Vec<Effort>) -> Self {
+        Self {
+            now: efforts.len() - 1,
+            efforts,
+            lasted: PROVEN,
+            went_up: false,
+            calm: Duration::ZERO,
+            patience_up: PATIENCE_MIN,
+            patience_down: PATIENCE_MIN,
+            no_less_for: Duration::ZERO,
+        }
+    }
+
+    /// The effort to make from now on, and why, if it is another than before.
+    fn next(&mut self, seen: &Observation) -> Option<(Effort, &'static str)> {
+        let (free, frames) = (seen.ring_free, seen.ring_frames);
+        self.lasted += seen.elapsed;
+        self.no_less_for = self.no_less_for.saturating_sub(seen.elapsed);
+        self.calm = if 4 * free >= 3 * frames { self.calm + seen.elapsed } else { Duration::ZERO };
+        let waits_for_storage = seen.storing >= OFTEN_STORING;
+        let may_go_up = self.now + 1 < self.efforts.len();
+        if 4 * free < frames && self.now > 0 && !waits_for_storage && seen.encoding >= MOSTLY_ENCODING {
+            if !self.no_less_for.is_zero() {
+                return None;
+            }
+            if self.went_up {
+                self.patience_up = longer(self.patience_up, self.lasted);
+            }
+            return Some(self.change(self.now - 1, "the ring filled, and encoding was what it waited for"));
+        }
+        if may_go_up && 2 * free < frames && waits_for_storage {
+            if !self.went_up {
+                self.patience_down = longer(self.patience_down, self.lasted);
+            }
+            self.no_less_for = self.patience_down;
+            return Some(self.change(self.now + 1, "the ring filled, and the storage was what it waited for"));
+        }
+        if may_go_up && self.calm >= self.patience_up {
+            return Some(self.change(self.now + 1, "the ring had been nearly empty for a while"));
+        }
+        None
+    }
+
+    fn change(&mut self, to: usize, why: &'static str) -> (Effort, &'static str) {
+        self.went_up = to > self.now;
+        (self.now, self.lasted, self.calm) = (to, Duration::ZERO, Duration::ZERO);
+        (self.efforts[to], why)
+    }
+}
+
+/// How long to wait the next time, after a change that was taken back after so long.
+fn longer(patience: Duration, lasted: Duration) -> Duration {
+    if lasted >= PROVEN { PATIENCE_MIN } else { (2 * patience).min(PATIENCE_MAX) }
+}
+
+/// The changes of a run.
+#[derive(Debug, Default)]
+pub(crate) struct EffortChanges {
+    first: Vec<String>,
+    further: u64,
+}
+
+impl EffortChanges {
+    fn add(&mut self, note: String) {
+        match self.first.len() < NOTES_MAX {
+            true => self.first.push(note),
+            false => self.further += 1,
+        }
+    }
+
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        let further = (self.further > 0).then(|| format!("the effort of encoding changed {} times more", self.further));
+        self.first.iter().cloned().chain(further)
+    }
+}
+
+/// Looks at a run, again and again.
+pub(super) struct EffortWatch {
+    controller: Controller,
+    began: Instant,
+    looked: Instant,
+    encoding_ns: u64,
+    storing_ns: u64,
+}
+
+impl EffortWatch {
+    pub(super) fn new(engine: &Shared) -> Self {
+        let now = Instant::now();
+        let controller = Controller::new(engine.plan.efforts.clone());
+        Self { controller, began: now, looked: now, encoding_ns: 0, storing_ns: 0 }
+    }
+
+    /// Whether there is anything to decide.
+    pub(super) fn is_needed(&self) -> bool {
+        self.controller.efforts.len() > 1
+    }
+
+    pub(super) fn look(&mut self, engine: &Shared) {
+        let elapsed = self.looked.elapsed();
+        if !self.is_needed() || elapsed < LOOK_AFTER_MIN {
+            return;
+        }
+        let workers = 0..engine.plan.workers;
+        let sum = |stage| workers.clone().map(|at| engine.worker_times(at).of(stage).total_ns()).sum::<u64>();
+        let (encoding_ns, storing_ns) = (sum(Stage::Gather) + sum(Stage::Encode), sum(Stage::Store));
+        let all_ns = elapsed.as_nanos() as f64 * engine.plan.workers as f64;
+        let part = |ns: u64, before: u64| ns.saturating_sub(before) as f64 / all_ns;
+        let seen = Observation {
+            elapsed,
+            ring_free: engine.ring.free_frames(),
+            ring_frames: engine.ring.frames(),
+            encoding: part(encoding_ns, self.encoding_ns),
+            storing: part(storing_ns, self.storing_ns),
+        };
+        (self.looked, self.encoding_ns, self.storing_ns) = (Instant::now(), encoding_ns, storing_ns);
+        if let Some((effort, why)) = self.controller.next(&seen) {
+            engine.set_effort(effort);
+            let seconds = self.began.elapsed().as_secs_f64();
+            logged(|| tracing::info!(effort = effort.name(), seconds, why, "the effort of encoding changes"));
+            let note = format!("chunks with effort {} from {seconds:.2} s on: {why}", effort.name());
+            engine.effort_changes.lock().unwrap_or_else(PoisonError::into_inner).add(note);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Effort::{Fast, Normal, Stored};
+
+    const TICK: Duration = Duration::from_millis(50);
+    const FRAMES: usize = 100;
+
+    const ENCODES: (f64, f64) = (0.9, 0.05);
+    const WAITS: (f64, f64) = (0.3, 0.65);
+    const IDLES: (f64, f64) = (0.2, 0.1);
+
+    fn seen(ring_free: usize, (encoding, storing): (f64, f64)) -> Observation {
+        Observation { elapsed: TICK, ring_free, ring_frames: FRAMES, encoding, storing }
+    }
+
+    /// What becomes of the effort during so many ticks of the same.
+    fn over(controller: &mut Controller, ticks: u32, what: &Observation) -> Vec<Effort> {
+        (0..ticks).filter_map(|_| controller.next(what)).map(|(effort, _)| effort).collect()
+    }
+
+    fn controller() -> Controller {
+        Controller::new(vec![Stored, Fast, Normal])
+    }
+
+    #[test]
+    fn a_full_ring_and_busy_cores_alone_lower_it_at_once() {
+        let table = [
+            (24, ENCODES, vec![Fast, Stored]),
+            (0, ENCODES, vec![Fast, Stored]),
+            (25, ENCODES, vec![]),
+            (100, ENCODES, vec![]),
+            (0, WAITS, vec![]),
+            (0, IDLES, vec![]),
+            // Much of both: the storage would get even more to do.
+            (0, (0.6, 0.4), vec![]),
+        ];
+        for (free, share, expected) in table {
+            assert_eq!(over(&mut controller(), 100, &seen(free, share)), expected, "{free} free, {share:?}");
+        }
+        assert_eq!(controller().next(&seen(10, ENCODES)).map(|(effort, _)| effort), Some(Fast), "at the first look");
+        let mut fixed = Controller::new(vec![Normal]);
+        assert_eq!(over(&mut fixed, 1000, &seen(0, ENCODES)), []);
+    }
+
+    #[test]
+    fn a_nearly_empty_ring_raises_it_after_a_while() {
+        let mut controller = controller();
+        over(&mut controller, 2, &seen(0, ENCODES));
+        assert_eq!(over(&mut controller, 39, &seen(75, ENCODES)), []);
+        assert_eq!(over(&mut controller, 1, &seen(75, ENCODES)), [Fast]);
+        assert_eq!(over(&mut controller, 40, &seen(100, IDLES)), [Normal]);
+        assert_eq!(over(&mut controller, 1000, &seen(100, IDLES)), [], "there is no more");
+        over(&mut controller, 2, &seen(0, ENCODES));
+        assert_eq!(over(&mut controller, 1000, &seen(74, ENCODES)), [], "half full is not empty");
+    }
+
+    #[test]
+    fn a_storage_that_is_waited_for_raises_it_at_once_and_for_longer_each_time() {
+        let mut controller = controller();
+        over(&mut controller, 2, &seen(0, ENCODES));
+        assert_eq!(over(&mut controller, 2, &seen(40, WAITS)), [Fast, Normal]);
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            let ticks = (1..).find(|_| controller.next(&seen(0, ENCODES)).is_some()).unwrap();
+            pauses.push(ticks / 20);
+            assert_eq!(over(&mut controller, 1, &seen(0, WAITS)), [Normal]);
+        }
+        assert_eq!(pauses, [4, 8, 16, 32, 64, 64], "seconds");
+    }
+
+    #[test]
+    fn a_ring_that_swings_does_not_make_it_flap() {
+        let mut swinging = controller();
+        let mut changes = Vec::new();
+        for _ in 0..600 {
+            changes.extend(over(&mut swinging, 10, &seen(10, ENCODES)));
+            changes.extend(over(&mut swinging, 10, &seen(90, IDLES)));
+        }
+        assert_eq!(changes, [Fast, Stored], "ten minutes of one swing a second");
+
+        // Stored is fast enough and all else is not: the ring is empty with it, and fills without.
+        let mut torn = controller();
+        let mut changes = 0;
+        for _ in 0..20 * 600 {
+            let effort = torn.efforts[torn.now];
+            changes += usize::from(torn.next(&seen(if effort == Stored { 100 } else { 0 }, ENCODES)).is_some());
+        }
+        assert!((10..40).contains(&changes), "{changes} changes in ten minutes");
+    }
+
+    #[test]
+    fn only_the_first_changes_are_noted_one_by_one() {
+        let mut changes = EffortChanges::default();
+        (0..100).for_each(|at| changes.add(format!("change {at}")));
+        let notes: Vec<_> = changes.notes().collect();
+        assert_eq!((notes.len(), &notes[8][..]), (9, "the effort of encoding changed 92 times more"));
+    }
+}
