@@ -59,8 +59,8 @@ struct StorageRow {
 struct CodecRow {
     codec: &'static str,
     ratio: f64,
-    /// The codec alone on all cores.
-    codec_bytes_per_s: f64,
+    /// The codec alone on all cores; `None` for `auto`, which is one of the others.
+    codec_bytes_per_s: Option<f64>,
     /// A whole run: pixels from the ring to the synced dataset.
     bytes_per_s: f64,
     frames_per_s: f64,
@@ -68,6 +68,8 @@ struct CodecRow {
     /// The run's rate over the camera's.
     margin: Option<f64>,
     seconds_until_full: Option<f64>,
+    /// What the run says of itself: what `auto` chose and changed.
+    notes: Vec<String>,
 }
 
 /// A folder of our own that disappears with us.
@@ -138,13 +140,14 @@ pub(crate) fn run(args: &Probe) -> Result<u8, Failure> {
     Ok(if findings.advice.is_some() { 0 } else { exit::FRAMES_LOST })
 }
 
-fn candidates() -> [(&'static str, Compressor); 4] {
+fn candidates() -> [(&'static str, Compressor); 5] {
     let blosc = |cname| Compressor::Blosc { cname, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 };
     [
         ("none", Compressor::None),
         ("blosc-noise", Compressor::BloscNoise { block_bytes: 0 }),
         ("blosc-lz4", blosc(BloscCname::Lz4)),
         ("blosc-zstd", blosc(BloscCname::Zstd)),
+        ("auto", Compressor::Auto),
     ]
 }
 
@@ -202,7 +205,10 @@ fn try_codec(
     (cores, free_bytes): (usize, u64),
 ) -> Result<CodecRow, Failure> {
     let dtype = args.camera.dtype;
-    let (codec_bytes_per_s, _) = codec_rate(frame, compressor, dtype.size(), cores)?;
+    let codec_bytes_per_s = match compressor {
+        Compressor::Auto => None,
+        compressor => Some(codec_rate(frame, compressor, dtype.size(), cores)?.0),
+    };
     let dims = vec![Dim::time(None), Dim::y(args.camera.height.into()), Dim::x(args.camera.width.into())];
     let path = folder.join("run.zarr");
     let config = Config {
@@ -242,6 +248,7 @@ fn try_codec(
         storage: summary.storage,
         margin: wanted.map(|wanted| bytes_per_s / wanted),
         seconds_until_full: wanted.map(|wanted| free_bytes as f64 * ratio / wanted),
+        notes: summary.notes,
     })
 }
 
@@ -282,14 +289,16 @@ impl Findings {
             rows.add_row([
                 row.codec.to_owned(),
                 format!("{:.2}", row.ratio),
-                format!("{}/s", bytes_text(row.codec_bytes_per_s)),
+                row.codec_bytes_per_s.map_or_else(String::new, |rate| format!("{}/s", bytes_text(rate))),
                 format!("{}/s", bytes_text(row.bytes_per_s)),
                 format!("{:.0}", row.frames_per_s),
                 row.margin.map_or_else(String::new, |margin| format!("{margin:.2}")),
                 row.seconds_until_full.map_or_else(String::new, duration_text),
             ]);
         }
-        writeln!(text, "\n{}\n\n{}", rows.trim_fmt(), self.verdict()).expect("a string takes it");
+        let notes = self.codecs.iter().flat_map(|row| row.notes.iter().map(|note| format!("{}: {note}\n", row.codec)));
+        let notes = notes.collect::<String>();
+        writeln!(text, "\n{}\n\n{notes}{}", rows.trim_fmt(), self.verdict()).expect("a string takes it");
         text
     }
 
@@ -347,12 +356,13 @@ mod tests {
         CodecRow {
             codec,
             ratio,
-            codec_bytes_per_s: 5e9,
+            codec_bytes_per_s: Some(5e9),
             bytes_per_s,
             frames_per_s: 100.0,
             storage: "direct (as configured)".into(),
             margin,
             seconds_until_full: margin.map(|_| 90.0),
+            notes: Vec::new(),
         }
     }
 
