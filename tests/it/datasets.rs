@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::auto;
 use crate::common::cases::{self, Case, Image, Written};
+use crate::common::storage::save;
 use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Config, Dim, Dtype, Memory};
@@ -71,6 +73,35 @@ fn describe(folder: &Path, case: &Case, images: &[Written]) {
         .collect();
     let description = json!({"name": case.name, "path": format!("{}.zarr", case.name), "images": images});
     fs::write(folder.join(format!("{}.json", case.name)), serde_json::to_vec_pretty(&description).unwrap()).unwrap();
+}
+
+/// One whose chunks were made with more than one effort, for the readers that only the tests in Python have.
+#[test]
+fn a_dataset_of_changing_effort_is_as_it_went_in() {
+    let temporary = tempfile::tempdir().unwrap();
+    let kept = env::var_os("SHARDWRIGHT_DATASETS").map(PathBuf::from);
+    let folder = kept.as_deref().unwrap_or(temporary.path());
+    let storage = auto::unknown();
+    let summary = auto::changing_run(&storage);
+    assert!(summary.notes.iter().any(|note| note.starts_with("chunks with effort stored")), "{:?}", summary.notes);
+    let path = folder.join("effort.zarr");
+    save(&storage.memory, &path);
+    let array = Array::open(path.join("0")).unwrap();
+    let pixels = array.read_all().unwrap();
+    assert!(pixels.chunks(auto::FRAME_BYTES).zip(auto::frames().iter().cycle()).all(|(got, frame)| got == frame));
+    fs::write(folder.join("effort.raw"), &pixels).unwrap();
+    let anything = vec![Value::Null; array.shape()[0] as usize];
+    let records = json!({
+        "frame_number": Vec::from_iter(0..array.shape()[0]),
+        "device_timestamp": &anything,
+        "host_timestamp": &anything,
+    });
+    let description = json!({"name": "effort", "path": "effort.zarr", "images": [{
+        "group": "", "shape": array.shape(), "dtype": "uint16", "dims": ["t", "y", "x"], "scale": [1.0, 1.0, 1.0],
+        "channels": [], "fill": [0, 0], "portable": true, "ome": true, "pixels": "effort.raw", "records": records,
+        "attributes": {}, "missing": 0,
+    }]});
+    fs::write(folder.join("effort.json"), serde_json::to_vec_pretty(&description).unwrap()).unwrap();
 }
 
 #[test]

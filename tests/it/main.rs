@@ -3,6 +3,7 @@
 
 mod common;
 
+mod auto;
 mod c_interface;
 mod callback_endings;
 mod callbacks;

@@ -11,7 +11,7 @@ from readers import assert_reads, assert_same, open_tensorstore, open_zarr_pytho
 from recordings import movie as pixels
 
 BLOSC = ["blosc-lz4", "blosc-noise", "blosc-lz4hc", "blosc-zstd", "blosc-zlib", "blosc-blosclz"]
-CODECS = ["none", *BLOSC, "zstd", "gzip", "lz4"]
+CODECS = ["none", "auto", *BLOSC, "zstd", "gzip", "lz4"]
 
 
 def assert_dataset(path, expected, portable=True):

@@ -1,0 +1,234 @@
+//! The codec that a run chooses by itself, and the effort that it makes while it goes on.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::storage::{Call, Probed, read_back, save, scratch};
+use serde_json::{Value, json};
+use shardwright::offline::{Repack, RepackOptions};
+use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, Dtype, Error, Memory, Storage, Summary};
+use zarrs::array::{Array, ArrayBytes};
+use zarrs::filesystem::FilesystemStore;
+
+const SIDE: u64 = 64;
+pub(crate) const FRAME_BYTES: usize = 2 * (SIDE * SIDE) as usize;
+/// Where a trial writes.
+const TRIAL: &str = ".trial";
+
+fn config(frames: Option<u64>) -> Config {
+    Config {
+        dtype: Dtype::U16,
+        dims: vec![Dim::time(frames).chunk(1).shard(256), Dim::y(SIDE), Dim::x(SIDE)],
+        codec: Compressor::Auto.into(),
+        ring_bytes: 64 * FRAME_BYTES,
+        workers: 1,
+        ..Config::default()
+    }
+}
+
+/// Frames of noise in the lowest five bits.
+pub(crate) fn frames() -> Vec<Vec<u8>> {
+    let mut state = 1_u64;
+    let mut element = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        100 + ((state >> 33) % 32) as u16
+    };
+    (0..16).map(|_| (0..FRAME_BYTES / 2).flat_map(|_| element().to_ne_bytes()).collect()).collect()
+}
+
+fn run(storage: Arc<dyn Storage>, config: Config, count: usize) -> Summary {
+    let acquisition = Acquisition::create_in(storage, config).unwrap();
+    let frames = frames();
+    for number in 0..count {
+        let _ = acquisition.append(&frames[number % frames.len()]).unwrap();
+    }
+    acquisition.finish().unwrap()
+}
+
+fn check_pixels(memory: &Memory, summary: &Summary) {
+    let (shape, pixels) = read_back(memory);
+    assert_eq!((shape[0], summary.frames_missing), (summary.frames_written, 0));
+    let frames = frames();
+    assert!(pixels.chunks(FRAME_BYTES).enumerate().all(|(at, frame)| frame == frames[at % frames.len()]));
+}
+
+fn document(memory: &Memory, key: &str) -> Value {
+    serde_json::from_slice(&memory.read(key).unwrap()).unwrap()
+}
+
+/// The compressor in the Blosc frames that the array's document names.
+fn cname(memory: &Memory) -> String {
+    let codecs = document(memory, "0/zarr.json")["codecs"][0]["configuration"]["codecs"].clone();
+    let blosc = codecs.as_array().unwrap().iter().find(|codec| codec["name"] == "blosc").unwrap();
+    assert_eq!(
+        (&blosc["configuration"]["clevel"], &blosc["configuration"]["shuffle"]),
+        (&json!(1), &"bitshuffle".into())
+    );
+    blosc["configuration"]["cname"].as_str().unwrap().to_owned()
+}
+
+/// A storage that takes few megabytes per second while it is tried.
+fn slow() -> Probed {
+    Probed::new(|call, key| {
+        if call == Call::WriteAt && key == TRIAL {
+            sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    })
+}
+
+/// A storage that refuses to be tried.
+pub(crate) fn unknown() -> Probed {
+    Probed::new(|_, key| if key == TRIAL { Err(io::Error::other("no trials here")) } else { Ok(()) })
+}
+
+fn note<'a>(summary: &'a Summary, start: &str) -> &'a str {
+    let note = summary.notes.iter().find(|note| note.starts_with(start));
+    note.unwrap_or_else(|| panic!("no note {start:?} in {:?}", summary.notes))
+}
+
+#[test]
+fn a_slow_storage_gets_the_smaller_codec_and_a_fast_one_the_faster() {
+    let fast = Probed::new(|_, _| Ok(()));
+    for (storage, expected) in [(slow(), "zstd"), (fast, "lz4")] {
+        let summary = run(storage.shared(), config(None), 100);
+        assert_eq!(cname(&storage.memory), expected, "{:?}", summary.notes);
+        let note = note(&summary, &format!("codec blosc-{expected} "));
+        assert!(note.contains("blosc-lz4 ") && note.contains("the storage takes"), "{note}");
+        assert!(!storage.memory.keys().iter().any(|key| key.contains(TRIAL)), "the trial left something behind");
+        check_pixels(&storage.memory, &summary);
+    }
+}
+
+#[test]
+fn what_can_t_be_tried_or_is_short_gets_the_usual_codec() {
+    let summary = run(unknown().shared(), config(None), 10);
+    assert!(note(&summary, "codec blosc-lz4 ").contains("not known"));
+    let untried = Probed::new(|_, key| if key == TRIAL { panic!("a short run is not worth a trial") } else { Ok(()) });
+    let summary = run(untried.shared(), config(Some(10)), 10);
+    assert_eq!(note(&summary, "codec "), "codec blosc-lz4 (a short run)");
+    let summary = run(untried.shared(), Config { codec: Codec::default(), ..config(None) }, 10);
+    assert_eq!(summary.notes, [""; 0], "nothing was left open");
+}
+
+#[test]
+fn a_folder_is_tried_as_it_will_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.zarr");
+    let acquisition = Acquisition::create(&path, config(None)).unwrap();
+    let frames = frames();
+    for number in 0..100 {
+        let _ = acquisition.append(&frames[number % frames.len()]).unwrap();
+    }
+    let summary = acquisition.finish().unwrap();
+    let choice = note(&summary, "codec blosc-");
+    assert!(choice.contains("the storage takes") || choice.contains("a core writes"), "{choice}");
+    check_stock(&path);
+}
+
+#[test]
+fn a_volume_gets_one_of_the_codecs_that_it_has() {
+    let dims = vec![Dim::z(None).chunk(16).scale(1.0, "nanometer"), Dim::y(SIDE), Dim::x(SIDE)];
+    let dims = dims.into_iter().map(|dim| dim.scale(1.0, "nanometer")).collect();
+    let codec = Codec { compressor: Compressor::Auto, checksum: false };
+    let volume = Config { dims, codec, dialect: Dialect::Precomputed, ring_bytes: 1 << 20, ..config(None) };
+    for (storage, expected, encoding) in [(slow(), "gzip", "gzip"), (unknown(), "none", "raw")] {
+        let summary = run(storage.shared(), volume.clone(), 64);
+        note(&summary, &format!("codec {expected} ("));
+        let info = document(&storage.memory, "info");
+        assert_eq!(info["scales"][0]["sharding"]["data_encoding"], encoding);
+    }
+    // The drafts have both.
+    let draft = Config { dialect: Dialect::Zarr3Transformer, codec: volume.codec.clone(), ..config(None) };
+    note(&run(slow().shared(), draft, 64), "codec blosc-zstd (");
+}
+
+#[test]
+fn a_repacking_refuses_to_choose() {
+    let folder = scratch();
+    let storage = unknown();
+    run(storage.shared(), config(None), 10);
+    let (path, out) = (folder.path().join("run.zarr"), folder.path().join("out.zarr"));
+    save(&storage.memory, &path);
+    let options = RepackOptions { codec: Some(Compressor::Auto.into()), ..RepackOptions::default() };
+    let error = Repack::new(&path, Some(&out), &options).err().expect("it is refused");
+    assert!(matches!(&error, Error::Config { field: "codec.compressor", value, .. } if value == "auto"), "{error}");
+    assert!(error.to_string().contains("name the codec") && !out.exists(), "{error}");
+}
+
+#[test]
+fn the_choice_has_a_name_in_documents() {
+    let config = config(None);
+    let json = serde_json::to_value(&config).unwrap();
+    assert_eq!(json["codec"]["compressor"], json!({"name": "auto"}));
+    assert_eq!(serde_json::from_value::<Config>(json).unwrap().codec, config.codec);
+}
+
+/// Feeds a run as fast as it goes, so that the ring is full, until what is written shows that the effort went down;
+/// then lets it rest until the effort has gone up again.
+pub(crate) fn changing_run(storage: &Probed) -> Summary {
+    let acquisition = Acquisition::create_in(storage.shared(), config(None)).unwrap();
+    let (frames, start) = (frames(), Instant::now());
+    let mut number = 0;
+    let mut feed = |count: usize| {
+        let before = acquisition.stats();
+        for _ in 0..count {
+            let _ = acquisition.append(&frames[number % frames.len()]).unwrap();
+            number += 1;
+        }
+        let now = acquisition.stats();
+        let pixels = (now.frames_written - before.frames_written) * FRAME_BYTES as u64;
+        (now.bytes_out - before.bytes_out) as f64 / pixels as f64
+    };
+    while feed(200) < 0.95 {
+        assert!(start.elapsed() < Duration::from_secs(60), "the effort never went down");
+    }
+    sleep(Duration::from_millis(2500));
+    feed(20);
+    acquisition.finish().unwrap()
+}
+
+#[test]
+fn a_full_ring_lowers_the_effort_and_an_empty_one_raises_it() {
+    let storage = unknown();
+    let summary = changing_run(&storage);
+    let down = note(&summary, "chunks with effort stored from ");
+    assert!(down.contains("the ring filled, and encoding was what it waited for"), "{down}");
+    let up = note(&summary, "chunks with effort normal from ");
+    assert!(up.contains("nearly empty"), "{up}");
+    assert_eq!(cname(&storage.memory), "lz4");
+    check_pixels(&storage.memory, &summary);
+    let folder = scratch();
+    save(&storage.memory, folder.path());
+    let lengths = check_stock(folder.path());
+    // A stored chunk has a header more than its pixels, and a checksum.
+    let stored = lengths.iter().filter(|&&length| length >= FRAME_BYTES as u64).count();
+    assert!((1..lengths.len()).contains(&stored), "{stored} of {} chunks are stored", lengths.len());
+}
+
+/// Reads a dataset by `zarrs`, and returns the lengths of its chunks.
+fn check_stock(path: &Path) -> Vec<u64> {
+    let array = Array::open(Arc::new(FilesystemStore::new(path.join("0")).unwrap()), "/").unwrap();
+    let whole: ArrayBytes = array.retrieve_array_subset(&array.subset_all()).unwrap();
+    let (pixels, frames) = (whole.into_fixed().unwrap(), frames());
+    assert!(pixels.chunks(FRAME_BYTES).enumerate().all(|(at, frame)| frame == frames[at % frames.len()]));
+    let mut lengths = Vec::new();
+    for shard in 0..array.shape()[0].div_ceil(256) {
+        let bytes = std::fs::read(path.join(format!("0/c/{shard}/0/0"))).unwrap();
+        let index = &bytes[bytes.len() - 4 - 256 * 16..bytes.len() - 4];
+        let words = index.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        lengths.extend(words.skip(1).step_by(2).filter(|&length| length != u64::MAX));
+    }
+    lengths
+}
+
+#[test]
+fn a_fixed_codec_stays_what_was_asked_for() {
+    let storage = unknown();
+    let summary = run(storage.shared(), Config { codec: Codec::default(), ..config(None) }, 20_000);
+    assert!(summary.notes.is_empty(), "{:?}", summary.notes);
+    assert!(summary.bytes_out < 9 * summary.bytes_in / 10, "{} of {}", summary.bytes_out, summary.bytes_in);
+}
