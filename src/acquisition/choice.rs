@@ -1,5 +1,7 @@
 //! What is left to us is chosen before anything is written.
 
+use std::collections::BTreeSet;
+
 use crate::config::{Compressor, Config};
 use crate::dataset::{Root, expected};
 use crate::error::Result;
@@ -14,6 +16,10 @@ pub(super) fn codec(root: &Root, config: &Config) -> Result<CodecPlan> {
     if expected(&plan).is_short() {
         return Ok(CodecPlan::usual(config, "a short run"));
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(plan.workers);
+    let cores = match config.affinity.iter().collect::<BTreeSet<_>>().len() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        pinned => pinned,
+    };
+    let cores = cores.min(plan.workers);
     CodecPlan::chosen(config, cores, root.storage_speed(config, &plan))
 }

@@ -274,6 +274,35 @@ mod tests {
         assert!((10..40).contains(&changes), "{changes} changes in ten minutes");
     }
 
+    /// How many frames of a camera find the ring full, and at most how full it gets, when the workers encode so many a
+    /// tick with normal effort and so many stored.
+    fn lost(mut controller: Controller, camera: usize, normal: usize, stored: usize) -> (usize, usize) {
+        const RING: usize = 4000;
+        let (mut waiting, mut lost, mut most) = (0_usize, 0, 0);
+        for _ in 0..20 * 600 {
+            let effort = controller.efforts[controller.now];
+            let encoded = (waiting + camera).min(if effort == Stored { stored } else { normal });
+            waiting = waiting + camera - encoded;
+            lost += waiting.saturating_sub(RING);
+            waiting = waiting.min(RING);
+            most = most.max(waiting);
+            let busy = encoded as f64 / if effort == Stored { stored } else { normal } as f64;
+            let (ring_free, share) = (RING - waiting, (0.9 * busy, 0.05 * busy));
+            controller.next(&Observation { ring_frames: RING, ..seen(ring_free, share) });
+        }
+        (lost, most)
+    }
+
+    #[test]
+    fn a_camera_that_only_stored_chunks_keep_up_with_loses_nothing() {
+        for efforts in [vec![Stored, Normal], vec![Stored, Fast, Normal]] {
+            assert!(lost(Controller::new(vec![Normal]), 200, 100, 250).0 > 0, "without a change of effort");
+            assert_eq!(lost(Controller::new(vec![Stored]), 200, 100, 250).0, 0);
+            let (lost, most) = lost(Controller::new(efforts), 200, 100, 250);
+            assert!(lost == 0 && (3000..3400).contains(&most), "{lost} lost, {most} of 4000 waited at most");
+        }
+    }
+
     #[test]
     fn only_the_first_changes_are_noted_one_by_one() {
         let mut changes = EffortChanges::default();
