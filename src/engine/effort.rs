@@ -5,6 +5,7 @@
 //! while, they try harder again; should that prove too early, the next time is farther away.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::shared::Shared;
@@ -18,6 +19,9 @@ const LOOK_AFTER_MIN: Duration = Duration::from_millis(20);
 /// The workers' part of the time that makes something what is waited for.
 const MOSTLY_ENCODING: f64 = 0.6;
 const OFTEN_STORING: f64 = 0.4;
+
+/// What less effort must gain to have helped.
+const HELPED: f64 = 1.05;
 
 /// How long the ring must be nearly empty before more effort is made, and how long less effort that did not help is
 /// not tried again. Each time that it was wrong it becomes twice as long.
@@ -38,6 +42,8 @@ struct Observation {
     /// The parts of the workers' time in which they gathered and encoded, and in which they wrote or waited for writes.
     encoding: f64,
     storing: f64,
+    /// Chunks that were done, per second.
+    rate: f64,
 }
 
 /// Decides, by observations alone.
@@ -55,6 +61,8 @@ struct Controller {
     patience_down: Duration,
     /// How long less effort is not to be tried.
     no_less_for: Duration,
+    /// Before the effort went down the last time, the ring being nearly full.
+    rate_before: f64,
 }
 
 impl Controller {
@@ -68,6 +76,7 @@ impl Controller {
             patience_up: PATIENCE_MIN,
             patience_down: PATIENCE_MIN,
             no_less_for: Duration::ZERO,
+            rate_before: 0.0,
         }
     }
 
@@ -86,9 +95,12 @@ impl Controller {
             if self.went_up {
                 self.patience_up = longer(self.patience_up, self.lasted);
             }
+            self.rate_before = seen.rate;
             return Some(self.change(self.now - 1, "the ring filled, and encoding was what it waited for"));
         }
-        if may_go_up && 2 * free < frames && waits_for_storage {
+        // Workers that write themselves spend their time on that when they no longer encode: it has helped all the same.
+        let helped = seen.rate > HELPED * self.rate_before;
+        if may_go_up && 2 * free < frames && waits_for_storage && !helped {
             if !self.went_up {
                 self.patience_down = longer(self.patience_down, self.lasted);
             }
@@ -141,13 +153,14 @@ pub(super) struct EffortWatch {
     looked: Instant,
     encoding_ns: u64,
     storing_ns: u64,
+    chunks: u64,
 }
 
 impl EffortWatch {
     pub(super) fn new(engine: &Shared) -> Self {
         let now = Instant::now();
         let controller = Controller::new(engine.plan.efforts.clone());
-        Self { controller, began: now, looked: now, encoding_ns: 0, storing_ns: 0 }
+        Self { controller, began: now, looked: now, encoding_ns: 0, storing_ns: 0, chunks: 0 }
     }
 
     /// Whether there is anything to decide.
@@ -164,6 +177,8 @@ impl EffortWatch {
         let sum = |stage| workers.clone().map(|at| engine.worker_times(at).of(stage).total_ns()).sum::<u64>();
         let (encoding_ns, storing_ns) = (sum(Stage::Gather) + sum(Stage::Encode), sum(Stage::Store));
         let all_ns = elapsed.as_nanos() as f64 * engine.plan.workers as f64;
+        let counters = &engine.counters;
+        let chunks = counters.chunks_written.load(Relaxed) + counters.chunks_empty.load(Relaxed);
         let part = |ns: u64, before: u64| ns.saturating_sub(before) as f64 / all_ns;
         let seen = Observation {
             elapsed,
@@ -171,8 +186,10 @@ impl EffortWatch {
             ring_frames: engine.ring.frames(),
             encoding: part(encoding_ns, self.encoding_ns),
             storing: part(storing_ns, self.storing_ns),
+            rate: chunks.saturating_sub(self.chunks) as f64 / elapsed.as_secs_f64(),
         };
         (self.looked, self.encoding_ns, self.storing_ns) = (Instant::now(), encoding_ns, storing_ns);
+        self.chunks = chunks;
         if let Some((effort, why)) = self.controller.next(&seen) {
             engine.set_effort(effort);
             let seconds = self.began.elapsed().as_secs_f64();
@@ -196,7 +213,7 @@ mod tests {
     const IDLES: (f64, f64) = (0.2, 0.1);
 
     fn seen(ring_free: usize, (encoding, storing): (f64, f64)) -> Observation {
-        Observation { elapsed: TICK, ring_free, ring_frames: FRAMES, encoding, storing }
+        Observation { elapsed: TICK, ring_free, ring_frames: FRAMES, encoding, storing, rate: 100.0 }
     }
 
     /// What becomes of the effort during so many ticks of the same.
@@ -252,6 +269,16 @@ mod tests {
             assert_eq!(over(&mut controller, 1, &seen(0, WAITS)), [Normal]);
         }
         assert_eq!(pauses, [4, 8, 16, 32, 64, 64], "seconds");
+    }
+
+    #[test]
+    fn an_effort_that_let_more_chunks_through_stays_though_the_rest_is_writing() {
+        let mut controller = controller();
+        over(&mut controller, 2, &seen(0, ENCODES));
+        let faster = Observation { rate: 110.0, ..seen(0, WAITS) };
+        assert_eq!(over(&mut controller, 100, &faster), []);
+        let slower = Observation { rate: 104.0, ..faster };
+        assert_eq!(over(&mut controller, 2, &slower), [Fast, Normal], "the storage has become slower");
     }
 
     #[test]

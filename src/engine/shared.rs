@@ -106,7 +106,7 @@ impl Shared {
             ended: AtomicBool::new(false),
             needs_no_more: AtomicBool::new(false),
             relief: AtomicU8::new(relief::NONE),
-            effort: AtomicU8::new(plan.efforts.last().map_or(Effort::Normal, |effort| *effort) as u8),
+            effort: AtomicU8::new(plan.efforts.last().copied().unwrap_or(Effort::Normal) as u8),
             effort_changes: StdMutex::default(),
             times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
             ring,
