@@ -695,6 +695,12 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // `numcodecs.zlib`, with `level` 0 to 9; in Zarr v3 only zarr-python reads it.
 #define SW_COMPRESSOR_ZLIB 6
 
+// What lets the most frames through: becomes SW_COMPRESSOR_BLOSC at level 1 with bit shuffle and LZ4 or Zstandard (in
+// a precomputed volume NONE or GZIP) when the run is created, by short trials of the cores and the storage. During the
+// run, chunks are made with less effort, or stored, when the ring fills because of encoding. The notes of the end say
+// what was chosen and changed.
+#define SW_COMPRESSOR_AUTO 7
+
 // LZ4.
 #define SW_BLOSC_LZ4 0
 
