@@ -4,17 +4,9 @@
 //! for the storage they do not: what is made with less effort is longer. When the ring has been nearly empty for a
 //! while, they try harder again; should that prove too early, the next time is farther away.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::shared::Shared;
 use crate::codec::Effort;
-use crate::error::logged;
-use crate::stats::Stage;
-
-/// Of a shorter time, sums over whole tiles tell little.
-const LOOK_AFTER_MIN: Duration = Duration::from_millis(20);
 
 /// The workers' part of the time that makes something what is waited for.
 const MOSTLY_ENCODING: f64 = 0.6;
@@ -35,20 +27,20 @@ const NOTES_MAX: usize = 8;
 
 /// What was seen since the last look.
 #[derive(Debug, Clone, Copy)]
-struct Observation {
-    elapsed: Duration,
-    ring_free: usize,
-    ring_frames: usize,
+pub(super) struct Observation {
+    pub(super) elapsed: Duration,
+    pub(super) ring_free: usize,
+    pub(super) ring_frames: usize,
     /// The parts of the workers' time in which they gathered and encoded, and in which they wrote or waited for writes.
-    encoding: f64,
-    storing: f64,
+    pub(super) encoding: f64,
+    pub(super) storing: f64,
     /// Chunks that were done, per second.
-    rate: f64,
+    pub(super) rate: f64,
 }
 
 /// Decides, by observations alone.
 #[derive(Debug)]
-struct Controller {
+pub(super) struct Controller {
     /// From the least on.
     efforts: Vec<Effort>,
     now: usize,
@@ -66,7 +58,7 @@ struct Controller {
 }
 
 impl Controller {
-    fn new(efforts: Vec<Effort>) -> Self {
+    pub(super) fn new(efforts: Vec<Effort>) -> Self {
         Self {
             now: efforts.len() - 1,
             efforts,
@@ -80,8 +72,13 @@ impl Controller {
         }
     }
 
+    /// Whether there is anything to decide.
+    pub(super) fn is_needed(&self) -> bool {
+        self.efforts.len() > 1
+    }
+
     /// The effort to make from now on, and why, if it is another than before.
-    fn next(&mut self, seen: &Observation) -> Option<(Effort, &'static str)> {
+    pub(super) fn next(&mut self, seen: &Observation) -> Option<(Effort, &'static str)> {
         let (free, frames) = (seen.ring_free, seen.ring_frames);
         self.lasted += seen.elapsed;
         self.no_less_for = self.no_less_for.saturating_sub(seen.elapsed);
@@ -133,7 +130,7 @@ pub(crate) struct EffortChanges {
 }
 
 impl EffortChanges {
-    fn add(&mut self, note: String) {
+    pub(super) fn add(&mut self, note: String) {
         match self.first.len() < NOTES_MAX {
             true => self.first.push(note),
             false => self.further += 1,
@@ -143,60 +140,6 @@ impl EffortChanges {
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
         let further = (self.further > 0).then(|| format!("the effort of encoding changed {} times more", self.further));
         self.first.iter().cloned().chain(further)
-    }
-}
-
-/// Looks at a run, again and again.
-pub(super) struct EffortWatch {
-    controller: Controller,
-    began: Instant,
-    looked: Instant,
-    encoding_ns: u64,
-    storing_ns: u64,
-    chunks: u64,
-}
-
-impl EffortWatch {
-    pub(super) fn new(engine: &Shared) -> Self {
-        let now = Instant::now();
-        let controller = Controller::new(engine.plan.efforts.clone());
-        Self { controller, began: now, looked: now, encoding_ns: 0, storing_ns: 0, chunks: 0 }
-    }
-
-    /// Whether there is anything to decide.
-    pub(super) fn is_needed(&self) -> bool {
-        self.controller.efforts.len() > 1
-    }
-
-    pub(super) fn look(&mut self, engine: &Shared) {
-        let elapsed = self.looked.elapsed();
-        if !self.is_needed() || elapsed < LOOK_AFTER_MIN {
-            return;
-        }
-        let workers = 0..engine.plan.workers;
-        let sum = |stage| workers.clone().map(|at| engine.worker_times(at).of(stage).total_ns()).sum::<u64>();
-        let (encoding_ns, storing_ns) = (sum(Stage::Gather) + sum(Stage::Encode), sum(Stage::Store));
-        let all_ns = elapsed.as_nanos() as f64 * engine.plan.workers as f64;
-        let counters = &engine.counters;
-        let chunks = counters.chunks_written.load(Relaxed) + counters.chunks_empty.load(Relaxed);
-        let part = |ns: u64, before: u64| ns.saturating_sub(before) as f64 / all_ns;
-        let seen = Observation {
-            elapsed,
-            ring_free: engine.ring.free_frames(),
-            ring_frames: engine.ring.frames(),
-            encoding: part(encoding_ns, self.encoding_ns),
-            storing: part(storing_ns, self.storing_ns),
-            rate: chunks.saturating_sub(self.chunks) as f64 / elapsed.as_secs_f64(),
-        };
-        (self.looked, self.encoding_ns, self.storing_ns) = (Instant::now(), encoding_ns, storing_ns);
-        self.chunks = chunks;
-        if let Some((effort, why)) = self.controller.next(&seen) {
-            engine.set_effort(effort);
-            let seconds = self.began.elapsed().as_secs_f64();
-            logged(|| tracing::info!(effort = effort.name(), seconds, why, "the effort of encoding changes"));
-            let note = format!("chunks with effort {} from {seconds:.2} s on: {why}", effort.name());
-            engine.effort_changes.lock().unwrap_or_else(PoisonError::into_inner).add(note);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::{LiveCells, ShardBlock, ShardCell};
-use super::effort::EffortWatch;
+use super::effort_watch::EffortWatch;
 use super::messages::{Closing, Preparing};
 use super::paused::Paused;
 use super::pump::Engine;

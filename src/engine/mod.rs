@@ -21,6 +21,7 @@ mod cell;
 mod closings;
 mod counters;
 mod effort;
+mod effort_watch;
 mod finalizer;
 mod gather;
 pub(crate) mod layer;
