@@ -169,7 +169,7 @@ mod tests {
         // What was chosen for the tile before must not stay.
         let mut flags = 0;
         for tile in [&vec![3; tile.len()], tile] {
-            let written = encoder.encode(tile, &mut room).unwrap();
+            let written = encoder.encode(tile, &mut room, true).unwrap();
             let mut decoded = vec![0; tile.len()];
             super::super::decode(&room[..written], &mut decoded).unwrap();
             assert!(decoded == *tile);
