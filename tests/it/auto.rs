@@ -156,7 +156,7 @@ fn a_repacking_refuses_to_choose() {
     let (path, out) = (folder.path().join("run.zarr"), folder.path().join("out.zarr"));
     save(&storage.memory, &path);
     let options = RepackOptions { codec: Some(Compressor::Auto.into()), ..RepackOptions::default() };
-    let error = Repack::new(&path, Some(&out), &options).err().expect("it is refused");
+    let error = Repack::new(&path, Some(&out), &options).expect_err("it is refused");
     assert!(matches!(&error, Error::Config { field: "codec.compressor", value, .. } if value == "auto"), "{error}");
     assert!(error.to_string().contains("name the codec") && !out.exists(), "{error}");
 }
