@@ -23,7 +23,8 @@ def ome_xml(images, own=None, binary_only=None):
 def ome_image(name, order, sizes, blocks, samples=1):
     sizes = " ".join(f'Size{axis}="{size}"' for axis, size in sizes.items())
     channels = f'<Channel ID="Channel:0:0" SamplesPerPixel="{samples}"/>' if samples > 1 else ""
-    pixels = f'<Pixels ID="Pixels:0" DimensionOrder="{order}" Type="uint16" {sizes}>{channels}{"".join(blocks)}</Pixels>'
+    inside = channels + "".join(blocks)
+    pixels = f'<Pixels ID="Pixels:0" DimensionOrder="{order}" Type="uint16" {sizes}>{inside}</Pixels>'
     return f'<Image ID="Image:0" Name="{name}">{pixels}</Image>'
 
 
@@ -160,7 +161,8 @@ def test_ome_xml_of_sizes_that_no_file_has(refused, tmp_path):
 
 def mm_stack(path, data, positions=(0,)):
     """A Micro-Manager stack of positions, t, z, c as it is when no OME-XML was written; times are the slowest."""
-    summary = {"MicroManagerVersion": "2.0", "Frames": data.shape[1], "Slices": data.shape[2], "Channels": data.shape[3],
+    frames, slices, channels = data.shape[1:4]
+    summary = {"MicroManagerVersion": "2.0", "Frames": frames, "Slices": slices, "Channels": channels,
                "Positions": len(data), "SlicesFirst": True, "PixelSize_um": 0.5, "z-step_um": 2.0, "Interval_ms": 100.0,
                "ChNames": ["DAPI", "GFP"]}  # fmt: skip
     summary = json.dumps(summary).encode()
@@ -271,7 +273,8 @@ def nd_tiff(folder, data, axes, names=None, dtype=1, split=None):
         file = f"run_NDTiffStack{f'_{number // split}' if split and number >= split else ''}.tif"
         plane = data[place]
         if file not in files:
-            options = {**(RGB if dtype == 2 else GRAY), "metadata": None, "extratags": [(51123, "s", 0, '{"a": 1}', True)]}
+            tags = [(51123, "s", 0, '{"a": 1}', True)]
+            options = {**(RGB if dtype == 2 else GRAY), "metadata": None, "extratags": tags}
             tifffile.imwrite(folder / file, plane, **options)
             raw = (folder / file).read_bytes()
             by = 28 - 8 + len(summary)
