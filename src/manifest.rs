@@ -94,8 +94,8 @@ impl Manifest {
         let fail = |error: Error| {
             Error::format(&self.out, format!("the dataset is finished, but its manifest is not: {error}"))
         };
-        let written =
-            WriteManifest::new(&self.dataset, Some(&self.out), &self.options).and_then(|writing| writing.run());
+        let written = WriteManifest::by_its_writer(&self.dataset, Some(&self.out), &self.options)
+            .and_then(|writing| writing.run());
         written.map(|summary| summary.notes).map_err(fail)
     }
 }

@@ -450,7 +450,7 @@ def test_a_writer_at_work_is_told_alike(command, told, calls, tmp_path):
     try:
         while not (path / "0/zarr.json").exists():
             time.sleep(0.01)
-        for name in ["verify", "recover", "repack", "repack in place"]:
+        for name in ["verify", "recover", "repack", "repack in place", "manifest"]:
             error = assert_told(told, calls[name](path), ["locked"])
             assert error["path"].endswith("a.zarr")
         assert_told(told, ["recover", path, "--apply"], ["locked"])
@@ -524,3 +524,44 @@ def test_refusals_say_what_would_be_right(tool, tmp_path):
     missing = tmp_path / "no"
     said = tool("export", path / "a", missing / "a.npy", code=3)
     assert f"there is no folder {missing}" in said and "partial" not in said
+
+
+# What verify finds, no copy hides.
+
+
+LAUNDERING = {
+    "copied": [],
+    "encoded again": ["--codec", "zstd"],
+    "cut again": ["--chunk", "3,16,16", "--shard", "6,64,64"],
+    "unsharded": ["--unsharded"],
+}
+
+
+@pytest.mark.parametrize("how", LAUNDERING)
+def test_bytes_that_a_slot_header_does_not_vouch_for_are_not_copied(told, replay, tmp_path, how):
+    _, path = replay("synthetic", "--camera", "64x64xu16@1000", "--frames", "8", "--codec", "none", "--no-checksum")
+    shard = next(file for file in sorted((path / "0/c").rglob("*")) if file.is_file())
+    damaged = bytearray(shard.read_bytes())
+    damaged[damaged.index(b"SWc1") + 64 + 100] ^= 0x10
+    shard.write_bytes(damaged)
+    told("verify", path, code=3)
+    out = tmp_path / "new.zarr"
+    for words in [["repack", path, out, *LAUNDERING[how]], ["export", path, tmp_path / "out.npy"]]:
+        message = told(*words, code=3)["error"]["message"]
+        assert "slot header was written for" in message and "chunk" in message, message
+    assert not out.exists() and not (tmp_path / "out.npy").exists()
+    assert shard.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_dataset_that_lost_a_shard_is_not_copied_without_a_word(told, replay, tmp_path, in_place):
+    _, path = replay("synthetic", "--camera", "64x64xu16@1000", "--frames", "12", "--chunk", "2", "--shard", "4")
+    lost = sorted(file for file in (path / "0/c").rglob("*") if file.is_file())[1]
+    lost.unlink()
+    told("verify", path, code=3)
+    before, out = files(path), tmp_path / "new.zarr"
+    words = ["repack", path, *([] if in_place else [out]), "--codec", "zstd"]
+    message = told(*words, code=3)["error"]["message"]
+    assert "its writer counted" in message and "files are missing" in message, message
+    assert files(path) == before and not out.exists()
+    told(*words, "--incomplete")

@@ -87,7 +87,7 @@ impl Array {
         file.read_exactly(at, &mut bytes)?;
         match slot_header::parse(&bytes) {
             Some(header) if header.nbytes == range.nbytes && !header.vouches_for(encoded) => {
-                Err(Error::format(file.path(), "its bytes are not those that its slot header was written for"))
+                Err(Error::codec("slot header", "its bytes are not those that its slot header was written for"))
             }
             _ => Ok(()),
         }

@@ -31,6 +31,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::format::index::Range;
 use crate::format::rules;
 use crate::fs as os;
+use crate::fs::Lock;
 use crate::fs::document;
 use crate::fs::links;
 use crate::geometry::{for_each_position, linear};
@@ -145,9 +146,14 @@ impl WriteManifest {
     /// # Errors
     ///
     /// [`Error::Config`] for a prefix or a Zarr version that can't be used; [`Error::Exists`] when `out` is there;
-    /// [`Error::Format`] when `out` is something else than manifests.
+    /// [`Error::Format`] when `out` is something else than manifests; [`Error::Locked`] while a writer is at work.
     pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
-        let dataset = dataset.as_ref();
+        Lock::look(dataset.as_ref())?;
+        Self::by_its_writer(dataset.as_ref(), out, options)
+    }
+
+    /// As [`new`](Self::new), of a dataset whose lock the caller may hold.
+    pub(crate) fn by_its_writer(dataset: &Path, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         let root = dataset.canonicalize().map_err(|error| Error::io("open", dataset, error))?;
         if !root.is_dir() {
             return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));

@@ -25,6 +25,7 @@ pub(super) mod lanes;
 mod left_out;
 mod listing;
 pub(super) mod lock;
+mod missing;
 mod nodes;
 mod options;
 mod order;
@@ -149,6 +150,7 @@ impl Repack {
         if out.is_none() && !options.incomplete {
             refuse_incomplete(&nodes)?;
         }
+        let counted = missing::counted(&nodes)?;
         let pool = pool(options.workers)?;
         let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
         let Jobs { jobs, form, groups, left, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
@@ -166,6 +168,10 @@ impl Repack {
             }
             _ => None,
         };
+        // A call in place that was killed may have left new chunks beside the old count.
+        if done.is_none() && !options.incomplete && (out.is_some() || !staging.exists()) {
+            missing::refuse(&jobs, &counted)?;
+        }
         let mut todo = Vec::new();
         for (number, job) in jobs.iter().enumerate() {
             todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));

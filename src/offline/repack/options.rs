@@ -77,6 +77,7 @@ pub struct RepackOptions {
     /// Btrfs).
     pub reflink: bool,
     /// Take also a dataset in place whose writer didn't finish: chunks that only a recovery would find are lost then.
+    /// Take also one that holds fewer chunks than its writer counted.
     pub incomplete: bool,
     /// Whether the free space is looked at first.
     pub space: SpaceCheck,
