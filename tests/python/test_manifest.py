@@ -1,5 +1,6 @@
 """What `shardwright manifest` writes, read through references: by zarr-python over fsspec, and by VirtualiZarr."""
 
+import itertools
 import json
 import pathlib
 import subprocess
@@ -7,6 +8,7 @@ import subprocess
 import fsspec
 import numpy as np
 import pytest
+import tensorstore
 import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
@@ -138,3 +140,40 @@ def array_of(folder):
         "reference", fo=str(folder / "kerchunk.json"), asynchronous=True, remote_options={"asynchronous": True}
     )
     return zarr.open_array(zarr.storage.FsspecStore(files), mode="r")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+@pytest.mark.parametrize("inside", [[], [2, 1, 0], [1, 2, 0]], ids=str)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_shards_within_a_transposition(manifest, command, tmp_path, order, inside, zarr_format):
+    """The index has the shard's order of dimensions, and chunks have that of both transpositions together."""
+    data = np.arange(7 * 11 * 13, dtype="u2").reshape(7, 11, 13)
+    chunk = [(2, 4, 8)[dim] for dim in order]
+    codecs = [{"name": "transpose", "configuration": {"order": inside}}] if inside else []
+    sharding = {
+        "chunk_shape": chunk,
+        "codecs": [*codecs, {"name": "bytes", "configuration": {"endian": "little"}}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+    }
+    metadata = {
+        "shape": data.shape,
+        "data_type": "uint16",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 8, 16]}},
+        "codecs": [
+            {"name": "transpose", "configuration": {"order": order}},
+            {"name": "sharding_indexed", "configuration": sharding},
+        ],
+    }
+    path = tmp_path / "a.zarr"
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}, "metadata": metadata}
+    tensorstore.open(spec, create=True).result()[...].write(data).result()
+    stored = [order[dim] for dim in inside] if inside else list(order)
+    if zarr_format == 2 and stored not in ([0, 1, 2], [2, 1, 0]):
+        call = [command, "manifest", path, "--json"]
+        error = json.loads(subprocess.run(call, capture_output=True).stdout)["error"]
+        assert error["kind"] == "unsupported" and "an order that Zarr v2 has no word for" in error["message"]
+        return
+    out = manifest(path, "--zarr-format", zarr_format)
+    assert_reads(array_of(out), data, f"{order}, {inside}")
+    subprocess.run([command, "export", out, tmp_path / "a.npy", "-q"], check=True)
+    assert_same(np.load(tmp_path / "a.npy"), data)

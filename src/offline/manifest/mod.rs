@@ -34,7 +34,7 @@ use crate::fs as os;
 use crate::fs::Lock;
 use crate::fs::document;
 use crate::fs::links;
-use crate::geometry::{for_each_position, linear};
+use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::files::FileChunks;
 use crate::offline::hierarchy;
@@ -376,8 +376,9 @@ fn each_chunk(
                 let at: Vec<u64> = first.iter().zip(inner).map(|(first, inner)| first + inner).collect();
                 // Chunks beyond the edge only pad the shard.
                 let inside = at.iter().zip(&grid).all(|(at, length)| at < length);
-                let range = file.ranges[linear(inner, &per_file) as usize];
-                if let (true, Some(range), None) = (inside, range, &failed) {
+                // The index has the order of dimensions that a transposition around the shard gives it.
+                let (_, entry) = array.layout().file_of(&at);
+                if let (true, Some(range), None) = (inside, file.ranges[entry as usize], &failed) {
                     failed = visit(&key(&at), &file.path, range).err();
                 }
             });
