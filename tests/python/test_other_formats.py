@@ -355,3 +355,38 @@ def test_what_is_merely_not_read_is_no_damage(tool, tmp_path):
     manifest = next((tmp_path / "m.zarr").rglob("manifest.json"))
     manifest.write_text(json.dumps({"0.0.0": {"data": "AAAA"}}))
     assert "inlined pixels are not read here" in tool("verify", tmp_path / "m.zarr", code=5)
+
+
+@pytest.mark.parametrize("key, resolution", [("8_8_40", 8.0), ("16_16_40", 16.0)])
+@pytest.mark.parametrize("dialect", ONE_ARRAY)
+def test_scales_that_are_left_out_are_promised_no_more(tool, tmp_path, dialect, key, resolution):
+    path, out = tmp_path / "volume", tmp_path / "out"
+    for level in range(2):
+        scale = {"size": [32 >> level, 32 >> level, 6], "resolution": [8 << level, 8 << level, 40], "encoding": "raw"}
+        spec = {
+            "driver": "neuroglancer_precomputed",
+            "kvstore": {"driver": "file", "path": f"{path}/"},
+            "scale_metadata": {**scale, "chunk_size": [16, 16, 2]},
+            "multiscale_metadata": {"type": "image", "data_type": "uint16", "num_channels": 1},
+        }
+        tensorstore.open(spec, create=True, open=True).result()[...].write(level + 1).result()
+    tool("repack", path, out, "--dialect", dialect, "--only", key, *PLAIN)
+    if dialect == "precomputed":
+        (scale,) = json.loads((out / "info").read_text())["scales"]
+        assert scale["resolution"] == [resolution, resolution, 40]
+        return
+    documents = [json.loads(file.read_text()) for file in [*out.rglob("*.json"), *out.rglob(".zattrs")]]
+    (datasets,) = [found for document in documents for found in named_datasets(document)]
+    assert [dataset["path"] for dataset in datasets] == ["0"]
+    assert datasets[0]["coordinateTransformations"][0]["scale"] == [40, resolution, resolution]
+    tool("verify", out)
+
+
+def named_datasets(document):
+    """What OME-Zarr's metadata promise, wherever they stand in a document."""
+    if isinstance(document, list):
+        return [found for value in document for found in named_datasets(value)]
+    if not isinstance(document, dict):
+        return []
+    own = [document["datasets"]] if "datasets" in document else []
+    return own + named_datasets(list(document.values()))

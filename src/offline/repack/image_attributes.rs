@@ -46,7 +46,7 @@ impl ImageAttributes {
             all.attributes.insert(OME.to_owned(), ome);
         }
         if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
-            carry_volume(root, &mut all.attributes)?;
+            carry_volume(root, Some(name), &mut all.attributes)?;
         }
         Ok(all)
     }
@@ -122,11 +122,17 @@ fn reduce(ome: &mut Value, group: &str, array: &str) -> bool {
     true
 }
 
-/// Carries along what the document of a volume says.
-pub(super) fn carry_volume(root: &Node, attributes: &mut Map<String, Value>) -> Result<()> {
+/// Carries along what the document of a volume says. `only`: the key of the scale that becomes the image.
+pub(super) fn carry_volume(root: &Node, only: Option<&str>, attributes: &mut Map<String, Value>) -> Result<()> {
     if root.is_central()
-        && let Some(info) = document::read(&root.path.join("info"))?.filter(precomputed::is_info)
+        && let Some(mut info) = document::read(&root.path.join("info"))?.filter(precomputed::is_info)
     {
+        let is_meant = |scale: &Value| scale.get("key").and_then(Value::as_str) == only;
+        if let Some(scales) = info.get_mut("scales").and_then(Value::as_array_mut)
+            && scales.iter().any(is_meant)
+        {
+            scales.retain(is_meant);
+        }
         carried::carry(&info, attributes);
     }
     Ok(())

@@ -297,7 +297,7 @@ fn of_zarr3(
                 let mut document = node.document()?;
                 if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
                     groups::take_ome_back(attributes);
-                    image_attributes::carry_volume(&node, attributes)?;
+                    image_attributes::carry_volume(&node, None, attributes)?;
                     left_out.forget(&node.name, attributes);
                 }
                 let is_new = node.is_central() || converted.contains(&node.name);
