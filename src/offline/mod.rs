@@ -12,6 +12,7 @@ mod export;
 pub mod fuzzing;
 mod hierarchy;
 mod layers;
+mod lost;
 mod manifest;
 mod notes;
 mod progress;

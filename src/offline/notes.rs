@@ -5,7 +5,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::array::Array;
+use super::hierarchy::central::CentralMetadata;
 use super::hierarchy::{below, has_node};
+use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::Provenance;
 use crate::fs::{self as os, Lock, document};
@@ -56,7 +58,7 @@ impl Array {
     }
 
     /// What this crate's writer says of the array, if it made it.
-    fn provenance(&self) -> Result<Option<Provenance>> {
+    pub(super) fn provenance(&self) -> Result<Option<Provenance>> {
         let parent = self.path().parent().unwrap_or(Path::new(""));
         for (file, pointer) in [
             (parent.join("zarr.json"), "/attributes"),
@@ -71,7 +73,12 @@ impl Array {
                 return Ok(own);
             }
         }
-        Ok(None)
+        if self.layout().dialect != Dialect::Zarr3Transformer {
+            return Ok(None);
+        }
+        let Some((central, _)) = CentralMetadata::of(self.path())? else { return Ok(None) };
+        let root = central.group("")?;
+        Provenance::parse(&root.document, &root.attributes)
     }
 
     /// Files below a folder of the array that are neither its files, nor documents, nor hidden.

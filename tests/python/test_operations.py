@@ -565,3 +565,29 @@ def test_a_dataset_that_lost_a_shard_is_not_copied_without_a_word(told, replay, 
     assert "its writer counted" in message and "files are missing" in message, message
     assert files(path) == before and not out.exists()
     told(*words, "--incomplete")
+
+
+@pytest.mark.parametrize("dialect", ["zarr3", "zarr3-transformer", "zarr2-sharded", "precomputed", "zarr2"])
+def test_an_export_says_that_a_shard_was_lost(told, tool, replay, tmp_path, dialect):
+    (tmp_path / "in.raw").write_bytes(pixels(shape=(8, 64, 64)).tobytes())
+    options = ["--chunk", "2,32,32", "--shard", "2,64,64", "--codec", "gzip", "--no-checksum", "--axes", "z,y,x"]
+    if dialect != "zarr2":
+        options += ["--dialect", dialect]
+    _, path = replay(tmp_path / "in.raw", "--shape", "8,64,64", "--dtype", "u16", *options)
+    if dialect == "zarr2":
+        tool("repack", path, tmp_path / "v2.zarr", "--dialect", "zarr2", "-q")
+        path = tmp_path / "v2.zarr"
+    out = tmp_path / "out.npy"
+    told("export", path, out)
+    shards = [file for file in path.rglob("*") if file.is_file() and "records" not in str(file)]
+    max(file for file in shards if file.stat().st_size > 1500).unlink()
+    told("verify", path, code=3)
+    message = told("export", path, tmp_path / "o.npy", code=3)["error"]["message"]
+    assert "files are missing; bring them back, or give them up with --incomplete" in message
+    assert not (tmp_path / "o.npy").exists()
+    notes = told("export", path, tmp_path / "o.npy", "--incomplete")["notes"]
+    assert len(notes) == 1 and "its writer counted" in notes[0] and "read as the fill value" in notes[0]
+    assert (np.load(tmp_path / "o.npy") != np.load(out)).any()
+    # Of what is there, nothing is to be said.
+    assert told("export", path, tmp_path / "p.npy", "--region", "0:2,:,:")["notes"] == []
+    assert_same(np.load(tmp_path / "p.npy"), np.load(out)[:2])

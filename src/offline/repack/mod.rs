@@ -150,7 +150,6 @@ impl Repack {
         if out.is_none() && !options.incomplete {
             refuse_incomplete(&nodes)?;
         }
-        let counted = missing::counted(&nodes)?;
         let pool = pool(options.workers)?;
         let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
         let Jobs { jobs, form, groups, left, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
@@ -170,7 +169,7 @@ impl Repack {
         };
         // A call in place that was killed may have left new chunks beside the old count.
         if done.is_none() && !options.incomplete && (out.is_some() || !staging.exists()) {
-            missing::refuse(&jobs, &counted)?;
+            missing::refuse(&jobs)?;
         }
         let mut todo = Vec::new();
         for (number, job) in jobs.iter().enumerate() {

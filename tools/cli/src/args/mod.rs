@@ -154,6 +154,9 @@ pub(crate) struct Export {
     /// Write the fill value also where it is a hundred times as much as what is stored
     #[arg(long)]
     pub(crate) fill: bool,
+    /// Write the fill value where files of chunks were lost
+    #[arg(long)]
+    pub(crate) incomplete: bool,
     /// Replace a file that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -294,8 +297,8 @@ pub(crate) struct Repack {
     /// and Btrfs
     #[arg(long)]
     pub(crate) no_reflink: bool,
-    /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost. Take also
-    /// one that holds fewer chunks than its writer counted
+    /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost. Take
+    /// also one that holds fewer chunks than its writer counted
     #[arg(long)]
     pub(crate) incomplete: bool,
     /// Begin also where the free space seems too small by an estimate: as many bytes as the old files take, or as there

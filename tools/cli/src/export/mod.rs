@@ -100,12 +100,24 @@ fn check_fill(args: &Export, array: &Array, image: &Image) -> Result<(), Failure
     )))
 }
 
+/// Refuses, unless it is allowed, to write the fill value where chunks were lost; then that is a note.
+fn lost(args: &Export, array: &Array, image: &Image) -> Result<Option<String>, Failure> {
+    let Some(lost) = array.lost_within(&image.start, &image.shape)? else { return Ok(None) };
+    if args.incomplete {
+        return Ok(Some(format!("{} {lost}; they read as the fill value", array.path().display())));
+    }
+    let path = array.path().to_path_buf();
+    let message = format!("{}: {lost}; bring them back, or give them up with --incomplete", path.display());
+    Err(Failure::Known { fault: Fault::Damaged, message, path: Some(path) })
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
     let array = Array::open(&args.path)?;
     let image = image(&array, args.region.as_ref())?;
-    let notes = array.notes()?;
+    let mut notes = array.notes()?;
+    notes.extend(lost(args, &array, &image)?);
     if !args.quiet {
         notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
