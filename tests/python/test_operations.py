@@ -591,3 +591,12 @@ def test_an_export_says_that_a_shard_was_lost(told, tool, replay, tmp_path, dial
     # Of what is there, nothing is to be said.
     assert told("export", path, tmp_path / "p.npy", "--region", "0:2,:,:")["notes"] == []
     assert_same(np.load(tmp_path / "p.npy"), np.load(out)[:2])
+
+
+@pytest.mark.parametrize("field", ["frame_number", "host_timestamp", "device_timestamp"])
+def test_a_block_of_records_that_was_lost_is_found(told, replay, field):
+    _, path = replay("synthetic", "--camera", "16x16xu16", "--frames", "9", "--chunk", "3")
+    (path / "records" / field / "c/0").unlink()
+    verified = told("verify", path, code=3)
+    (damage,) = [finding["what"] for finding in verified["findings"] if finding["severity"] == "damage"]
+    assert "no record" in damage if field == "frame_number" else "block [0] is not there" in damage

@@ -1,6 +1,6 @@
 //! Whether the records, the chunks and the list of missing frames say the same.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Severity};
@@ -79,6 +79,23 @@ impl Books {
         if own.slots.is_some_and(|slots| slots.empty_chunks) {
             let lost = Ranges::from(0..self.end).minus(&self.missing).minus(&found.whole);
             tell(check, self.severity, path, &lost, "lack chunks, and are not listed as missing");
+        }
+    }
+}
+
+/// A writer that came to its end has written each block of frame numbers with those of all other fields.
+pub(super) fn absent_blocks(check: &Check, numbers: &ArrayNode) {
+    let Some(records) = numbers.name.strip_suffix("frame_number") else { return };
+    let is_beside = |node: &&ArrayNode| node.name.strip_prefix(records).is_some_and(|field| !field.contains('/'));
+    for field in check.tree.arrays.iter().filter(is_beside) {
+        // Somebody else has cut it otherwise.
+        if field.array.layout().file_shape != numbers.array.layout().file_shape {
+            continue;
+        }
+        let there: HashSet<_> = field.files.iter().map(|(_, position)| position).collect();
+        for (_, position) in numbers.files.iter().filter(|(_, position)| !there.contains(position)) {
+            let what = format!("its block {position:?} is not there, and that of the frame numbers is");
+            check.damage(field.array.path(), what);
         }
     }
 }

@@ -363,6 +363,9 @@ impl<'a> Run<'a> {
         if let Some(books) = self.books.get(node.array.path()) {
             books.absent_records(&self.check, node);
         }
+        if own.complete && !own.recovered {
+            books::absent_blocks(&self.check, node);
+        }
         if own.complete && own.frames.is_some_and(|expected| expected != *frames) {
             let expected = own.frames.unwrap_or_default();
             self.check.damage(node.array.path(), format!("has {frames} records; the writer counted {expected} frames"));
