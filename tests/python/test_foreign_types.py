@@ -300,7 +300,7 @@ def test_tiff_holds_what_it_has_words_for(tool, tmp_path):
 
 def test_a_camera_gives_no_complex_numbers(tool, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", shape=SHAPE, chunks=(2, 4, 4), dtype="complex64")
-    refused = tool("replay", tmp_path / "a.zarr", tmp_path / "o.zarr", code=3)
+    refused = tool("replay", tmp_path / "a.zarr", tmp_path / "o.zarr", code=5)
     assert "has elements of c64, and a camera gives u8," in refused
     assert not (tmp_path / "o.zarr").exists()
 

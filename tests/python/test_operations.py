@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 import tensorstore
+import tifffile
 import zarr
 from readers import assert_same, open_tensorstore, open_zarr_python
 
@@ -484,6 +485,23 @@ def test_wrong_usage_is_told_alike(told, calls, tmp_path):
     assert_told(told, [*calls["replay"](tmp_path / "a.zarr"), "--frames", "9"], ["usage"])
 
 
+def test_recordings_that_are_not_read_are_told_alike(told, calls, tmp_path):
+    recordings = {"a.h5": b"\x89HDF\r\n\x1a\n", "a.czi": b"ZISRAWFILE", "a.zip": b"PK\x03\x04"}
+    for name, start in recordings.items():
+        (tmp_path / name).write_bytes(start + bytes(100))
+    np.save(tmp_path / "a.npy", np.zeros((3, 8, 8), "c8"))
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((3, 8, 8), "c8"), photometric="minisblack")
+    zarr.create_array(tmp_path / "c.zarr", shape=(4, 8, 8), dtype="c8", chunks=(2, 8, 8))
+    for name in [*recordings, "a.npy", "a.tif", "c.zarr"]:
+        error = assert_told(told, calls["replay"](tmp_path / name), ["unsupported"])
+        assert error["path"] == str(tmp_path / name)
+    # What breaks later is about the recording, too.
+    np.save(tmp_path / "cut.npy", np.zeros((9, 8, 8), "u2"))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:-100])
+    report = told(*calls["replay"](tmp_path / "cut.npy"), code=3)
+    assert (report["error"]["kind"], report["error"]["path"]) == ("invalid-input", str(tmp_path / "cut.npy"))
+
+
 def test_an_export_is_told_as_json(told, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), dimension_names=["t", "y", "x"])
     said = told("export", tmp_path / "a.zarr", tmp_path / "a.npy", "--region", "1:3,:,5:9")
@@ -600,3 +618,10 @@ def test_a_block_of_records_that_was_lost_is_found(told, replay, field):
     verified = told("verify", path, code=3)
     (damage,) = [finding["what"] for finding in verified["findings"] if finding["severity"] == "damage"]
     assert "no record" in damage if field == "frame_number" else "block [0] is not there" in damage
+
+
+def test_a_replay_of_what_lost_a_shard_says_so(replay):
+    _, path = replay("synthetic", "--camera", "64x64xu16", "--frames", "8", "--chunk", "2", "--shard", "4")
+    assert not any("counted" in note for note in replay(path)[0]["notes"])
+    max(file for file in (path / "0/c").rglob("*") if file.is_file()).unlink()
+    assert any("files are missing; they read as the fill value" in note for note in replay(path)[0]["notes"])

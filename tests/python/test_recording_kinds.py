@@ -226,8 +226,20 @@ def test_kinds_of_tiff_that_are_refused(refused, tmp_path, kind):
         with tifffile.TiffFile(tmp_path / "in.tif", mode="r+") as tif:
             tif.pages[0].tags["BitsPerSample"].overwrite(24)
     before = (tmp_path / "in.tif").read_bytes()
-    assert expected in refused(tmp_path / "in.tif")
+    assert expected in refused(tmp_path / "in.tif", code=5)
     assert (tmp_path / "in.tif").read_bytes() == before
+
+
+@pytest.mark.parametrize("tags", [(32997,), (32997, 32998)], ids=str)
+def test_volumes_in_a_page_are_refused(refused, tmp_path, tags):
+    """Of a page with ImageDepth or TileDepth, one plane is not all."""
+    data = volume(4, 32, 48)
+    options = {"tile": (2, 16, 16)} if 32998 in tags else {}
+    tifffile.imwrite(tmp_path / "in.tif", data, volumetric=True, metadata=None, **options, **GRAY)
+    with tifffile.TiffFile(tmp_path / "in.tif") as tif:
+        assert len(tif.pages) == 1 and all(tag in tif.pages[0].tags for tag in tags)
+    said = refused(tmp_path / "in.tif", code=5)
+    assert "holds a volume of 4 planes, which is not read here; write each plane as a page" in said
 
 
 def test_pages_that_differ(refused, tmp_path):
@@ -268,17 +280,17 @@ def test_npy_with_axes(replay, refused, tmp_path):
 
 def test_npy_that_is_refused(refused, tmp_path):
     np.save(tmp_path / "fortran.npy", np.asfortranarray(volume(5, 20, 30)))
-    assert "ascontiguousarray" in refused(tmp_path / "fortran.npy")
+    assert "ascontiguousarray" in refused(tmp_path / "fortran.npy", code=5)
     np.save(tmp_path / "complex.npy", volume(5, 20, 30, dtype="f4").astype("c8"))
-    assert "<c8" in refused(tmp_path / "complex.npy")
+    assert "<c8" in refused(tmp_path / "complex.npy", code=5)
     np.save(tmp_path / "records.npy", np.zeros((3, 4), [("a", "u2"), ("b", "f4")]))
-    assert "records" in refused(tmp_path / "records.npy")
+    assert "records" in refused(tmp_path / "records.npy", code=5)
     np.save(tmp_path / "flat.npy", np.arange(9))
     assert "two dimensions" in refused(tmp_path / "flat.npy")
     np.savez(tmp_path / "in.npz", movie=volume(5, 20, 30))
-    assert "zip archive" in refused(tmp_path / "in.npz")
+    assert "zip archive" in refused(tmp_path / "in.npz", code=5)
     (tmp_path / "movie.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
-    assert "h5dump" in refused(tmp_path / "movie.h5")
+    assert "h5dump" in refused(tmp_path / "movie.h5", code=5)
     assert "--dtype" in refused(tmp_path / "fortran.npy", "--dtype", "u2", code=2)
 
 

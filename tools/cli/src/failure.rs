@@ -116,6 +116,17 @@ impl Failure {
         Self::Known { fault: Fault::Exists, message, path: Some(path.to_path_buf()) }
     }
 
+    /// The same, of `path` unless it is about another one.
+    pub(crate) fn about(self, path: &Path) -> Self {
+        match self {
+            Self::Input(message) => Self::Known { fault: Fault::Invalid, message, path: Some(path.to_path_buf()) },
+            Self::Known { fault, message, path: None } => {
+                Self::Known { fault, message, path: Some(path.to_path_buf()) }
+            }
+            other => other,
+        }
+    }
+
     /// The system refused to do something.
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
         let message = format!("can't {action} {}: {error}", path.display());

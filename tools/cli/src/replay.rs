@@ -26,7 +26,8 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     // What can be refused without looking at the recording is refused first: that may take a while.
     args.layout.compressor()?;
     args.pace.ring_full()?;
-    let mut source = source::open(&args.input, &args.recording, args.engine.memory)?;
+    let of_input = |failure: Failure| failure.about(&args.input);
+    let mut source = source::open(&args.input, &args.recording, args.engine.memory).map_err(of_input)?;
     let recording = source.recording().clone();
     let frame_bytes = recording.frame_bytes();
     let pass = frames_a_pass(args, &recording)?;
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let rate = rate(args, &recording);
     let config = config(args, &recording, total, rate, source.held_bytes())?;
     // A recording whose very first frame can't be read leaves no dataset behind.
-    source.read(0, &mut vec![0; frame_bytes as usize])?;
+    source.read(0, &mut vec![0; frame_bytes as usize]).map_err(of_input)?;
     let mut run = circumstances(&config, recording.notes.clone());
     if !args.quiet {
         run.notes.iter().for_each(|note| eprintln!("note: {note}"));
@@ -60,6 +61,9 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let mut taken = progress.during(total, || acquisition.stats(), play);
     if let (End::Complete, Some(defect)) = (&taken.end, defect) {
         taken.end = End::Input(defect);
+    }
+    if let End::Input(failure) = taken.end {
+        taken.end = End::Input(of_input(failure));
     }
     if let (0, Some(failure)) = (taken.committed, taken.end.failure()) {
         progress.clear();

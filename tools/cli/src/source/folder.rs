@@ -10,7 +10,7 @@ use super::axes::Axes;
 use super::tiff::mmstack::{self, choose_position};
 use super::tiff::planes::{Found, Planes};
 use super::tiff::stack::Stack;
-use super::{Source, cannot, ndtiff, stays_inside, tiff, zarr};
+use super::{Source, cannot, ndtiff, refused, stays_inside, tiff, zarr};
 use crate::failure::Failure;
 
 /// A summary of an acquisition, with a few lines for each image.
@@ -20,7 +20,7 @@ const METADATA_BYTES_MAX: u64 = 1 << 30;
 pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, Failure> {
     let index = path.join(ndtiff::INDEX);
     if index.is_file() {
-        stays_inside(path, &index).map_err(Failure::Input)?;
+        stays_inside(path, &index).map_err(|why| refused(&index, why))?;
         return Ok(Box::new(ndtiff::open(&index, series)?));
     }
     let is_zarr = ["zarr.json", ".zarray", ".zgroup", "info"].iter().any(|name| path.join(name).is_file());
@@ -30,12 +30,12 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
         names.iter().filter(has).map(|name| path.join(name)).collect::<Vec<_>>()
     };
     if let [companion] = &with_ending(".companion.ome")[..] {
-        stays_inside(path, companion).map_err(Failure::Input)?;
+        stays_inside(path, companion).map_err(|why| refused(companion, why))?;
         return Ok(Box::new(tiff::open_companion(companion, series)?));
     }
     let files = [with_ending(".tif"), with_ending(".tiff")].concat();
     for file in &files {
-        stays_inside(path, file).map_err(Failure::Input)?;
+        stays_inside(path, file).map_err(|why| refused(file, why))?;
     }
     if files.is_empty() {
         super::refuse_option("--series", series.is_some(), "a Zarr array")?;
@@ -54,7 +54,7 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
 
 /// The names of files in a folder, numbers in them in the order of their values.
 fn names(path: &Path) -> Result<Vec<String>, Failure> {
-    let wrong = |error| cannot("list", path, &error);
+    let wrong = |error| Failure::io("list", path, &error);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(path).map_err(wrong)? {
         // Hidden files are nobody's frames; macOS leaves some beside every file.
@@ -174,7 +174,7 @@ fn single_images(path: &Path, files: &[PathBuf], places: &[Place], series: Optio
         let name = |channel: &&Channel| if let Channel::Name(name) = channel { name.clone() } else { String::new() };
         axes.channels = channels.iter().map(name).collect();
     }
-    let mut planes = Found::room(&axes, files.len() as u64).map_err(|why| cannot("read", path, &why))?;
+    let mut planes = Found::room(&axes, files.len() as u64).map_err(|why| cannot("read", path, why))?;
     let mut notes = Vec::new();
     for (file, place) in here() {
         let stack = Stack::open(&files[file])?;

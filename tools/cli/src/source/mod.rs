@@ -8,6 +8,7 @@ mod npy;
 mod raw;
 pub(crate) mod synthetic;
 mod tiff;
+mod why;
 mod zarr;
 
 use std::collections::HashSet;
@@ -21,7 +22,8 @@ use memmap2::MmapMut;
 use shardwright::{Dim, DimKind, Dtype};
 
 use crate::args::{Camera, RecordingArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
+pub(crate) use why::Why;
 
 /// Something that gives frames, again and again and in any order.
 pub(crate) trait Source: Send {
@@ -156,7 +158,8 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
         return Ok(Box::new(raw::Raw::open(input, args)?));
     }
     let mut head = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(&file, 16), &mut head).map_err(|error| cannot("read", input, &error))?;
+    io::Read::read_to_end(&mut io::Read::take(&file, 16), &mut head)
+        .map_err(|error| Failure::io("read", input, &error))?;
     if head.starts_with(&npy::MAGIC) {
         refuse_option("--series", args.series.is_some(), "an .npy file")?;
         refuse_options(args, &["--shape", "--dtype", "--offset"], "an .npy file")?;
@@ -179,7 +182,7 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
         return Ok(Box::new(tiff::open_companion(input, args.series)?));
     }
     if let Some(advice) = foreign::advice(&head) {
-        return Err(cannot("replay", input, &advice));
+        return Err(cannot("replay", input, Why::Unread(advice.to_owned())));
     }
     let head = head.get(..4).unwrap_or(&head);
     Err(Failure::Usage(format!(
@@ -264,8 +267,17 @@ pub(crate) fn sibling(path: &Path, name: &str) -> Result<PathBuf, String> {
 }
 
 /// "can't open movie.tif: no such file"
-pub(crate) fn cannot(verb: &str, path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::Input(format!("can't {verb} {}: {error}", path.display()))
+pub(crate) fn cannot(verb: &str, path: &Path, why: impl Into<Why>) -> Failure {
+    refused(path, why.into().within(|why| format!("can't {verb} {}: {why}", path.display())))
+}
+
+/// A failure of which the sentence is complete.
+pub(crate) fn refused(path: &Path, why: impl Into<Why>) -> Failure {
+    let (fault, message) = match why.into() {
+        Why::Broken(message) => (Fault::Invalid, message),
+        Why::Unread(message) => (Fault::Unsupported, message),
+    };
+    Failure::Known { fault, message, path: Some(path.to_path_buf()) }
 }
 
 /// Memory that a copy runs through without many page faults and translations, where the system has such.

@@ -24,7 +24,7 @@ use super::tiff::ByteOrder;
 use super::tiff::mmstack::{Scales, choose_position};
 use super::tiff::page::{self, Compression, Form, Page, Place, Predictor, Shape};
 use super::tiff::planes::{Found, Plane, Planes};
-use super::{cannot, open_regular, read_at, sibling};
+use super::{Why, cannot, open_regular, read_at, sibling};
 use crate::failure::Failure;
 
 pub(crate) const INDEX: &str = "NDTiff.index";
@@ -60,10 +60,10 @@ struct Entry {
 
 /// Opens the recording of an index.
 pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Planes, Failure> {
-    let bytes = read_index(path).map_err(|why| cannot("read", path, &why))?;
+    let bytes = read_index(path).map_err(|why| cannot("read", path, why))?;
     let (mut entries, cut_at) = parse(&bytes);
     if entries.is_empty() {
-        return Err(cannot("read", path, &"it holds no whole entry"));
+        return Err(cannot("read", path, "it holds no whole entry"));
     }
     let places = Scale::of("position", &entries);
     let position = |entry: &Entry| match entry.axes.get("position") {
@@ -79,8 +79,7 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Planes, Failure> 
     entries.iter_mut().for_each(|entry| drop(entry.axes.remove("position")));
     let mut found = find(path, &entries)?;
     if let Some(place) = cut_at {
-        found.defect =
-            Some(cannot("read", path, &format!("it breaks off within an entry at byte {place}")).to_string());
+        found.defect = Some(cannot("read", path, format!("it breaks off within an entry at byte {place}")).to_string());
     }
     Planes::new(found)
 }
@@ -206,11 +205,11 @@ fn find(path: &Path, entries: &[Entry]) -> Result<Found, Failure> {
         channels: channels.map(|axis| axis.labels.clone()).unwrap_or_default(),
         name: None,
     };
-    let refuse = |why: String| cannot("read", path, &why);
-    let mut planes = Found::room(&found_axes, entries.len() as u64).map_err(refuse)?;
+    let refuse = |why: Why| cannot("read", path, why);
+    let mut planes = Found::room(&found_axes, entries.len() as u64).map_err(|why| refuse(why.into()))?;
     for (number, entry) in entries.iter().enumerate() {
         let place = axes.iter().fold(0, |place, axis| place * axis.size() + axis.place(entry.axes.get(&axis.key)));
-        let page = files.page(entry).map_err(|why| refuse(format!("plane {number}: {why}")))?;
+        let page = files.page(entry).map_err(|why| refuse(why.within(|why| format!("plane {number}: {why}"))))?;
         planes[place as usize] =
             page.map(|page| Plane { file: files.number(entry) as u32, number: number as u32, page });
     }
@@ -251,7 +250,7 @@ impl Files {
     }
 
     /// The pixels of an entry; `None` if its file does not reach so far.
-    fn page(&mut self, entry: &Entry) -> Result<Option<Page>, String> {
+    fn page(&mut self, entry: &Entry) -> Result<Option<Page>, Why> {
         let form = form(entry)?;
         let [offset, ..] = entry.numbers;
         let bytes = form.shape.frame_bytes() * form.shape.samples;
@@ -267,20 +266,20 @@ impl Files {
 }
 
 /// How an entry's pixels are laid out.
-fn form(entry: &Entry) -> Result<Form, String> {
+fn form(entry: &Entry) -> Result<Form, Why> {
     let [_, width, height, pixel_type, compression] = entry.numbers;
     if compression != 0 {
-        return Err(format!("its compression {compression} is not read here; 0, none, is"));
+        return Why::unread(format!("its compression {compression} is not read here; 0, none, is"));
     }
     if width == 0 || height == 0 || width > 1 << 24 || height > 1 << 24 {
-        return Err(format!("it claims {width} x {height} pixels"));
+        return Err(format!("it claims {width} x {height} pixels").into());
     }
     let (dtype, samples) = match pixel_type {
         0 => (Dtype::U8, 1),
         // 16 bits, or 10, 12, 14 and 11 in 16.
         1 | 3..=6 => (Dtype::U16, 1),
         2 => (Dtype::U8, 3),
-        other => return Err(format!("its pixel type {other} is unknown; 0 to 6 are known")),
+        other => return Why::unread(format!("its pixel type {other} is unknown; 0 to 6 are known")),
     };
     Ok(Form {
         shape: Shape { width, height, samples, dtype },

@@ -13,8 +13,8 @@ use std::fs::File;
 
 use shardwright::Dtype;
 
-use super::read_at;
 use super::tiff::ByteOrder;
+use super::{Why, read_at};
 
 pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
@@ -30,36 +30,37 @@ pub(crate) struct Header {
 
 impl Header {
     /// Reads the header of a file. `Err` says what is wrong with it or can't be replayed.
-    pub(crate) fn read(file: &File) -> Result<Self, String> {
+    pub(crate) fn read(file: &File) -> Result<Self, Why> {
         let mut head = [0; 12];
-        read_at(file, &mut head, 0).map_err(|_| "its header breaks off".to_owned())?;
+        read_at(file, &mut head, 0).map_err(|_| "its header breaks off")?;
         let number = |bytes: &[u8]| ByteOrder::Little.number(bytes);
         let (start, length) = match head[6] {
             1 => (10, number(&head[8..10])),
             2 | 3 => (12, number(&head[8..12])),
-            other => return Err(format!("its version {other} is unknown; 1 to 3 are known")),
+            other => return Why::unread(format!("its version {other} is unknown; 1 to 3 are known")),
         };
         if length > 1 << 20 {
-            return Err(format!("its header claims {length} bytes"));
+            return Err(format!("its header claims {length} bytes").into());
         }
         let mut text = vec![0; length as usize];
-        read_at(file, &mut text, start).map_err(|_| "its header breaks off".to_owned())?;
+        read_at(file, &mut text, start).map_err(|_| "its header breaks off")?;
         Self::parse(&String::from_utf8_lossy(&text), start + length)
     }
 
-    fn parse(text: &str, offset: u64) -> Result<Self, String> {
+    fn parse(text: &str, offset: u64) -> Result<Self, Why> {
         let (dtype, order) = element_type(text)?;
         let shape = value(text, "shape").and_then(|value| value.strip_prefix('(')?.split_once(')'));
         let numbers = shape.ok_or("its header names no shape")?.0.split(',').map(str::trim);
         let shape: Result<Vec<u64>, _> = numbers.filter(|number| !number.is_empty()).map(str::parse).collect();
-        let shape = shape.map_err(|_| "its shape is not of whole numbers".to_owned())?;
+        let shape = shape.map_err(|_| "its shape is not of whole numbers")?;
         let is_fortran =
             value(text, "fortran_order").ok_or("its header says nothing of its order")?.starts_with("True");
         // Along one dimension both orders are the same.
         if is_fortran && shape.iter().filter(|&&size| size > 1).count() > 1 {
-            return Err("it is in Fortran's order, so that a frame's pixels lie all over the file; write it with \
-                        numpy.save(path, numpy.ascontiguousarray(array))"
-                .into());
+            return Why::unread(
+                "it is in Fortran's order, so that a frame's pixels lie all over the file; write it with \
+                 numpy.save(path, numpy.ascontiguousarray(array))",
+            );
         }
         Ok(Self { dtype, order, shape, offset })
     }
@@ -71,11 +72,13 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     Some(after.trim_start().strip_prefix(':')?.trim_start())
 }
 
-fn element_type(text: &str) -> Result<(Dtype, ByteOrder), String> {
+fn element_type(text: &str) -> Result<(Dtype, ByteOrder), Why> {
     let descr = value(text, "descr").ok_or("its header names no type")?;
     let quote = descr.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
     let descr = quote.and_then(|quote| descr[1..].split_once(quote));
-    let descr = descr.ok_or("its elements are records; only single numbers can be replayed")?.0;
+    let Some((descr, _)) = descr else {
+        return Why::unread("its elements are records; only single numbers can be replayed");
+    };
     let order = if descr.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
     let dtype = match descr.trim_start_matches(['<', '>', '|', '=']) {
         // A byte that is 0 or 1.
@@ -91,7 +94,7 @@ fn element_type(text: &str) -> Result<(Dtype, ByteOrder), String> {
         "f8" => Dtype::F64,
         _ => {
             let names: Vec<_> = Dtype::ALL.iter().map(Dtype::to_string).collect();
-            return Err(format!(
+            return Why::unread(format!(
                 "its elements are {descr:?}, which can't be replayed; possible are {}",
                 names.join(", ")
             ));
@@ -125,7 +128,7 @@ mod tests {
             ("", "no type"),
         ];
         for (text, expected) in cases {
-            let refused = Header::parse(text, 0).unwrap_err();
+            let refused = Header::parse(text, 0).unwrap_err().to_string();
             assert!(refused.contains(expected), "{refused:?} lacks {expected:?}");
         }
     }

@@ -42,10 +42,10 @@ impl Raw {
     pub(crate) fn open_npy(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
         let file = open_regular(path).map_err(|error| Failure::io("open", path, &error))?;
         let npy::Header { dtype, order, shape, offset } =
-            npy::Header::read(&file).map_err(|why| cannot("replay", path, &why))?;
+            npy::Header::read(&file).map_err(|why| cannot("replay", path, why))?;
         if shape.len() < 2 || shape.contains(&0) {
             let why = format!("its shape is {shape:?}; a recording has at least two dimensions, and something in them");
-            return Err(cannot("replay", path, &why));
+            return Err(cannot("replay", path, why));
         }
         let recording = describe(&shape, &args.axes, dtype, "the file's shape")?;
         Ok(Self { path: path.to_owned(), file, offset, order, recording })
@@ -60,7 +60,7 @@ impl Source for Raw {
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
         let position = self.offset + index * frame.len() as u64;
         read_at(&self.file, frame, position)
-            .map_err(|error| cannot(&format!("read frame {index} of"), &self.path, &reason(&error)))?;
+            .map_err(|error| cannot(&format!("read frame {index} of"), &self.path, reason(&error)))?;
         to_native(frame, self.recording.dtype.size(), self.order);
         Ok(())
     }

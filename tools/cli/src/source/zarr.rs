@@ -6,7 +6,7 @@ use serde_json::Value;
 use shardwright::Dtype;
 use shardwright::offline::Array;
 
-use super::{Recording, Source, dim_named};
+use super::{Recording, Source, Why, dim_named, refused};
 use crate::failure::Failure;
 
 /// Attributes of a plate of a thousand wells are some hundred kilobytes.
@@ -23,27 +23,30 @@ pub(crate) struct Zarr {
 impl Zarr {
     /// Opens the array at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let array = Array::open(path).map_err(|error| fields(path).map_or_else(|| error.into(), Failure::Input))?;
+        let array =
+            Array::open(path).map_err(|error| fields(path).map_or_else(|| error.into(), |why| refused(path, why)))?;
         let shape = array.shape().to_vec();
         let [outer @ .., height, width] = shape.as_slice() else {
-            return Err(Failure::Input(format!(
+            let why = format!(
                 "{} has {} dimensions; a recording has at least two, a frame's rows and columns",
                 path.display(),
                 shape.len()
-            )));
+            );
+            return Err(refused(path, why));
         };
         let frames: u64 = outer.iter().product();
         if frames * height * width == 0 {
-            return Err(Failure::Input(format!("{} is empty: its shape is {shape:?}", path.display())));
+            return Err(refused(path, format!("{} is empty: its shape is {shape:?}", path.display())));
         }
         let dtype = array.dtype().number().ok_or_else(|| {
             let possible: Vec<_> = Dtype::ALL.iter().map(Dtype::to_string).collect();
-            Failure::Input(format!(
+            let why = format!(
                 "{} has elements of {}, and a camera gives {}; repack and export take the array as it is",
                 path.display(),
                 array.dtype(),
                 possible.join(", ")
-            ))
+            );
+            refused(path, Why::Unread(why))
         })?;
         let mut recording = Recording::movie(dtype, Some(frames), *height, *width);
         if !outer.is_empty() {
@@ -53,6 +56,8 @@ impl Zarr {
                 .map(|(name, &size)| dim_named(name, size))
                 .collect();
         }
+        let lost = array.lost_within(&vec![0; shape.len()], &shape)?;
+        recording.notes.extend(lost.map(|lost| format!("{} {lost}; they read as the fill value", path.display())));
         let outer = outer.to_vec();
         Ok(Self { array, recording, outer })
     }

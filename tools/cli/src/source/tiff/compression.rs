@@ -6,13 +6,14 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
+use super::super::Why;
 use super::page::{Compression, Form, YCBCR};
 
 /// How long a strip may be of which only the first part is needed.
 const LONGER_BYTES_MAX: usize = 256 << 20;
 
 /// Fills `out`. Bytes beyond it, as some writers leave in a last strip, are not looked at.
-pub(crate) fn decompress(compression: Compression, packed: &[u8], out: &mut [u8]) -> Result<(), String> {
+pub(crate) fn decompress(compression: Compression, packed: &[u8], out: &mut [u8]) -> Result<(), Why> {
     let got = match compression {
         Compression::Lzw => lzw(packed, out)?,
         Compression::Deflate => deflate(packed, out)?,
@@ -21,14 +22,14 @@ pub(crate) fn decompress(compression: Compression, packed: &[u8], out: &mut [u8]
         Compression::None | Compression::Jpeg => unreachable!("these are read elsewhere"),
     };
     if got < out.len() {
-        return Err(format!("it holds {got} bytes, but {} are needed", out.len()));
+        return Err(format!("it holds {got} bytes, but {} are needed", out.len()).into());
     }
     Ok(())
 }
 
-fn lzw(packed: &[u8], out: &mut [u8]) -> Result<usize, String> {
+fn lzw(packed: &[u8], out: &mut [u8]) -> Result<usize, Why> {
     if packed.starts_with(&[0, 1]) {
-        return Err("it is LZW of before TIFF 6.0, whose bits come in the other order; that is not read here".into());
+        return Why::unread("it is LZW of before TIFF 6.0, whose bits come in the other order; that is not read here");
     }
     let mut decoder = weezl::decode::Decoder::with_tiff_size_switch(BitOrder::Msb, 8);
     let (mut read, mut written) = (0, 0);
@@ -39,7 +40,7 @@ fn lzw(packed: &[u8], out: &mut [u8]) -> Result<usize, String> {
         match step.status {
             Ok(weezl::LzwStatus::Ok) if written < out.len() && step.consumed_in + step.consumed_out > 0 => {}
             Ok(_) => return Ok(written),
-            Err(error) => return Err(format!("LZW: {error}")),
+            Err(error) => return Err(format!("LZW: {error}").into()),
         }
     }
 }
@@ -165,7 +166,7 @@ mod tests {
         for compression in [Compression::Lzw, Compression::Deflate, Compression::PackBits, Compression::Zstd] {
             for packed in [&[][..], &[7; 5], &[0x80, 0x0b, 0x60], &[0x78, 0x9c, 1]] {
                 let refused = decompress(compression, packed, &mut [0; 100]).unwrap_err();
-                assert!(!refused.is_empty(), "{compression:?}");
+                assert!(!refused.to_string().is_empty(), "{compression:?}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::thread;
 
-use super::super::read_at;
+use super::super::{Why, read_at};
 use super::compression::{self, jpeg};
 use super::page::{Compression, Form, Page, Piece, Place, Predictor};
 use super::values;
@@ -13,7 +13,7 @@ const SHARED_BYTES_MIN: usize = 1 << 20;
 
 /// Reads a page, of a planar one the image of one sample, into `out`, which is as large as that: rows without gaps,
 /// the samples of a pixel together. Several threads share in what is compressed.
-pub(crate) fn read_page(file: &File, page: &Page, sample: u64, out: &mut [u8]) -> Result<(), String> {
+pub(crate) fn read_page(file: &File, page: &Page, sample: u64, out: &mut [u8]) -> Result<(), Why> {
     let form = &*page.form;
     let pieces = match &page.place {
         Place::Together(offset) => {
@@ -70,13 +70,13 @@ fn read_band(
     pieces: &[Piece],
     out: &mut [u8],
     scratch: &mut Scratch,
-) -> Result<(), String> {
+) -> Result<(), Why> {
     let stored = form.piece_bytes(form.stored_rows(row)).ok_or("its sizes overflow")? as usize;
     let Scratch { packed, piece: buffer } = scratch;
     for (piece, column) in pieces.iter().zip(0..) {
-        let named = |why: String| {
+        let named = |why: Why| {
             let what = if form.is_tiled { "tile" } else { "strip" };
-            format!("the {what} at {} in row {row} of them: {why}", piece.offset)
+            why.within(|why| format!("the {what} at {} in row {row} of them: {why}", piece.offset))
         };
         if !form.is_tiled && form.is_plain() {
             decode_piece(file, form, *piece, packed, out).map_err(named)?;
@@ -90,7 +90,7 @@ fn read_band(
 }
 
 /// The values of one piece, as they are stored but for compression, predictor and order of bytes.
-fn decode_piece(file: &File, form: &Form, piece: Piece, packed: &mut Vec<u8>, out: &mut [u8]) -> Result<(), String> {
+fn decode_piece(file: &File, form: &Form, piece: Piece, packed: &mut Vec<u8>, out: &mut [u8]) -> Result<(), Why> {
     if piece.offset == 0 && piece.bytes == 0 {
         // A piece that was never written.
         out.fill(0);
@@ -98,7 +98,7 @@ fn decode_piece(file: &File, form: &Form, piece: Piece, packed: &mut Vec<u8>, ou
     }
     if form.compression == Compression::None {
         if piece.bytes < out.len() as u64 {
-            return Err(format!("it has {} bytes, but {} are needed", piece.bytes, out.len()));
+            return Err(format!("it has {} bytes, but {} are needed", piece.bytes, out.len()).into());
         }
         read_at(file, out, piece.offset).map_err(|error| reason(&error))?;
         if form.is_reversed {

@@ -86,7 +86,7 @@ impl Index {
         let size = |column: usize| entries().map(|entry| entry[column] + 1).max().unwrap_or(1);
         let axes = axes(&self.summary, [size(0), size(1), size(2)]);
         let there = parts.iter().map(|part| part.0.entries.len() as u64).sum();
-        let mut planes = Found::room(&axes, there).map_err(|why| cannot("read", &path, &why))?;
+        let mut planes = Found::room(&axes, there).map_err(|why| cannot("read", &path, why))?;
         for (file, (stack, entries)) in parts.iter().enumerate() {
             let pages: HashMap<u64, usize> =
                 (0..stack.entries.len()).map(|page| (stack.entries[page].offset, page)).collect();

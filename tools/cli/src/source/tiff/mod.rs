@@ -61,7 +61,7 @@ fn find_alone(stack: Stack) -> Result<Found, Failure> {
 /// The pages of a file in their order, as the planes of `axes`. Planes without a page are missing.
 fn in_order(mut stack: Stack, axes: Axes) -> Result<Found, Failure> {
     let pages: Vec<_> = stack.full_pages().collect();
-    let mut planes = Found::room(&axes, pages.len() as u64).map_err(|why| super::cannot("read", &stack.path, &why))?;
+    let mut planes = Found::room(&axes, pages.len() as u64).map_err(|why| super::cannot("read", &stack.path, why))?;
     for (plane, page) in planes.iter_mut().zip(pages) {
         *plane = Some(stack.plane(0, page)?);
     }
@@ -72,13 +72,13 @@ fn in_order(mut stack: Stack, axes: Axes) -> Result<Found, Failure> {
 /// The planes of a file with one page, which lie one after the other from where the page's pixels begin.
 fn behind_first(mut stack: Stack, axes: Axes, wanted: u64) -> Result<Found, Failure> {
     let there = stack.planes_behind_first(wanted);
-    let mut planes = Found::room(&axes, there).map_err(|why| super::cannot("read", &stack.path, &why))?;
+    let mut planes = Found::room(&axes, there).map_err(|why| super::cannot("read", &stack.path, why))?;
     for (plane, number) in planes.iter_mut().zip(0..there) {
         *plane = Some(stack.plane_behind_first(number)?);
     }
     if there < wanted {
         let why = format!("it holds {there} of the {wanted} planes that it claims");
-        stack.defect = Some(super::cannot("read", &stack.path, &why).to_string());
+        stack.defect = Some(super::cannot("read", &stack.path, why).to_string());
     }
     let (notes, defect) = (stack.notes(), stack.defect.take());
     Ok(Found { axes, files: vec![stack.path], planes, notes, defect })

@@ -37,14 +37,14 @@ pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<Found, Failure> 
 
 /// Opens a document beside the files that it describes.
 pub(crate) fn open_companion(path: &Path, series: Option<u64>) -> Result<Planes, Failure> {
-    let xml = read_document(path).map_err(|why| cannot("read", path, &why))?;
+    let xml = read_document(path).map_err(|why| cannot("read", path, why))?;
     if !is_ome(&xml) {
-        return Err(cannot("read", path, &"it is XML, but no OME-XML"));
+        return Err(cannot("read", path, "it is XML, but no OME-XML"));
     }
-    let ome = Ome::parse(&xml).map_err(|why| cannot("use the OME-XML of", path, &why))?;
+    let ome = Ome::parse(&xml).map_err(|why| cannot("use the OME-XML of", path, why))?;
     match choose(&ome, None, path, series)? {
         Ok(choice) => Planes::new(Set::beside(path).find(choice)?),
-        Err(why) => Err(cannot("use the OME-XML of", path, &why)),
+        Err(why) => Err(cannot("use the OME-XML of", path, why)),
     }
 }
 
@@ -199,11 +199,11 @@ impl Set {
         let channels = image.size('c');
         if !channels.is_multiple_of(samples) {
             let why = format!("its pages have {samples} samples a pixel, but the OME-XML has {channels} channels");
-            return Err(cannot("read", &self.path, &why));
+            return Err(cannot("read", &self.path, why));
         }
         let axes = axes(image, samples);
         let there = self.stacks.iter().map(|stack| stack.entries.len() as u64).sum();
-        let mut planes = Found::room(&axes, there).map_err(|why| cannot("use the OME-XML of", &self.path, &why))?;
+        let mut planes = Found::room(&axes, there).map_err(|why| cannot("use the OME-XML of", &self.path, why))?;
         let mut outside = 0;
         for (block, file) in located {
             let Some(first) = place(block, &axes, samples) else {
@@ -231,7 +231,7 @@ impl Set {
         });
         let Some((stack, number)) = first else {
             let why = "none of the pages that the OME-XML names is there";
-            return Err(cannot("read", &self.path, &why));
+            return Err(cannot("read", &self.path, why));
         };
         Ok(stack.plane(0, number)?.page.form.shape.samples)
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use shardwright::Dtype;
 
+use super::super::Why;
 use super::ifd::{ByteOrder, Bytes, Ifd};
 
 pub(crate) mod tag {
@@ -34,6 +35,9 @@ pub(crate) mod tag {
     pub(crate) const SAMPLE_FORMAT: u16 = 339;
     pub(crate) const JPEG_TABLES: u16 = 347;
     pub(crate) const YCBCR_SUBSAMPLING: u16 = 530;
+    // Of Silicon Graphics.
+    pub(crate) const IMAGE_DEPTH: u16 = 32997;
+    pub(crate) const TILE_DEPTH: u16 = 32998;
 }
 
 pub(crate) const WHITE_IS_ZERO: u64 = 0;
@@ -81,7 +85,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    fn of(code: u64) -> Result<Self, String> {
+    fn of(code: u64) -> Result<Self, Why> {
         let name = match code {
             1 => return Ok(Self::None),
             5 => return Ok(Self::Lzw),
@@ -100,7 +104,7 @@ impl Compression {
             50002 | 52546 => "JPEG XL",
             _ => "unknown",
         };
-        Err(format!(
+        Why::unread(format!(
             "its compression {code} ({name}) is not read here; none, LZW, Deflate, PackBits, Zstandard and JPEG are"
         ))
     }
@@ -161,7 +165,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Understands a directory. `Err` says why the page can't be read. `before`: the form of the page before.
-    pub(crate) fn read(bytes: &mut Bytes, ifd: &Ifd, order: ByteOrder, before: Option<&Page>) -> Result<Self, String> {
+    pub(crate) fn read(bytes: &mut Bytes, ifd: &Ifd, order: ByteOrder, before: Option<&Page>) -> Result<Self, Why> {
         let form = Form::read(bytes, ifd, order)?;
         let pieces = pieces(bytes, ifd, &form)?;
         let place = match form.together(&pieces) {
@@ -174,7 +178,7 @@ impl Page {
 }
 
 impl Form {
-    fn read(bytes: &mut Bytes, ifd: &Ifd, order: ByteOrder) -> Result<Self, String> {
+    fn read(bytes: &mut Bytes, ifd: &Ifd, order: ByteOrder) -> Result<Self, Why> {
         let required = |value: Option<u64>, what| match value {
             Some(value @ 1..) => Ok(value),
             Some(0) => Err(format!("its {what} is 0")),
@@ -184,7 +188,14 @@ impl Form {
         let height = required(ifd.number(bytes, tag::HEIGHT)?, "height")?;
         let samples = ifd.number(bytes, tag::SAMPLES_PER_PIXEL)?.unwrap_or(1).max(1);
         if width > SIDE_MAX || height > SIDE_MAX || samples > 1 << 16 || width * height * samples > 1 << 50 {
-            return Err(format!("it claims {width} x {height} pixels of {samples} samples"));
+            return Err(format!("it claims {width} x {height} pixels of {samples} samples").into());
+        }
+        for (tag, what) in [(tag::IMAGE_DEPTH, "a volume"), (tag::TILE_DEPTH, "tiles")] {
+            if let Some(depth @ 2..) = ifd.number(bytes, tag)? {
+                return Why::unread(format!(
+                    "it holds {what} of {depth} planes, which is not read here; write each plane as a page of its own"
+                ));
+            }
         }
         let bits = one_value(&ifd.numbers(bytes, tag::BITS_PER_SAMPLE, samples)?, 1, "bits a sample")?;
         let format = one_value(&ifd.numbers(bytes, tag::SAMPLE_FORMAT, samples)?, 1, "sample formats")?;
@@ -205,7 +216,7 @@ impl Form {
                 1 => Predictor::None,
                 2 => Predictor::Horizontal,
                 3 => Predictor::FloatingPoint,
-                other => return Err(format!("its predictor {other} is not read here; 1, 2 and 3 are")),
+                other => return Why::unread(format!("its predictor {other} is not read here; 1, 2 and 3 are")),
             },
             photometric: ifd.number(bytes, tag::PHOTOMETRIC)?.unwrap_or(1),
             is_planar: samples > 1 && ifd.number(bytes, tag::PLANAR)? == Some(2),
@@ -221,27 +232,27 @@ impl Form {
     }
 
     /// Refuses combinations that nobody writes or that mean a loss.
-    fn check(&self, bytes: &mut Bytes, ifd: &Ifd) -> Result<(), String> {
+    fn check(&self, bytes: &mut Bytes, ifd: &Ifd) -> Result<(), Why> {
         let is_packed = !matches!(self.bits, 8 | 16 | 32 | 64);
         let is_float = matches!(self.shape.dtype, Dtype::F32 | Dtype::F64);
         if self.predictor != Predictor::None && (is_packed || self.compression == Compression::Jpeg) {
-            return Err(format!("a predictor of samples of {} bits is not read here", self.bits));
+            return Why::unread(format!("a predictor of samples of {} bits is not read here", self.bits));
         }
         if self.predictor == Predictor::FloatingPoint && !is_float {
             return Err("the predictor of floating-point numbers stands before whole numbers".into());
         }
         if self.compression == Compression::Jpeg && self.bits != 8 {
-            return Err(format!("JPEG of {} bits a sample is not read here; 8 bits are", self.bits));
+            return Why::unread(format!("JPEG of {} bits a sample is not read here; 8 bits are", self.bits));
         }
         if self.photometric == YCBCR && self.compression != Compression::Jpeg {
             let subsampling = ifd.numbers(bytes, tag::YCBCR_SUBSAMPLING, 2)?;
             if subsampling != [1, 1] {
-                return Err("YCbCr pixels that are not JPEG are not read here where colours have fewer pixels".into());
+                return Why::unread("YCbCr pixels that are not JPEG are not read here where colours have fewer pixels");
             }
         }
         // A tile of a large page is small, and a small page has no large tiles.
         if self.piece_bytes(self.piece_height).is_none_or(|bytes| bytes > 1 << 30) && self.is_tiled {
-            return Err(format!("it claims tiles of {} x {} pixels", self.piece_width, self.piece_height));
+            return Err(format!("it claims tiles of {} x {} pixels", self.piece_width, self.piece_height).into());
         }
         Ok(())
     }
@@ -306,16 +317,16 @@ impl Form {
 }
 
 /// The value that all samples share.
-fn one_value(values: &[u64], usual: u64, what: &str) -> Result<u64, String> {
+fn one_value(values: &[u64], usual: u64, what: &str) -> Result<u64, Why> {
     let first = values.first().copied().unwrap_or(usual);
     if values.iter().any(|&value| value != first) {
-        return Err(format!("its samples differ in {what}: {values:?}; all must be the same"));
+        return Why::unread(format!("its samples differ in {what}: {values:?}; all must be the same"));
     }
     Ok(first)
 }
 
 /// The type that holds samples of a format and a number of bits.
-fn dtype(format: u64, bits: u64) -> Result<Dtype, String> {
+fn dtype(format: u64, bits: u64) -> Result<Dtype, Why> {
     Ok(match (format, bits) {
         // 4, "undefined", is what old writers put where they meant unsigned.
         (1 | 4, 1..=8) => Dtype::U8,
@@ -337,7 +348,7 @@ fn dtype(format: u64, bits: u64) -> Result<Dtype, String> {
                 5 | 6 => "complex",
                 _ => "unknown",
             };
-            return Err(format!(
+            return Why::unread(format!(
                 "{name} samples of {bits} bits can't be replayed; possible are unsigned ones of 1 to 32 and 64 bits, \
                  signed ones of 8, 16, 32 and 64, and floating-point ones of 16, 32 and 64"
             ));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use shardwright::Dtype;
 
 use super::super::axes::Axes;
-use super::super::{Recording, Source, cannot, open_regular};
+use super::super::{Recording, Source, Why, cannot, open_regular};
 use super::decode::read_page;
 use super::page::{self, Page, Shape};
 use crate::failure::Failure;
@@ -161,7 +161,7 @@ impl Source for Planes {
         };
         let file = self.files.get(plane.file)?;
         let path = &self.files.paths[plane.file as usize];
-        let wrong = |why: String| cannot(&format!("read frame {index} from"), path, &why);
+        let wrong = |why: Why| cannot(&format!("read frame {index} from"), path, why);
         let form = &plane.page.form;
         assert_eq!(frame.len() as u64, form.shape.frame_bytes(), "a frame of the recording's size");
         if form.samples_together() == 1 {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::super::cannot;
+use super::super::{Why, cannot, refused};
 use super::ifd::{Bytes, Header, Ifd};
 use super::page::{Page, Place, tag};
 use super::planes::Plane;
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// A page of the file.
 pub(crate) struct Entry {
     /// The page, or why it can't be read. Pages that nobody asks for may be anything.
-    pub(crate) page: Result<Page, Box<str>>,
+    pub(crate) page: Result<Page, Box<Why>>,
     /// It is a smaller copy of another page.
     pub(crate) is_reduced: bool,
     /// Where its directory is.
@@ -44,7 +44,7 @@ impl Stack {
     /// off.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let mut bytes = Bytes::open(path).map_err(|error| Failure::io("open", path, &error))?;
-        let refuse = |why: String| cannot("read", path, &why);
+        let refuse = |why: String| cannot("read", path, why);
         let header = Header::read(&mut bytes).map_err(refuse)?;
         let mut stack = Self {
             path: path.to_owned(),
@@ -69,7 +69,7 @@ impl Stack {
                 }
                 Err(why) if number == 0 => return Err(refuse(format!("page 0: {why}"))),
                 Err(why) => {
-                    stack.defect = Some(cannot(&format!("read page {number} of"), path, &why).to_string());
+                    stack.defect = Some(cannot(&format!("read page {number} of"), path, why).to_string());
                     break;
                 }
             }
@@ -91,7 +91,7 @@ impl Stack {
         }
         self.has_sub_ifds |= ifd.has(tag::SUB_IFDS);
         let before = self.entries.last().and_then(|entry| entry.page.as_ref().ok());
-        let page = Page::read(bytes, ifd, header.order, before).map_err(String::into_boxed_str);
+        let page = Page::read(bytes, ifd, header.order, before).map_err(Box::new);
         let is_reduced = ifd.number(bytes, tag::NEW_SUBFILE_TYPE).is_ok_and(|kind| kind.unwrap_or(0) & 1 == 1);
         self.entries.push(Entry { page, is_reduced, offset });
     }
@@ -100,7 +100,10 @@ impl Stack {
     pub(crate) fn plane(&self, file: usize, number: usize) -> Result<Plane, Failure> {
         match &self.entries[number].page {
             Ok(page) => Ok(Plane { file: file as u32, number: number as u32, page: page.clone() }),
-            Err(why) => Err(Failure::Input(format!("page {number} of {}: {why}", self.path.display()))),
+            Err(why) => {
+                let sentence = |why| format!("page {number} of {}: {why}", self.path.display());
+                Err(refused(&self.path, Why::clone(why).within(sentence)))
+            }
         }
     }
 
