@@ -4,6 +4,7 @@ are made again, full disks, and the same fault told in the same way by all comma
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -500,6 +501,25 @@ def test_recordings_that_are_not_read_are_told_alike(told, calls, tmp_path):
     (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:-100])
     report = told(*calls["replay"](tmp_path / "cut.npy"), code=3)
     assert (report["error"]["kind"], report["error"]["path"]) == ("invalid-input", str(tmp_path / "cut.npy"))
+
+
+def test_a_limit_on_file_sizes_is_an_error_like_others(command, tmp_path):
+    path = tmp_path / "a.zarr"
+    run = ["replay", "synthetic", path, "--camera", "256x256xu16@1000", "--frames", "16", "--codec", "none"]
+    subprocess.run([str(word) for word in [command, *run, "-q"]], check=True)
+    before = files(path)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    calls = [["export", path, tmp_path / name] for name in ["o.npy", "o.tif"]]
+    calls += [["repack", path, tmp_path / "o.zarr"]]
+    calls += [["repack", path, "--codec", "none", "--chunk", "2,64,64", "--shard", "16,256,256"]]
+    for storage in ["mapped", "buffered"]:
+        calls += [[*run[:2], tmp_path / f"{storage}.zarr", *run[3:], "--storage", storage]]
+    for words in calls:
+        call = [str(word) for word in [command, *words, "--json"]]
+        done = subprocess.run(call, capture_output=True, text=True, preexec_fn=limit)
+        assert done.returncode == 1, (words, done.returncode, done.stderr)
+        assert "File too large" in json.loads(done.stdout)["error"]["message"], done.stdout
+    assert files(path) == before
 
 
 def test_an_export_is_told_as_json(told, tmp_path):

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first ends the work as it should end, the second at once.
+//! Signals. Ctrl-C and SIGTERM: the first ends the work as it should end, the second at once.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +45,14 @@ pub(crate) fn stopping<T>(stop: impl Fn() + Sync, work: impl FnOnce() -> T) -> R
         let _over = SetOnDrop(&over);
         work()
     }))
+}
+
+/// A file that would become larger than `ulimit -f` allows shall be an error of the write, as a full disk is, and not
+/// the end of the process.
+#[allow(unsafe_code)]
+pub(crate) fn ignore_size_limit() {
+    // SAFETY: it is called before there are other threads, and no handler runs.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 struct SetOnDrop<'a>(&'a AtomicBool);

@@ -32,6 +32,7 @@ use args::{Cli, Command};
 use failure::{Failure, exit};
 
 fn main() -> ExitCode {
+    interrupt::ignore_size_limit();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ended_by_clap(&error),
