@@ -11,7 +11,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::links;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 
 /// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
@@ -134,7 +134,10 @@ pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(error) => return Err(Error::io("look at", path, error)),
     };
-    let too_long = |len| Error::format(path, format!("{len} bytes; a document has at most {bytes_max}"));
+    let too_long = |len| {
+        let reason = format!("has {len} bytes, and documents of more than {bytes_max} bytes are not read here");
+        Error::format(path, Refusal::Unsupported(reason))
+    };
     if len > bytes_max {
         return Err(too_long(len));
     }

@@ -115,7 +115,7 @@ fn what_can_t_be_is_refused() {
     let path = movie(folder.path(), &config());
     let write = |out: PathBuf, options: ManifestOptions| manifests(&path, &out, &options).unwrap_err();
     let defaults = ManifestOptions::default;
-    assert!(matches!(write(path.join("manifest"), defaults()), Error::Format { .. }));
+    assert!(matches!(write(path.join("manifest"), defaults()), Error::Config { field: "out", .. }));
     let prefix = ManifestOptions { url_prefix: Some("bucket".into()), ..defaults() };
     assert!(matches!(write(folder.path().join("m"), prefix), Error::Config { field: "url_prefix", .. }));
     let taken = folder.path().join("taken");

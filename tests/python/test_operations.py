@@ -161,7 +161,7 @@ def test_names_that_nothing_has_are_refused(tool, tmp_path):
     for option in ["--only", "--skip"]:
         refused = tool("repack", tmp_path / "g.zarr", option, "b", code=2)
         assert f'{option} "b": is no array or group' in refused and '"a"' in refused
-    assert "--shard" in tool("repack", tmp_path / "g.zarr", "--skip", "a", code=3)
+    assert "--shard" in tool("repack", tmp_path / "g.zarr", "--skip", "a", code=2)
 
 
 # Chunks as files.
@@ -430,7 +430,9 @@ def test_damage_is_told_alike(told, calls, tmp_path):
             assert len(told(*words)["arrays"][0]["damaged"]) == 1
         elif name == "verify":
             assert told(*words, code=CODES["damaged"])["damage"] > 0
-        elif name != "recover":
+        elif name == "recover":
+            assert_told(told, words, ["unsupported"])
+        else:
             error = assert_told(told, words, ["damaged"])
             assert error["path"].endswith("a.zarr/c/0/0/0"), error
 
@@ -484,6 +486,42 @@ def test_wrong_usage_is_told_alike(told, calls, tmp_path):
     assert_told(told, [*calls["repack"](tmp_path / "a.zarr"), "--shard", "3,3,3"], ["usage"])
     assert_told(told, [*calls["manifest"](tmp_path / "a.zarr"), "--url-prefix", "no"], ["usage"])
     assert_told(told, [*calls["replay"](tmp_path / "a.zarr"), "--frames", "9"], ["usage"])
+
+
+def test_wrong_usage_of_repack_is_no_damage(told, tmp_path):
+    path, sharded, plain, out = tmp_path / "g.zarr", tmp_path / "s.zarr", tmp_path / "v2.zarr", tmp_path / "o"
+    found, _ = mixed(path)
+    shutil.rmtree(path / "img/strange")
+    zarr.create_array(sharded, data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    zarr.create_array(plain, data=pixels(), chunks=(2, 16, 16), zarr_format=2)
+    wrong = [
+        ([sharded, out, "--shard", "3,32,32"], "--shard"),
+        ([sharded, out, "--shard", "4,32,32,2"], "--shard"),
+        ([sharded, out, "--chunk", "3,16,16"], "--chunk"),
+        ([path, out, "--only", "b"], "--only"),
+        ([path, out, "--skip", "a", "img"], "--skip"),
+        ([sharded, sharded / "in"], "OUTPUT"),
+        ([sharded, "--dialect", "zarr2"], "--dialect"),
+        ([path, "--dialect", "zarr2-sharded", "--only", "a"], "--dialect"),
+        ([plain, "--shard", "4,32,32"], "--dialect"),
+    ]
+    for words, option in wrong:
+        message = assert_told(told, ["repack", *words], ["usage"])["message"]
+        assert option in message, (words, message)
+        assert not out.exists()
+    assert_told(told, ["manifest", sharded, sharded / "in"], ["usage"])
+    assert sorted(found) == ["a", "img/0"]
+
+
+def test_a_document_that_is_too_long_is_told_alike(told, calls, tmp_path):
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32), attributes={"k": "x" * (17 << 20)})
+    for name, call in calls.items():
+        if name == "verify":
+            assert told(*call(path), code=CODES["unsupported"])["unchecked"] == 1
+        else:
+            error = assert_told(told, call(path), ["unsupported"])
+            assert "documents of more than 16777216 bytes are not read here" in error["message"]
 
 
 def test_recordings_that_are_not_read_are_told_alike(told, calls, tmp_path):
@@ -557,7 +595,7 @@ def test_refusals_say_what_would_be_right(tool, tmp_path):
     assert not (tmp_path / "empty.manifest.zarr").exists()
     assert '--url-prefix "": is neither a URL' in tool("manifest", path, "--url-prefix", "", code=2)
     # Of what is beside, it can be told that nobody's writer made it.
-    assert "no image in it was made by shardwright" in tool("recover", path, code=3)
+    assert "no image in it was made by shardwright" in tool("recover", path, code=5)
     assert "is not read here" in tool("recover", path / "img/strange", code=5)
     missing = tmp_path / "no"
     said = tool("export", path / "a", missing / "a.npy", code=3)

@@ -145,7 +145,8 @@ impl WriteManifest {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a prefix or a Zarr version that can't be used; [`Error::Exists`] when `out` is there;
+    /// [`Error::Config`] for a prefix or a Zarr version that can't be used, and for an `out` in a dataset;
+    /// [`Error::Exists`] when `out` is there;
     /// [`Error::Format`] when `out` is something else than manifests; [`Error::Locked`] while a writer is at work.
     pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         Lock::look(dataset.as_ref())?;
@@ -216,14 +217,14 @@ fn check(root: &Path, out: &Path, options: &ManifestOptions) -> Result<()> {
     }
     if out.starts_with(root) {
         let reason = "lies in the dataset, whose readers would stumble over it; choose a path beside it";
-        return Err(Error::format(out, reason));
+        return Err(Error::config("out", out.display(), reason));
     }
     if let Some(around) = out.ancestors().skip(1).find(|above| hierarchy::has_node(above)) {
         let reason = format!(
             "lies in the dataset {}, whose readers would stumble over it; choose a path beside that",
             around.display()
         );
-        return Err(Error::format(out, reason));
+        return Err(Error::config("out", out.display(), reason));
     }
     check_manifest_place(out, options.overwrite)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
 use crate::offline::hierarchy::Group;
@@ -40,7 +40,7 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
         let node = tree.array(&group.image).ok_or_else(missing)?;
         if !node.array.layout().has_index() {
             let reason = "is no array of shards: only the slot headers in these tell what was written";
-            return Err(Error::format(node.array.path(), reason));
+            return Err(Error::format(node.array.path(), Refusal::Unsupported(reason.to_owned())));
         }
         let places = node.array.acquisition_map(&own)?;
         images.push(Image { own, group, node, places });
@@ -54,7 +54,7 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
     }
     if images.is_empty() {
         let reason = "no image in it was made by shardwright: only its own slot headers can tell what was written";
-        return Err(Error::format(root, reason));
+        return Err(Error::format(root, Refusal::Unsupported(reason.to_owned())));
     }
     Ok(images)
 }

@@ -116,10 +116,7 @@ fn kept(nodes: Vec<Node>, place: &Roots<'_>, selection: &Selection<'_>, pool: &A
         }
         let root = if place.copied { Staging::place(place.staging, "") } else { place.root.to_path_buf() };
         if place.copied && !source.document().starts_with(place.root) {
-            return Err(Error::format(
-                &node.path,
-                "is described by a document of the dataset around it; name that dataset",
-            ));
+            return Err(refusal::of_part(&node.path));
         }
         let target = source.moved(place.root, &root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
@@ -220,10 +217,11 @@ fn designed(
     let from = source.layout().dialect;
     if !place.copied && from != options.dialect {
         let reason = format!(
-            "is of {}, whose documents have other names than those of {to}; write the result to a new dataset",
+            "{} is of {}, whose documents have other names; write the result to a new dataset",
+            path.display(),
             from.name()
         );
-        return Err(Error::format(path, reason));
+        return Err(Error::config("dialect", to, reason));
     }
     let refused = |error| refusal::of_array(error, &name, options);
     let design = Design::new(&source, &attributes, options, stays.then_some(&*name)).map_err(refused)?;
@@ -240,13 +238,13 @@ fn designed(
         return Ok(Jobs { jobs: vec![job], form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes: Vec::new() });
     }
     if !place.copied && !source.document().starts_with(place.root) {
-        return Err(Error::format(path, "is described by a document of the dataset around it; name that dataset"));
+        return Err(refusal::of_part(&path));
     }
     match lost {
         Some(lost) if place.copied => return Err(refusal::of_neighbour(&lost, &name, options)),
         Some(lost) => {
             let reason = format!("a dataset of {to} has one array, so {lost:?} would be lost; write to a new dataset");
-            return Err(Error::format(place.root, reason));
+            return Err(Error::config("dialect", to, reason));
         }
         None => {}
     }
@@ -316,8 +314,8 @@ fn of_zarr3(
         let options = &if is_carried { of_one() } else { options.clone() };
         let dialect = source.layout().dialect;
         if dialect != Dialect::Zarr3 && !place.copied {
-            let reason = "is no array of Zarr v3, which repack makes of it; write the result to a new dataset";
-            return Err(Error::format(&node.path, reason));
+            let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
+            return Err(Error::config("dialect", options.dialect, reason));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
         let (metadata, mut document) = target::of(&node, source, options).map_err(refused)?;

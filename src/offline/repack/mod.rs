@@ -119,10 +119,11 @@ impl Repack {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for sizes, levels or a memory that don't go, and for what the dialect can't hold;
-    /// [`Error::Exists`] when `out` is there and not what an earlier call made with the same options of the same files;
-    /// [`Error::Locked`] when somebody writes the dataset or repacks it; [`Error::Format`] and [`Error::Unsupported`]
-    /// when it or an array in it can't be read, has nothing to repack, or is not complete and shall be changed in
+    /// [`Error::Config`] for sizes, levels or a memory that don't go, for what the dialect can't hold or can't become
+    /// in place, and for an `out` in the dataset; [`Error::Exists`] when `out` is there and not what an earlier call
+    /// made with the same options of the same files; [`Error::Locked`] when somebody writes the dataset or repacks it;
+    /// [`Error::NotFound`] when it has nothing to repack; [`Error::Format`] and [`Error::Unsupported`] when it or an
+    /// array in it can't be read, lacks chunks that its writer counted, or is not complete and shall be changed in
     /// place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let path = path.as_ref();
@@ -425,7 +426,11 @@ fn check_out(root: &Path, out: &Path) -> Result<()> {
         return Err(Error::Exists { path: out.to_path_buf() });
     }
     if out.starts_with(root) {
-        return Err(Error::format(out, "lies in the dataset that is repacked; choose a path beside it"));
+        return Err(Error::config(
+            "out",
+            out.display(),
+            "lies in the dataset that is repacked; choose a path beside it",
+        ));
     }
     match out.parent() {
         Some(parent) if !parent.is_dir() => {

@@ -1,9 +1,9 @@
 //! Refusals of what an array is to become: they name the array, and of options only those that were given.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::options::RepackOptions;
-use crate::config::Volume;
+use crate::config::{Dialect, Volume};
 use crate::error::Error;
 
 /// Of the refusal of a configuration, which was made of an array and of options: the one or the others.
@@ -39,8 +39,22 @@ pub(super) fn of_nothing(root: PathBuf, options: &RepackOptions) -> Error {
         let reason = "no array that is to be repacked has shards, or rows and columns of which shards are made";
         return Error::config("shard", format_args!("{:?}", options.shard), reason);
     }
-    let help = if options.is_unsharded() { "" } else { "; the option `shard` makes shards of chunks that are files" };
-    Error::format(root, format!("holds no array with shards that is to be repacked{help}"))
+    let help = match options.dialect {
+        _ if options.is_unsharded() => "",
+        Dialect::Zarr2 => "; the option `sharding` takes arrays whose chunks are files, and keeps them so",
+        _ => "; the option `shard` makes shards of chunks that are files",
+    };
+    let reason = format!("holds no array with shards that is to be repacked{help}");
+    let chosen = [("only", &options.only), ("skip", &options.skip)];
+    match chosen.into_iter().find(|(_, names)| !names.is_empty()) {
+        Some((field, names)) => Error::config(field, format_args!("{names:?}"), format!("{} {reason}", root.display())),
+        None => Error::not_found(root, reason),
+    }
+}
+
+/// Of an array whose document is about the dataset around it.
+pub(super) fn of_part(array: &Path) -> Error {
+    Error::config("path", array.display(), "is described by a document of the dataset around it; name that dataset")
 }
 
 fn called(name: &str) -> String {

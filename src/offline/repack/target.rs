@@ -36,7 +36,7 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
             "{what}; the option `shard` says how large shards shall be, and the option `sharding` that there are to \
              be none"
         );
-        return Err(Error::format(&node.path, reason));
+        return Err(Error::config("dialect", options.dialect, reason));
     }
     let chunk = sizes("chunk", &options.chunk, &layout.chunk_shape)?;
     let reshaped = chunk != layout.chunk_shape;

@@ -221,6 +221,8 @@ fn option_of(field: &str) -> Option<&'static str> {
         "skip" => "--skip",
         "incomplete" => "--incomplete",
         "space" => "--no-space-check",
+        "path" => "PATH",
+        "out" => "OUTPUT",
         _ => return None,
     })
 }
