@@ -82,7 +82,8 @@ impl Pyramid {
     /// [`Error::NotFound`] when there is no image, or several; [`Error::Exists`] when it has levels already, or
     /// something else has their names, unless the options say to overwrite; [`Error::Locked`] when somebody writes the
     /// dataset; [`Error::Config`] for a memory that is too small; [`Error::Unsupported`] for other formats and elements
-    /// that can't be halved; [`Error::Format`] when what is there can't be read, or its writer did not finish.
+    /// that can't be halved; [`Error::Format`] when what is there can't be read, its writer did not finish, or chunks
+    /// that it counted are not there.
     pub fn new(path: impl AsRef<Path>, options: &PyramidOptions) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();
@@ -93,6 +94,10 @@ impl Pyramid {
         let lock = lock::to_write(&root)?;
         let image = Image::find(&root)?;
         refuse_incomplete(&image.root)?;
+        if let Some(lost) = image.finest.lost()? {
+            let help = "bring them back, or give them up by repacking with the option `incomplete`";
+            return Err(Error::format(image.finest.path(), format!("{lost}; {help}")));
+        }
         let Some(dtype) = image.finest.dtype().number() else {
             let reason = format!(
                 "its elements are {}, of which there are no means; numbers can be halved",
