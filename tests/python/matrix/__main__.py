@@ -26,15 +26,22 @@ PYTHONS = {
 }
 
 
+class Servers(dict):
+    """The other interpreters by name, each started when it is first asked."""
+
+    def __missing__(self, name):
+        from . import writers
+
+        self[name] = writers.Server(PYTHONS[name], HERE / f"{name}.py")
+        return self[name]
+
+
 class Worker:
     """What a process keeps from cell to cell."""
 
     def __init__(self, command, folder):
-        from . import writers
-
         warnings.simplefilter("ignore")
-        self.command, self.folder = command, pathlib.Path(folder)
-        self.servers = {name: writers.Server(python, HERE / f"{name}.py") for name, python in PYTHONS.items()}
+        self.command, self.folder, self.servers = command, pathlib.Path(folder), Servers()
 
     def run(self, seed, number, keep=False):
         """The outcomes, what went wrong if something did, and the calls."""
@@ -60,7 +67,7 @@ def run_share(words):
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     first, step = words.share
-    for number in range(first, words.cells, step):
+    for number in cells.numbers(words.cells, words.writer)[first::step]:
         print(json.dumps(number), file=out, flush=True)
         print(json.dumps(worker.run(words.seed, number)), file=out, flush=True)
     return 0
@@ -119,13 +126,13 @@ class Report:
             print(wrong)
 
 
-def run_all(command, seed, count):
-    """All cells of a seed, in as many processes as there are cores."""
-    report, shares = Report(), os.cpu_count() or 1
+def run_all(command, seed, count, writer=None, shares=os.cpu_count() or 1):
+    """The first `count` cells of a seed, or those of one writer among them, in so many processes."""
+    report = Report()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory, prefix="matrix-") as folder:
         common = [sys.executable, "-W", "ignore", "-m", "matrix", "--seed", seed, "--cells", count]
-        common += ["--command", command, "--folder", folder]
+        common += ["--command", command, "--folder", folder, *(["--writer", writer] if writer else [])]
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
         children = []
         for share in range(shares):
@@ -160,6 +167,7 @@ def main():
     words.add_argument("--cells", type=int, default=500)
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("--cell", type=int)
+    words.add_argument("--writer", choices=cells.WRITERS, help="those of one writer alone")
     words.add_argument("--command", default=os.environ.get("SHARDWRIGHT_COMMAND", TARGET / "debug/shardwright"))
     # For its own children.
     words.add_argument("--share", type=int, nargs=2, help=argparse.SUPPRESS)
@@ -175,7 +183,7 @@ def main():
         return 1 if wrong else 0
     started = time.monotonic()
     print(f"{words.cells} cells of seed {words.seed}", flush=True)
-    report = run_all(words.command, words.seed, words.cells)
+    report = run_all(words.command, words.seed, words.cells, words.writer)
     report.print()
     print(f"{words.cells} cells, {len(report.wrong)} wrong, {time.monotonic() - started:.0f} s")
     return 1 if report.wrong else 0

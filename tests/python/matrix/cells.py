@@ -52,10 +52,19 @@ BLOSC = [("lz4", "noshuffle"), ("lz4", "shuffle"), ("lz4", "bitshuffle"), ("zstd
          ("lz4hc", "bitshuffle"), ("blosclz", "shuffle")]  # fmt: skip
 
 
+def writer_of(number):
+    return TURNS[number % len(TURNS)]
+
+
+def numbers(count, writer=None):
+    """Of the first `count` cells, those of a writer."""
+    return [number for number in range(count) if writer in (None, writer_of(number))]
+
+
 def cell(seed, number):
     """The cell of that number among those of a seed."""
     pick = Pick(f"{seed}/{number}")
-    writer = TURNS[number % len(TURNS)]
+    writer = writer_of(number)
     out = {"seed": seed, "number": number, "writer": writer}
     if writer in ("tensorstore-volume", "cloud-volume"):
         out |= volume(pick, writer)

@@ -1,5 +1,6 @@
 """Reads a dataset with programs that this project did not write: by name, each array's pixels and all attributes."""
 
+import base64
 import itertools
 import json
 import pathlib
@@ -170,10 +171,7 @@ def zarr2_tree(version):
 def prototype(path, _):
     document = json.loads((path / ".zarray").read_text())
     codec = numcodecs.get_codec(document["compressor"]) if document["compressor"] else None
-    fill = document["fill_value"]
-    # JSON has complex numbers in two parts.
-    fill = complex(*map(float, fill)) if isinstance(fill, list) else fill
-    out = np.full(document["shape"], fill, document["dtype"])
+    out = np.full(document["shape"], fill2(document), document["dtype"])
     shard = [chunks * count for chunks, count in zip(document["chunks"], document["shards"])]
     for at in itertools.product(*(range(-(-size // step)) for size, step in zip(out.shape, shard))):
         data = (path / document["dimension_separator"].join(map(str, at))).read_bytes()
@@ -187,6 +185,16 @@ def prototype(path, _):
                 chunk = np.frombuffer(codec.decode(raw) if codec else raw, out.dtype).reshape(document["chunks"])
                 out[where] = chunk[tuple(slice(part.stop - part.start) for part in where)]
     return {"": out}, {"": text(json.loads((path / ".zattrs").read_text()))}
+
+
+def fill2(document):
+    """The fill value of Zarr v2: raw bytes in base64, complex numbers in two parts, and of null nothing but zeros."""
+    value, dtype = document["fill_value"], np.dtype(document["dtype"])
+    if value is None:
+        return np.zeros((), dtype)
+    if dtype.kind == "V":
+        return np.frombuffer(base64.b64decode(value), dtype)[0]
+    return complex(*map(float, value)) if isinstance(value, list) else value
 
 
 # Volumes: slowest first, as the command line shows them
