@@ -126,7 +126,7 @@ class Report:
             print(wrong)
 
 
-def run_all(command, seed, count, writer=None, shares=os.cpu_count() or 1):
+def run_all(command, seed, count, writer=None, processes=os.cpu_count() or 1):
     """The first `count` cells of a seed, or those of one writer among them, in so many processes."""
     report = Report()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -135,12 +135,12 @@ def run_all(command, seed, count, writer=None, shares=os.cpu_count() or 1):
         common += ["--command", command, "--folder", folder, *(["--writer", writer] if writer else [])]
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
         children = []
-        for share in range(shares):
-            call = [str(word) for word in [*common, "--share", share, shares]]
+        for share in range(processes):
+            call = [str(word) for word in [*common, "--share", share, processes]]
             said = open(pathlib.Path(folder) / f"said{share}", "w+")
             out = open(pathlib.Path(folder) / f"out{share}", "w+")
             children.append((subprocess.Popen(call, stdout=out, stderr=said, env=environment), out, said))
-        for share, (child, out, said) in enumerate(children):
+        for child, out, said in children:
             child.wait()
             out.seek(0), said.seek(0)
             gather(report, seed, child.returncode, out, said)
