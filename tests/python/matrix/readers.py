@@ -231,13 +231,19 @@ def volume_attributes(info):
 
 
 def references(file, wanted):
-    """The arrays of a kerchunk file that are wanted, through fsspec and zarr-python."""
+    """The arrays of a kerchunk file that are wanted, through fsspec and zarr-python, and what stopped it at others."""
     files = fsspec.filesystem("reference", fo=str(file), asynchronous=True, remote_options={"asynchronous": True})
     store = zarr.storage.FsspecStore(files)
+    arrays, failed = {}, {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # By name: a listing of references has no groups within groups.
-        return {name: np.asarray(zarr.open_array(store, path=name, mode="r")[...]) for name in wanted}
+        for name in wanted:
+            try:
+                arrays[name] = np.asarray(zarr.open_array(store, path=name, mode="r")[...])
+            except ValueError as error:
+                failed[name] = str(error)
+    return arrays, failed
 
 
 def limit(reader, path, said):
@@ -269,6 +275,11 @@ def is_raw(document):
     return (kind["name"] if isinstance(kind, dict) else str(kind)).startswith(("r", "|V"))
 
 
+def has_shards_behind_transpose(document):
+    names = [codec["name"] for codec in document.get("codecs", [])]
+    return "transpose" in names and "sharding_indexed" in names
+
+
 LIMITS = [
     ("tensorstore has no codecs of numcodecs", "tensorstore", lambda of: "numcodecs." in json.dumps(of), ""),
     ("tensorstore has no lz4 of numcodecs", "tensorstore", has_lz4, ""),
@@ -276,6 +287,8 @@ LIMITS = [
     ("tensorstore's JSON has 64-bit integers and no infinities", "tensorstore", is_beyond_json, ""),
     ("tensorstore 0.1 ends the process at names beside raw bits", "tensorstore", is_raw, ""),
     ("zarr-python has other words for raw bits", "zarr-python", is_raw, "No Zarr data type found that matches"),
+    ("zarr-python compares chunks with shards in the order of the array", "zarr-python", has_shards_behind_transpose,
+     "needs to be divisible by the shard's inner `chunk_shape`"),
     ("zarr-python's shards want a fill value with a hash", "zarr-python", is_raw, "unhashable type"),
 ]
 
