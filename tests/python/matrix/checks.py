@@ -436,13 +436,17 @@ def load(file, form, expected):
 def fingerprint(path):
     """Names, bytes, modes and links of everything below."""
     out = hashlib.sha256()
-    for file in sorted(path.rglob("*")):
-        status = file.lstat()
-        out.update(repr((file.relative_to(path).as_posix(), status.st_mode, status.st_mtime_ns)).encode())
-        if file.is_symlink():
-            out.update(os.readlink(file).encode())
-        elif file.is_file():
-            out.update(file.read_bytes())
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            file = os.path.join(folder, name)
+            status = os.lstat(file)
+            out.update(repr((file[len(str(path)) :], status.st_mode, status.st_mtime_ns)).encode())
+            if os.path.islink(file):
+                out.update(os.readlink(file).encode())
+            elif name in files:
+                with open(file, "rb") as data:
+                    out.update(data.read())
     return out.hexdigest()
 
 
