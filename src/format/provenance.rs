@@ -117,6 +117,12 @@ impl Provenance {
     }
 }
 
+/// Whether a group with these attributes is an image whose writer did not finish, and that no recovery has completed.
+pub(crate) fn is_unfinished(attributes: &Value) -> bool {
+    let says = |key: &str| attributes[ATTRIBUTE][key].as_bool();
+    says("complete") == Some(false) && says("recovered") != Some(true)
+}
+
 /// What a run says of itself.
 pub(crate) struct Statement<'a> {
     pub(crate) writer: [u8; 16],

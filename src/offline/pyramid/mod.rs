@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
 use crate::format::codecs::Chain;
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::is_unfinished;
 use crate::format::{self, Metadata, zarr3};
 use crate::fs::{self as os, Lock, document, links};
 use crate::offline::array::Array;
@@ -263,8 +263,7 @@ fn bytes_of(metadata: &Metadata) -> u64 {
 /// Frames that a recovery finds would be missing in the levels.
 fn refuse_incomplete(root: &Path) -> Result<()> {
     let document = document::read(&root.join("zarr.json"))?.unwrap_or_default();
-    let says = |key: &str| document.pointer(&format!("/attributes/{ATTRIBUTE}/{key}")).and_then(Value::as_bool);
-    if says("complete") == Some(false) && says("recovered") != Some(true) {
+    if is_unfinished(&document["attributes"]) {
         return Err(Error::format(root, "its writer did not finish; recover it first"));
     }
     Ok(())

@@ -51,6 +51,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
+use crate::format::provenance::is_unfinished;
 use crate::fs::links;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
@@ -443,9 +444,7 @@ fn check_out(root: &Path, out: &Path) -> Result<()> {
 /// Chunks of an open shard are found only by their headers, which stand in what looks like a gap.
 fn refuse_incomplete(nodes: &[Node]) -> Result<()> {
     for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
-        let document = node.document()?;
-        let says = |key: &str| document.pointer(&format!("/attributes/shardwright/{key}")).and_then(Value::as_bool);
-        if says("complete") == Some(false) && says("recovered") != Some(true) {
+        if is_unfinished(&node.document()?["attributes"]) {
             let reason = "its writer did not finish, and repacking in place would remove what a recovery may still \
                           find; recover it first, repack it into a new dataset, or give that up with the option \
                           `incomplete`";
