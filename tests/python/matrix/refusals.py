@@ -87,10 +87,15 @@ def raw_bits(call):
     return any(array["dtype"][1] == "V" for array in call.arrays)
 
 
+def has_shards(array):
+    """With a codec around its shard, a file is one chunk, which is read as a whole."""
+    return array.get("shard") and array.get("around") != "crc32c"
+
+
 def without_shards(call):
     """Whether nobody says how large shards shall be, and some array has none."""
     is_said = call.has("--shard")
-    return not is_said and (call.is_volume or ome(call) or any(not array.get("shard") for array in call.arrays))
+    return not is_said and (call.is_volume or ome(call) or any(not has_shards(array) for array in call.arrays))
 
 
 def ome(call):
