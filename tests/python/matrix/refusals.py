@@ -140,7 +140,7 @@ TO_ONE = lambda call: call.dialect in ONE_ARRAY  # noqa: E731
 
 REFUSALS = [
     Refusal("", 5, r"is not read here|are not read here|is not supported", any_unread, "elements and codecs not read"),
-    Refusal("recover", 3, r"no image in it was made by shardwright", ALWAYS, "only its slot headers can tell"),
+    Refusal("recover", 5, r"no image in it was made by shardwright", ALWAYS, "only its slot headers can tell"),
     # TIFF
     Refusal("export", 2, r"a page of TIFF has two dimensions", ranks(lambda rank: rank < 2), "a page is a plane"),
     Refusal("export", 2, r"OME-TIFF knows t, c and z before y and x", ranks(lambda rank: rank > 2), "TCZYX alone"),
