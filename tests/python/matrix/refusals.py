@@ -98,6 +98,18 @@ def without_shards(call):
     return not is_said and (call.is_volume or ome(call) or any(not has_shards(array) for array in call.arrays))
 
 
+def chosen_without_shards(call):
+    return without_shards(call) and is_choice(call)
+
+
+def all_without_shards(call):
+    return without_shards(call) and not is_choice(call)
+
+
+def is_choice(call):
+    return call.has("--only") or call.has("--skip")
+
+
 def ome(call):
     return call.cell["writer"] in ("ome-zarr", "ngff-zarr")
 
@@ -156,7 +168,8 @@ REFUSALS = [
     Refusal("", 2, r"the dataset has \d+ arrays, and one of [\w-]+ has one; choose", several, "formats of one array"),
     Refusal("", 2, r"a dataset of it has one array", several, "formats of one array"),
     Refusal("", 2, r"none of the arrays .* rows and columns", ranks(lambda rank: rank < 2), "images alone"),
-    Refusal("", 3, r"holds no array with shards that is to be repacked", without_shards, "nobody said how large"),
+    Refusal("", 2, r"holds no array with shards that is to be repacked", chosen_without_shards, "others may have some"),
+    Refusal("", 3, r"holds no array with shards that is to be repacked", all_without_shards, "nobody said how large"),
     Refusal("", 2, r"no array that is to be repacked has shards, or rows", rank(lambda rank: rank < 2), "images alone"),
     Refusal("in place", 2, r"would be lost; write to a new dataset", several, "formats of one array"),
     Refusal("", 2, r"its shards are no boxes|has no shards; --shard", without_shards, "nobody said how large"),
