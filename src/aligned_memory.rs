@@ -14,8 +14,6 @@ pub(crate) const PAGE: usize = 4096;
 
 #[cfg(not(loom))]
 const HUGE_PAGE: usize = 2 << 20;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-const CACHE_LINE: usize = 64;
 
 // A thread touches at least so much, because starting it takes time, too.
 #[cfg(not(loom))]
@@ -88,8 +86,14 @@ impl RingBuffers {
             let value = format_args!("{:#x}", sorted[at]);
             return refuse(&value, format!("buffer {at} must start on a multiple of {alignment} bytes"));
         }
+        if let Some(at) =
+            sorted.iter().position(|address| address.checked_add(bytes).is_none_or(|end| end > isize::MAX as usize))
+        {
+            let value = format_args!("{bytes} bytes from {:#x} on", sorted[at]);
+            return refuse(&value, format!("buffer {at} does not fit the address space"));
+        }
         sorted.sort_unstable();
-        let ends_before = |pair: &[usize]| pair[0].checked_add(bytes).is_some_and(|end| end <= pair[1]);
+        let ends_before = |pair: &[usize]| pair[0] + bytes <= pair[1];
         if let Some(pair) = sorted.windows(2).find(|pair| !ends_before(pair)) {
             let value = format_args!("{:#x} and {:#x}", pair[0], pair[1]);
             return refuse(&value, format!("buffers of {bytes} bytes that start there overlap"));
@@ -360,17 +364,3 @@ unsafe impl Sync for AlignedMemory {}
 #[cfg(loom)]
 // SAFETY: as above.
 unsafe impl Send for AlignedMemory {}
-
-/// Asks the processor for memory that is about to be read.
-#[inline]
-pub(crate) fn prefetch(bytes: &[u8]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in bytes.chunks(CACHE_LINE) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: changes nothing but caches, and the address is that of a slice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
-    // Elsewhere the standard library has no word for it.
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = bytes;
-}

@@ -65,6 +65,7 @@ mod ome;
 #[doc(hidden)]
 pub mod pixels;
 mod plan;
+mod processor;
 mod record;
 mod ring;
 mod shard;

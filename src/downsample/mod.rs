@@ -32,7 +32,8 @@ mod tests;
 
 use crate::dtype::Dtype;
 use crate::named::named;
-use crate::pixels::{Plane, has_avx2, prefetch};
+use crate::pixels::Plane;
+use crate::processor::{has_avx2, prefetch_second};
 use pixel::Pixel;
 use reduction::{Decimate, Max, Mean, Median, Min, Mode, Reduction};
 
@@ -165,7 +166,7 @@ impl Downsampler {
         let mut ahead = pieces().skip(PIECES_AHEAD);
         for (y, at) in pieces() {
             if let Some((y, at)) = ahead.next() {
-                piece(y, at).as_flattened().iter().take(self.rows_read).for_each(|row| prefetch(row));
+                piece(y, at).as_flattened().iter().take(self.rows_read).for_each(|row| prefetch_second(row));
             }
             let places = out_row_bytes.min((at + PIECE_BYTES) / 2) - at / 2;
             kernel(piece(y, at), &mut out[y * out_stride + at / 2..][..places]);

@@ -2,9 +2,9 @@
 
 use super::layer::Layer;
 use super::shared::Shared;
-use crate::aligned_memory::prefetch;
 use crate::geometry::Tile;
 use crate::plan::Plan;
+use crate::processor::prefetch;
 use crate::ring::Frame;
 
 /// So many rows before its turn a row is asked for: the processor itself foresees only what follows within a page, and

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
-use super::instructions::has_avx2;
+use crate::processor::has_avx2;
 
 /// Pixels of several samples that follow each other, as a colour camera gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,7 @@
 //! All of it can be done while a tile is gathered: the functions take any part of a row, or any rectangle of an image.
 //! They neither read nor write past the end of a slice, and allocate nothing.
 //!
-//! The engine does not use them yet: frames come to it as arrays hold them. [`Plane`] and what finds the processor's
-//! instructions serve `downsample`, too.
+//! The engine does not use them yet: frames come to it as arrays hold them. [`Plane`] serves `downsample`, too.
 
 mod channel;
 mod instructions;
@@ -15,7 +14,6 @@ mod plane;
 mod transpose;
 
 pub use channel::Interleaved;
-pub(crate) use instructions::{has_avx2, prefetch};
 pub use orientation::Orientation;
 pub use packed::{Packing, Unpacker};
 pub use plane::Plane;

@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
-use super::instructions::has_avx2;
 use super::plane::Plane;
 use super::transpose::{copy_line, transpose};
+#[cfg(target_arch = "x86_64")]
+use crate::processor::has_avx2;
 
 /// Bytes of a row that are turned at once: a cache line, so that none is fetched or written in parts.
 const LINE: usize = 64;

@@ -3,7 +3,7 @@
 //!
 //! | floor | modules |
 //! |---|---|
-//! | 0 | error, named, sync, stats |
+//! | 0 | error, named, processor, sync, stats |
 //! | 1 | dtype, geometry, config, codec, downsample, pixels |
 //! | 2 | format, fs, storage, ring, aligned_memory, record, ome |
 //! | 3 | plan, shard, folder |
@@ -16,9 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The floor of a module; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 30] = [
+const FLOORS: [(&str, u32); 31] = [
     ("error", 0),
     ("named", 0),
+    ("processor", 0),
     ("sync", 0),
     ("stats", 0),
     ("dtype", 1),

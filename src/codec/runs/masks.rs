@@ -3,7 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::bounds::{WORD, WORTH};
-use super::prefetch::prefetch_line;
+use crate::processor::prefetch_line;
+#[cfg(target_arch = "x86_64")]
+use crate::processor::x86::{has_avx2_and_bmi, has_avx512_vbmi2};
 
 /// Words after the last one that vectors may read or write.
 pub(super) const SPARE: usize = 16;
@@ -53,13 +55,10 @@ pub(super) enum Instructions {
 impl Instructions {
     #[cfg(target_arch = "x86_64")]
     pub(super) fn detect() -> Self {
-        let avx2 =
-            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2");
-        let avx512 = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi2");
-        match (avx2, avx512) {
-            (true, true) => Self::Avx512,
-            (true, false) => Self::Avx2,
-            _ => Self::Scalar,
+        match (has_avx512_vbmi2(), has_avx2_and_bmi()) {
+            (true, _) => Self::Avx512,
+            (false, true) => Self::Avx2,
+            (false, false) => Self::Scalar,
         }
     }
 

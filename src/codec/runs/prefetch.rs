@@ -30,18 +30,3 @@ impl PrefetchList {
         &self.0
     }
 }
-
-/// Asks the processor to have a line of memory in its second cache. In the first one it would push out what is in use.
-#[inline(always)]
-#[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unsafe_code))]
-pub(super) fn prefetch_line(line: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: changes nothing but caches, and fails nowhere.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line as *const i8) };
-    }
-    // Elsewhere the standard library has no word for it.
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = line;
-}

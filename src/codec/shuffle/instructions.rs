@@ -1,5 +1,8 @@
 //! What a shuffle is, and with which instructions it can be done.
 
+#[cfg(target_arch = "x86_64")]
+use crate::processor::{has_avx2, x86::has_avx2_and_gfni};
+
 /// Transposes the whole elements of the first slice into the second, which is just as long. The bit shuffles get a
 /// multiple of 8 elements.
 pub(super) type Transpose = fn(&[u8], &mut [u8]);
@@ -39,10 +42,10 @@ pub(super) enum Instructions {
 impl Instructions {
     #[cfg(target_arch = "x86_64")]
     pub(super) fn detect() -> Self {
-        match (is_x86_feature_detected!("avx2"), is_x86_feature_detected!("gfni")) {
-            (true, true) => Self::Gfni,
-            (true, false) => Self::Avx2,
-            (false, _) => Self::Sse2,
+        match (has_avx2_and_gfni(), has_avx2()) {
+            (true, _) => Self::Gfni,
+            (false, true) => Self::Avx2,
+            (false, false) => Self::Sse2,
         }
     }
 

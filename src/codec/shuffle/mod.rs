@@ -112,7 +112,7 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         {
             all.push(Instructions::Sse2);
-            if is_x86_feature_detected!("avx2") {
+            if crate::processor::has_avx2() {
                 all.push(Instructions::Avx2);
             }
             if Instructions::detect() == Instructions::Gfni {

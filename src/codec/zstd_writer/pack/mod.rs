@@ -11,6 +11,8 @@ use self::scalar::Packed;
 pub(super) use self::scalar::STREAMS_MAX;
 use super::huffman::Code;
 use super::weights::BITS_MAX;
+#[cfg(target_arch = "x86_64")]
+use crate::processor::x86::{has_avx512_vbmi, has_bmi2};
 
 /// Bytes that may be written behind a stream.
 const SPARE: usize = 64;
@@ -37,9 +39,8 @@ pub(super) enum Instructions {
 impl Instructions {
     #[cfg(target_arch = "x86_64")]
     pub(super) fn detect() -> Self {
-        let avx512 = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi");
-        match is_x86_feature_detected!("bmi2") {
-            true if avx512 && is_x86_feature_detected!("avx2") => Self::Avx512,
+        match has_bmi2() {
+            true if has_avx512_vbmi() => Self::Avx512,
             true => Self::Bmi2,
             false => Self::Scalar,
         }

@@ -90,7 +90,7 @@ impl Sample {
 /// Bit `n` says whether there is a byte with `n` in its upper four bits.
 fn upper_halves(group: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
+    if crate::processor::has_avx2() {
         return x86::upper_halves(group);
     }
     scalar::upper_halves(group)
@@ -131,7 +131,7 @@ const fn fractions() -> [u8; 256] {
 pub(super) fn changes(group: &[u8]) -> usize {
     let (before, after) = (group, group.get(1..).unwrap_or(&[]));
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
+    if crate::processor::has_avx2() {
         return x86::differences(&before[..after.len()], after);
     }
     scalar::differences(&before[..after.len()], after)

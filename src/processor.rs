@@ -1,0 +1,83 @@
+//! What the processor offers beyond what its architecture always has, and how to ask it for memory ahead of need.
+//!
+//! Each kernel chooses among those sets of instructions that it has code for; what the sets are called is here alone.
+#![allow(unsafe_code)]
+
+/// Lines of memory are this long wherever [`prefetch`] does something.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const CACHE_LINE: usize = 64;
+
+/// Plain loops are compiled for it, too, where that makes them faster.
+#[inline]
+pub(crate) fn has_avx2() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// The instructions that are looked for on this architecture alone.
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86 {
+    /// Shifts by any register.
+    pub(crate) fn has_bmi2() -> bool {
+        is_x86_feature_detected!("bmi2")
+    }
+
+    /// AVX2, and the bit manipulations that came with it.
+    pub(crate) fn has_avx2_and_bmi() -> bool {
+        super::has_avx2() && is_x86_feature_detected!("bmi1") && has_bmi2()
+    }
+
+    /// AVX2, and the Galois field instructions at its width.
+    pub(crate) fn has_avx2_and_gfni() -> bool {
+        super::has_avx2() && is_x86_feature_detected!("gfni")
+    }
+
+    /// AVX2, and AVX-512 with bytes and words, and with the permutation of bytes.
+    pub(crate) fn has_avx512_vbmi() -> bool {
+        super::has_avx2() && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi")
+    }
+
+    /// AVX-512 with bytes and words, and with double shifts; and what [`has_avx2_and_bmi`] says.
+    pub(crate) fn has_avx512_vbmi2() -> bool {
+        has_avx2_and_bmi() && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi2")
+    }
+}
+
+/// Asks for memory that is about to be read.
+#[inline]
+pub(crate) fn prefetch(bytes: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in bytes.chunks(CACHE_LINE) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: changes nothing but caches, and the address is that of a slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    // Elsewhere the standard library has no word for it.
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = bytes;
+}
+
+/// Asks for memory that is about to be read, in the second cache: of its lines, more can be on their way than to the
+/// first.
+#[inline]
+pub(crate) fn prefetch_second(bytes: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    bytes.chunks(CACHE_LINE).for_each(|line| prefetch_line(line.as_ptr().addr()));
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = bytes;
+}
+
+/// Asks for one line in the second cache. In the first one it would push out what is in use.
+#[inline(always)]
+pub(crate) fn prefetch_line(line: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: changes nothing but caches, and fails nowhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line as *const i8) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
+}
