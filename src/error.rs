@@ -4,6 +4,7 @@
 //! clone, because the first error of a run is latched and handed to every later caller.
 
 use std::fmt;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -298,6 +299,37 @@ impl Error {
 /// else: it is called in the middle of work that must go on, and in destructors.
 pub(crate) fn logged(log: impl FnOnce()) {
     catch_unwind(AssertUnwindSafe(log)).unwrap_or_else(std::mem::forget);
+}
+
+/// Something of the caller's own, which is dropped on whatever thread has it last. A panic of its destructor ends here:
+/// it would end a thread of the run, or, on top of another panic, the process.
+pub(crate) struct Contained<T: ?Sized>(Option<Box<T>>);
+
+impl<T: ?Sized> Contained<T> {
+    pub(crate) fn new(thing: Box<T>) -> Self {
+        Self(Some(thing))
+    }
+}
+
+impl<T: ?Sized> Deref for Contained<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: ?Sized> Drop for Contained<T> {
+    fn drop(&mut self) {
+        let thing = self.0.take();
+        let dropped = caught(|| {
+            drop(thing);
+            Ok(())
+        });
+        if let Err(error) = dropped {
+            logged(|| tracing::error!(%error, "what a program gave this library panicked when it was dropped"));
+        }
+    }
 }
 
 /// Runs `work`; a panic in it, be it in a codec or in a caller's own storage, becomes an error like any other.

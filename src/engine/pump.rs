@@ -97,6 +97,7 @@ impl Engine {
         let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
         let failed = layer_slot.failed.load(Relaxed);
         let (present, first_chunk) = (u64::from(layer.state.present), layer.state.first_chunk);
+        let first_frame = layer.state.first_frame;
         let shard = &self.plan.shard;
         if let Some(cell) = &layer.state.cell {
             let place = first_chunk / shard.layer_chunks;
@@ -122,7 +123,10 @@ impl Engine {
             // Where a layer's chunks lie scattered over all shards, they have no range.
             let together = self.plan.volume.as_ref().is_none_or(|volume| volume.table.is_none());
             if shard.slot_bytes < LARGE_SLOT_BYTES && together {
-                cell.shards.iter().for_each(|of| of.done_with(first_chunk..first_chunk + shard.layer_chunks));
+                let chunks = first_chunk..first_chunk + shard.layer_chunks;
+                // A panic in a storage of the caller's own must not keep the layer for ever.
+                let told = caught(|| Ok(cell.shards.iter().for_each(|of| of.done_with(chunks.clone()))));
+                told.unwrap_or_else(|error| self.first_error.set_about(error, Some(first_frame)));
             }
             self.layer_done(cell);
         }

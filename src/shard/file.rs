@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::index_state::OpenIndex;
 use super::slot::{self, Entry};
 use crate::aligned_memory::PAGE;
-use crate::error::{Error, Result};
+use crate::error::{Contained, Error, Result};
 use crate::format::index::table;
 use crate::format::slot_header::HEADER_BYTES;
 use crate::geometry::Outer;
@@ -22,7 +22,7 @@ pub(crate) struct Shard {
     pub(crate) key: String,
     pub(super) plan: Arc<Plan>,
     pub(super) place: ShardPosition,
-    pub(super) blob: Box<dyn Blob>,
+    pub(super) blob: Contained<dyn Blob>,
     map: Option<Mapped>,
     pub(super) entries: Box<[Entry]>,
     /// Packed placement: the end of what was claimed.
@@ -65,6 +65,7 @@ impl Shard {
         let fail = |action, error: io::Error| Error::io(action, &key, error);
         let shard = &plan.shard;
         let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
+        let blob = Contained::new(blob);
         let map = blob.map();
         if let Some(map) = map.as_ref().filter(|map| (map.len() as u64) < shard.reserve_bytes) {
             let reason = format!("its memory has {} bytes instead of {}", map.len(), shard.reserve_bytes);

@@ -6,6 +6,8 @@ use std::io::{self, IoSlice};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::error::Contained;
+
 pub(super) const PAGE: u64 = crate::aligned_memory::PAGE as u64;
 /// How many writes are under way at once where each goes to the device itself: as many as keep a fast one busy. More
 /// would leave shorter ones.
@@ -47,7 +49,7 @@ pub trait Storage: fmt::Debug + Send + Sync {
 pub struct Mapped {
     start: NonNull<u8>,
     len: usize,
-    _keep: Arc<dyn Any + Send + Sync>,
+    _keep: Contained<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: the memory is good for any thread, as whoever made this has promised.
@@ -67,7 +69,7 @@ impl Mapped {
     /// it, except by calls of the blob for ranges that no worker has.
     #[allow(unsafe_code)]
     pub unsafe fn new(start: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { start, len, _keep: keep }
+        Self { start, len, _keep: Contained::new(Box::new(keep)) }
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -87,7 +89,9 @@ impl fmt::Debug for Mapped {
 
 /// A file under construction.
 ///
-/// Ranges written by different threads never overlap; the engine sees to that.
+/// Ranges written by different threads never overlap; the engine sees to that. A panic in one of the calls is an error
+/// of the run. It is dropped by a thread of the run, when its shard is closed; a panic then is told to the `tracing`
+/// subscriber, and costs nothing.
 pub trait Blob: Send + Sync {
     /// The reserved bytes in memory, where the storage is a memory map: workers then encode in place and never call
     /// [`write_at`](Self::write_at). Asked once, before the first write; later answers are not looked at.

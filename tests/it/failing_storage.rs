@@ -191,3 +191,34 @@ fn any_call_panics() {
         fail_each(call, How::Panics);
     }
 }
+
+/// Each file's, whether the run goes well or a write has failed: all are dropped on threads of the run, where a panic
+/// that comes on top of another would end the process.
+#[test]
+fn files_that_panic_when_they_are_dropped_cost_nothing() {
+    for (fails, compressor) in
+        [false, true].into_iter().flat_map(|fails| WAYS.map(|(_, compressor)| (fails, compressor)))
+    {
+        let dropped = Arc::new(AtomicU64::new(0));
+        let count = dropped.clone();
+        let storage = Probed::new(move |call, key| match call {
+            Call::Drop => {
+                count.fetch_add(1, Relaxed);
+                std::panic::resume_unwind(Box::new(format!("{key} can't be closed")));
+            }
+            Call::Publish if fails && key == "0/c/2/0/0" => std::panic::resume_unwind(Box::new("boom")),
+            _ => Ok(()),
+        });
+        let running = storage.clone();
+        let (error, summary) = within(30, move || run(&running, compressor));
+        let summary = summary.unwrap();
+        assert!(error.is_none() != fails || summary.frames_missing == 0, "{error:?}");
+        check(&storage, &summary, "drops panic");
+        assert!(dropped.load(Relaxed) >= FRAMES / 4, "each shard has a file");
+    }
+}
+
+#[test]
+fn a_file_that_panics_when_a_range_is_done_with_fails_the_run() {
+    fail_each(Call::DoneWith, How::Panics);
+}

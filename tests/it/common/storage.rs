@@ -23,6 +23,9 @@ pub enum Call {
     Sync,
     Punch,
     Truncate,
+    /// What returns no error: it can but panic.
+    DoneWith,
+    Drop,
 }
 
 type Probe = dyn Fn(Call, &str) -> io::Result<()> + Send + Sync;
@@ -131,6 +134,7 @@ impl Blob for ProbedBlob {
     }
 
     fn done_with(&self, offset: u64, len: u64) {
+        let _ = (self.probe)(Call::DoneWith, &self.key);
         self.blob.done_with(offset, len);
     }
 
@@ -152,6 +156,12 @@ impl Blob for ProbedBlob {
     fn truncate(&self, len: u64) -> io::Result<()> {
         (self.probe)(Call::Truncate, &self.key)?;
         self.blob.truncate(len)
+    }
+}
+
+impl Drop for ProbedBlob {
+    fn drop(&mut self) {
+        let _ = (self.probe)(Call::Drop, &self.key);
     }
 }
 
