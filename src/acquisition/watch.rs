@@ -38,7 +38,8 @@ impl Acquisition {
     /// Has `call` told of each of `events`, for programs that have an event loop of another kind; `ring_mark` is as for
     /// [`watch`](Self::watch). It is called with what has happened before, and then at every edge, by the thread that
     /// makes it happen, which may be one that acquires, commits or drops a frame: it must not wait. A panic of it is
-    /// told to the `tracing` subscriber.
+    /// told to the `tracing` subscriber. It is dropped when the run has ended and it was told so. What it owns lives
+    /// until then, so a run whose last handle it owns never ends by itself: give it a [`Weak`](std::sync::Weak).
     ///
     /// # Errors
     ///

@@ -303,7 +303,9 @@ impl Watch {
 
 /// Lets a listener know of a shard that is whole; what it does wrong must not count against the run.
 fn tell_of(engine: &Engine, key: &str) {
-    let Some(tell) = engine.shard_closed.get() else { return };
+    // Not under the lock: it may ask for what is there.
+    let listener = engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let Some(tell) = listener else { return };
     let told = caught(|| {
         tell(key);
         Ok(())

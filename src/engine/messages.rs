@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::cell::ShardCell;
 use crate::dataset::image::RecordBlock;
+use crate::error::Contained;
 use crate::ring::Frame;
 
 /// A committed frame on its way to its layer. The order is that of the numbers.
@@ -49,4 +50,4 @@ pub(crate) enum Closing {
 }
 
 /// Hears the key of each closed shard.
-pub(crate) type Listener = Box<dyn Fn(&str) + Send + Sync>;
+pub(crate) type Listener = Arc<Contained<dyn Fn(&str) + Send + Sync>>;

@@ -2,7 +2,7 @@
 //! here.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use super::cell::{OpenCells, ShardCell};
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) first_error: FirstError,
     pub(crate) losses: Losses,
     /// Who wants to hear of closed shards.
-    pub(crate) shard_closed: OnceLock<Listener>,
+    pub(crate) shard_closed: StdMutex<Option<Listener>>,
     /// How often that panicked, and with what at first.
     pub(crate) listener_failures: StdMutex<(u64, Option<Error>)>,
     /// What is still in the ring shall not be encoded any more.
@@ -99,7 +99,7 @@ impl Shared {
             counters: Counters::default(),
             first_error: FirstError::new(ring.watchers.clone()),
             losses: Losses::default(),
-            shard_closed: OnceLock::new(),
+            shard_closed: StdMutex::default(),
             listener_failures: StdMutex::default(),
             aborting: AtomicBool::new(false),
             needed_block: AtomicU64::new(0),
@@ -161,10 +161,14 @@ impl Shared {
         self.closings.put(Closing::Look);
     }
 
-    /// The run has ended; nothing more happens.
+    /// The run has ended; nothing more happens. What the caller's functions own is let go of: it may be a handle that
+    /// would keep this alive.
     pub(crate) fn tell_end(&self) {
         self.ended.store(true, Release);
         self.ring.watchers.tell(event::ENDED);
+        self.ring.watchers.end();
+        let listener = self.shard_closed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(listener);
     }
 
     pub(crate) fn caller_times(&self) -> &StageTimes {

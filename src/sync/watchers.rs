@@ -4,6 +4,10 @@
 //! of states: it looks at the state itself, and waits for the next edge when it finds nothing to do there. Each pair of
 //! "write the one, look at the other" has a SeqCst fence in between on both sides, so that one of the two sees the
 //! other: either the watcher sees what has happened, or whoever made it happen sees the watcher.
+//!
+//! The ring's level has no such fence, which each loan and each release would have to pay for. A watcher that comes
+//! while the level changes may be overlooked by whoever changes it, so somebody looks at the level again from time to
+//! time, as long as there is a watcher: the thread that closes shards.
 
 use std::sync::{Arc, PoisonError};
 
@@ -43,6 +47,8 @@ pub(crate) struct Watchers {
     /// What at least one of them wants to hear of.
     wanted: AtomicU32,
     all: RwLock<Arc<[Arc<Watcher>]>>,
+    /// Nothing more happens.
+    is_over: AtomicBool,
 }
 
 impl Watcher {
@@ -54,20 +60,25 @@ impl Watcher {
         (self.call)(events & self.events);
     }
 
-    fn note_level(&self, taken: usize) {
-        if taken >= self.mark {
-            if !self.is_high.swap(true, Ordering::Relaxed) {
-                self.tell(event::RING_HIGH);
-            }
-        } else if taken <= self.mark / 2 && self.is_high.load(Ordering::Relaxed) {
-            self.is_high.store(false, Ordering::Relaxed);
+    /// `taken` is asked again where the answer may have become old: between it and the note that the ring is low,
+    /// another thread may have filled the ring, and have told nobody, because it found it noted as high.
+    fn note_level(&self, taken: impl Fn() -> usize) {
+        let mut now = taken();
+        if now <= self.mark / 2 && self.is_high.load(Ordering::Relaxed) {
+            // AcqRel: meets the swap below. Either that one finds the ring noted as low, and tells, or this thread sees
+            // what it took.
+            self.is_high.swap(false, Ordering::AcqRel);
+            now = taken();
+        }
+        if now >= self.mark && !self.is_high.swap(true, Ordering::AcqRel) {
+            self.tell(event::RING_HIGH);
         }
     }
 }
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { wanted: AtomicU32::new(0), all: RwLock::new(Arc::new([])) }
+        Self { wanted: AtomicU32::new(0), all: RwLock::new(Arc::new([])), is_over: AtomicBool::new(false) }
     }
 
     /// From now on it is told; what has happened already is not. `state`, asked afterwards, says what that is.
@@ -86,12 +97,26 @@ impl Watchers {
         self.change(|all| all.retain(|other| !Arc::ptr_eq(other, watcher)));
     }
 
+    /// Nothing more happens, and all who watched were told of the end. They are let go: what their calls own may be a
+    /// way back to here. Who comes later is told of the end alone.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.change(Vec::clear);
+    }
+
     fn change(&self, change: impl FnOnce(&mut Vec<Arc<Watcher>>)) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let mut list = all.to_vec();
         change(&mut list);
+        // Relaxed: `end` changes the list once more after it has set this.
+        if self.is_over.load(Ordering::Relaxed) {
+            list.clear();
+        }
         self.wanted.store(list.iter().fold(0, |wanted, watcher| wanted | watcher.events), Ordering::Relaxed);
-        *all = list.into();
+        let before = std::mem::replace(&mut *all, list.into());
+        // Not under the lock: the last to drop a watcher drops what its call owns.
+        drop(all);
+        drop(before);
     }
 
     /// Whether anybody wants to hear of one of these.
@@ -113,12 +138,11 @@ impl Watchers {
         }
     }
 
-    /// So many buffers of the ring are taken.
-    pub(crate) fn note_level(&self, taken: impl FnOnce() -> usize) {
+    /// The ring's level has changed. `taken`: how many buffers are taken, whenever it is asked.
+    pub(crate) fn note_level(&self, taken: impl Fn() -> usize) {
         if self.want(event::RING_HIGH) {
-            let taken = taken();
             let all = self.all();
-            all.iter().filter(|watcher| watcher.events & event::RING_HIGH != 0).for_each(|one| one.note_level(taken));
+            all.iter().filter(|watcher| watcher.events & event::RING_HIGH != 0).for_each(|one| one.note_level(&taken));
         }
     }
 }
@@ -185,10 +209,26 @@ mod tests {
         }
         assert_eq!(heard.lock().unwrap().len(), 3);
     }
+
+    #[test]
+    fn nobody_is_kept_beyond_the_end() {
+        let watchers = Watchers::new();
+        let (one, heard) = listener(event::ENDED, 1);
+        watchers.add(one, || 0);
+        watchers.tell(event::ENDED);
+        watchers.end();
+        assert_eq!(Arc::strong_count(&heard), 1);
+        let (late, heard_late) = listener(event::ALL, 1);
+        watchers.add(late, || event::ENDED);
+        assert_eq!(Arc::strong_count(&heard_late), 1);
+        watchers.tell(event::ERROR);
+        assert_eq!((&*heard.lock().unwrap(), &*heard_late.lock().unwrap()), (&vec![event::ENDED], &vec![event::ENDED]));
+    }
 }
 
 #[cfg(all(test, loom))]
 mod loom {
+    use super::super::primitives::atomic::AtomicUsize;
     use super::*;
     use ::loom::sync::{Condvar, Mutex};
     use ::loom::thread;
@@ -209,6 +249,53 @@ mod loom {
             shared.0.add(Arc::new(watcher), || if shared.1.load(Ordering::Relaxed) { event::ERROR } else { 0 });
             thread.join().unwrap();
             assert_eq!(heard.load(Ordering::Relaxed), event::ERROR);
+        });
+    }
+
+    /// Two who change the level of a ring at once, which was high, and told of: if it is high in the end, that is
+    /// noted. Else nobody would tell of it.
+    #[test]
+    fn a_ring_that_stays_high_is_noted_as_high() {
+        ::loom::model(|| {
+            const MARK: usize = 2;
+            let told = Arc::new(AtomicUsize::new(0));
+            let counts = told.clone();
+            let count = move |_| drop(counts.fetch_add(1, Ordering::Relaxed));
+            let watcher = Arc::new(Watcher::new(event::RING_HIGH, MARK, count));
+            let shared = Arc::new((Watchers::new(), AtomicUsize::new(MARK)));
+            shared.0.add(watcher.clone(), || 0);
+            let note = |shared: &(Watchers, AtomicUsize)| shared.0.note_level(|| shared.1.load(Ordering::Relaxed));
+            note(&shared);
+            let other = shared.clone();
+            let thread = thread::spawn(move || {
+                other.1.fetch_add(1, Ordering::Relaxed);
+                other.0.note_level(|| other.1.load(Ordering::Relaxed));
+            });
+            shared.1.fetch_sub(1, Ordering::Relaxed);
+            note(&shared);
+            thread.join().unwrap();
+            assert!(watcher.is_high.load(Ordering::Relaxed), "told {} times", told.load(Ordering::Relaxed));
+        });
+    }
+
+    /// Somebody who adds itself while the run ends hears of the end, and is not kept.
+    #[test]
+    fn who_comes_with_the_end_hears_of_it_and_goes() {
+        ::loom::model(|| {
+            let shared = Arc::new((Watchers::new(), AtomicBool::new(false)));
+            let other = shared.clone();
+            let thread = thread::spawn(move || {
+                other.1.store(true, Ordering::Relaxed);
+                other.0.tell(event::ENDED);
+                other.0.end();
+            });
+            let heard = Arc::new(AtomicU32::new(0));
+            let hears = heard.clone();
+            let watcher = Watcher::new(event::ENDED, 1, move |events| drop(hears.fetch_or(events, Ordering::Relaxed)));
+            shared.0.add(Arc::new(watcher), || if shared.1.load(Ordering::Relaxed) { event::ENDED } else { 0 });
+            thread.join().unwrap();
+            assert_eq!(heard.load(Ordering::Relaxed), event::ENDED);
+            assert_eq!(Arc::strong_count(&heard), 1);
         });
     }
 
