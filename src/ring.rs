@@ -122,8 +122,10 @@ impl Ring {
     }
 
     fn lend(self: &Arc<Self>, index: u32) -> Loan {
+        // The loan first: whatever becomes of those who are told, the buffer has an owner.
+        let loan = Loan { ring: self.clone(), index };
         self.watchers.note_level(|| self.taken());
-        Loan { ring: self.clone(), index }
+        loan
     }
 
     /// Buffers that are on loan or committed.
@@ -303,6 +305,16 @@ mod tests {
         let ring = Arc::new(Ring::new(2, 4000, 0, None).unwrap());
         let frames = [Some(ring.try_loan().unwrap().commit()), Some(ring.try_loan().unwrap().commit())];
         assert!(ring.pixels_in_one(&frames).is_none(), "there is a gap between the buffers");
+    }
+
+    #[test]
+    fn a_watcher_that_panics_costs_no_buffer() {
+        let ring = Arc::new(Ring::new(2, 64, 0, None).unwrap());
+        let panics = |_| std::panic::resume_unwind(Box::new("told"));
+        ring.watchers.add(Arc::new(crate::sync::Watcher::new(event::RING_HIGH, 1, panics)), || 0);
+        let lend = || ring.try_loan();
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(lend)).is_err());
+        assert_eq!(ring.free_frames(), 2);
     }
 }
 
