@@ -7,7 +7,7 @@ mod watch;
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::aligned_memory::{PAGE, RingBuffers};
@@ -16,7 +16,7 @@ use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
 use crate::engine::Engine;
 use crate::engine::threads::Threads;
-use crate::error::{Error, Result, caught, logged};
+use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
@@ -149,6 +149,7 @@ impl Acquisition {
     ) -> Result<Self> {
         let mut notes =
             Vec::from_iter(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
+        notes.extend(plan.ring.note.clone());
         let index = &plan.shard.index;
         if config.sync && index.head_bytes > 0 && !index.may_be_replaced_in_place() {
             let bytes = index.head_bytes;
@@ -340,9 +341,15 @@ impl Acquisition {
     ///
     /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this
     /// one's last handle; a thread of its own then ends that run, for which nobody waits. It can't
-    /// [`finish`](Self::finish) its own.
+    /// [`finish`](Self::finish) its own. When the run has ended, it is dropped. What it owns lives until then, so a run
+    /// whose last handle it owns never ends by itself: give it a [`Weak`](std::sync::Weak).
     pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> bool {
-        self.engine.shard_closed.set(Box::new(call)).is_ok()
+        let mut listener = self.engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = listener.is_none();
+        if is_first {
+            *listener = Some(Arc::new(Contained::new(Box::new(call))));
+        }
+        is_first
     }
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that

@@ -64,7 +64,7 @@ pub struct Config {
     /// Leave out chunks that hold only the fill value. Readers see the fill value there.
     pub skip_empty_chunks: bool,
     /// Bytes for the frame buffers of the ring, which are there when the acquisition is created: 1 GiB takes 0.3 to 3
-    /// s, as fast as the system finds the memory.
+    /// s, as fast as the system finds the memory. No more is taken than the array's frames need, or 4,194,304 of them.
     pub ring_bytes: usize,
     /// How frames lie in ring buffers that the camera fills in place. `None`: rows follow each other without a gap.
     pub frame_layout: Option<FrameLayout>,
@@ -72,7 +72,8 @@ pub struct Config {
     pub ring_full: RingFull,
     /// How many frame numbers a frame may leave out behind the newest. What is farther is refused, because a garbled
     /// number would make all true ones come too late. `0`: automatic, 16,384, or four times the
-    /// [`reorder_window`](crate::Acquisition::reorder_window) if that is more.
+    /// [`reorder_window`](crate::Acquisition::reorder_window) if that is more. At most 16,777,216, or the automatic
+    /// value where that is more.
     pub leap_max: u64,
     /// Worker threads that encode. `0`: one for each core that the process may use.
     pub workers: usize,

@@ -11,6 +11,9 @@ use crate::geometry::Cells;
 const RING_FRAMES_MAX: usize = 1 << 22;
 // A camera that loses a second at 10,000 frames per second has not lost count.
 const LEAP_MIN: u64 = 1 << 14;
+// Numbers that a leap leaves out are settled one by one in a shard that was begun, some ten million in a second; and
+// where readers want each shard as a file, all that it leaves out are made. A run shall not take hours to end for that.
+const LEAP_MAX: u64 = 1 << 24;
 const WINDOW_MAX: u64 = 1 << 14;
 // Shards being filled, closed and prepared keep their worst case reserved on the disk.
 const RESERVED_BYTES_MAX: u64 = 4 << 30;
@@ -19,6 +22,8 @@ const RESERVED_BYTES_MAX: u64 = 4 << 30;
 #[derive(Debug, Default)]
 pub(crate) struct RingPlan {
     pub(crate) frames: usize,
+    /// That it takes less memory than it was given, if that has no other reason than a bound of the ring's.
+    pub(crate) note: Option<String>,
     /// How many numbers behind the newest one a missing frame is still waited for.
     pub(crate) window: u64,
     /// How far beyond the newest frame a number may leap.
@@ -54,7 +59,7 @@ impl RingPlan {
     ) -> Result<Self> {
         let total = frames_total.unwrap_or(u64::MAX);
         let span = layers.frames_a_block();
-        let frames = frames(config, frame, layers, total)?;
+        let (frames, note) = frames(config, frame, layers, total)?;
         let shards_a_block = shards.cells_a_block.saturating_mul(shard.across_frame as u64);
         let reserve = shards_a_block.saturating_mul(shard.reserve_bytes).max(1);
         let (live_blocks_max, opens_twice) = descriptors(shards_a_block, config.storage)?;
@@ -75,11 +80,9 @@ impl RingPlan {
         let shard_blocks_ahead = ((64 << 20) / reserve).clamp(1, 16).min(shard_blocks - 2);
         Ok(Self {
             frames,
+            note,
             window,
-            leap_max: match config.leap_max {
-                0 => LEAP_MIN.max(4 * window),
-                leap_max => leap_max,
-            },
+            leap_max: leap_max(config.leap_max, window)?,
             layer_slots: layer_slots as usize,
             shard_blocks,
             shard_blocks_ahead,
@@ -90,13 +93,32 @@ impl RingPlan {
     }
 }
 
-/// How many frames the ring holds: as many as there is memory for, of `total` that will come.
-fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Result<usize> {
+/// How far beyond the newest frame a number may leap.
+fn leap_max(wished: u64, window: u64) -> Result<u64> {
+    let usual = LEAP_MIN.max(4 * window);
+    let most = LEAP_MAX.max(usual);
+    match wished {
+        0 => Ok(usual),
+        _ if wished <= most => Ok(wished),
+        _ => {
+            let reason = format!(
+                "at most {most}: each number that a leap leaves out may have to be settled by itself, so the run would \
+                 take very long to end after one garbled number"
+            );
+            Err(Error::config("leap_max", wished, reason))
+        }
+    }
+}
+
+/// How many frames the ring holds: as many as there is memory for, of `total` that will come. And a note, if there is
+/// memory for more of these than a ring can have.
+fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Result<(usize, Option<String>)> {
     let buffer_bytes = frame.layout.buffer_bytes;
     let frame_stride = buffer_bytes.checked_next_multiple_of(PAGE).filter(|&stride| stride > 0).ok_or_else(|| {
         Error::config("frame_layout.buffer_bytes", buffer_bytes, "is no length that a buffer can have")
     })?;
-    let affordable = (config.ring_bytes / frame_stride).min(RING_FRAMES_MAX);
+    let wished = config.ring_bytes / frame_stride;
+    let affordable = wished.min(RING_FRAMES_MAX);
     let span = layers.frames_a_block();
     // One frame to fill while the layers of one block are complete, and one to spare.
     let needed = span.saturating_add(2).min(total);
@@ -109,7 +131,11 @@ fn frames(config: &Config, frame: &FramePlan, layers: &Cells, total: u64) -> Res
         );
         return Err(Error::config("ring_bytes", config.ring_bytes, reason));
     }
-    Ok((affordable as u64).min(total) as usize)
+    let note = (affordable < wished && (affordable as u64) < total).then(|| {
+        let (given, used) = (config.ring_bytes, affordable * frame_stride);
+        format!("ring_bytes = {given}: a ring has at most {RING_FRAMES_MAX} frames, for which {used} bytes suffice")
+    });
+    Ok(((affordable as u64).min(total) as usize, note))
 }
 
 /// Returns how many blocks of shards may be open at once, and whether each shard may be opened twice.

@@ -296,3 +296,20 @@ fn a_chunk_of_two_gigabytes_is_not_made_to_learn_how_long_it_may_become() {
         Plan::new(&config).unwrap();
     }
 }
+
+#[test]
+fn a_ring_that_is_smaller_than_it_was_wished_says_so() {
+    let plan = |size, ring_bytes| {
+        let dims = vec![Dim::time(size), Dim::y(16), Dim::x(16)];
+        Plan::new(&Config { dims, ring_bytes, ..Config::default() }).unwrap().ring
+    };
+    let cut = plan(None, 1 << 50);
+    assert_eq!(cut.frames, 1 << 22);
+    let note = cut.note.unwrap();
+    assert_eq!(
+        note,
+        "ring_bytes = 1125899906842624: a ring has at most 4194304 frames, for which 17179869184 bytes suffice"
+    );
+    // There is nothing to say of frames that won't come.
+    assert!(plan(Some(100), 1 << 50).note.is_none() && plan(None, 1 << 30).note.is_none());
+}

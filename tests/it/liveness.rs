@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::storage::{Call, Probed, held_up_by, wait_until, within};
 use crate::common::{frame, tiny};
-use shardwright::{Acquisition, Config, Dim, Error, Record, RefusedNumber, RingFull};
+use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, Error, Record, RefusedNumber, RingFull};
 
 /// `depth`: frames a chunk.
 fn deep(depth: u64, ring: usize) -> Config {
@@ -92,6 +92,26 @@ fn a_garbled_number_is_refused_and_the_true_ones_are_taken() {
         }
     }
     assert_eq!(acquisition.finish().unwrap().frames_written, 4);
+}
+
+/// With a file for each shard that nothing came for, the end of such a run would never come.
+#[test]
+fn a_leap_has_a_bound_of_its_own() {
+    let storage = Probed::new(|_, _| Ok(()));
+    let codec = Codec { compressor: Compressor::None, checksum: false };
+    let means = || Config { dialect: Dialect::Zarr2Sharded, codec: codec.clone(), ..tiny(None, 32) };
+    for wished in [(1 << 24) + 1, u64::MAX] {
+        let refused = Acquisition::create_in(storage.shared(), Config { leap_max: wished, ..means() }).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.starts_with(&format!("leap_max = {wished}: at most 16777216")), "{text}");
+    }
+    let acquisition = Acquisition::create_in(storage.shared(), Config { leap_max: 1 << 24, ..means() }).unwrap();
+    for number in [0, 1 << 14] {
+        acquisition.acquire().unwrap().commit(number, Record::default()).unwrap();
+    }
+    let refused = acquisition.acquire().unwrap().commit(1 << 36, Record::default()).unwrap_err();
+    assert!(refused.to_string().contains("leap_max"), "{refused}");
+    assert_eq!(acquisition.finish().unwrap().missing, std::slice::from_ref(&(1..1 << 14)));
 }
 
 #[test]

@@ -296,7 +296,7 @@ pub struct sw_config {
     /// With SW_RING_FULL_BLOCK, how many milliseconds calls with SW_AS_CONFIGURED wait. Default SW_FOREVER.
     pub ring_full_timeout_ms: i64,
     /// Bytes for the frame buffers of the ring. Default 1 GiB, which sw_create takes 0.3 to 3 s to make, as fast as the
-    /// system finds the memory.
+    /// system finds the memory. No more is taken than the array's frames need, or 4194304 of them.
     pub ring_bytes: usize,
     /// Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     pub buffer_bytes: usize,
@@ -343,7 +343,7 @@ pub struct sw_config {
     pub manifest: sw_manifest,
     /// How many frame numbers a frame may leave out behind the newest; what is farther is refused, because a garbled
     /// number would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout
-    /// if that is more.
+    /// if that is more. At most 16777216, or the default where that is more.
     pub leap_max: u64,
     /// Frame buffers of the caller's own as the ring, in place of `ring_bytes`: huge pages, memory that a device has
     /// pinned or maps, shared memory. Also beside a `document`. Default null: the library makes the ring.
