@@ -58,8 +58,10 @@ fn fill_element(config: &Config) -> Result<Vec<u8>> {
     macro_rules! element {
         ($int:ty) => {{
             let element = value as $int;
-            // A cast saturates and rounds; only what survives the way back was a value of the type.
-            if element as f64 != value {
+            // A cast saturates and rounds; only what survives the way back was a value of the type. One past the
+            // largest of 64 bits survives it, too, because that one has no `f64`.
+            let is_past = value >= 2.0 * (<$int>::MAX / 2 + 1) as f64;
+            if element as f64 != value || is_past {
                 let reason = format!("{} holds whole numbers from {} to {}", config.dtype, <$int>::MIN, <$int>::MAX);
                 return Err(Error::config("fill_value", value, reason));
             }
@@ -75,6 +77,11 @@ fn fill_element(config: &Config) -> Result<Vec<u8>> {
         Dtype::I32 => element!(i32),
         Dtype::U64 => element!(u64),
         Dtype::I64 => element!(i64),
+        Dtype::F32 if value.is_finite() && (value as f32).is_infinite() => {
+            let reason =
+                format!("f32 holds numbers from {:e} to {:e}, and infinities by their names", f32::MIN, f32::MAX);
+            return Err(Error::config("fill_value", format_args!("{value:e}"), reason));
+        }
         Dtype::F32 => (value as f32).to_ne_bytes().to_vec(),
         Dtype::F64 => value.to_ne_bytes().to_vec(),
     })
