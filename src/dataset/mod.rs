@@ -26,6 +26,7 @@ use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
 use crate::format::zarr3;
+use crate::fs::json as exact;
 use crate::fs::{lost_pages, system};
 use crate::ome;
 use crate::plan::Plan;
@@ -83,16 +84,32 @@ impl Dataset {
     }
 
     /// Creates a dataset in a storage of the caller's own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] when there is [something in it](Storage::is_used) already; [`Error::Panicked`] when that call
+    /// panics.
     pub fn create_in(storage: Arc<dyn Storage>) -> Result<Self> {
         Ok(Self { root: Arc::new(Root::in_storage(storage, true)?) })
     }
 
-    /// Starts the acquisition of the image `name`: letters, digits, `_`, `-` and `.`.
+    /// Starts the acquisition of the image `name`, a group of that name in the dataset: letters, digits, `_`, `-` and
+    /// `.`, not starting with a dot, and neither `OME` nor `zarr.json`, in whatever case.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for another name, for a dialect other than Zarr v3, for a manifest, and as of
+    /// [`Acquisition::create`](crate::Acquisition::create); [`Error::Exists`] if there is an image of that name;
+    /// [`Error::Io`] if the system refuses something. No image is left behind then.
     pub fn acquisition(&self, name: &str, config: Config) -> Result<crate::Acquisition> {
         self.start(name, config, None)
     }
 
     /// As [`acquisition`](Self::acquisition), with frame buffers of the caller's own as the ring.
+    ///
+    /// # Errors
+    ///
+    /// As `acquisition`; [`Error::Config`] for buffers that are too small or too few.
     pub fn acquisition_with_buffers(
         &self,
         name: &str,
@@ -122,7 +139,7 @@ impl Root {
     }
 
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
-        if storage.is_used() {
+        if caught(|| Ok(storage.is_used()))? {
             return Err(Error::Exists { path: storage.name().into() });
         }
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", storage.name(), e))?;
@@ -263,8 +280,7 @@ impl Drop for Root {
 }
 
 pub(super) fn put_json(storage: &dyn Storage, key: &str, document: &Value) -> Result<()> {
-    let bytes = serde_json::to_vec_pretty(document).map_err(|e| Error::format(key, e.to_string()))?;
-    storage.put(key, &bytes).map_err(|e| Error::io("write", key, e))
+    storage.put(key, &exact::render(document)).map_err(|e| Error::io("write", key, e))
 }
 
 /// A random (version 4) UUID.

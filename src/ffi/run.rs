@@ -17,8 +17,9 @@ use crate::acquisition::Acquisition;
 use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, RingFull};
 use crate::error::Error;
+use crate::fs::json as exact;
 use crate::fs::system::path_of_bytes;
-use crate::record::{FieldValue, Record};
+use crate::record::{FIXED_FIELDS, FieldValue, Record};
 
 /// As a frame number: one more than the largest number that was committed so far.
 pub const SW_NEXT: u64 = u64::MAX;
@@ -135,6 +136,11 @@ impl Run {
             "the frame in buffer {} is not one of this acquisition, or its fields were changed",
             frame.index
         )
+    }
+
+    /// How many record fields the configuration has.
+    fn record_fields(&self) -> usize {
+        self.engine.plan.record.fields.len() - FIXED_FIELDS.len()
     }
 
     fn commit(&self, index: usize, turn: Option<u32>, number: u64, record: Record) -> Outcome<()> {
@@ -288,7 +294,7 @@ pub unsafe extern "C" fn sw_commit(
     boundary(|| {
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let (frame, record) = unsafe { (required(frame, "frame")?, self::record(record)?) };
+        let (frame, record) = unsafe { (required(frame, "frame")?, self::record(record, run.record_fields())?) };
         run.check_own(frame)?;
         run.commit(frame.index as usize, Some(frame.turn), number, record)
     })
@@ -305,7 +311,7 @@ pub unsafe extern "C" fn sw_commit_buffer(
     boundary(|| {
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
-        let record = unsafe { self::record(record) }?;
+        let record = unsafe { self::record(record, run.record_fields()) }?;
         run.commit(index as usize, None, number, record)
     })
 }
@@ -393,7 +399,8 @@ pub unsafe extern "C" fn sw_append(
         let frame = &run.engine.plan.frame;
         let stride = if row_stride == 0 { frame.row_bytes } else { row_stride };
         // SAFETY: as the caller promises, which is what the header says.
-        let (pixels, record) = unsafe { (slice(pixels.cast::<u8>(), bytes, "pixels")?, self::record(record)?) };
+        let (pixels, record) =
+            unsafe { (slice(pixels.cast::<u8>(), bytes, "pixels")?, self::record(record, run.record_fields())?) };
         let place = if !appended.is_null() {
             // SAFETY: as above.
             Some(unsafe { out(appended, "appended") }?)
@@ -431,15 +438,18 @@ pub unsafe extern "C" fn sw_set_attribute(
         let run = enter(acquisition)?;
         // SAFETY: as the caller promises, which is what the header says.
         let (key, json) = unsafe { (text(key, "key")?, text(json, "json")?) };
-        let value = serde_json::from_str(json)
+        let value = exact::parse(json.as_bytes())
             .map_err(|error| told(SW_ERROR_ARGUMENT, format_args!("the value of {key:?} is not JSON: {error}")))?;
+        if let Some((_, token)) = exact::beyond_json(&value) {
+            return refuse!(SW_ERROR_ARGUMENT, "the value of {key:?} is not JSON, which has no {token}");
+        }
         Ok(run.running()?.set_attribute(key, value)?)
     })
 }
 
 /// # Safety
 /// `record` and its values must be good for reads, unless null or misaligned.
-unsafe fn record(record: *const sw_record) -> Outcome<Record> {
+unsafe fn record(record: *const sw_record, fields: usize) -> Outcome<Record> {
     let mut value = Record::default();
     if record.is_null() {
         return Ok(value);
@@ -465,6 +475,8 @@ unsafe fn record(record: *const sw_record) -> Outcome<Record> {
             return refuse!(SW_ERROR_ARGUMENT, "sw_value.reserved = {} of value {field}: it must be 0", given.reserved);
         }
         match given.kind {
+            // Beyond the configured fields it is refused as any value is, when the frame is committed.
+            SW_VALUE_NONE if field >= fields => drop(value.set(field, FieldValue::Int(0))),
             SW_VALUE_NONE => {}
             SW_VALUE_INT => drop(value.set(field, FieldValue::Int(i))),
             SW_VALUE_UINT => drop(value.set(field, FieldValue::Uint(u))),

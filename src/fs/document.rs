@@ -1,8 +1,4 @@
-//! JSON documents: from disk, with bounds, and as exactly as they are.
-//!
-//! A document that somebody else wrote goes on with all that it says. Python writes `NaN` and `Infinity`, which JSON
-//! does not have, and integers of any length: such a token becomes a string that no document has, a zero character and
-//! the token, and a token again when the document is written.
+//! JSON documents from disk, with bounds.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -10,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+pub(crate) use super::json::{beyond_json, parse, render, render_line};
 use super::links;
 use crate::error::{Error, Refusal, Result};
 
@@ -20,108 +17,6 @@ const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
     let Some(bytes) = bytes(path, DOCUMENT_BYTES_MAX)? else { return Ok(None) };
     parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {error}")))
-}
-
-/// What a document says, where nothing becomes another value.
-pub(crate) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
-    match marked(bytes) {
-        Some(marked) => serde_json::from_slice(&marked),
-        None => serde_json::from_slice(bytes),
-    }
-}
-
-/// The text of a document that [`parse`] may have read.
-pub(crate) fn render(document: &Value) -> Vec<u8> {
-    unmarked(serde_json::to_vec_pretty(document).unwrap_or_default())
-}
-
-/// The same in one line.
-pub(crate) fn render_line(document: &Value) -> String {
-    String::from_utf8(unmarked(serde_json::to_vec(document).unwrap_or_default())).unwrap_or_default()
-}
-
-/// The text with tokens for the strings that [`marked`] has put there.
-fn unmarked(text: Vec<u8>) -> Vec<u8> {
-    let start = br#""\u0000"#;
-    if !text.windows(start.len()).any(|part| part == start) {
-        return text;
-    }
-    let (mut out, mut rest) = (Vec::with_capacity(text.len()), &text[..]);
-    while let Some(at) = rest.windows(start.len()).position(|part| part == start) {
-        let (before, after) = (&rest[..at], &rest[at + start.len()..]);
-        let end = after.iter().position(|&byte| byte == b'"').unwrap_or(after.len());
-        out.extend_from_slice(before);
-        if is_beyond_json(&after[..end]) {
-            out.extend_from_slice(&after[..end]);
-            rest = after.get(end + 1..).unwrap_or_default();
-        } else {
-            out.extend_from_slice(start);
-            rest = after;
-        }
-    }
-    out.extend_from_slice(rest);
-    out
-}
-
-/// Whether a token is one that JSON, or its numbers here, do not have.
-fn is_beyond_json(token: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(token) else { return false };
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_long = digits.len() > 18 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    matches!(text, "NaN" | "Infinity" | "-Infinity")
-        || (is_long && text.parse::<u64>().is_err() && text.parse::<i64>().is_err())
-}
-
-/// The first number in a document that JSON has no word for, and where it stands, as a JSON pointer.
-pub(crate) fn beyond_json(document: &Value) -> Option<(String, &str)> {
-    fn inner((place, value): (String, &Value)) -> Option<(String, &str)> {
-        let (rest, token) = beyond_json(value)?;
-        Some((format!("/{place}{rest}"), token))
-    }
-    match document {
-        Value::String(text) => {
-            let token = text.strip_prefix('\0').filter(|token| ["NaN", "Infinity", "-Infinity"].contains(token))?;
-            Some((String::new(), token))
-        }
-        Value::Array(values) => values.iter().enumerate().map(|(at, value)| (at.to_string(), value)).find_map(inner),
-        Value::Object(values) => values.iter().map(|(key, value)| (key.clone(), value)).find_map(inner),
-        _ => None,
-    }
-}
-
-/// The document with strings for such tokens; `None` where there are none.
-fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut out: Option<Vec<u8>> = None;
-    let (mut at, mut copied) = (0, 0);
-    while at < bytes.len() {
-        let start = at;
-        match bytes[at] {
-            b'"' => {
-                at += 1;
-                while at < bytes.len() && bytes[at] != b'"' {
-                    at += 1 + usize::from(bytes[at] == b'\\');
-                }
-                at += 1;
-            }
-            b'-' | b'0'..=b'9' | b'N' | b'I' => {
-                let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
-                at += bytes[at..].iter().take_while(|byte| part(byte)).count();
-                if is_beyond_json(&bytes[start..at]) {
-                    let out = out.get_or_insert_default();
-                    out.extend_from_slice(&bytes[copied..start]);
-                    out.extend_from_slice(br#""\u0000"#);
-                    out.extend_from_slice(&bytes[start..at]);
-                    out.push(b'"');
-                    copied = at;
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    out.map(|mut out| {
-        out.extend_from_slice(&bytes[copied..]);
-        out
-    })
 }
 
 /// The file at `path`, or `None` when there is none. One of more than `bytes_max` bytes is an error.
@@ -148,38 +43,4 @@ pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
         return Err(too_long(bytes.len() as u64));
     }
     Ok(Some(bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_others_wrote_comes_back_as_it_was() {
-        let text = r#"{
-  "zz": 1,
-  "aa": 1180591620717411303425,
-  "n": [
-    NaN,
-    -Infinity,
-    Infinity,
-    -36893488147419103232,
-    18446744073709551615,
-    -9223372036854775808,
-    0.1,
-    1e+300,
-    "NaN",
-    "a \" NaN, 99999999999999999999",
-    "12345678901234567890123"
-  ],
-  "é": "\u0000 NaN"
-}"#;
-        let document = parse(text.as_bytes()).unwrap();
-        assert_eq!(document["n"][0], "\0NaN");
-        assert_eq!(document["n"][4], u64::MAX);
-        assert_eq!(String::from_utf8(render(&document)).unwrap(), text);
-        for broken in ["NaNa", "{\"a\": Infinit}", "1_0", "\"", "-", "{\"a\\"] {
-            assert!(parse(broken.as_bytes()).is_err(), "{broken}");
-        }
-    }
 }

@@ -8,6 +8,7 @@ pub(crate) mod beneath;
 pub(crate) mod document;
 pub(crate) mod growth;
 mod identity;
+pub(crate) mod json;
 pub(crate) mod lease;
 #[cfg(feature = "offline")]
 pub(crate) mod links;
