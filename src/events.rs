@@ -3,12 +3,12 @@
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::error::{Error, Result, caught, logged};
+use crate::error::{Contained, Error, Result, caught, logged};
 use crate::fs::bell::{AsFd, AsRawFd, Bell, BorrowedFd, RawFd};
 use crate::sync::{Pending, Watcher, Watchers, event};
 
@@ -95,7 +95,7 @@ impl fmt::Debug for Events {
 /// It tells of edges: [`take`](Self::take) first, then look at everything that was taken until there is nothing to do,
 /// then wait again. Nothing that happens in between is missed. However often something happens between two calls of
 /// `take`, it is one system call for whoever makes it happen. Each thread or task that waits wants a handle of its own:
-/// what one takes is gone for all others.
+/// what one takes is gone for all others. The end of the run alone is told to all that wait.
 ///
 /// The descriptor belongs to the handle, which may outlive the run. A child after a fork shares the descriptor with its
 /// parent, and must not use it.
@@ -111,17 +111,50 @@ struct Inbox {
     bell: Bell,
     /// The run has ended; told again to whoever would wait.
     ended: AtomicBool,
+    /// Nobody shall wait any more.
+    closed: AtomicBool,
+    /// How many threads are waiting.
+    waiting: AtomicUsize,
+}
+
+impl Inbox {
+    fn new(bell: Bell) -> Self {
+        let (ended, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { pending: Pending::new(), bell, ended, closed, waiting: AtomicUsize::new(0) }
+    }
+}
+
+/// A thread's stay in [`EventHandle::wait`].
+struct Waiting<'a>(&'a Inbox);
+
+impl<'a> Waiting<'a> {
+    fn new(inbox: &'a Inbox) -> Self {
+        // SeqCst: meets the one in `drop`. Who comes is counted before it looks for the end, and who leaves has seen
+        // the end before it looks who is there.
+        inbox.waiting.fetch_add(1, SeqCst);
+        Self(inbox)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let others = self.0.waiting.fetch_sub(1, SeqCst) > 1;
+        // This one may have silenced the bell before the others heard it, and it is the last that rings.
+        if others && (self.0.ended.load(SeqCst) || self.0.closed.load(SeqCst)) {
+            self.0.bell.ring();
+        }
+    }
 }
 
 impl EventHandle {
     pub(crate) fn new(engine: &Arc<Engine>, events: Events, ring_mark: usize) -> Result<Self> {
         let bell = Bell::new().map_err(|error| Error::io("get a descriptor for", "events", error))?;
-        let inbox = Arc::new(Inbox { pending: Pending::new(), bell, ended: AtomicBool::new(false) });
+        let inbox = Arc::new(Inbox::new(bell));
         let rings = inbox.clone();
         // The end is told in any case: nobody shall wait for what can't happen any more.
         let watcher = watch(engine, events | Events::ENDED, ring_mark, move |happened| {
             if happened & event::ENDED != 0 {
-                rings.ended.store(true, Release);
+                rings.ended.store(true, SeqCst);
             }
             if rings.pending.add(happened) {
                 rings.bell.ring();
@@ -144,19 +177,33 @@ impl EventHandle {
     /// [`Error::Io`] if the system can't wait.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Events> {
         let start = std::time::Instant::now();
+        let _waiting = Waiting::new(&self.inbox);
         loop {
             let happened = self.take();
             let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
-            if !happened.is_empty() || left == Some(Duration::ZERO) {
+            if !happened.is_empty() || left == Some(Duration::ZERO) || self.inbox.closed.load(SeqCst) {
                 return Ok(happened);
             }
-            // Acquire: whoever sees the end sees what happened before it.
-            if left.is_none() && self.inbox.ended.load(Acquire) {
+            // Whoever sees the end sees what happened before it.
+            if left.is_none() && self.inbox.ended.load(SeqCst) {
                 let last = self.take();
                 return Ok(if last.is_empty() { Events::ENDED } else { last });
             }
             self.inbox.bell.wait(left).map_err(|error| Error::io("wait for", "events", error))?;
         }
+    }
+}
+
+#[cfg(feature = "capi")]
+impl EventHandle {
+    /// Whoever waits returns, and so does whoever will.
+    pub(crate) fn close(&self) {
+        self.inbox.closed.store(true, SeqCst);
+        self.inbox.bell.ring();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inbox.closed.load(SeqCst)
     }
 }
 
@@ -191,6 +238,7 @@ pub(crate) fn call_on_events(
     ring_mark: usize,
     call: impl Fn(Events) + Send + Sync + 'static,
 ) -> Result<()> {
+    let call = Contained::<dyn Fn(Events) + Send + Sync>::new(Box::new(call));
     let guarded = move |happened| {
         let called = caught(|| {
             call(Events(happened));

@@ -6,11 +6,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::limits::limit;
-use super::log::{Context, calling};
+use super::log::Context;
 use super::pointer::out;
 use super::registry::{Run, enter, sw_acquisition};
 use super::status::{
-    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_BUSY, SW_ERROR_NULL, SW_TIMEOUT, boundary, refuse, sw_status,
+    Outcome, SW_ERROR_ARGUMENT, SW_ERROR_ENDED, SW_ERROR_NULL, SW_TIMEOUT, boundary, refuse, sw_status,
 };
 use crate::events::{EventHandle, Events, call_on_events};
 use crate::fs::bell::AsRawFd;
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn sw_event_open(
 /// milliseconds; 0: not at all; SW_FOREVER: until the run has ended, and then SW_EVENT_ENDED comes each time, whatever
 /// was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
 ///
-/// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
+/// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ENDED if another thread has closed the descriptor meanwhile;
+/// SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_event_wait(
     acquisition: *mut sw_acquisition,
@@ -111,7 +112,11 @@ pub unsafe extern "C" fn sw_event_wait(
         // SAFETY: as the caller promises, which is what the header says.
         let place = unsafe { out(events, "events") }?;
         let wait: Option<Duration> = limit(timeout_ms)?;
-        let happened = run.event_handle(descriptor)?.wait(wait)?;
+        let handle = run.event_handle(descriptor)?;
+        let happened = handle.wait(wait)?;
+        if happened.is_empty() && handle.is_closed() {
+            return refuse!(SW_ERROR_ENDED, "another thread has closed descriptor {descriptor}");
+        }
         if happened.is_empty() {
             return refuse!(
                 SW_TIMEOUT,
@@ -123,20 +128,20 @@ pub unsafe extern "C" fn sw_event_wait(
     })
 }
 
-/// Closes a descriptor of sw_event_open. No thread may be in sw_event_wait with it.
+/// Closes a descriptor of sw_event_open. Threads that are in sw_event_wait with it return: with SW_ERROR_ENDED, unless
+/// something has happened that they fetch. Take it out of poll and epoll first: as soon as it is closed, and the last
+/// of those threads has returned, the system may give its number to another file.
 ///
-/// Errors: SW_ERROR_ARGUMENT if it is not one of this acquisition; SW_ERROR_BUSY if a thread waits for it.
+/// Errors: SW_ERROR_ARGUMENT if it is not one of this acquisition.
 #[unsafe(no_mangle)]
 pub extern "C" fn sw_event_close(acquisition: *mut sw_acquisition, descriptor: i32) -> sw_status {
     boundary(|| {
         let run = enter(acquisition)?;
-        // Beside the list's, this one is there.
         let handle = run.event_handle(descriptor)?;
         let mut handles = run.event_handles.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::strong_count(&handle) > 2 {
-            return refuse!(SW_ERROR_BUSY, "another thread waits for descriptor {descriptor}");
-        }
         handles.retain(|other| !Arc::ptr_eq(other, &handle));
+        drop(handles);
+        handle.close();
         Ok(())
     })
 }
@@ -159,9 +164,8 @@ pub unsafe extern "C" fn sw_on_event(
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
         let context = Context(context);
         Ok(call_on_events(&run.engine, events_of(events)?, mark_of(ring_mark), move |happened| {
-            let context = &context;
             // SAFETY: the caller gave the function for this.
-            calling(|| unsafe { callback(context.0, happened.bits()) });
+            context.call(|context| unsafe { callback(context, happened.bits()) });
         })?)
     })
 }

@@ -70,6 +70,13 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
+impl Context {
+    /// Runs a function of the caller's own, which `call` gives what it gets.
+    pub(super) fn call(&self, call: impl FnOnce(*mut c_void)) {
+        calling(|| call(self.0));
+    }
+}
+
 /// Runs a function of the caller's own.
 pub(super) fn calling<T>(call: impl FnOnce() -> T) -> T {
     let outer = IN_CALLBACK.replace(true);
@@ -115,10 +122,9 @@ pub unsafe extern "C" fn sw_on_shard_closed(
         let Some(callback) = callback else { return refuse!(SW_ERROR_NULL, "callback is null") };
         let context = Context(context);
         let set = run.running()?.on_shard_closed(move |key| {
-            let context = &context;
             let Ok(key) = CString::new(key) else { return };
             // SAFETY: the caller gave the function for this; the key lives through the call.
-            calling(|| unsafe { callback(context.0, key.as_ptr()) });
+            context.call(|context| unsafe { callback(context, key.as_ptr()) });
         });
         if set { Ok(()) } else { refuse!(SW_ERROR_BUSY, "this acquisition has such a function already") }
     })

@@ -220,3 +220,63 @@ fn a_full_ring_says_where_its_buffers_are() {
         assert_eq!(acquisition.finish().unwrap().frames_written, 5);
     });
 }
+
+/// What a caller's function owns, and a frame that outlives the run keeps the run's memory.
+#[test]
+fn functions_are_dropped_when_the_run_has_ended() {
+    let acquisition = run(8);
+    let owned = Arc::new(());
+    let (by_events, by_shards) = (owned.clone(), owned.clone());
+    acquisition.on_events(Events::ALL, 0, move |_| assert!(Arc::strong_count(&by_events) > 0)).unwrap();
+    assert!(acquisition.on_shard_closed(move |_| assert!(Arc::strong_count(&by_shards) > 0)));
+    // One that owns a handle to the same watchers.
+    let (told, hears) = (Arc::new(AtomicU64::new(0)), acquisition.watch(Events::ALL, 0).unwrap());
+    let counts = told.clone();
+    let count = move |_| {
+        counts.fetch_add(u64::from(!hears.take().is_empty()), SeqCst);
+    };
+    acquisition.on_events(Events::ENDED, 0, count).unwrap();
+    let handle = acquisition.watch(Events::ALL, 0).unwrap();
+    let late = acquisition.acquire().unwrap();
+    assert_eq!(Arc::strong_count(&owned), 3);
+    acquisition.finish().unwrap();
+    assert_eq!((Arc::strong_count(&owned), Arc::strong_count(&told)), (1, 1));
+    assert!(told.load(SeqCst) > 0 && handle.take().contains(Events::ENDED));
+    drop(late);
+}
+
+/// Dropped by whoever ends the run.
+#[test]
+fn a_function_that_panics_when_it_is_dropped_costs_nothing() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("not yet"));
+        }
+    }
+    impl Panics {
+        fn is_there(&self) {}
+    }
+    let acquisition = run(8);
+    let (one, two) = (Panics, Panics);
+    acquisition.on_events(Events::ALL, 0, move |_| one.is_there()).unwrap();
+    acquisition.on_shard_closed(move |_| two.is_there());
+    acquisition.append(&[1; 256]).map(drop).unwrap();
+    assert_eq!(acquisition.finish().unwrap().frames_written, 1);
+}
+
+#[test]
+fn all_who_wait_by_one_handle_hear_of_the_end() {
+    within(60, || {
+        for _ in 0..50 {
+            let acquisition = run(8);
+            let handle = acquisition.watch(Events::ERROR, 0).unwrap();
+            std::thread::scope(|scope| {
+                let threads = [0; 4].map(|_| scope.spawn(|| handle.wait(None).unwrap()));
+                std::thread::sleep(Duration::from_millis(2));
+                acquisition.finish().unwrap();
+                assert_eq!(threads.map(|thread| thread.join().unwrap()), [Events::ENDED; 4]);
+            });
+        }
+    });
+}
