@@ -123,9 +123,13 @@ impl fmt::Write for Text {
         while !text.is_char_boundary(fits) {
             fits -= 1;
         }
-        // A zero inside would end the text for C.
+        // A zero inside would end the text for C, and a line end the line of a log.
         for (place, &byte) in self.bytes[self.len..].iter_mut().zip(&text.as_bytes()[..fits]) {
-            *place = if byte == 0 { b'?' } else { byte };
+            *place = match byte {
+                0 => b'?',
+                _ if byte.is_ascii_control() => b' ',
+                _ => byte,
+            };
         }
         self.len += fits;
         if fits < text.len() { Err(fmt::Error) } else { Ok(()) }
@@ -279,6 +283,8 @@ mod tests {
         assert_eq!(last(), "µ".repeat((TEXT_BYTES - 1) / 2));
         let _ = told(SW_ERROR_OTHER, format_args!("a zero \0 inside"));
         assert_eq!(last(), "a zero ? inside");
+        let _ = told(SW_ERROR_OTHER, format_args!("one\nline\r\tof {}", "a µ"));
+        assert_eq!(last(), "one line  of a µ");
     }
 
     #[test]

@@ -100,8 +100,13 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
         return serde_json::from_str(document).map_err(wrong);
     }
     #[cfg(feature = "toml")]
-    return toml::from_str(document)
-        .map_err(|error| told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {error}")));
+    return toml::from_str(document).map_err(|error| {
+        // Its own text shows the line of the document, and has several of its own.
+        let before = error.span().and_then(|span| document.get(..span.start)).unwrap_or_default();
+        let (line, column) = (before.split('\n').count(), before.chars().rev().take_while(|&c| c != '\n').count() + 1);
+        let reason = error.message();
+        told(SW_ERROR_CONFIG, format_args!("sw_config.document, read as TOML: {reason} at line {line} column {column}"))
+    });
     #[cfg(not(feature = "toml"))]
     refuse!(
         crate::ffi::status::SW_ERROR_UNSUPPORTED,
