@@ -8,18 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
+
 enum { BUFFERS = 12, ROUNDS = 200 };
 static sw_acquisition *acquisition;
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_number;
-
-#define RIGHT(call)                                                                                                   \
-    do {                                                                                                              \
-        if ((call) != SW_OK) {                                                                                        \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #call, sw_last_error());                                   \
-            exit(1);                                                                                                  \
-        }                                                                                                             \
-    } while (0)
 
 static void *addresses[BUFFERS];
 

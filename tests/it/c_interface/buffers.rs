@@ -1,5 +1,7 @@
 //! Frame buffers as a program in C meets them: known up front, waited for, or its own.
 
+use std::fs;
+
 use super::building::{Program, folder};
 use super::frames;
 
@@ -42,4 +44,15 @@ fn buffers_of_the_callers_own_give_the_frames_that_went_in() {
             assert!(frame(number) == expected, "frame {number} of {}", path.display());
         }
     }
+}
+
+#[test]
+fn values_keep_all_their_digits_and_places() {
+    let folder = folder();
+    let path = folder.path().join("run.zarr");
+    Program::new("tests/it/c_interface/values.c").run(&[&path]);
+    let document = fs::read_to_string(path.join("zarr.json")).unwrap();
+    let plain: String = document.split_whitespace().collect();
+    assert!(plain.contains(r#""serial":{"of":[1180591620717411303425,-36893488147419103232,0.1]}"#), "{document}");
+    assert!(!plain.contains("gain"), "{document}");
 }

@@ -8,13 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HOLDS(condition)                                                                                              \
-    do {                                                                                                              \
-        if (!(condition)) {                                                                                           \
-            fprintf(stderr, "line %d: not true: %s (%s)\n", __LINE__, #condition, sw_last_error());                   \
-            exit(1);                                                                                                  \
-        }                                                                                                             \
-    } while (0)
+#include "checks.h"
 
 static sw_acquisition *acquisition;
 static atomic_int calls, status_of_wait = -1;
@@ -105,6 +99,43 @@ static int32_t cut(void *context, void *blob, uint64_t bytes) {
     return 0;
 }
 
+static atomic_int closed_waits;
+
+static void *waits_for_nothing(void *descriptor) {
+    sw_events events = 77;
+    sw_status status = sw_event_wait(acquisition, *(int32_t *)descriptor, SW_FOREVER, &events);
+    /* It was not in the call yet when it was closed. */
+    if (status == SW_ERROR_ARGUMENT) return NULL;
+    HOLDS(status == SW_ERROR_ENDED && events == 77);
+    closed_waits++;
+    return NULL;
+}
+
+/* Two wait by one descriptor when it is closed; and two by another when the run ends. */
+static void wakes_all_who_wait(void) {
+    sw_config config = good();
+    sw_storage storage = {
+        .size = sizeof storage, .create = create, .put = put, .write_at = write_at, .finish = cut};
+    HOLDS(sw_create_in(&storage, &config, &acquisition) == SW_OK);
+    alarm(60);
+    int32_t descriptor, other;
+    HOLDS(sw_event_open(acquisition, SW_EVENT_ERROR, 0, &descriptor) == SW_OK);
+    pthread_t threads[2];
+    for (int at = 0; at < 2; at++) HOLDS(pthread_create(&threads[at], NULL, waits_for_nothing, &descriptor) == 0);
+    usleep(100000);
+    HOLDS(sw_event_close(acquisition, descriptor) == SW_OK);
+    for (int at = 0; at < 2; at++) HOLDS(pthread_join(threads[at], NULL) == 0);
+    HOLDS(closed_waits > 0);
+    HOLDS(sw_event_close(acquisition, descriptor) == SW_ERROR_ARGUMENT);
+    HOLDS(sw_event_open(acquisition, SW_EVENT_ERROR, 0, &other) == SW_OK);
+    for (int at = 0; at < 2; at++) HOLDS(pthread_create(&threads[at], NULL, waits, &other) == 0);
+    usleep(100000);
+    HOLDS(sw_finish(acquisition, SW_FOREVER, NULL) == SW_OK);
+    for (int at = 0; at < 2; at++) HOLDS(pthread_join(threads[at], NULL) == 0);
+    HOLDS(status_of_wait == SW_OK && events_of_wait == SW_EVENT_ENDED);
+    HOLDS(sw_free(acquisition) == SW_OK);
+}
+
 /* A storage's function may not end its run: it would wait for itself. */
 static void ends_within_storage(void) {
     atomic_int writes = 0;
@@ -153,6 +184,7 @@ static void counts_what_was_lost(void) {
 int main(int count, char **arguments) {
     if (count != 2) return 2;
     ends_by_events(arguments[1]);
+    wakes_all_who_wait();
     ends_within_storage();
     counts_what_was_lost();
     return 0;

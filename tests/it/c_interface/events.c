@@ -10,23 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checks.h"
+
 enum { BUFFERS = 6, FRAMES = 20000, SIDE = 64 };
-
-#define RIGHT(call)                                                                                                   \
-    do {                                                                                                              \
-        if ((call) != SW_OK) {                                                                                        \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #call, sw_last_error());                                   \
-            exit(1);                                                                                                  \
-        }                                                                                                             \
-    } while (0)
-
-#define HOLDS(condition)                                                                                              \
-    do {                                                                                                              \
-        if (!(condition)) {                                                                                           \
-            fprintf(stderr, "line %d: not true: %s (%s)\n", __LINE__, #condition, sw_last_error());                   \
-            exit(1);                                                                                                  \
-        }                                                                                                             \
-    } while (0)
 
 static sw_acquisition *acquisition;
 static _Atomic unsigned called;

@@ -30,9 +30,9 @@ static int is_foreign(const char *text) {
             failures++;                                                                                               \
             fprintf(stderr, "line %d: %s: got %d (%s; %s), expected " #expected "\n", __LINE__, #call, (int)got,      \
                     sw_status_text(got), sw_last_error());                                                            \
-        } else if (!*sw_last_error()) {                                                                               \
+        } else if (!*sw_last_error() || strchr(sw_last_error(), '\n')) {                                              \
             failures++;                                                                                               \
-            fprintf(stderr, "line %d: %s: no text\n", __LINE__, #call);                                               \
+            fprintf(stderr, "line %d: %s: no text of one line: %s\n", __LINE__, #call, sw_last_error());              \
         } else if (is_foreign(sw_last_error())) {                                                                     \
             failures++;                                                                                               \
             fprintf(stderr, "line %d: %s: not plain English: %s\n", __LINE__, #call, sw_last_error());                \

@@ -31,7 +31,7 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 9] = [
+const TESTS: [(&str, &[&str]); 10] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
@@ -39,6 +39,7 @@ const TESTS: [(&str, &[&str]); 9] = [
     ("tests/it/c_interface/aborting.c", &["aborted.zarr"]),
     ("tests/it/c_interface/events.c", &["run.zarr"]),
     ("tests/it/c_interface/ending.c", &["run.zarr"]),
+    ("tests/it/c_interface/values.c", &["run.zarr"]),
     ("tests/it/c_interface/own_buffers.c", &["one.zarr", "two.zarr", "three.zarr"]),
     ("tests/it/c_interface/wrapper.cpp", &["one.zarr", "two.zarr", "three.zarr", "four.zarr"]),
 ];

@@ -8,23 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "checks.h"
+
 enum { BUFFERS = 8, FRAMES = 100, ROWS = 256, COLUMNS = 512, BYTES = ROWS * COLUMNS };
-
-#define RIGHT(call)                                                                                                   \
-    do {                                                                                                              \
-        if ((call) != SW_OK) {                                                                                        \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #call, sw_last_error());                                   \
-            exit(1);                                                                                                  \
-        }                                                                                                             \
-    } while (0)
-
-#define HOLDS(condition)                                                                                              \
-    do {                                                                                                              \
-        if (!(condition)) {                                                                                           \
-            fprintf(stderr, "line %d: not true: %s (%s)\n", __LINE__, #condition, sw_last_error());                   \
-            exit(1);                                                                                                  \
-        }                                                                                                             \
-    } while (0)
 
 static int released;
 
