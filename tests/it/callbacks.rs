@@ -140,3 +140,40 @@ fn absurd_sizes_are_refused_at_once() {
     refused(Config { dims, ..tiny(None, 32) });
     assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
 }
+
+/// [`Memory`] that can't say whether something is in it.
+#[derive(Debug)]
+struct Unsure(Memory);
+
+impl Storage for Unsure {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn shardwright::Blob>> {
+        self.0.create(key, len)
+    }
+
+    fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        self.0.put(key, bytes)
+    }
+
+    fn remove(&self, key: &str) -> io::Result<()> {
+        self.0.remove(key)
+    }
+
+    fn is_used(&self) -> bool {
+        std::panic::resume_unwind(Box::new("no network"))
+    }
+}
+
+#[test]
+fn a_storage_that_can_not_say_whether_it_is_used_is_an_error() {
+    let storage = Arc::new(Unsure(Memory::new()));
+    let image = Acquisition::create_in(storage.clone(), tiny(None, 8)).map(drop);
+    let several = shardwright::Dataset::create_in(storage.clone()).map(drop);
+    for refused in [image, several] {
+        assert!(matches!(&refused, Err(Error::Panicked { message }) if message == "no network"), "{refused:?}");
+    }
+    assert!(storage.0.keys().is_empty());
+}

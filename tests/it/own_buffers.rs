@@ -99,3 +99,18 @@ fn too_few_and_too_small_ones_are_refused_and_given_back() {
     assert_eq!(dropped.load(SeqCst), 3);
     assert!(!path.exists());
 }
+
+#[test]
+#[allow(unsafe_code)]
+fn buffers_beyond_the_address_space_are_refused() {
+    let last_page = usize::MAX - 4095;
+    for (address, bytes) in [(last_page, 8192), (4096, usize::MAX - 4095), (4096, isize::MAX as usize)] {
+        let place = NonNull::new(std::ptr::without_provenance_mut(address)).unwrap();
+        // SAFETY: there is no such memory, which is what is to be told; nothing touches it.
+        let refused = unsafe { RingBuffers::new(vec![place], bytes, ()) };
+        let text = refused.unwrap_err().to_string();
+        let expected =
+            format!("own_buffers = {bytes} bytes from {address:#x} on: buffer 0 does not fit the address space");
+        assert_eq!(text, expected);
+    }
+}
