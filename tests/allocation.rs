@@ -111,13 +111,16 @@ fn allocations(config: Config, append: bool) -> (u64, u64) {
             slot.commit(number, Record::default()).unwrap();
         }
     };
+    // Who waits at a queue for the first time makes itself a place in it. Seen to be made: a thread that the system did
+    // not let run meanwhile may find the time up before it waits.
+    let loans: Vec<_> = (0..acquisition.stats().ring_frames).map(|_| acquisition.acquire().unwrap()).collect();
+    let before = OWN.get();
+    while OWN.get() == before {
+        assert!(acquisition.acquire().unwrap_err().is_ring_full());
+    }
+    drop(loans);
     (0..WARM_UP).for_each(bring);
     wait_until("the warm-up is written", || acquisition.stats().frames_written == WARM_UP);
-    // A thread that waits at a queue for the first time makes itself a place in it: the caller here, the workers while
-    // there is nothing to do.
-    let loans: Vec<_> = (0..acquisition.stats().ring_frames).map(|_| acquisition.acquire().unwrap()).collect();
-    assert!(acquisition.acquire().unwrap_err().is_ring_full());
-    drop(loans);
     let (own, workers) = (OWN.get(), BY_WORKERS.load(SeqCst));
     COUNTING.store(true, SeqCst);
     (WARM_UP..FRAMES).for_each(bring);
