@@ -232,7 +232,7 @@ typedef struct sw_config {
     // With SW_RING_FULL_BLOCK, how many milliseconds calls with SW_AS_CONFIGURED wait. Default SW_FOREVER.
     int64_t ring_full_timeout_ms;
     // Bytes for the frame buffers of the ring. Default 1 GiB, which sw_create takes 0.3 to 3 s to make, as fast as the
-    // system finds the memory.
+    // system finds the memory. No more is taken than the array's frames need, or 4194304 of them.
     size_t ring_bytes;
     // Bytes of one buffer, all that the camera writes into it. Default 0: exactly a frame, and the next two must be 0.
     size_t buffer_bytes;
@@ -279,7 +279,7 @@ typedef struct sw_config {
     sw_manifest manifest;
     // How many frame numbers a frame may leave out behind the newest; what is farther is refused, because a garbled
     // number would make all true ones come too late. Default 0: 16384, or four times the reorder_window of sw_layout
-    // if that is more.
+    // if that is more. At most 16777216, or the default where that is more.
     uint64_t leap_max;
     // Frame buffers of the caller's own as the ring, in place of `ring_bytes`: huge pages, memory that a device has
     // pinned or maps, shared memory. Also beside a `document`. Default null: the library makes the ring.
@@ -1072,12 +1072,15 @@ sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, ui
 // milliseconds; 0: not at all; SW_FOREVER: until the run has ended, and then SW_EVENT_ENDED comes each time, whatever
 // was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
 //
-// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
+// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ENDED if another thread has closed the descriptor meanwhile;
+// SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
 sw_status sw_event_wait(struct sw_acquisition *acquisition, int32_t descriptor, int64_t timeout_ms, sw_events *events);
 
-// Closes a descriptor of sw_event_open. No thread may be in sw_event_wait with it.
+// Closes a descriptor of sw_event_open. Threads that are in sw_event_wait with it return: with SW_ERROR_ENDED, unless
+// something has happened that they fetch. Take it out of poll and epoll first: as soon as it is closed, and the last
+// of those threads has returned, the system may give its number to another file.
 //
-// Errors: SW_ERROR_ARGUMENT if it is not one of this acquisition; SW_ERROR_BUSY if a thread waits for it.
+// Errors: SW_ERROR_ARGUMENT if it is not one of this acquisition.
 sw_status sw_event_close(struct sw_acquisition *acquisition, int32_t descriptor);
 
 // Has each of `events` told to `callback`, for programs that have an event loop of another kind: first what has
