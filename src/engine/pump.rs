@@ -125,8 +125,11 @@ impl Engine {
             if shard.slot_bytes < LARGE_SLOT_BYTES && together {
                 let chunks = first_chunk..first_chunk + shard.layer_chunks;
                 // A panic in a storage of the caller's own must not keep the layer for ever.
-                let told = caught(|| Ok(cell.shards.iter().for_each(|of| of.done_with(chunks.clone()))));
-                told.unwrap_or_else(|error| self.first_error.set_about(error, Some(first_frame)));
+                let tell = || {
+                    cell.shards.iter().for_each(|of| of.done_with(chunks.clone()));
+                    Ok(())
+                };
+                caught(tell).unwrap_or_else(|error| self.first_error.set_about(error, Some(first_frame)));
             }
             self.layer_done(cell);
         }
