@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
     EACH(memory + at * 2 * BYTES);
     refused(argv[1], config_with(buffers, BUFFERS, BYTES - 1), SW_ERROR_CONFIG, "a frame's buffer needs 131072 bytes");
     refused(argv[1], config_with(buffers, BUFFERS, 2 * BYTES + 1), SW_ERROR_CONFIG, "overlap");
-    refused(argv[1], config_with(buffers, BUFFERS, SIZE_MAX), SW_ERROR_CONFIG, "overlap");
+    refused(argv[1], config_with(buffers, BUFFERS, SIZE_MAX), SW_ERROR_CONFIG, "does not fit");
     refused(argv[1], config_with(buffers, BUFFERS, 0), SW_ERROR_CONFIG, "0 bytes");
     refused(argv[1], config_with(buffers, 2, BYTES), SW_ERROR_CONFIG, "2 buffers");
     refused(argv[1], config_with(buffers, 0, BYTES), SW_ERROR_ARGUMENT, "own_buffer_count");
