@@ -1102,8 +1102,8 @@ sw_status sw_first_error(struct sw_acquisition *acquisition);
 
 // The number of the first frame that the run's first error is about.
 //
-// Errors: SW_ERROR_NOT_FOUND if there was no error, or one that is about no certain frame, as a document that could not
-// be written; those of wrong arguments.
+// Errors: SW_ERROR_NOT_FOUND if there was no error, or one that is about no certain frame, as a document that could
+// not be written; those of wrong arguments.
 sw_status sw_first_error_frame(struct sw_acquisition *acquisition, uint64_t *frame);
 
 // Counters of this moment, also while the run ends and after its end. It takes no lock and no memory.

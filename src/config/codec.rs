@@ -35,9 +35,9 @@ pub enum Compressor {
     /// with bit shuffle and either `Lz4` or `Zstd`, in [`Dialect::Precomputed`](crate::Dialect::Precomputed) `None` or
     /// `Gzip`; at about equal rates, what writes less.
     ///
-    /// That is calculated from short trials: how fast a core encodes noise of the pixels' type, how small it becomes, and
-    /// what the storage takes, as if this run had the machine for itself. Short runs, and those of whose storage nothing
-    /// can be learnt, take the first named of the two. During the run, Blosc's chunks are made with less
+    /// That is calculated from short trials: how fast a core encodes noise of the pixels' type, how small it becomes,
+    /// and what the storage takes, as if this run had the machine for itself. Short runs, and those of whose storage
+    /// nothing can be learnt, take the first named of the two. During the run, Blosc's chunks are made with less
     /// effort, or stored, when the ring fills and encoding is what keeps it from being emptied. The summary's notes say
     /// what was chosen and changed.
     ///

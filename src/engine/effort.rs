@@ -95,7 +95,8 @@ impl Controller {
             self.rate_before = seen.rate;
             return Some(self.change(self.now - 1, "the ring filled, and encoding was what it waited for"));
         }
-        // Workers that write themselves spend their time on that when they no longer encode: it has helped all the same.
+        // Workers that write themselves spend their time on that when they no longer encode: it has helped all the
+        // same.
         let helped = seen.rate > HELPED * self.rate_before;
         if may_go_up && 2 * free < frames && waits_for_storage && !helped {
             if !self.went_up {

@@ -53,7 +53,8 @@ pub(super) fn split(own: Option<OwnBuffers>) -> (Option<RingBuffers>, Takeover) 
 /// The buffers that a configuration names, if it does.
 ///
 /// # Safety
-/// `config` and all that it points to must be good for reads, unless null or misaligned; the buffers as the header says.
+/// `config` and all that it points to must be good for reads, unless null or misaligned; the buffers as the header
+/// says.
 pub(super) unsafe fn own_buffers(config: *const sw_config) -> Outcome<Option<OwnBuffers>> {
     // SAFETY: as the caller promises.
     let config = unsafe { known(config) }?;

@@ -187,8 +187,8 @@ pub unsafe extern "C" fn sw_first_error(acquisition: *mut sw_acquisition) -> sw_
 
 /// The number of the first frame that the run's first error is about.
 ///
-/// Errors: SW_ERROR_NOT_FOUND if there was no error, or one that is about no certain frame, as a document that could not
-/// be written; those of wrong arguments.
+/// Errors: SW_ERROR_NOT_FOUND if there was no error, or one that is about no certain frame, as a document that could
+/// not be written; those of wrong arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_first_error_frame(acquisition: *mut sw_acquisition, frame: *mut u64) -> sw_status {
     boundary(|| {

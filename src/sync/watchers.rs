@@ -1,9 +1,9 @@
 //! Who wants to hear of what happens in a run, and how it is told so that nobody waits and nothing is missed.
 //!
-//! Whoever makes something happen looks at one word, and goes on if nobody watches for it. A watcher hears of edges, not
-//! of states: it looks at the state itself, and waits for the next edge when it finds nothing to do there. Each pair of
-//! "write the one, look at the other" has a SeqCst fence in between on both sides, so that one of the two sees the
-//! other: either the watcher sees what has happened, or whoever made it happen sees the watcher.
+//! Whoever makes something happen looks at one word, and goes on if nobody watches for it. A watcher hears of edges,
+//! not of states: it looks at the state itself, and waits for the next edge when it finds nothing to do there. Each
+//! pair of "write the one, look at the other" has a SeqCst fence in between on both sides, so that one of the two sees
+//! the other: either the watcher sees what has happened, or whoever made it happen sees the watcher.
 //!
 //! The ring's level has no such fence, which each loan and each release would have to pay for. A watcher that comes
 //! while the level changes may be overlooked by whoever changes it, so somebody looks at the level again from time to

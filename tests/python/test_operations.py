@@ -1,5 +1,5 @@
-"""The offline commands as a data manager meets them: arrays that can't be read beside others, chunks as files, calls that
-are made again, full disks, and the same fault told in the same way by all commands."""
+"""The offline commands as a data manager meets them: arrays that can't be read beside others, chunks as files, calls
+that are made again, full disks, and the same fault told in the same way by all commands."""
 
 import json
 import os
@@ -157,7 +157,8 @@ def test_levels_that_are_left_out_are_promised_no_more(tool, tmp_path):
 
 
 def test_names_that_nothing_has_are_refused(tool, tmp_path):
-    zarr.open_group(tmp_path / "g.zarr", mode="w").create_array("a", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    group.create_array("a", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
     for option in ["--only", "--skip"]:
         refused = tool("repack", tmp_path / "g.zarr", option, "b", code=2)
         assert f'{option} "b": is no array or group' in refused and '"a"' in refused
@@ -193,7 +194,8 @@ def test_every_chunk_becomes_a_file_and_a_part_of_a_shard_again(tool, replay, tm
     tool("verify", plain)
     assert "nothing was to be done" in tool(*words)
     # And back.
-    tool("repack", plain, *([] if in_place else [tmp_path / "back.zarr"]), "--shard", "6,35,36" if chunks[0] == 3 else "4,32,32")
+    shard = "6,35,36" if chunks[0] == 3 else "4,32,32"
+    tool("repack", plain, *([] if in_place else [tmp_path / "back.zarr"]), "--shard", shard)
     back = plain if in_place else tmp_path / "back.zarr"
     assert open_zarr_python(back / "0").shards is not None
     assert_same(open_tensorstore(back / "0").read().result(), data)
@@ -221,7 +223,8 @@ def test_chunks_become_files_of_zarr_v2(tool, tmp_path):
 
 def test_what_contradicts_chunks_as_files_is_refused(tool, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
-    for words in [SHARDS, ["--index", "start"], ["--index-checksum"], ["--dialect", "precomputed"], ["--dialect", "zarr2-sharded"]]:
+    dialects = [["--dialect", dialect] for dialect in ["precomputed", "zarr2-sharded"]]
+    for words in [SHARDS, ["--index", "start"], ["--index-checksum"], *dialects]:
         assert "--unsharded" in tool("repack", tmp_path / "a.zarr", tmp_path / "o", "--unsharded", *words, code=2)
 
 
@@ -336,7 +339,8 @@ def test_a_full_disk_says_how_to_go_on_and_the_same_call_does(on_small_disk, tmp
     script = """
         head -c 1000000 /dev/zero > "$DISK/other"
         code=0
-        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --workers 1 --no-space-check --json > "$PLACE/first" || code=$?
+        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --workers 1 --no-space-check --json > "$PLACE/first" ||
+            code=$?
         test $code = 1
         test ! -e "$DISK/o.zarr"
         rm "$DISK/other"
@@ -355,7 +359,7 @@ def test_a_full_disk_says_how_to_go_on_and_the_same_call_does(on_small_disk, tmp
 
 def test_an_export_to_a_full_disk_leaves_nothing(on_small_disk, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(shape=(64, 128, 128)), chunks=(8, 64, 64))
-    script = 'code=0; "$SHARDWRIGHT" export "$PLACE/a.zarr" "$DISK/a.%s" --json || code=$?; ls -A "$DISK" >&2; exit $code'
+    script = 'code=0; "$SHARDWRIGHT" export "$PLACE/a.zarr" "$DISK/a.%s" --json || code=$?\nls -A "$DISK" >&2; exit $code'
     for ending in ["npy", "tif"]:
         done = on_small_disk("1m", script % ending)
         error = json.loads(done.stdout)["error"]
@@ -365,7 +369,8 @@ def test_an_export_to_a_full_disk_leaves_nothing(on_small_disk, tmp_path):
 
 # One table of faults for all commands.
 
-CODES = {"not-found": 3, "invalid-input": 3, "damaged": 3, "unsupported": 5, "exists": 1, "locked": 1, "usage": 2, "no-space": 1}
+CODES = {"exists": 1, "locked": 1, "no-space": 1, "usage": 2, "not-found": 3, "invalid-input": 3, "damaged": 3}
+CODES["unsupported"] = 5
 
 
 @pytest.fixture
@@ -574,8 +579,9 @@ def test_an_interruption_is_told_alike(command, tmp_path, number):
     path = tmp_path / "a.zarr"
     run = [command, "replay", "synthetic", path, "--camera", "1024x1024xu16", "--frames", "100", "--no-sync", "-q"]
     subprocess.run(run, check=True)
-    for words in [["repack", path, tmp_path / "o.zarr", "--codec", "zstd", "--level", "19"], ["repack", path, "--codec", "zstd", "--level", "19"]]:
-        process = subprocess.Popen([command, *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for paths in [[path, tmp_path / "o.zarr"], [path]]:
+        words = [command, "repack", *paths, "--codec", "zstd", "--level", "19", "--json"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         time.sleep(1)
         process.send_signal(number)
         said = process.communicate(timeout=60)[0]

@@ -39,7 +39,9 @@ KINDS = {
     "lzw-horizontal-u4": (volume(3, 50, 70, dtype="u4"), {**GRAY, "compression": "lzw", "predictor": 2}),
     "zlib-horizontal-u8": (volume(3, 50, 70, dtype="u8"), {**GRAY, "compression": "zlib", "predictor": 2}),
     "zlib-float-f4": (volume(3, 50, 70, dtype="f4"), {**GRAY, "compression": "zlib", "predictor": 3}),
-    "zlib-float-f8-big": (volume(3, 50, 70, dtype="f8"), {**GRAY, "byteorder": ">", "compression": "zlib", "predictor": 3}),
+    "zlib-float-f8-big": (
+        volume(3, 50, 70, dtype="f8"), {**GRAY, "byteorder": ">", "compression": "zlib", "predictor": 3}
+    ),
     "zlib-horizontal-big": (volume(3, 50, 70), {**GRAY, "byteorder": ">", "compression": "zlib", "predictor": 2}),
     "packbits": (volume(3, 50, 70, dtype="u1"), {**GRAY, "compression": "packbits"}),
     "packbits-strips": (volume(3, 50, 70), {**GRAY, "compression": "packbits", "rowsperstrip": 7}),
@@ -150,7 +152,9 @@ def test_packed_samples(replay, tmp_path, bits):
     assert_replayed(out, data, "tyx")
 
 
-@pytest.mark.parametrize("options", [{}, {"compression": "zlib", "predictor": 3}, {"tile": (16, 16)}, {"byteorder": ">"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"compression": "zlib", "predictor": 3}, {"tile": (16, 16)}, {"byteorder": ">"}]
+)
 def test_half_precision(replay, tmp_path, options):
     data = volume(3, 20, 30, dtype="f2")
     data[0, 0, :6] = [np.inf, -np.inf, 6e-8, -0.0, 65504, 1e-5]
@@ -210,7 +214,9 @@ REFUSED = {
     "webp": (volume(32, 32, 3, dtype="u1"), {"compression": "webp", **RGB}, "WebP"),
     "lzma": (volume(20, 30), {"compression": "lzma", **GRAY}, "LZMA"),
     "complex": (volume(20, 30, dtype="f4").astype("c8"), GRAY, "complex samples of 64 bits"),
-    "float24": (volume(20, 30, dtype="f4"), {"bitspersample": 24, "compression": "zlib", "predictor": 3, **GRAY}, "24 bits"),
+    "float24": (
+        volume(20, 30, dtype="f4"), {"bitspersample": 24, "compression": "zlib", "predictor": 3, **GRAY}, "24 bits"
+    ),
 }  # fmt: skip
 
 
@@ -275,7 +281,8 @@ def test_npy_with_axes(replay, refused, tmp_path):
     whole = (tmp_path / "in.npy").read_bytes()
     (tmp_path / "in.npy").write_bytes(whole[: len(whole) // 2])
     report, _ = replay(tmp_path / "in.npy", "--axes", "t,c,z,y,x", code=3)
-    assert "frame 11" in report["error"]["message"] and "too early" in report["error"]["message"] and report["frames_written"] == 11
+    message = report["error"]["message"]
+    assert "frame 11" in message and "too early" in message and report["frames_written"] == 11
 
 
 def test_npy_that_is_refused(refused, tmp_path):

@@ -117,7 +117,8 @@ int main(int argc, char **argv) {
     refused(argv[1], config_with(buffers, 0, BYTES), SW_ERROR_ARGUMENT, "own_buffer_count");
     refused(argv[1], config_with(NULL, BUFFERS, BYTES), SW_ERROR_NULL, "own_buffers is null");
     EACH(memory + at * 2 * BYTES + (at == 3 ? 64 : 0));
-    refused(argv[1], config_with(buffers, BUFFERS, BYTES), SW_ERROR_CONFIG, "buffer 3 must start on a multiple of 4096");
+    refused(argv[1], config_with(buffers, BUFFERS, BYTES), SW_ERROR_CONFIG,
+            "buffer 3 must start on a multiple of 4096");
     EACH(at == 5 ? NULL : memory + at * 2 * BYTES);
     refused(argv[1], config_with(buffers, BUFFERS, BYTES), SW_ERROR_NULL, "one of sw_config.own_buffers is null");
     /* A run that does not come about leaves them to the program. */

@@ -96,7 +96,8 @@ pub(crate) struct LayoutArgs {
     pub(crate) dialect: Dialect,
     /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer
     /// is made for camera noise; auto takes blosc-lz4 or blosc-zstd, whichever lets more frames through here, and makes
-    /// less effort when the ring fills (replay only) [default: replay takes blosc-lz4, for a precomputed volume none; repack keeps what is]
+    /// less effort when the ring fills (replay only) [default: replay takes blosc-lz4, for a precomputed volume none;
+    /// repack keeps what is]
     #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(CODECS))]
     pub(crate) codec: Option<String>,
     /// The compression level: 0 to 9, for zstd -131072 to 22 [default: 1]
