@@ -58,10 +58,9 @@ fn fill_element(config: &Config) -> Result<Vec<u8>> {
     macro_rules! element {
         ($int:ty) => {{
             let element = value as $int;
-            // A cast saturates and rounds; only what survives the way back was a value of the type. One past the
-            // largest of 64 bits survives it, too, because that one has no `f64`.
-            let is_past = value >= 2.0 * (<$int>::MAX / 2 + 1) as f64;
-            if element as f64 != value || is_past {
+            // A cast saturates and rounds; only what survives the way back was a value of the type. The largest of 64
+            // bits has no `f64`, so the one above stands for it, as it does where documents are read.
+            if element as f64 != value {
                 let reason = format!("{} holds whole numbers from {} to {}", config.dtype, <$int>::MIN, <$int>::MAX);
                 return Err(Error::config("fill_value", value, reason));
             }

@@ -359,7 +359,8 @@ def test_a_full_disk_says_how_to_go_on_and_the_same_call_does(on_small_disk, tmp
 
 def test_an_export_to_a_full_disk_leaves_nothing(on_small_disk, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(shape=(64, 128, 128)), chunks=(8, 64, 64))
-    script = 'code=0; "$SHARDWRIGHT" export "$PLACE/a.zarr" "$DISK/a.%s" --json || code=$?\nls -A "$DISK" >&2; exit $code'
+    script = 'code=0\n"$SHARDWRIGHT" export "$PLACE/a.zarr" "$DISK/a.%s" --json || code=$?\n'
+    script += 'ls -A "$DISK" >&2; exit $code'
     for ending in ["npy", "tif"]:
         done = on_small_disk("1m", script % ending)
         error = json.loads(done.stdout)["error"]
@@ -689,3 +690,34 @@ def test_a_replay_of_what_lost_a_shard_says_so(replay):
     assert not any("counted" in note for note in replay(path)[0]["notes"])
     max(file for file in (path / "0/c").rglob("*") if file.is_file()).unlink()
     assert any("files are missing; they read as the fill value" in note for note in replay(path)[0]["notes"])
+
+
+def test_an_export_never_writes_into_its_dataset(tool, tmp_path):
+    path = tmp_path / "g.zarr"
+    group = zarr.open_group(path, mode="w")
+    group.create_array("0", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    before = files(path)
+    link = tmp_path / "link"
+    link.symlink_to(path, target_is_directory=True)
+    for output in [path / "0/c/0/0/0", path / "zarr.json", path / "new.raw", link / "0/zarr.json"]:
+        said = tool("export", path / "0", output, "--format", "raw", "--overwrite", code=2)
+        assert "which is read; choose a path beside it" in said
+    assert files(path) == before
+    tool("export", path / "0", tmp_path / "g.raw")
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_recover_leaves_alone_what_was_repacked(command, tool, tmp_path, in_place):
+    path = tmp_path / "run.zarr"
+    run = [command, "replay", "synthetic", path, "--camera", "64x64xu16", "--frames", "20", "--no-sync", "-q"]
+    subprocess.run([str(word) for word in [*run, "--chunk", "2,32,32", "--shard", "8,64,64"]], check=True)
+    repacked = path if in_place else tmp_path / "new.zarr"
+    tool("repack", path, *([] if in_place else [repacked]), "--codec", "gzip")
+    # As of a run that was killed, of which recovery would look for the rest.
+    document = json.loads((repacked / "zarr.json").read_text())
+    document["attributes"]["shardwright"]["complete"] = False
+    (repacked / "zarr.json").write_text(json.dumps(document))
+    before = files(repacked)
+    for words in [[], ["--apply"]]:
+        assert "it was repacked, which leaves no slot headers" in tool("recover", repacked, *words, code=5)
+    assert files(repacked) == before

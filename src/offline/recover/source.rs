@@ -21,9 +21,14 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
     if let Some(error) = tree.broken.iter().find(|error| !matches!(error, Error::Unsupported { .. })) {
         return Err(error.clone());
     }
-    let mut images = Vec::new();
+    let (mut images, mut repacked) = (Vec::new(), false);
     for group in &tree.groups {
         let Some(own) = Provenance::parse(&group.path, &group.attributes)? else { continue };
+        if own.slots.is_none() {
+            // A shard without slot headers looks as one that nothing was written to.
+            repacked = true;
+            continue;
+        }
         let missing = || {
             let image = if group.image == group.name { group.path.clone() } else { group.path.join("0") };
             let is_its = |error: &&Error| match error {
@@ -53,7 +58,10 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
         return Err(error.clone());
     }
     if images.is_empty() {
-        let reason = "no image in it was made by shardwright: only its own slot headers can tell what was written";
+        let reason = match repacked {
+            true => "it was repacked, which leaves no slot headers: only these can tell what was written",
+            false => "no image in it was made by shardwright: only its own slot headers can tell what was written",
+        };
         return Err(Error::format(root, Refusal::Unsupported(reason.to_owned())));
     }
     Ok(images)
