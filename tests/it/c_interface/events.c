@@ -1,6 +1,6 @@
 /* A camera that never asks whether a buffer is free, and a program that waits for everything else in one poll: it
-   brings frames through a ring of few buffers by events alone, and hears of shards, durable frames, the level of the ring and
-   the end of the run. */
+   brings frames through a ring of few buffers by events alone, and hears of shards, durable frames, the level of the
+   ring and the end of the run. */
 
 #include <poll.h>
 #include <pthread.h>
