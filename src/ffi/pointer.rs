@@ -219,3 +219,64 @@ pub(super) unsafe fn put_text(text: &str, place: *mut c_char, capacity: usize, n
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a program of yesterday was compiled with it.
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Old {
+        size: usize,
+        known: u64,
+    }
+
+    /// The same struct today.
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Grown {
+        size: usize,
+        known: u64,
+        added: [u64; 2],
+    }
+
+    // SAFETY: `repr(C)`, numbers only, the size first.
+    unsafe impl Grows for Grown {
+        const FIRST_BYTES: usize = size_of::<Old>();
+        const NAME: &'static str = "grown";
+    }
+
+    const DEFAULTS: Grown = Grown { size: size_of::<Grown>(), known: 1, added: [7, 8] };
+
+    /// Fields that a program of yesterday does not know have their defaults, and nothing behind its struct is touched.
+    #[test]
+    fn a_program_may_be_older_than_the_library() {
+        #[repr(C)]
+        struct Guarded {
+            old: Old,
+            guard: [u64; 4],
+        }
+        let mut place = Guarded { old: Old { size: 0, known: 0 }, guard: [5; 4] };
+        let pointer: *mut Grown = (&raw mut place).cast();
+        // SAFETY: the place is longer than an `Old`.
+        unsafe { sized_out(pointer, size_of::<Old>()) }.unwrap().set(DEFAULTS);
+        assert_eq!((place.old.size, place.old.known, place.guard), (size_of::<Old>(), 1, [5; 4]));
+        place.old.known = 3;
+        // SAFETY: as above.
+        let read = unsafe { read(pointer.cast_const(), DEFAULTS) }.unwrap();
+        assert_eq!((read.size, read.known, read.added), (size_of::<Old>(), 3, [7, 8]));
+        // SAFETY: as above.
+        unsafe { grown_out(pointer) }.unwrap().set(Grown { known: 4, ..DEFAULTS });
+        assert_eq!((place.old.size, place.old.known, place.guard), (size_of::<Old>(), 4, [5; 4]));
+    }
+
+    /// What today's program sets beyond the first version's struct is taken.
+    #[test]
+    fn a_program_may_know_the_added_fields() {
+        let set = Grown { known: 3, added: [9, 0], ..DEFAULTS };
+        // SAFETY: a reference is good for reads.
+        let read = unsafe { read(&raw const set, DEFAULTS) }.unwrap();
+        assert_eq!((read.known, read.added), (3, [9, 0]));
+    }
+}

@@ -1,7 +1,7 @@
 //! Which codec lets the most frames through.
 
 use crate::codec::Effort;
-use crate::codec::speed::{Speed, speed};
+use crate::codec::speed::{Speed, speeds};
 use crate::config::{BloscCname, Codec, Compressor, Config, Shuffle};
 use crate::dtype::Dtype;
 use crate::error::Result;
@@ -38,13 +38,12 @@ impl CodecPlan {
     /// # Errors
     /// As a codec's encoder.
     pub(crate) fn chosen(config: &Config, cores: usize, storage: Option<StorageSpeed>) -> Result<Self> {
-        let mut speeds = Vec::new();
+        let mut codecs = Vec::new();
         for compressor in candidates(config) {
             let codec = Codec { compressor, ..config.codec };
-            for effort in efforts_of(compressor) {
-                speeds.push(speed(&codec, effort, config.dtype)?);
-            }
+            codecs.extend(efforts_of(compressor).into_iter().map(|effort| (codec.clone(), effort)));
         }
+        let speeds = speeds(&codecs, config.dtype, cores)?;
         Ok(choose(&speeds, cores, storage, config.dtype))
     }
 
@@ -98,7 +97,7 @@ fn choose(speeds: &[Speed], cores: usize, storage: Option<StorageSpeed>, dtype: 
     };
     let efforts = speeds.iter().filter(|speed| speed.compressor == best.compressor).filter(helps);
     let of_noise = |speed: &Speed| {
-        let (encoded, ratio) = (cores as f64 * speed.bytes_per_s / 1e9, speed.ratio);
+        let (encoded, ratio) = (speed.bytes_per_s / 1e9, speed.ratio);
         let expected = storage.map_or_else(String::new, |_| format!(", so {:.2}", rate(speed) / 1e9));
         format!("{} {encoded:.2} at a ratio of {ratio:.2}{expected}", label(speed.compressor))
     };
@@ -121,12 +120,11 @@ fn choose(speeds: &[Speed], cores: usize, storage: Option<StorageSpeed>, dtype: 
 
 /// Bytes of pixels per second that are encoded and written.
 fn pixel_rate(speed: &Speed, cores: usize, storage: Option<StorageSpeed>) -> f64 {
-    let cores = cores as f64;
     match storage {
-        None => cores * speed.bytes_per_s,
-        Some(StorageSpeed::Device(rate)) => (cores * speed.bytes_per_s).min(rate * speed.ratio),
+        None => speed.bytes_per_s,
+        Some(StorageSpeed::Device(rate)) => speed.bytes_per_s.min(rate * speed.ratio),
         // A core does one after the other.
-        Some(StorageSpeed::Core(rate)) => cores / (1.0 / speed.bytes_per_s + 1.0 / (rate * speed.ratio)),
+        Some(StorageSpeed::Core(rate)) => 1.0 / (1.0 / speed.bytes_per_s + 1.0 / (cores as f64 * rate * speed.ratio)),
     }
 }
 
@@ -135,11 +133,11 @@ mod tests {
     use super::*;
 
     /// GB/s of a core, and ratios, about as they are for dark images of u16 on one of today's cores.
-    fn speeds() -> Vec<Speed> {
+    fn of_cores(cores: usize) -> Vec<Speed> {
         let speed = |compressor, effort, gigabytes: f64, ratio| Speed {
             compressor,
             effort,
-            bytes_per_s: gigabytes * 1e9,
+            bytes_per_s: cores as f64 * gigabytes * 1e9,
             ratio,
         };
         vec![
@@ -152,7 +150,7 @@ mod tests {
     }
 
     fn chosen(cores: usize, storage: Option<StorageSpeed>) -> CodecPlan {
-        choose(&speeds(), cores, storage, Dtype::U16)
+        choose(&of_cores(cores), cores, storage, Dtype::U16)
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub(super) use convert::known;
 
 use std::ffi::{c_char, c_void};
 
-use super::pointer::{Grows, put_text, read, sized_out};
+use super::pointer::{grows, put_text, read, sized_out};
 use super::status::{Outcome, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
 use crate::config::Config;
 
@@ -364,38 +364,14 @@ pub struct sw_config {
     pub own_buffers_context: *mut c_void,
 }
 
-/// What the struct will look like one day, for the test that a program of today still runs then.
-#[cfg(sw_grown)]
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(super) struct GrownConfig {
-    known: sw_config,
-    added: [u64; 3],
-}
+grows!(sw_config);
 
-#[cfg(not(sw_grown))]
-pub(super) type PresentConfig = sw_config;
-#[cfg(sw_grown)]
-pub(super) type PresentConfig = GrownConfig;
-
-#[cfg(sw_grown)]
-const _: () = assert!(size_of::<PresentConfig>() == size_of::<sw_config>() + 24);
-
-/// Bytes of the struct in interface 1. When it grows, this becomes the offset of the first new field.
-const CONFIG_FIRST_BYTES: usize = size_of::<sw_config>();
-
-// SAFETY: `repr(C)`, numbers and pointers only, the size first.
-unsafe impl Grows for PresentConfig {
-    const FIRST_BYTES: usize = CONFIG_FIRST_BYTES;
-    const NAME: &'static str = "sw_config";
-}
-
-pub(super) fn defaults() -> PresentConfig {
+pub(super) fn defaults() -> sw_config {
     let defaults = Config::default();
     // SAFETY: zeros are a value: numbers, null pointers, and no function.
     let none: sw_config = unsafe { std::mem::zeroed() };
-    let known = sw_config {
-        size: size_of::<PresentConfig>(),
+    sw_config {
+        size: size_of::<sw_config>(),
         version: SW_INTERFACE,
         dtype: SW_U16,
         compressor: SW_COMPRESSOR_BLOSC,
@@ -420,11 +396,7 @@ pub(super) fn defaults() -> PresentConfig {
         guard_maps: defaults.guard_maps.into(),
         leap_max: defaults.leap_max,
         ..none
-    };
-    #[cfg(sw_grown)]
-    return GrownConfig { known, added: [7; 3] };
-    #[cfg(not(sw_grown))]
-    known
+    }
 }
 
 /// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
@@ -436,7 +408,7 @@ pub(super) fn defaults() -> PresentConfig {
 pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> sw_status {
     boundary(|| {
         // SAFETY: the caller gives `size` bytes.
-        unsafe { sized_out(config.cast::<PresentConfig>(), size) }?.set(defaults());
+        unsafe { sized_out(config, size) }?.set(defaults());
         Ok(())
     })
 }

@@ -9,12 +9,6 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-pub struct Prefix {
-    pub path: PathBuf,
-    /// The same library with a configuration that has grown.
-    pub grown: PathBuf,
-}
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -28,25 +22,20 @@ pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Both libraries, installed once.
-pub fn prefix() -> &'static Prefix {
-    static PREFIX: OnceLock<Prefix> = OnceLock::new();
+/// Where the library is installed, once for all tests.
+pub fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
         let base = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_interface");
         let _ = fs::remove_dir_all(&base);
-        let prefix = Prefix { path: base.join("prefix"), grown: base.join("grown") };
-        install(&prefix.grown, &["--", "--cfg", "sw_grown"]);
-        install(&prefix.path, &[]);
+        let prefix = base.join("prefix");
+        let mut command = Command::new(root().join("tools/install-c"));
+        command.args(["--profile", "dev", "--prefix"]).arg(&prefix);
+        // As the profile of the tests, whose compiled dependencies are there already.
+        command.env("CARGO_TARGET_DIR", target_folder()).env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+        run(&mut command);
         prefix
     })
-}
-
-fn install(to: &Path, options: &[&str]) {
-    let mut command = Command::new(root().join("tools/install-c"));
-    command.args(["--profile", "dev", "--prefix"]).arg(to).args(options);
-    // As the profile of the tests, whose compiled dependencies are there already.
-    command.env("CARGO_TARGET_DIR", target_folder()).env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
-    run(&mut command);
 }
 
 pub fn run(command: &mut Command) {
@@ -77,7 +66,7 @@ pub fn not_run(what: &str, why: &str) {
 pub fn pkg_config(arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.args(arguments);
-    let mut path = prefix().path.join("lib/pkgconfig").into_os_string();
+    let mut path = prefix().join("lib/pkgconfig").into_os_string();
     if let Some(more) = std::env::var_os("PKG_CONFIG_PATH") {
         path.push(":");
         path.push(more);
@@ -134,7 +123,7 @@ impl Program {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let prefix = prefix();
         let name = self.sources[0].file_stem().unwrap().to_string_lossy();
-        let path = prefix.path.with_file_name(format!("{name}-{}", COUNT.fetch_add(1, Relaxed)));
+        let path = prefix.with_file_name(format!("{name}-{}", COUNT.fetch_add(1, Relaxed)));
         let is_c = self.sources[0].extension() == Some(OsStr::new("c"));
         let (variable, default) = if is_c { ("CC", "cc") } else { ("CXX", "c++") };
         let compiler = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
@@ -149,7 +138,7 @@ impl Program {
             Linking::Shared => {
                 command.args(pkg_config(&["--cflags", "--libs", "shardwright"]));
                 // Not in front of LD_LIBRARY_PATH, so that a test may bring another library.
-                command.arg(format!("-Wl,--enable-new-dtags,-rpath,{}", prefix.path.join("lib").display()));
+                command.arg(format!("-Wl,--enable-new-dtags,-rpath,{}", prefix.join("lib").display()));
             }
             Linking::Static => {
                 let libraries = pkg_config(&["--static", "--cflags", "--libs", "shardwright"]);

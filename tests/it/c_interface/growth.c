@@ -1,6 +1,5 @@
-/* A program of today. The test runs it with today's library, and with one whose configuration has grown. The other way
-   round, a program of tomorrow with today's library: its struct is longer; what the library does not know must be zero.
-   */
+/* A program of today and one of tomorrow, with today's library. Tomorrow's struct is longer; what the library does not
+   know must be zero. */
 
 #include <shardwright.h>
 #include <stdio.h>
@@ -64,9 +63,5 @@ int main(int argc, char **argv) {
     if (sw_create(argv[2], &tomorrow.today, &acquisition) != SW_ERROR_VERSION || acquisition)
         return fprintf(stderr, "a wish that the library does not know was not refused\n"), 1;
     printf("%s\n", sw_last_error());
-    /* Whether the library has grown shows in how much of the longer struct it filled. */
-    uint64_t first;
-    memcpy(&first, &tomorrow.wishes[0], sizeof first);
-    printf("grown: %s\n", first == 7 ? "yes" : "no");
     return 0;
 }
