@@ -18,7 +18,7 @@ use crate::dialects_offline;
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype};
 
-const KILLS: u64 = 36;
+const KILLS: u64 = 18;
 /// Where the child writes.
 const PATH: &str = "SHARDWRIGHT_KILL_PATH";
 const LAYOUT: &str = "SHARDWRIGHT_KILL_LAYOUT";

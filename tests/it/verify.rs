@@ -49,6 +49,7 @@ fn covered(shard: &[u8], chunks: usize, location: IndexLocation) -> Vec<std::ops
 
 #[test]
 fn a_flipped_byte_is_found_wherever_something_covers_it() {
+    let mut turn = 0;
     for (placement, location) in [
         (Placement::Fixed, IndexLocation::End),
         (Placement::Fixed, IndexLocation::Start),
@@ -67,12 +68,10 @@ fn a_flipped_byte_is_found_wherever_something_covers_it() {
             let shard = fs::read(&file).unwrap();
             let covered = covered(&shard, 16, location);
             let (mut inside, mut outside) = (0, 0);
-            for at in 0..shard.len() {
+            turn += 1;
+            // Each layout and codec has its own third of the bytes, and all bits have their turn.
+            for at in (turn % 3..shard.len()).step_by(3) {
                 let is_covered = covered.iter().any(|range| range.contains(&at));
-                // Of a wide gap, some bytes do.
-                if !is_covered && at % 3 != 0 {
-                    continue;
-                }
                 let mut flipped = shard.clone();
                 flipped[at] ^= 1 << (at % 8);
                 fs::write(&file, &flipped).unwrap();
@@ -86,7 +85,7 @@ fn a_flipped_byte_is_found_wherever_something_covers_it() {
                 *if is_covered { &mut inside } else { &mut outside } += 1;
             }
             let has_gaps = (0..shard.len()).any(|at| !covered.iter().any(|range| range.contains(&at)));
-            assert!(inside > 1000 && (outside > 0) == has_gaps, "{inside} {outside}");
+            assert!(inside > 300 && (outside > 0) == has_gaps, "{inside} {outside}");
         }
     }
 }

@@ -14,7 +14,7 @@ import numpy as np
 from readers import assert_same, open_tensorstore, open_zarr_python
 from recordings import movie as pixels
 
-KILLS = int(os.environ.get("SHARDWRIGHT_KILLS", "24"))
+KILLS = int(os.environ.get("SHARDWRIGHT_KILLS", "9"))
 LAYOUTS = list(itertools.product(["mapped", "buffered", "direct"], ["fixed", "packed"], ["end", "start"]))
 CODECS = ["none", "blosc-lz4", "blosc-noise", "zstd"]
 
