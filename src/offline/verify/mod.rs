@@ -2,6 +2,7 @@
 
 mod books;
 mod check;
+mod promises;
 mod shard;
 
 use std::collections::HashMap;
@@ -12,7 +13,6 @@ use std::sync::{Mutex, PoisonError};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::layers::{Budget, Found, Layers, groups};
 use crate::error::{Error, Result};
@@ -177,14 +177,7 @@ impl<'a> Run<'a> {
             }
         }
         for group in &self.check.tree.groups {
-            for name in promised_nodes(&group.attributes) {
-                let node = below(&group.name, &name);
-                let known = self.check.tree.array(&node).is_some() || self.check.tree.group(&node).is_some();
-                let there = known || (crate::fs::is_below(&name) && hierarchy::has_node(&group.path.join(&name)));
-                if !there {
-                    self.check.damage(&group.path, format!("its attributes name {name:?}, which is not there"));
-                }
-            }
+            promises::check(&self.check, group);
         }
     }
 
