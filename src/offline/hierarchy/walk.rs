@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::central::CentralMetadata;
-use super::{DOCUMENTS, Group, RECEIPT, Speaker, below, has_node};
+use super::{DOCUMENTS, Group, RECEIPT, Speaker, below};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
@@ -157,8 +158,19 @@ impl Tree {
 }
 
 /// Whether something stands where a document would.
-fn has_document(path: &Path) -> bool {
-    DOCUMENTS.iter().any(|name| fs::symlink_metadata(path.join(name)).is_ok())
+///
+/// # Errors
+///
+/// When that can't be told, because the system lets nobody look.
+fn has_document(path: &Path) -> Result<bool> {
+    for document in DOCUMENTS.map(|name| path.join(name)) {
+        match fs::symlink_metadata(&document) {
+            Ok(_) => return Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(Error::io("look at", &document, error)),
+        }
+    }
+    Ok(false)
 }
 
 /// What a walk is to find.
@@ -182,18 +194,27 @@ struct Walk {
     visited: HashSet<Identity>,
     /// Nodes, parents before their children.
     entries: Vec<Entry>,
+    /// Links to folders, their names and depths: they wait for all others, so that a node has the name of its folder.
+    links: Vec<(PathBuf, String, usize)>,
     tree: Tree,
 }
 
 impl Walk {
     fn from(root: &Path, purpose: Purpose) -> Result<Self> {
         links::enter(root);
-        let mut walk = Self { purpose, visited: HashSet::new(), entries: Vec::new(), tree: Tree::default() };
+        let (visited, entries, links, tree) = Default::default();
+        let mut walk = Self { purpose, visited, entries, links, tree };
         // The reader's own words for what is there instead of a document.
-        let elsewhere = if has_document(root) { None } else { Array::open_exactly(root)? };
+        let elsewhere = if has_document(root)? { None } else { Array::open_exactly(root)? };
         match elsewhere {
             Some(array) => walk.array(array, "", 0)?,
             None => walk.node(root, "", 0)?,
+        }
+        // Behind a link may be others.
+        while !walk.links.is_empty() {
+            for (path, name, depth) in std::mem::take(&mut walk.links) {
+                walk.node(&path, &name, depth)?;
+            }
         }
         Ok(walk)
     }
@@ -305,16 +326,28 @@ impl Walk {
             if known.contains(&child) {
                 continue;
             }
-            if self.purpose != Purpose::Tree {
-                // What is hidden is work in progress, or what it has replaced.
-                if has_node(&child) && !last.starts_with('.') {
-                    self.node(&child, &below(name, &last), depth + 1)?;
+            let is_dir = child.is_dir();
+            if is_dir && !os::is_work(&last) {
+                let node = below(name, &last);
+                match has_document(&child) {
+                    Ok(false) => {}
+                    Ok(true) if child.is_symlink() => {
+                        self.links.push((child, node, depth + 1));
+                        continue;
+                    }
+                    Ok(true) => {
+                        self.node(&child, &node, depth + 1)?;
+                        continue;
+                    }
+                    Err(error) => {
+                        self.broken(error, &child, &node)?;
+                        continue;
+                    }
                 }
-            } else if child.is_dir() && has_document(&child) {
-                self.node(&child, &below(name, &last), depth + 1)?;
-            } else if !child.is_dir() && is_partial(&last) {
+            }
+            if self.purpose == Purpose::Tree && !is_dir && is_partial(&last) {
                 self.tree.partial.push(child);
-            } else if !is_beside_array(&last) {
+            } else if self.purpose == Purpose::Tree && !is_beside_array(&last) {
                 self.tree.unexpected.push(child);
             }
         }
@@ -387,7 +420,7 @@ impl Walk {
                 (Some(position), ..) if !path.is_dir() => files.push((path, position)),
                 (_, Some(name), _) if !path.is_dir() && is_partial(name) => self.tree.partial.push(path),
                 (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
-                (_, Some(name), _) if is_zarr2(array) && has_document(&path) => {
+                (_, Some(name), _) if is_zarr2(array) && has_document(&path).unwrap_or(false) => {
                     let name = below(node, name);
                     self.node(&path, &name, depth + 1)?;
                 }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::fs::{LOCK_FILE, is_below, is_partial};
+use crate::fs::{LOCK_FILE, is_below, is_work};
 
 /// Whether a file is the store's or a writer's own business and no part of the dataset.
 pub(super) fn is_hidden(name: &str) -> bool {
-    name == LOCK_FILE || is_partial(name)
+    name == LOCK_FILE || is_work(name)
 }
 
 /// Refuses a key that names nothing in a dataset, or something outside of it.
