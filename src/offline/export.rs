@@ -1,34 +1,11 @@
 //! Regions that are larger than memory: piece by piece, in the order in which a file takes them.
 
-use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use serde_json::Value;
-
 use crate::error::{Error, Result};
-use crate::fs::document;
 use crate::offline::array::Array;
 use crate::offline::array::memory;
-
-/// A dimension as the image's OME-Zarr metadata describes it.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Axis {
-    /// The name.
-    pub name: String,
-    /// The distance between neighbours, in `unit`.
-    pub scale: f64,
-    /// A unit as UDUNITS-2 spells it, such as `micrometer`.
-    pub unit: Option<String>,
-}
-
-impl Axis {
-    /// A dimension of which only the name is known.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), scale: 1.0, unit: None }
-    }
-}
 
 impl Array {
     /// Reads the box of `shape` elements from `start` piece by piece and hands each piece to `take`. The pieces follow
@@ -82,38 +59,6 @@ impl Array {
             }
             Ok(())
         })
-    }
-
-    /// The dimensions as the OME-Zarr image describes them whose array this is; `None` where there is no such image.
-    ///
-    /// # Errors
-    ///
-    /// When the image's document can't be read.
-    pub fn axes(&self) -> Result<Option<Vec<Axis>>> {
-        let (Some(group), Some(name)) = (self.path().parent(), self.path().file_name()) else { return Ok(None) };
-        let ome = match document::read(&group.join("zarr.json"))? {
-            Some(document) => document.pointer("/attributes/ome").cloned(),
-            None => document::read(&group.join(".zattrs"))?,
-        };
-        let Some(multiscale) = ome.as_ref().and_then(|ome| ome.pointer("/multiscales/0")) else { return Ok(None) };
-        let dataset = multiscale["datasets"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|dataset| dataset["path"].as_str().is_some_and(|path| Path::new(path) == Path::new(name)));
-        let scales = dataset.and_then(|dataset| {
-            let transformations = dataset["coordinateTransformations"].as_array()?;
-            transformations.iter().find_map(|transformation| transformation["scale"].as_array())
-        });
-        let axis = |(at, axis): (usize, &Value)| {
-            Some(Axis {
-                name: axis["name"].as_str()?.to_owned(),
-                scale: scales.and_then(|scales| scales.get(at)?.as_f64()).unwrap_or(1.0),
-                unit: axis["unit"].as_str().map(str::to_owned),
-            })
-        };
-        let axes = multiscale["axes"].as_array().into_iter().flatten().enumerate().map(axis);
-        Ok(axes.collect::<Option<Vec<_>>>().filter(|axes| axes.len() == self.shape().len()))
     }
 }
 

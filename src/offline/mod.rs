@@ -5,6 +5,7 @@
 //! their file, and every allocation follows from a size that was checked before.
 
 mod array;
+mod axes;
 mod describe;
 mod export;
 #[cfg(fuzzing)]
@@ -29,8 +30,8 @@ pub use crate::downsample::Method as PyramidMethod;
 pub use crate::fs::links::follow_links_anywhere;
 pub use array::Array;
 pub use array::manifest::follow_manifests_anywhere;
+pub use axes::Axis;
 pub use describe::{ArrayDescription, Description, Unreadable, describe};
-pub use export::Axis;
 pub(crate) use manifest::check_manifest_place;
 pub use manifest::{ManifestOptions, ManifestSummary, WriteManifest, manifest_path};
 pub use progress::Progress;

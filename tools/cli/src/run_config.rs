@@ -41,6 +41,9 @@ pub(crate) fn config(
     {
         (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
     }
+    // Of fewer channels than the recording has, no others are named.
+    let channel = dims.iter().find(|dim| dim.kind == DimKind::Channel).and_then(|dim| dim.size);
+    let named = channel.map_or(recording.channels.len(), |size| recording.channels.len().min(size as usize));
     let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
     Ok(Config {
         dtype: recording.dtype,
@@ -60,7 +63,7 @@ pub(crate) fn config(
         workers: args.engine.workers,
         affinity: args.engine.affinity.clone(),
         sync: !args.engine.no_sync,
-        channels: channels(&recording.channels),
+        channels: channels(&recording.channels[..named]),
         manifest: args.run.manifest.clone(),
         name: recording.name.clone(),
         overwrite: args.run.overwrite,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::Value;
-use shardwright::Dtype;
-use shardwright::offline::Array;
+use shardwright::offline::{Array, Axis};
+use shardwright::{Dim, DimKind, Dtype};
 
 use super::{Recording, Source, Why, dim_named, refused};
 use crate::failure::Failure;
@@ -49,13 +49,12 @@ impl Zarr {
             refused(path, Why::Unread(why))
         })?;
         let mut recording = Recording::movie(dtype, Some(frames), *height, *width);
-        if !outer.is_empty() {
-            recording.dims = names(array.dimension_names(), shape.len())
-                .iter()
-                .zip(&shape)
-                .map(|(name, &size)| dim_named(name, size))
-                .collect();
-        }
+        let dims = dims(&array, &mut recording.notes)?;
+        // A single frame stays a movie of one.
+        recording.dims.truncate(recording.dims.len().saturating_sub(dims.len()));
+        recording.dims.extend(dims);
+        recording.channels = channels(&array, &recording.dims)?;
+        recording.notes.extend(array.notes()?);
         let lost = array.lost_within(&vec![0; shape.len()], &shape)?;
         recording.notes.extend(lost.map(|lost| format!("{} {lost}; they read as the fill value", path.display())));
         let outer = outer.to_vec();
@@ -89,7 +88,38 @@ fn fields(path: &Path) -> Option<String> {
     ))
 }
 
-/// The array's own names, or the usual ones.
+/// The dimensions, as OME-Zarr's metadata describe them, the array itself, or as is usual.
+fn dims(array: &Array, notes: &mut Vec<String>) -> Result<Vec<Dim>, Failure> {
+    let shape = array.shape();
+    let is_distinct = |axes: &Vec<Axis>| {
+        let names: HashSet<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+        names.len() == axes.len() && !names.contains("")
+    };
+    let Some(axes) = array.axes()?.filter(is_distinct) else {
+        let named = names(array.dimension_names(), shape.len()).into_iter().zip(shape);
+        return Ok(named.map(|(name, &size)| dim_named(&name, size)).collect());
+    };
+    let moved: Vec<_> = axes.iter().filter(|axis| axis.translation != 0.0).map(|axis| axis.name.as_str()).collect();
+    if !moved.is_empty() {
+        notes.push(format!("the place of the first pixel ({}) is not taken along, only distances", moved.join(", ")));
+    }
+    let dim = |(axis, &size): (Axis, &u64)| {
+        let named = dim_named(&axis.name, size);
+        let scale = Some(axis.scale).filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
+        Dim { kind: axis.kind.unwrap_or(named.kind), scale, unit: axis.unit, ..named }
+    };
+    Ok(axes.into_iter().zip(shape).map(dim).collect())
+}
+
+/// The channels' names, if there are as many as channels.
+fn channels(array: &Array, dims: &[Dim]) -> Result<Vec<String>, Failure> {
+    let names = array.channel_names()?;
+    let channel = dims.iter().find(|dim| dim.kind == DimKind::Channel);
+    let count = channel.map_or(Some(1), |dim| dim.size);
+    Ok(if count == Some(names.len() as u64) { names } else { Vec::new() })
+}
+
+/// The array's own names, if all dimensions have one, or the usual ones.
 fn names(own: Option<&[String]>, dimensions: usize) -> Vec<String> {
     let usual = |index: usize| match (dimensions - index, index) {
         (1, _) => "x".to_owned(),
@@ -97,6 +127,7 @@ fn names(own: Option<&[String]>, dimensions: usize) -> Vec<String> {
         (_, 0) => "t".to_owned(),
         _ => format!("d{index}"),
     };
+    let own = own.filter(|names| names.iter().all(|name| !name.is_empty()));
     own.map_or_else(|| (0..dimensions).map(usual).collect(), <[String]>::to_vec)
 }
 
@@ -121,8 +152,6 @@ impl Source for Zarr {
 #[cfg(test)]
 mod tests {
     use std::fs;
-
-    use shardwright::Dim;
 
     use super::*;
 
