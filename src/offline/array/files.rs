@@ -28,6 +28,7 @@ impl Array {
         }
         let mut found = Vec::new();
         list(self, self.folder(), "", 0, &mut |_, position| found.push(position))?;
+        found.retain(|position| self.layout().has_file(position));
         found.sort();
         // A chunk may be there twice, compressed and not.
         found.dedup();
@@ -38,7 +39,16 @@ impl Array {
     pub(crate) fn files(&self) -> Result<Vec<(PathBuf, Vec<u64>)>> {
         let mut found = Vec::new();
         list(self, self.folder(), "", 0, &mut |path, position| found.push((path, position)))?;
+        found.retain(|(_, position)| self.layout().has_file(position));
         Ok(found)
+    }
+
+    /// How many files lie beyond the array's shape, as an array has them that was made smaller.
+    pub(crate) fn files_beyond(&self) -> Result<u64> {
+        let mut beyond = 0;
+        let mut count = |_, position: Vec<u64>| beyond += u64::from(!self.layout().has_file(&position));
+        list(self, self.folder(), "", 0, &mut count)?;
+        Ok(beyond)
     }
 
     /// The chunks of the file at a position; `None` when there is no such file. Not for volumes, whose shards have no
@@ -115,7 +125,7 @@ impl Array {
     }
 }
 
-/// Visits all files below `folder` whose names are positions in the array's grid.
+/// Visits all files below `folder` whose names are positions in a grid like the array's, inside its shape or not.
 fn list(
     array: &Array,
     folder: &Path,
@@ -129,7 +139,7 @@ fn list(
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
         if path.is_file() {
-            if let Some(position) = array.file_position(&key) {
+            if let Some(position) = array.layout().file_position(&key) {
                 visit(path, position);
             }
         } else if depth <= array.shape().len() && path.is_dir() {

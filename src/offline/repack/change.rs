@@ -9,7 +9,7 @@ use super::options::RepackOptions;
 use super::order::ChunkOrder;
 use super::source_file::Remembered;
 use super::transcoder::Transcoder;
-use crate::config::Codec;
+use crate::config::{Codec, Dialect};
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::Metadata;
@@ -164,6 +164,21 @@ impl Change {
             Work::Recode => raw + raw / 8 + 4096,
             Work::Reshape => (2 + self.halving.as_ref().map_or(0, Halving::reduction)) * raw + raw / 8 + 4096,
         }
+    }
+
+    /// Whether a file beyond the array's shape would be one of the new array's, if that became as large again. Otherwise
+    /// it would stand for other chunks, or be of another codec or format.
+    pub(super) fn keeps_beyond(&self) -> bool {
+        let (from, to) = (self.source.metadata(), self.target.metadata());
+        let is_laid_out_so = is_laid_out_as(&from.layout, &to.layout) || has_same_chunks(&from.layout, &to.layout);
+        from.layout.dialect == Dialect::Zarr3 && is_laid_out_so && from.chain.document == to.chain.document
+    }
+
+    /// What to say of such files that are not taken along.
+    pub(super) fn note_of_beyond(&self) -> Result<Option<String>> {
+        let beyond = if self.keeps_beyond() { 0 } else { self.source.files_beyond()? };
+        let note = || format!("{beyond} files beyond the array's shape are left out: they are of what it was before");
+        Ok((beyond > 0).then(note))
     }
 
     /// Whether the chunks of a new shard are a box.

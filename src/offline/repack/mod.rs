@@ -64,9 +64,9 @@ use jobs::{Form, Job, Jobs};
 use lanes::Lanes;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
-use rest::{copy_document, copy_rest};
+use rest::{Rest, copy_document};
 use shard::Outcome;
-use staging::{Staging, below};
+use staging::{Staging, below, is_behind_link};
 
 /// A repacking that was checked and can be run.
 ///
@@ -220,7 +220,9 @@ impl Repack {
         for job in &self.jobs {
             let of = if job.name.is_empty() { String::new() } else { format!("{}: ", job.name) };
             // Nobody else writes it while this holds its lock.
-            notes.extend(job.change.source.notes_while(false)?.into_iter().map(|note| of.clone() + &note));
+            let said = job.change.source.notes_while(false)?.into_iter().chain(job.given_up.note());
+            let beyond = if job.in_place { None } else { job.change.note_of_beyond()? };
+            notes.extend(said.chain(beyond).map(|note| of.clone() + &note));
         }
         Ok(notes)
     }
@@ -338,14 +340,14 @@ impl Repack {
         let changes = self.changes();
         let is_whole = self.out.is_some() || self.form == Form::Designed;
         if is_whole {
-            copy_rest(&self.root, &tree, &changes, &self.left, sync)?;
+            Rest { root: &self.root, changes: &changes, left: &self.left, sync }.copy(&tree)?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             match self.form {
                 Form::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !is_whole {
-                        copy_rest(job.change.source.path(), &place, &changes, &[], sync)?;
+                        Rest { root: job.change.source.path(), changes: &changes, left: &[], sync }.copy(&place)?;
                     }
                     let old = job.change.source.document();
                     documents::put_for(&place.join("zarr.json"), &job.document, old)?;
@@ -364,7 +366,8 @@ impl Repack {
         if is_whole {
             self.put_groups(&tree)?;
             // From the inside out.
-            self.groups.iter().rev().try_for_each(|group| group.refresh(&tree))?;
+            let groups: Vec<_> = self.groups_in(&tree).collect();
+            groups.iter().rev().try_for_each(|group| group.refresh(&tree))?;
         }
         Ok(())
     }
@@ -400,8 +403,14 @@ impl Repack {
     /// Corrects what groups in the dataset at `root` say of arrays that have changed.
     fn put_groups(&self, root: &Path) -> Result<()> {
         match self.form {
-            Form::Zarr3 => self.groups.iter().try_for_each(|group| group.put(root, &self.jobs)),
+            Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs)),
             Form::Kept => documents::forget_hosted_slots(root, &self.jobs),
+    /// The groups that are part of the result at `root`: where a link was copied, what it leads to is not changed.
+    fn groups_in<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = &'a Group> {
+        let is_copy = root != self.root;
+        self.groups.iter().filter(move |group| !(is_copy && is_behind_link(root, &group.name)))
+    }
+
             Form::Designed => Ok(()),
         }
     }

@@ -5,48 +5,75 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::change::Change;
-use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::fs::links;
 use crate::fs::system;
 use crate::fs::{self as os, LOCK_FILE};
 use crate::offline::hierarchy::RECEIPT;
 
-/// Copies everything below `from` that is no shard of an array that changes, and no document that is rewritten,
-/// nor in `left`. A folder appears only for what goes into it: where one held nothing but chunks, a new shard may be.
-pub(super) fn copy_rest(from: &Path, to: &Path, changes: &[&Change], left: &[PathBuf], sync: bool) -> Result<()> {
-    let failed = |error: std::io::Error| Error::io("copy to", to, error);
-    let create = || fs::create_dir_all(to).map_err(failed);
-    let entries = os::list(from)?;
-    if entries.is_empty() {
-        create()?;
+/// What is copied of a dataset or an array, and what is not.
+pub(super) struct Rest<'a> {
+    /// The dataset or array, by its path without links.
+    pub(super) root: &'a Path,
+    pub(super) changes: &'a [&'a Change],
+    pub(super) left: &'a [PathBuf],
+    pub(super) sync: bool,
+}
+
+impl Rest<'_> {
+    /// Copies everything that is no shard of an array that changes, and no document that is rewritten, nor in `left`.
+    pub(super) fn copy(&self, to: &Path) -> Result<()> {
+        self.folder(self.root, to, 0)
     }
-    for entry in entries {
-        let Some(name) = entry.file_name() else { continue };
-        let text = name.to_string_lossy();
-        let copied = to.join(name);
-        let kind = fs::symlink_metadata(&entry).map_err(|error| Error::io("look at", &entry, error))?;
-        if text == LOCK_FILE || text == RECEIPT || (text.starts_with('.') && text.ends_with(".partial")) {
-            continue;
-        }
-        if left.contains(&entry) {
-            continue;
-        }
-        if kind.is_dir() {
-            copy_rest(&entry, &copied, changes, left, sync)?;
-        } else if changes.iter().any(|change| is_rebuilt(change, &entry)) {
-            // Also where a link leads to a shard: the new shard stands there already.
-        } else if kind.is_symlink() {
+
+    /// A folder appears only for what goes into it: where one held nothing but chunks, a new shard may be.
+    fn folder(&self, from: &Path, to: &Path, depth: usize) -> Result<()> {
+        let failed = |error: std::io::Error| Error::io("copy to", to, error);
+        let create = || fs::create_dir_all(to).map_err(failed);
+        let entries = os::list(from)?;
+        if entries.is_empty() {
             create()?;
-            let _ = fs::remove_file(&copied);
-            let leads = fs::read_link(&entry).map_err(failed)?;
-            system::symlink(leads, &copied).map_err(failed)?;
-        } else if kind.is_file() {
-            create()?;
-            copy_file(&entry, &copied, sync)?;
         }
+        for entry in entries {
+            let Some(name) = entry.file_name() else { continue };
+            let text = name.to_string_lossy();
+            let copied = to.join(name);
+            let kind = fs::symlink_metadata(&entry).map_err(|error| Error::io("look at", &entry, error))?;
+            if text == LOCK_FILE || text == RECEIPT || (text.starts_with('.') && text.ends_with(".partial")) {
+                continue;
+            }
+            if self.left.contains(&entry) {
+                continue;
+            }
+            if kind.is_dir() || self.is_above_change(&entry) {
+                self.folder(&entry, &copied, depth + 1)?;
+            } else if self.changes.iter().any(|change| is_rebuilt(change, &entry)) {
+                // Also where a link leads to a shard: the new shard stands there already.
+            } else if kind.is_symlink() {
+                create()?;
+                let _ = fs::remove_file(&copied);
+                let leads = self.lead(&entry, depth).map_err(failed)?;
+                system::symlink(leads, &copied).map_err(failed)?;
+            } else if kind.is_file() {
+                create()?;
+                copy_file(&entry, &copied, self.sync)?;
+            }
+        }
+        if self.sync && to.is_dir() { os::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
     }
-    if sync && to.is_dir() { os::sync_folder_of(&to.join("zarr.json")) } else { Ok(()) }
+
+    /// Whether a link to a folder leads to arrays that change: what they become stands in a folder of that name.
+    fn is_above_change(&self, link: &Path) -> bool {
+        self.changes.iter().any(|change| change.source.path().starts_with(link))
+    }
+
+    /// Where the copy of a link leads: into the copy, if the link leads into the dataset by its whole path.
+    fn lead(&self, link: &Path, depth: usize) -> std::io::Result<PathBuf> {
+        let leads = fs::read_link(link)?;
+        let within = leads.is_absolute().then(|| leads.canonicalize().ok()).flatten();
+        let within = within.and_then(|end| Some(end.strip_prefix(self.root).ok()?.to_path_buf()));
+        Ok(within.map_or(leads, |below| PathBuf::from("../".repeat(depth)).join(below)))
+    }
 }
 
 /// Copies a document of the dataset at `from` to the same place in the one at `to`.
@@ -60,17 +87,15 @@ pub(super) fn copy_document(document: &Path, from: &Path, to: &Path) -> Result<(
 }
 
 fn is_rebuilt(change: &Change, file: &Path) -> bool {
-    let (array, target) = (&change.source, change.target.layout());
+    let array = &change.source;
     if file == array.document() {
         return true;
     }
     let Ok(key) = file.strip_prefix(array.folder()) else { return false };
     let key = key.to_string_lossy();
     let of_manifest = array.manifest().is_some_and(|manifest| manifest.origin().trim_start_matches("./") == key);
-    // A shard beyond the shape would lie among new ones that are cut otherwise, or are of another format.
-    let is_same_grid = array.layout().dialect == Dialect::Zarr3 && array.layout().file_shape == target.file_shape;
     let is_shard =
-        array.file_position(&key).is_some() || (!is_same_grid && array.layout().file_position(&key).is_some());
+        array.file_position(&key).is_some() || (!change.keeps_beyond() && array.layout().file_position(&key).is_some());
     of_manifest || is_shard
 }
 

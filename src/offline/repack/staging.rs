@@ -149,6 +149,15 @@ pub(crate) fn below(folder: &Path, name: &str) -> PathBuf {
     if name.is_empty() { folder.to_path_buf() } else { folder.join(name) }
 }
 
+/// Whether a link stands on the way to a node of the dataset at `root`.
+pub(super) fn is_behind_link(root: &Path, name: &str) -> bool {
+    let mut path = root.to_path_buf();
+    name.split('/').filter(|part| !part.is_empty()).any(|part| {
+        path.push(part);
+        path.is_symlink()
+    })
+}
+
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
