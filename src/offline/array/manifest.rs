@@ -36,6 +36,9 @@ pub fn follow_manifests_anywhere() {
     ANYWHERE.store(true, Relaxed);
 }
 
+/// All manifests of a dataset in one file, as kerchunk's readers open it.
+pub(crate) const KERCHUNK: &str = "kerchunk.json";
+
 /// Ten million chunks or so; a larger manifest should be several arrays.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 

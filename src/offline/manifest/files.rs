@@ -14,7 +14,6 @@ use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 
-pub(super) const KERCHUNK: &str = "kerchunk.json";
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const TRANSFORMER: &str = "chunk-manifest-json";
 

@@ -37,11 +37,12 @@ use crate::fs::links;
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::files::FileChunks;
+use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
 use crate::offline::progress::{Counters, Progress, controls};
 use documents::{Urls, array_document, key};
-use files::{ArrayManifest, KERCHUNK, Kerchunk, MANIFEST, TRANSFORMER, create_folder, put_document, sync_folders};
+use files::{ArrayManifest, Kerchunk, MANIFEST, TRANSFORMER, create_folder, put_document, sync_folders};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::format::rules;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::central::CentralMetadata;
+use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::walk::{Kind, Node};
 
 /// Names that an error message lists.
@@ -91,7 +92,13 @@ impl Jobs {
             let left_out = LeftOut::of_zarr3(&nodes, &selection);
             let mut left = left_of_others(place.root, &nodes, &selection)?;
             left.extend(left_out.paths());
-            let notes = left_out.notes("zarr3");
+            let mut notes = left_out.notes("zarr3");
+            if place.copied {
+                let carried: Vec<&str> = nodes::carried(&nodes, &selection).map(|node| node.name.as_str()).collect();
+                notes.extend(nodes::notes_of_manifests(&nodes, |node, array| {
+                    selection.is_meant(node, array) || carried.contains(&node.name.as_str())
+                }));
+            }
             let (jobs, groups) = of_zarr3(nodes, place, &selection, &left_out, pool)?;
             return Ok(Self { jobs, form: Form::Zarr3, groups, left, notes });
         }
@@ -186,6 +193,8 @@ impl Surroundings {
         Ok(Self { attributes, left, notes, lost, stays: false })
     }
 }
+        let is_gone = |node: &Node| node.name == name || left_out.names().any(|left| left == node.name);
+        notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
 
 /// The documents that groups have in Zarr v2 and v3.
 const OF_GROUPS: [&str; 4] = ["zarr.json", ".zattrs", ".zgroup", ".zmetadata"];
@@ -311,7 +320,11 @@ fn of_zarr3(
         // Each of its chunks becomes a shard of one.
         let shard = if options.is_unsharded() { Vec::new() } else { source.chunk_shape().to_vec() };
         let of_one = || RepackOptions { chunk: Vec::new(), shard, ..options.clone() };
-        let options = &if is_carried { of_one() } else { options.clone() };
+        let options = &match (is_carried, source.manifest()) {
+            (true, Some(_)) => options.of_plain_files(),
+            (true, None) => of_one(),
+            (false, _) => options.clone(),
+        };
         let dialect = source.layout().dialect;
         if dialect != Dialect::Zarr3 && !place.copied {
             let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
@@ -361,3 +374,7 @@ fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Res
     }
     Ok(left)
 }
+    if all_arrays(nodes).any(|(node, array)| array.manifest().is_some() && selection.is_meant(node, array)) {
+        // It names chunks in the files that the manifests name.
+        left.push(root.join(KERCHUNK));
+    }

@@ -114,7 +114,8 @@ impl Repack {
     /// Looks at the dataset or array at `path` and checks what is asked for; nothing is written yet.
     ///
     /// The result goes to the new dataset `out`, or takes the place of the old one. All arrays with shards are
-    /// repacked; everything else is copied as it is, or left as it is. In a dialect other than
+    /// repacked; everything else is copied as it is, or left as it is, but for manifests, which become what they name.
+    /// In a dialect other than
     /// [`Zarr3`](crate::Dialect::Zarr3), what changes more than the places of chunks can be only the one array of a
     /// dataset.
     ///

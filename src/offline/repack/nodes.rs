@@ -49,12 +49,26 @@ pub(super) fn converted_groups<'a>(nodes: &'a [Node], selection: &'a Selection<'
     nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))).filter(is_zarr2).filter(is_converted)
 }
 
-/// The arrays that nobody asked for, but that no reader would find any more in a group of Zarr v3.
+/// The arrays that nobody asked for, but that go along: those that no reader would find any more in a group of Zarr v3,
+/// and those beside repacked ones that are manifests, whose chunks are files of another dataset.
 pub(super) fn carried<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<Item = &'a Node> {
     let groups: Vec<&str> = converted_groups(nodes, selection).map(|group| group.name.as_str()).collect();
     let is_within = move |name: &str| groups_above(nodes, name).any(|group| groups.contains(&group.name.as_str()));
-    let others = all_arrays(nodes).filter(|(node, array)| {
-        array.layout().dialect != Dialect::Zarr3 && selection.takes(&node.name) && !selection.is_meant(node, array)
-    });
-    others.map(|(node, _)| node).filter(move |node| is_within(&node.name))
+    let some_are_meant = all_arrays(nodes).any(|(node, array)| selection.is_meant(node, array));
+    let others = all_arrays(nodes)
+        .filter(|(node, array)| selection.takes(&node.name) && !selection.is_meant(node, array))
+        .filter(move |(node, array)| match array.manifest() {
+            Some(_) => some_are_meant,
+            None => array.layout().dialect != Dialect::Zarr3 && is_within(&node.name),
+        });
+    others.map(|(node, _)| node)
+}
+
+/// What to say of manifests that stay what they are in a copy: all but those of which `is_rebuilt`.
+pub(super) fn notes_of_manifests(nodes: &[Node], is_rebuilt: impl Fn(&Node, &Array) -> bool) -> Vec<String> {
+    let stay = all_arrays(nodes).filter(|(node, array)| array.manifest().is_some() && !is_rebuilt(node, array));
+    let note = |(node, _): (&Node, &Array)| {
+        format!("{:?} stays a manifest: its chunks are not copied, and lie in the files that it names", node.name)
+    };
+    stay.map(note).collect()
 }

@@ -77,7 +77,8 @@ pub struct RepackOptions {
     /// Btrfs).
     pub reflink: bool,
     /// Take also a dataset in place whose writer didn't finish: chunks that only a recovery would find are lost then.
-    /// Take also one that holds fewer chunks than its writer counted.
+    /// Take also one that holds fewer chunks than its writer counted: the result lists the frames that may lack some as
+    /// missing, and has what is left of them.
     pub incomplete: bool,
     /// Whether the free space is looked at first.
     pub space: SpaceCheck,
@@ -86,6 +87,13 @@ pub struct RepackOptions {
 impl RepackOptions {
     pub(super) fn is_unsharded(&self) -> bool {
         self.sharding == Sharding::Unsharded
+    }
+
+    /// The same for an array of which only encoded chunks are copied, each to a file of its own.
+    pub(super) fn of_plain_files(&self) -> Self {
+        let Self { codec, chunk, shard, index_location, index_checksum, .. } = Self::default();
+        let sharding = Sharding::Unsharded;
+        Self { codec, chunk, shard, index_location, index_checksum, sharding, ..self.clone() }
     }
 
     /// The options that say what the result is, not by which means it is made.
