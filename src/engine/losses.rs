@@ -7,11 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::plan::Plan;
 use crate::sync::Mutex;
-
-/// How many ranges of missing frames are remembered; the count goes on beyond.
-pub(crate) const MISSING_RANGES_MAX: usize = 10_000;
 
 /// What was lost so far.
 #[derive(Debug, Default)]

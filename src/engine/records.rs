@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use super::losses::{MISSING_RANGES_MAX, holds};
+use super::losses::holds;
 use super::messages::Closing;
 use super::shared::Shared;
 use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::Result;
+use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::plan::{Plan, RecordPlan};
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 use crate::sync::{Receiver, Sender, bounded};

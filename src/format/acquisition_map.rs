@@ -188,11 +188,23 @@ impl AcquisitionMap {
         Some((start, counts))
     }
 
-    fn frame_number(&self, position: &[u64]) -> Option<u64> {
+    /// The number of the frame at a place in the outer dimensions.
+    pub(crate) fn frame_number(&self, position: &[u64]) -> Option<u64> {
         let digit = |number: u64, dim: usize| number.checked_mul(self.shape[dim])?.checked_add(position[dim]);
         let mut dims = self.acquired.iter().copied();
         let first = dims.next().map_or(Some(0), |dim| Some(position[dim]))?;
         dims.try_fold(first, digit)
+    }
+
+    /// The place of a frame in the outer dimensions; `None` if the array has none for it.
+    pub(crate) fn frame_position(&self, number: u64) -> Option<Vec<u64>> {
+        let mut position = vec![0; self.outer()];
+        let mut rest = number;
+        for &dim in self.acquired.iter().rev() {
+            position[dim] = rest.checked_rem(self.shape[dim])?;
+            rest /= self.shape[dim];
+        }
+        (rest == 0).then_some(position)
     }
 
     /// The lowest and the highest frame number that a chunk can hold; `None` if it lies outside the array.
@@ -308,6 +320,9 @@ mod tests {
                     let expected = (at.block * cells.cells_a_block + at.cell) * 6 + 3 + 2;
                     assert_eq!(places.shard_number(&[grid[0], grid[1], grid[2], 1, 2]), Some(expected));
                     let chunk = [grid[0], grid[1], grid[2], 1, 2];
+                    let frame = places.frame_position(number).unwrap();
+                    assert_eq!(places.frame_number(&frame), Some(number));
+                    assert!(frame.iter().zip(&grid).zip(&unit).all(|((at, cell), unit)| at / unit == *cell));
                     let (low, high) = places.frame_bounds(&chunk).unwrap();
                     assert!((low..=high).contains(&number));
                     let mut all = Vec::new();

@@ -17,6 +17,9 @@ use crate::error::{Error, Result};
 /// The attribute under which the writer speaks.
 pub(crate) const ATTRIBUTE: &str = "shardwright";
 
+/// How many ranges of missing frames the attributes name; the count goes on beyond.
+pub(crate) const MISSING_RANGES_MAX: usize = 10_000;
+
 /// The most frames that a writer numbers.
 pub(crate) const FRAMES_MAX: u64 = 1 << 56;
 
@@ -30,6 +33,8 @@ pub(crate) struct Provenance {
     pub(crate) frames: Option<u64>,
     /// The array grows with its frames.
     pub(crate) unbounded: bool,
+    /// How many frames were to come, if that was said.
+    pub(crate) planned: Option<u64>,
     pub(crate) chunks: Option<u64>,
     pub(crate) frames_missing: u64,
     pub(crate) missing: Vec<Range<u64>>,
@@ -107,6 +112,7 @@ impl Provenance {
             recovered: own.recovered,
             frames: own.frames,
             unbounded: own.frames_planned == Some(None),
+            planned: own.frames_planned.flatten(),
             chunks: own.chunks,
             frames_missing: own.frames_missing,
             missing: own.missing.iter().map(|range| range[0]..range[1]).collect(),
@@ -114,6 +120,15 @@ impl Provenance {
             damaged_shards: own.damaged_shards,
             acquisition_order: own.acquisition_order,
         }))
+    }
+}
+
+impl Provenance {
+    /// What to say of a run that ended, or was recovered, before all frames had come that were planned.
+    pub(crate) fn shortfall(&self) -> Option<String> {
+        let ended = self.frames.filter(|_| self.complete || self.recovered);
+        let (planned, frames) = self.planned.zip(ended).filter(|(planned, frames)| frames < planned)?;
+        Some(format!("{} of {planned} planned frames came", frames.saturating_sub(self.frames_missing)))
     }
 }
 

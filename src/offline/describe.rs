@@ -17,6 +17,7 @@ use crate::offline::array::Array;
 use crate::offline::array::manifest::Manifest;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::{self, Node};
+use crate::offline::notes::notes_of_frames;
 
 const DAMAGED_MAX: usize = 100;
 
@@ -93,6 +94,10 @@ pub struct ArrayDescription {
     /// Bytes of the files that belong neither to a chunk nor to an index. Of the files that a manifest names, all bytes
     /// that it doesn't.
     pub gap_bytes: u64,
+    /// What is lost of the chunks that this crate's writer counted, as a sentence.
+    pub lost: Option<String>,
+    /// What else its writer says of its frames, as sentences.
+    pub notes: Vec<String>,
     /// What is wrong with shards and index entries, as sentences; at most 100.
     pub damaged: Vec<String>,
 }
@@ -144,6 +149,8 @@ fn describe_unreadable(node: &Node, error: &Error) -> Unreadable {
 struct Sums {
     files: u64,
     present: u64,
+    /// Chunks that files name, wherever they belong.
+    named: u64,
     payload: u64,
     length: u64,
     disk: u64,
@@ -155,6 +162,7 @@ impl Sums {
     fn plus(mut self, mut other: Self) -> Self {
         self.files += other.files;
         self.present += other.present;
+        self.named += other.named;
         self.payload = self.payload.saturating_add(other.payload);
         self.length = self.length.saturating_add(other.length);
         self.disk = self.disk.saturating_add(other.disk);
@@ -199,6 +207,9 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         bytes_files: sums.length,
         bytes_on_disk: sums.disk,
         gap_bytes: sums.gaps,
+        // Of a shard that can't be read, it is not known how many chunks it has.
+        lost: array.lost_of(sums.named).filter(|_| sums.damaged.is_empty()),
+        notes: array.image_provenance().map_or_else(Vec::new, |own| notes_of_frames(&own)),
         damaged: sums.damaged,
     })
 }
@@ -208,7 +219,7 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
     let Some(file) = array.open_path(path.to_path_buf())? else { return Ok(Sums::default()) };
     let mut sums = Sums { files: 1, length: file.len(), disk: file.disk_bytes(), ..Sums::default() };
     if !array.layout().has_index() {
-        (sums.present, sums.payload) = (1, file.len());
+        (sums.present, sums.named, sums.payload) = (1, 1, file.len());
         return Ok(sums);
     }
     let index = match array.read_index(&file, position, None) {
@@ -223,6 +234,7 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
     sums.damaged.extend(damaged.take(DAMAGED_MAX));
     let mut ranges = index.parts();
     for (chunk, entry) in index.entries() {
+        sums.named += 1;
         match entry {
             Ok(range) => {
                 sums.payload = sums.payload.saturating_add(range.nbytes);
@@ -249,6 +261,7 @@ fn weigh_manifest(manifest: &Manifest) -> Result<Sums> {
     for (path, mut ranges) in manifest.ranges_by_path() {
         sums.files += 1;
         sums.present += ranges.len() as u64;
+        sums.named += ranges.len() as u64;
         let file = match manifest.local(path) {
             Some(local) if manifest.check_near(path, &local).is_err() => {
                 sums.damaged.push(format!("{path}: the manifest names this file, which is in no dataset near it"));

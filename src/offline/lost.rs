@@ -1,10 +1,92 @@
-//! Whether an array has the chunks that its writer counted: of one that lost some, no copy may look whole.
+//! Whether an array has the chunks that its writer counted, and which of its frames are missing: of an array that lost
+//! some, no copy may look whole.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
 
 use rayon::prelude::*;
+use serde_json::Value;
 
 use super::array::Array;
+use super::ranges::{Gather, Ranges};
 use crate::error::{Error, Result};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::layout::product;
+use crate::format::provenance::{ATTRIBUTE, Provenance};
+use crate::geometry::{for_each_position, linear};
+
+/// More frames than this are not looked at one by one.
+const FRAMES_MAX: u64 = 1 << 28;
+
+/// The chunks of an array that its writer counted and that are not there.
+#[derive(Debug)]
+pub(super) struct Lost {
+    found: u64,
+    counted: u64,
+    /// What is there, by places in a grid: files or, where all files are there, chunks.
+    there: HashSet<Vec<u64>>,
+    /// Elements of a cell of that grid.
+    cell: Vec<u64>,
+    shape: Vec<u64>,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&sentence(self.found, self.counted))
+    }
+}
+
+fn sentence(found: u64, counted: u64) -> String {
+    format!("holds {found} chunks, and its writer counted {counted}: files are missing")
+}
+
+impl Lost {
+    /// How many there are.
+    pub(super) fn chunks(&self) -> u64 {
+        self.counted - self.found
+    }
+
+    /// Whether the frame at a place in the outer dimensions may lack some of them. A chunk that held nothing but the
+    /// fill value looks the same, if its file is not there.
+    fn lacks(&self, outer: &[u64]) -> bool {
+        let of_rows = self.shape.iter().zip(&self.cell).skip(outer.len());
+        let first: Vec<u64> = outer.iter().zip(&self.cell).map(|(at, cell)| at / cell).collect();
+        let counts = of_rows.map(|(shape, cell)| shape.div_ceil(*cell));
+        let (origin, counts): (Vec<u64>, Vec<u64>) =
+            first.into_iter().map(|at| (at, 1)).chain(counts.map(|count| (0, count))).unzip();
+        // Of more cells than there are, some are not there.
+        if product(&counts).is_none_or(|cells| cells > self.there.len() as u64) {
+            return true;
+        }
+        let mut lacks = false;
+        for_each_position(&origin, &counts, |cell| lacks |= !self.there.contains(cell));
+        lacks
+    }
+
+    /// Calls `visit` with the place of each frame that may lack some of them.
+    fn each_frame(&self, mut visit: impl FnMut(&[u64])) {
+        let outer = &self.shape[..self.shape.len().saturating_sub(2)];
+        for_each_position(&vec![0; outer.len()], outer, |at| {
+            if self.lacks(at) {
+                visit(at);
+            }
+        });
+    }
+
+    fn has_few_frames(&self) -> bool {
+        product(&self.shape[..self.shape.len().saturating_sub(2)]).is_some_and(|frames| frames <= FRAMES_MAX)
+    }
+
+    /// The numbers of the frames that may lack some of them; `None` where they are too many to be told.
+    pub(super) fn frames(&self, places: &AcquisitionMap) -> Option<Ranges> {
+        let mut frames = Gather::default();
+        self.has_few_frames().then(|| {
+            self.each_frame(|at| places.frame_number(at).into_iter().for_each(|number| frames.add(number)));
+            frames.ranges()
+        })
+    }
+}
 
 impl Array {
     /// What to say where the box of `shape` elements from `start` may lack chunks that were written: files of it are
@@ -19,26 +101,92 @@ impl Array {
         if self.counted_chunks().is_none() || (self.layout().has_boxes() && self.has_files_within(start, shape)?) {
             return Ok(None);
         }
-        self.lost()
+        Ok(self.lost()?.map(|lost| lost.to_string()))
     }
 
-    /// The same of the whole array, and also where files are there and lack chunks.
-    pub(super) fn lost(&self) -> Result<Option<String>> {
+    /// The frames that are missing, wholly or in part, as ranges of their places: these are counted in C order of all
+    /// dimensions but the last two. Missing are those that never came, as this crate's writer says, and those that lack
+    /// chunks which it counted; of other writers' arrays nothing is known.
+    ///
+    /// # Errors
+    ///
+    /// When a folder can't be listed, or a file can't be read.
+    pub fn missing_frames(&self) -> Result<Vec<Range<u64>>> {
+        let outer = &self.shape()[..self.shape().len().saturating_sub(2)];
+        let room = product(outer).filter(|&frames| frames <= FRAMES_MAX);
+        let mut missing = Gather::default();
+        if let (Some((own, places)), Some(room)) = (self.acquisition(), room) {
+            let ended = own.frames.filter(|_| own.complete || own.recovered);
+            let never_came = ended.zip(own.planned).map(|(frames, planned)| frames..planned);
+            for range in own.missing.iter().cloned().chain(never_came) {
+                let places = (range.start..range.end.min(room)).filter_map(|number| places.frame_position(number));
+                places.for_each(|at| missing.add(linear(&at, outer)));
+            }
+        }
+        match self.lost() {
+            Ok(Some(lost)) if room.is_some() => lost.each_frame(|at| missing.add(linear(at, outer))),
+            Ok(Some(_)) => missing.add_range(0..u64::MAX),
+            // A damaged index is told by whoever reads the shard.
+            Ok(None) | Err(Error::Format { .. } | Error::Unsupported { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(missing.ranges().iter().cloned().collect())
+    }
+
+    /// The chunks that the array's writer counted and that are not there, be it for files that are not, or for files
+    /// that lack them.
+    pub(super) fn lost(&self) -> Result<Option<Lost>> {
         let Some(counted) = self.counted_chunks() else { return Ok(None) };
-        let positions = self.file_positions()?;
-        let named = positions.par_iter().map(|position| self.named_chunks(position));
+        let files = self.file_positions()?;
+        let named = files.par_iter().map(|position| self.named_chunks(position));
         let found = named.try_reduce(|| 0, |one, other| Ok(one + other))?;
-        let reason = format!("holds {found} chunks, and its writer counted {counted}: files are missing");
-        Ok((found < counted).then_some(reason))
+        if found >= counted {
+            return Ok(None);
+        }
+        let layout = self.layout();
+        let grid: Vec<u64> = layout.shape.iter().zip(&layout.file_shape).map(|(a, b)| a.div_ceil(*b)).collect();
+        let lacks_files = layout.has_boxes() && product(&grid).is_none_or(|count| count > files.len() as u64);
+        let (there, cell) = if lacks_files {
+            (files.into_iter().collect(), layout.file_shape.clone())
+        } else {
+            let places = files.par_iter().map(|position| self.chunk_places(position));
+            let places: Vec<_> = places.collect::<Result<_>>()?;
+            (places.into_iter().flatten().collect(), layout.chunk_shape.clone())
+        };
+        Ok(Some(Lost { found, counted, there, cell, shape: self.shape().to_vec() }))
     }
 
-    /// How many chunks the array's writer counted, if this crate wrote it and came to its end.
+    /// What [`lost`](Self::lost) says where the array holds `found` chunks.
+    pub(super) fn lost_of(&self, found: u64) -> Option<String> {
+        self.counted_chunks().filter(|&counted| found < counted).map(|counted| sentence(found, counted))
+    }
+
+    /// Whether the array is the image that its writer's attributes are about, rather than a level or records beside it.
+    fn is_image(&self) -> bool {
+        self.attributes().get(ATTRIBUTE).is_some() || self.path().ends_with("0")
+    }
+
+    /// What this crate's writer says of the array, if it is the writer's image.
+    pub(super) fn image_provenance(&self) -> Option<Provenance> {
+        // What is no provenance of this crate says nothing of frames.
+        self.provenance().ok().flatten().filter(|_| self.is_image())
+    }
+
+    /// The same, and which frames are where in it.
+    pub(super) fn acquisition(&self) -> Option<(Provenance, AcquisitionMap)> {
+        let own = self.image_provenance()?;
+        let places = self.acquisition_map(&own).ok()?;
+        Some((own, places))
+    }
+
+    /// How many chunks the array's writer counted, if this crate wrote it and came to its end. A volume, and what was
+    /// repacked from one, have that number without being known for this writer's own.
     fn counted_chunks(&self) -> Option<u64> {
-        // What a group says is about its image, not about the levels beside that.
-        let is_image = self.attributes().get(ATTRIBUTE).is_some() || self.path().ends_with("0");
-        // What is no provenance of this crate says nothing of chunks.
-        let own = self.provenance().ok().flatten().filter(|own| is_image && (own.complete || own.recovered));
-        own.and_then(|own| own.chunks)
+        let said = self.said().ok().flatten().filter(|_| self.is_image());
+        let (_, attributes) = said?;
+        let own = attributes.get(ATTRIBUTE)?;
+        let says = |key: &str| own.get(key).and_then(Value::as_bool) == Some(true);
+        own.get("chunks")?.as_u64().filter(|_| says("complete") || says("recovered"))
     }
 
     /// Whether all files of a box are there.
@@ -62,5 +210,15 @@ impl Array {
             Some(reason) => Err(Error::format(file.path(), reason.as_str())),
             None => Ok(index.entries().count() as u64),
         }
+    }
+
+    /// The places of these in the grid of chunks.
+    fn chunk_places(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
+        let Some((file, _)) = self.open_file(position)? else { return Ok(Vec::new()) };
+        if !self.layout().has_index() {
+            return Ok(vec![position.to_vec()]);
+        }
+        let index = self.read_index(&file, position, None)?;
+        Ok(index.entries().filter_map(|(entry, _)| self.layout().chunk_at(position, entry)).collect())
     }
 }

@@ -1,6 +1,6 @@
 //! What somebody should know who reads an array's pixels.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -9,13 +9,20 @@ use super::hierarchy::central::CentralMetadata;
 use super::hierarchy::{below, has_node};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
-use crate::format::provenance::Provenance;
+use crate::format::provenance::{ATTRIBUTE, Provenance};
 use crate::fs::{self as os, Lock, document};
 
 /// Of files that lie among chunks and are none, so many are named.
 const NAMED_MAX: usize = 3;
 /// So far above an array may its dataset's root be.
 const ABOVE_MAX: usize = 4;
+
+/// What is to be said of the frames of a run that came to its end, or was recovered.
+pub(super) fn notes_of_frames(own: &Provenance) -> Vec<String> {
+    let missing = own.frames_missing;
+    let missing = (missing > 0).then(|| format!("{missing} frames are missing, and read as the fill value"));
+    missing.into_iter().chain(own.shortfall()).collect()
+}
 
 impl Array {
     /// What a reader should know, as sentences: that a writer is at work, that frames are missing, that files lie among
@@ -40,10 +47,8 @@ impl Array {
                 let note = "its writer did not finish: frames that are missing read as the fill value; see recover";
                 notes.push(note.to_owned());
             }
-            Some(own) if own.frames_missing > 0 => {
-                notes.push(format!("{} frames are missing, and read as the fill value", own.frames_missing));
-            }
-            _ => {}
+            Some(own) => notes.extend(notes_of_frames(&own)),
+            None => {}
         }
         let mut unknown = Vec::new();
         if self.manifest().is_none() {
@@ -59,18 +64,24 @@ impl Array {
 
     /// What this crate's writer says of the array, if it made it.
     pub(super) fn provenance(&self) -> Result<Option<Provenance>> {
+        let said = self.said()?;
+        Ok(said.map(|(file, attributes)| Provenance::parse(&file, &attributes)).transpose()?.flatten())
+    }
+
+    /// The attributes among which a writer speaks of the array, and the document that has them.
+    pub(super) fn said(&self) -> Result<Option<(PathBuf, Value)>> {
         let parent = self.path().parent().unwrap_or(Path::new(""));
         for (file, pointer) in [
             (parent.join("zarr.json"), "/attributes"),
             (parent.join(".zattrs"), ""),
             (self.path().join(".zattrs"), ""),
             (self.document().to_path_buf(), ""),
+            (self.document().to_path_buf(), "/attributes"),
         ] {
             let Some(document) = document::read(&file)? else { continue };
-            let own = document.pointer(pointer).filter(|attributes| attributes.is_object()).cloned();
-            let own = Provenance::parse(&file, &own.unwrap_or(Value::Null))?;
-            if own.is_some() {
-                return Ok(own);
+            let attributes = document.pointer(pointer).filter(|attributes| attributes.get(ATTRIBUTE).is_some());
+            if let Some(attributes) = attributes {
+                return Ok(Some((file, attributes.clone())));
             }
         }
         if self.layout().dialect != Dialect::Zarr3Transformer {
@@ -78,7 +89,7 @@ impl Array {
         }
         let Some((central, _)) = CentralMetadata::of(self.path())? else { return Ok(None) };
         let root = central.group("")?;
-        Provenance::parse(&root.document, &root.attributes)
+        Ok(root.attributes.get(ATTRIBUTE).is_some().then_some((root.document, root.attributes)))
     }
 
     /// Files below a folder of the array that are neither its files, nor documents, nor hidden.

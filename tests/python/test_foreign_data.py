@@ -217,3 +217,176 @@ def test_what_is_not_read_is_no_damage(tool, tmp_path):
     assert "unchecked" in tool("verify", tmp_path / "a.zarr", code=5)
     plain = zarr.create_array(tmp_path / "b.zarr", data=pixels(), chunks=(2, 16, 16), compressors=None)
     assert "nothing vouches" in tool("verify", plain.store.root)
+
+
+# Arrays that are made smaller leave files behind.
+
+
+def shrink(path, shape):
+    """Makes an array smaller in its document alone, as some programs do."""
+    file = path / "zarr.json"
+    document = json.loads(file.read_text())
+    before, document["shape"] = document["shape"], shape
+    file.write_text(json.dumps(document))
+    return before
+
+
+BEYOND = {
+    "encoded again": (["--codec", "gzip"], (4, 32, 32)),
+    "with another index": (["--index", "start"], (4, 32, 32)),
+    "as it is": ([], (4, 32, 32)),
+    "chunks that are files": (["--unsharded", "--codec", "gzip"], None),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_files_beyond_the_shape_are_never_of_another_codec(tool, tmp_path, case, in_place):
+    options, shards = BEYOND[case]
+    data = pixels(shape=(12, 40, 50))
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, data=data, chunks=(2, 16, 16), shards=shards)
+    # The first half of the second row of shards, and so half of what stands in these.
+    shrink(path, [6, 40, 50])
+    out = path if in_place else tmp_path / "o.zarr"
+    said = tool("repack", path, *([] if in_place else [out]), *options)
+    beyond = 4 if shards else 36
+    assert (f"{beyond} files beyond the array's shape are left out" in said) == bool(options), said
+    assert np.array_equal(zarr.open_array(out, mode="r")[:], data[:6])
+    shrink(out, [12, 40, 50])
+    again = zarr.open_array(out, mode="r")[:]
+    assert np.array_equal(again[:6], data[:6])
+    # What is there is what was there, or nothing.
+    assert ((again == data) | (again == 0)).all()
+    tool("verify", out)
+
+
+# One rule for names, and for links.
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_arrays_with_a_dot_before_their_names_are_arrays(tool, tmp_path, zarr_format):
+    path = tmp_path / "g.zarr"
+    found = group(path, zarr_format, names=("a", ".x", "img/.y", ".g/0"))
+    for reserved in [".a.repack", ".img.pyramid", ".a.replaced", ".g.partial"]:
+        shutil.copytree(path / "a", path / reserved)
+    names = lambda told: sorted(array["path"] for array in json.loads(told)["arrays"])
+    assert names(tool("info", path, "--json")) == sorted(found)
+    assert names(tool("verify", path, "--json")) == sorted(found)
+    tool("manifest", path)
+    assert names(tool("info", tmp_path / "g.manifest.zarr", "--json")) == sorted(found)
+    tool("repack", path, tmp_path / "o.zarr", "--shard", "4,32,32")
+    assert names(tool("info", tmp_path / "o.zarr", "--json")) == sorted(found)
+    assert_holds(tmp_path / "o.zarr", found, consolidated=[False])
+
+
+@pytest.mark.parametrize("target", ["absolute", "relative"])
+@pytest.mark.parametrize("name", ["alias", "zz"])
+def test_links_to_arrays_of_the_dataset_stay_links_within_the_copy(tool, tmp_path, target, name):
+    path, data = tmp_path / "g.zarr", pixels()
+    root = zarr.open_group(path, mode="w")
+    root.create_array("img/m", data=data, chunks=(2, 16, 16), shards=(4, 32, 32))
+    (path / name).symlink_to(path / "img/m" if target == "absolute" else "img/m")
+    (path / "img" / name).symlink_to(path / "img/m" if target == "absolute" else "m")
+    tool("repack", path, tmp_path / "o.zarr", "--codec", "gzip")
+    shutil.move(path, tmp_path / "gone")
+    for place in ["img/m", name, f"img/{name}"]:
+        assert np.array_equal(zarr.open_array(tmp_path / "o.zarr" / place, mode="r")[:], data), place
+    assert (tmp_path / "o.zarr" / name).is_symlink()
+    assert (tmp_path / "o.zarr" / name).resolve() == tmp_path / "o.zarr/img/m"
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_links_to_arrays_elsewhere_become_arrays_or_are_refused(tool, tmp_path, zarr_format):
+    path, data = tmp_path / "g.zarr", pixels()
+    root = zarr.open_group(path, mode="w", zarr_format=zarr_format)
+    root.create_array("a", data=data, chunks=(2, 16, 16))
+    other = zarr.open_group(tmp_path / "other.zarr", mode="w", zarr_format=zarr_format)
+    other.create_array("deep/b", data=data[::-1], chunks=(2, 16, 16)).attrs["k"] = 1
+    (path / "b").symlink_to(tmp_path / "other.zarr/deep/b")
+    (path / "deep").symlink_to(tmp_path / "other.zarr/deep")
+    said = tool("repack", path, tmp_path / "o.zarr", "--shard", "4,32,32", code=3)
+    assert "g.zarr/b" in said and "--follow-links" in said
+    before = {file: file.read_bytes() for file in (tmp_path / "other.zarr").rglob("*") if file.is_file()}
+    tool("repack", path, tmp_path / "o.zarr", "--shard", "4,32,32", "--follow-links")
+    assert before == {file: file.read_bytes() for file in (tmp_path / "other.zarr").rglob("*") if file.is_file()}
+    again = zarr.open_group(tmp_path / "o.zarr", mode="r", use_consolidated=False)
+    assert np.array_equal(again["a"][:], data) and np.array_equal(again["b"][:], data[::-1])
+    assert dict(again["b"].attrs) == {"k": 1} and not (tmp_path / "o.zarr/b").is_symlink()
+    assert again["b"].shards == (4, 32, 32)
+
+
+# Manifests become what they name.
+
+
+def test_what_is_made_of_a_manifest_needs_no_other_files(tool, command, tmp_path):
+    data = pixels(shape=(12, 40, 50))
+    np.save(tmp_path / "a.npy", data)
+    tool("replay", tmp_path / "a.npy", tmp_path / "q.zarr", "--no-sync", "--chunk", "2,16,16", "--shard", "4,32,32")
+    tool("manifest", tmp_path / "q.zarr")
+    source, out = tmp_path / "q.manifest.zarr", tmp_path / "arch"
+    numbers = zarr.open_array(tmp_path / "q.zarr/records/frame_number", mode="r")[:]
+    said = tool("repack", source, out, "--shard", "4,32,32")
+    assert "manifest" not in said
+    said = tool("repack", source, tmp_path / "some", "--shard", "4,32,32", "--skip", "records/host_timestamp")
+    assert '"records/host_timestamp" stays a manifest' in said
+    said = tool("repack", source, tmp_path / "v2", "--dialect", "zarr2")
+    assert '"records/frame_number" stays a manifest' in said
+    shutil.move(tmp_path / "q.zarr", tmp_path / "gone")
+    assert not list(out.rglob("kerchunk.json")) and not list(out.rglob("manifest.json"))
+    assert "storage_transformers" not in "".join(file.read_text() for file in out.rglob("zarr.json"))
+    root = zarr.open_group(out, mode="r")
+    assert np.array_equal(root["0"][:], data) and np.array_equal(root["records/frame_number"][:], numbers)
+    tool("verify", out)
+
+
+# What OME-Zarr says of an image comes along.
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("names", ["zyx", "cyx", "tczyx"])
+@pytest.mark.parametrize("level", ["", "0", "1"])
+def test_a_replay_takes_axes_scales_and_channels_from_ome_zarr(replay, tmp_path, version, names, level):
+    kinds = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
+    units = {"t": "second", "z": "micrometer", "y": "micrometer", "x": "nanometer"}
+    scales = {"t": 0.5, "c": 1.0, "z": 2.5, "y": 0.325, "x": 325.0}
+    axes = [{"name": name, "type": kinds[name]} | ({"unit": units[name]} if name in units else {}) for name in names]
+    scaled = lambda by: [{"type": "scale", "scale": [scales[name] * (by if name in "yx" else 1) for name in names]}]
+    datasets = [{"path": str(at), "coordinateTransformations": scaled(by)} for at, by in enumerate([1, 2])]
+    of_all = [{"type": "scale", "scale": [2.0 if name == "t" else 1.0 for name in names]}]
+    said = {
+        "multiscales": [{"axes": axes, "datasets": datasets, "coordinateTransformations": of_all}],
+        "omero": {"channels": [{"label": "DAPI"}, {"label": "GFP"}, {"label": "Cy5"}]},
+    }
+    root = zarr.open_group(tmp_path / "i.zarr", mode="w", zarr_format=2 if version == "0.4" else 3)
+    root.attrs.update(said if version == "0.4" else {"ome": {"version": "0.5", **said}})
+    shape = [3 if name == "c" else 4 if name in "tz" else 32 for name in names]
+    root.create_array("0", data=pixels(shape=shape), chunks=[1] * (len(names) - 2) + [16, 16])
+    root.create_array("1", data=pixels(shape=shape), chunks=[1] * (len(names) - 2) + [16, 16])
+    path = tmp_path / "i.zarr" / level
+    _, out = replay(path)
+    ome = json.loads((out / "zarr.json").read_text())["attributes"]["ome"]
+    (image,) = ome["multiscales"]
+    assert image["axes"] == axes
+    by = 2 if level == "1" else 1
+    expected = [scales[name] * (by if name in "yx" else 2 if name == "t" else 1) for name in names]
+    assert image["datasets"][0]["coordinateTransformations"][0]["scale"] == expected
+    labels = [channel["label"] for channel in ome["omero"]["channels"]] if "omero" in ome else []
+    assert labels == (["DAPI", "GFP", "Cy5"] if "c" in names else [])
+    # What the command line says counts more.
+    _, out = replay(path, "--pixel-size", "65nm")
+    (image,) = json.loads((out / "zarr.json").read_text())["attributes"]["ome"]["multiscales"]
+    assert image["datasets"][0]["coordinateTransformations"][0]["scale"] == [*expected[:-2], 65, 65]
+    assert [axis.get("unit") for axis in image["axes"][-2:]] == ["nanometer"] * 2
+
+
+def test_a_replay_says_that_the_place_of_an_image_stays_behind(replay, tmp_path):
+    root = zarr.open_group(tmp_path / "i.zarr", mode="w")
+    axes = [{"name": name, "type": "space"} for name in "zyx"]
+    moved = [{"type": "scale", "scale": [1, 1, 1]}, {"type": "translation", "translation": [0, 7.5, 0]}]
+    datasets = [{"path": "./0", "coordinateTransformations": moved}]
+    root.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+    root.create_array("0", data=pixels(), chunks=(1, 16, 16))
+    report, _ = replay(tmp_path / "i.zarr/0")
+    assert ["the place of the first pixel (y) is not taken along, only distances"] == report["notes"]

@@ -689,7 +689,9 @@ def test_a_replay_of_what_lost_a_shard_says_so(replay):
     _, path = replay("synthetic", "--camera", "64x64xu16", "--frames", "8", "--chunk", "2", "--shard", "4")
     assert not any("counted" in note for note in replay(path)[0]["notes"])
     max(file for file in (path / "0/c").rglob("*") if file.is_file()).unlink()
-    assert any("files are missing; they read as the fill value" in note for note in replay(path)[0]["notes"])
+    report, _ = replay(path, code=4)
+    assert any("files are missing; frames that may lack some are left out" in note for note in report["notes"])
+    assert (report["frames_written"], report["frames_missing"]) == (4, 4)
 
 
 def test_an_export_never_writes_into_its_dataset(tool, tmp_path):

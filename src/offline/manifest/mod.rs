@@ -288,10 +288,7 @@ fn write_folder(
                 let mut document = node.document()?;
                 // What is consolidated there describes other arrays than these.
                 document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
-                // What the live writer says of itself and its slots is about shards, of which there are none here.
-                if let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) {
-                    own.retain(|key, _| !matches!(key.as_str(), "writer" | "slots" | "chunks"));
-                }
+                forget_slots(&mut document);
                 forms.group(&node.name, &place, &document)?;
             }
             Kind::Array(array) => forms.array(node, array, &place, urls, &mut summary)?,
@@ -303,6 +300,23 @@ fn write_folder(
     }
     sync_folders(folder)?;
     Ok(summary)
+}
+
+/// Takes back what the live writer says of its slots: they are in shards, of which there are none here.
+fn forget_slots(document: &mut Value) {
+    let own = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut);
+    own.map(|own| own.shift_remove("slots"));
+}
+
+/// What somebody should know who reads an array by its manifest of `chunks` chunks, without what was said before.
+fn note(node: &Node, array: &Array, chunks: u64, notes: &mut Vec<String>) -> Result<()> {
+    let lost = array.lost_of(chunks).map(|lost| format!("{lost}; they read as the fill value"));
+    for said in array.notes_while(false)?.into_iter().chain(lost) {
+        if !notes.iter().any(|known| known.ends_with(&said)) {
+            notes.push(if node.name.is_empty() { said } else { format!("{:?}: {said}", node.name) });
+        }
+    }
+    Ok(())
 }
 
 /// The forms that are written, side by side.
@@ -330,7 +344,9 @@ impl Forms<'_> {
         urls: &Urls<'_>,
         summary: &mut ManifestSummary,
     ) -> Result<()> {
-        let document = array_document(node, array)?;
+        let mut document = array_document(node, array)?;
+        forget_slots(&mut document);
+        let before = summary.chunks;
         if let Some(kerchunk) = &mut self.kerchunk {
             kerchunk.array(&node.name, array, &document)?;
         }
@@ -347,6 +363,7 @@ impl Forms<'_> {
             summary.bytes = summary.bytes.saturating_add(range.nbytes);
             Ok(())
         })?;
+        note(node, array, summary.chunks - before, &mut summary.notes)?;
         summary.arrays += 1;
         summary.arrays_inlined += u64::from(manifest.map_or(Ok(false), |manifest| manifest.finish(place, document))?);
         let zarr3 = self.kerchunk.as_ref().is_some_and(|kerchunk| kerchunk.zarr_format == 3);

@@ -1,6 +1,7 @@
 //! Counts which frames of an image are there.
 
 use super::records::{Frames, Records};
+use super::shard::Sums;
 use super::source::Image;
 use crate::error::{Error, Result};
 use crate::format;
@@ -8,8 +9,8 @@ use crate::offline::hierarchy::walk::Tree;
 use crate::offline::layers::FoundRanges;
 use crate::offline::ranges::Ranges;
 
-/// `found_end`: one past the highest number that a header names.
-pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, found_end: u64) -> Result<Frames> {
+/// `sums`: of all chunks whose headers are whole. `lost`: frames of which files are not there that were.
+pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, sums: &Sums, lost: &Ranges) -> Result<Frames> {
     let Image { own, places, .. } = image;
     let records = Records::of(tree, image)?;
     let said = records.as_ref().map(Records::read).transpose()?.unwrap_or_default();
@@ -17,7 +18,7 @@ pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, found_end: u
     let recorded = records.as_ref().filter(|_| own.unbounded).map(Records::frames);
     // Frames whose chunks are lost came all the same, and are missing.
     let came_end = said.came.iter().last().map(|range| range.end);
-    let end = [Some(found_end), own.frames, recorded, came_end].into_iter().flatten().max().unwrap_or(0);
+    let end = [Some(sums.frames_end), own.frames, recorded, came_end].into_iter().flatten().max().unwrap_or(0);
     let room = if own.unbounded { None } else { places.frames().filter(|_| !places.grows()) };
     let end = places.end(end).min(room.unwrap_or(u64::MAX));
     fits(image, end)?;
@@ -28,13 +29,15 @@ pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, found_end: u
     // In a shard that the writer closed, a chunk that is not there held only the fill value; of a frame that is dark as
     // a whole, only its record tells that it came.
     let skips = own.slots.is_none_or(|slots| !slots.empty_chunks);
+    // Where no chunk is lost, that holds for shards that are not there, too.
+    let closed = if own.complete && own.chunks == Some(sums.chunks) { all.clone() } else { closed };
     let dark = if skips { dark.union(&closed.and(&said.came)) } else { Ranges::default() };
     // What a shard that failed was thought to have lost may be there.
     let certain = proven.union(&whole.and(&said.came));
     // What was known to be missing stays so otherwise: a shard that was recovered once looks as if its writer had
     // closed it.
     let absent = Ranges::new(own.missing.clone()).union(&said.absent).union(&between);
-    let present = whole.union(&dark).minus(&absent).union(&certain).and(&all);
+    let present = whole.union(&dark).minus(&absent).union(&certain).minus(lost).and(&all);
     let missing = all.minus(&present);
     let mut missing_count = missing.count();
     let listed = own.missing.iter().fold(0u64, |sum, range| sum.saturating_add(range.end - range.start));

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::fs::beneath::Root;
 use crate::offline::hierarchy::walk::{FileAt, Tree};
 use crate::offline::layers::{Budget, Came, Found, Layers, groups};
+use crate::offline::lost::Lost;
 use crate::offline::progress::Counters;
 use crate::storage::{Directory, Storage};
 
@@ -32,6 +33,8 @@ pub(super) struct ImagePlan<'a> {
     pub(super) changed: Vec<Shard>,
     pub(super) frames: Frames,
     pub(super) sums: Sums,
+    /// What no slot header brings back.
+    lost: Option<String>,
     /// Blocks of frame numbers that are to be written.
     record_blocks: Vec<u64>,
 }
@@ -54,9 +57,12 @@ impl<'a> ImagePlan<'a> {
         if let Some(frames) = image.places.frames().filter(|_| sums.closed && !image.places.has_boxes()) {
             found.closed.add_range(0..frames);
         }
-        let frames = count::count(tree, &image, found.ranges(), sums.frames_end)?;
+        let lost = lost(&image, sums.chunks);
+        let gone = lost.as_ref().and_then(|lost| lost.frames(&image.places)).unwrap_or_default();
+        let frames = count::count(tree, &image, found.ranges(), &sums, &gone)?;
         changed.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut plan = Self { image, changed, frames, sums, record_blocks: Vec::new() };
+        let lost = lost.map(|lost| lost.to_string());
+        let mut plan = Self { image, changed, frames, sums, lost, record_blocks: Vec::new() };
         // As recovery finds a dataset, it may have no records at all: then there is nothing to mend.
         if let Some(records) = Records::of(tree, &plan.image)?.filter(|_| plan.is_incomplete()) {
             plan.record_blocks = records.wrong_blocks(&plan.frames)?;
@@ -171,9 +177,16 @@ impl<'a> ImagePlan<'a> {
             chunks_salvaged: self.sums.salvaged,
             chunks_dropped: self.sums.dropped,
             chunks_torn: self.sums.torn,
+            lost: self.lost.clone(),
             shards: shards.collect(),
         }
     }
+}
+
+/// What the image has lost of which `found` chunks are whole. Where an index can't be read, that is to be mended first.
+fn lost(image: &Image, found: u64) -> Option<Lost> {
+    let array = &image.node.array;
+    array.lost_of(found).and_then(|_| array.lost().ok().flatten())
 }
 
 /// Looks through the shards that hold the same frames.

@@ -6,6 +6,7 @@ use super::source::Image;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::offline::array::Array;
 use crate::offline::array::decode::Worker;
 use crate::offline::array::shard_file::ShardFile;
@@ -18,9 +19,6 @@ use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 const BLOCK_FRAMES_MAX: u64 = 1 << 20;
 /// More blocks that are not there are not made: those of the last checkpoint and some seconds are a handful.
 const NEW_BLOCKS_MAX: usize = 1 << 12;
-
-/// How many ranges of missing frames the documents name, as the writer does; the count goes on beyond.
-const MISSING_RANGES_MAX: usize = 10_000;
 
 /// What is known of the frames below `end`: each is missing, or it is there. Of those that are there, `named` are sure
 /// to have come; others lie in a chunk of several frames, of which the header names the first and the last.

@@ -46,6 +46,8 @@ pub struct ImageRecovered {
     pub chunks_dropped: u64,
     /// Chunks that were begun and never finished, or damaged since.
     pub chunks_torn: u64,
+    /// What is lost of an image whose writer came to its end, as a sentence: nothing brings it back.
+    pub lost: Option<String>,
     /// Shards that change or could not be dealt with.
     pub shards: Vec<ShardRecovered>,
 }

@@ -120,14 +120,13 @@ impl Design {
         &self.documents
     }
 
-    /// The documents, after `chunks` chunks were written.
-    pub(super) fn finished(&self, chunks: u64) -> Vec<Document> {
+    /// The documents, after all chunks were written. `settle` corrects what the writer says of them.
+    pub(super) fn finished(&self, settle: impl Fn(&mut Map<String, Value>)) -> Vec<Document> {
         let mut documents = self.documents.clone();
         for (_, document) in &mut documents {
-            if let Some(known) =
-                own_attributes(document).and_then(|attributes| attributes.get_mut(ATTRIBUTE)?.get_mut("chunks"))
-            {
-                *known = json!(chunks);
+            let own = own_attributes(document).and_then(|attributes| attributes.get_mut(ATTRIBUTE)?.as_object_mut());
+            if let Some(own) = own {
+                settle(own);
             }
         }
         documents

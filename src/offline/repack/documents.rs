@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::groups::Group;
 use super::jobs::Job;
@@ -43,7 +42,7 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
         // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
         own.shift_remove("writer");
     }
-    count_chunks(own, job);
+    job.settle(own);
 }
 
 /// The same in a dataset of another format, whose documents stay.
@@ -59,15 +58,9 @@ pub(super) fn forget_hosted_slots(root: &Path, jobs: &[Job]) -> Result<()> {
     own.shift_remove("slots");
     // Of several arrays, nothing says which one the writer means.
     if let [job] = jobs {
-        count_chunks(own, job);
+        job.settle(own);
     }
     if document == before { Ok(()) } else { put(&file, &document) }
-}
-
-fn count_chunks(own: &mut Map<String, Value>, job: &Job) {
-    if let Some(chunks) = own.get_mut("chunks") {
-        *chunks = json!(job.chunks.load(Relaxed));
-    }
 }
 
 /// As [`put`], for a document that takes the place of `old` elsewhere.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,7 @@ use super::design::{self, Design};
 use super::groups::{self, Group, has_ome_aside};
 use super::image_attributes::ImageAttributes;
 use super::left_out::{LeftOut, is_scale};
+use super::missing::GivenUp;
 use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
 use super::refusal;
@@ -22,8 +23,8 @@ use crate::config::{Dialect, Volume};
 use crate::error::{Error, Result};
 use crate::format::rules;
 use crate::offline::array::Array;
-use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::array::manifest::KERCHUNK;
+use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Kind, Node};
 
 /// Names that an error message lists.
@@ -40,6 +41,20 @@ pub(super) struct Job {
     pub(super) change: Change,
     /// Chunks in its shards, as far as they are known.
     pub(super) chunks: AtomicU64,
+    /// What its writer counted and nobody has any more.
+    pub(super) given_up: GivenUp,
+}
+
+impl Job {
+    fn new(name: String, document: Value, in_place: bool, change: Change) -> Self {
+        let (chunks, given_up) = Default::default();
+        Self { name, document, in_place, change, chunks, given_up }
+    }
+
+    /// Lets what the writer said of the array be true of what it has become.
+    pub(super) fn settle(&self, own: &mut Map<String, Value>) {
+        self.given_up.settle(own, self.chunks.load(Relaxed));
+    }
 }
 
 /// How the result is described.
@@ -127,8 +142,7 @@ fn kept(nodes: Vec<Node>, place: &Roots<'_>, selection: &Selection<'_>, pool: &A
         }
         let target = source.moved(place.root, &root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
-        let (document, chunks) = (Value::Null, AtomicU64::new(0));
-        jobs.push(Job { name: node.name, document, in_place: !place.copied, change, chunks });
+        jobs.push(Job::new(node.name, Value::Null, !place.copied, change));
     }
     Ok(Jobs { jobs, form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes: Vec::new() })
 }
@@ -179,6 +193,8 @@ impl Surroundings {
         let (around, others): (Vec<_>, Vec<_>) = groups(nodes).partition(|group| is_above(&group.name, name));
         let lost = left_out.names().find(|lost| !place.copied || selection.takes(lost)).map(str::to_owned);
         notes.extend(left_out.notes(to.name()));
+        let is_gone = |node: &Node| node.name == name || left_out.names().any(|left| left == node.name);
+        notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
         let mut left = left_of_designed(place.root, nodes, name)?;
         for group in around.into_iter().chain(others.iter().copied()) {
             left.extend(OF_GROUPS.map(|document| group.path.join(document)));
@@ -193,8 +209,6 @@ impl Surroundings {
         Ok(Self { attributes, left, notes, lost, stays: false })
     }
 }
-        let is_gone = |node: &Node| node.name == name || left_out.names().any(|left| left == node.name);
-        notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
 
 /// The documents that groups have in Zarr v2 and v3.
 const OF_GROUPS: [&str; 4] = ["zarr.json", ".zattrs", ".zgroup", ".zmetadata"];
@@ -243,7 +257,7 @@ fn designed(
         // All is as asked for but perhaps the places of chunks; a call that was killed at its end leaves this.
         let target = source.moved(place.root, place.root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
-        let job = Job { name, document: Value::Null, in_place: true, change, chunks: AtomicU64::new(0) };
+        let job = Job::new(name, Value::Null, true, change);
         return Ok(Jobs { jobs: vec![job], form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes: Vec::new() });
     }
     if !place.copied && !source.document().starts_with(place.root) {
@@ -261,7 +275,7 @@ fn designed(
     let target = design.array(&Staging::place(place.staging, ""));
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
-    let job = Job { name, document: Value::Object(document), in_place: false, change, chunks: AtomicU64::new(0) };
+    let job = Job::new(name, Value::Object(document), false, change);
     Ok(Jobs { jobs: vec![job], form: Form::Designed, groups: Vec::new(), left, notes })
 }
 
@@ -351,7 +365,7 @@ fn of_zarr3(
         let target = Array::with(&path, &path, path.join("zarr.json"), metadata);
         let Kind::Array(source) = node.kind else { continue };
         let change = Change::new(*source, target, None, options, pool.clone())?;
-        jobs.push(Job { name, document, in_place, change, chunks: AtomicU64::new(0) });
+        jobs.push(Job::new(name, document, in_place, change));
     }
     Ok((jobs, groups))
 }
@@ -365,6 +379,10 @@ fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Res
         }
     }
     left.extend(nodes::carried(nodes, selection).map(|node| node.path.join(".zattrs")));
+    if all_arrays(nodes).any(|(node, array)| array.manifest().is_some() && selection.is_meant(node, array)) {
+        // It names chunks in the files that the manifests name.
+        left.push(root.join(KERCHUNK));
+    }
     for group in converted_groups(nodes, selection) {
         left.extend([".zgroup", ".zattrs", ".zmetadata"].map(|document| group.path.join(document)));
     }
@@ -374,7 +392,3 @@ fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Res
     }
     Ok(left)
 }
-    if all_arrays(nodes).any(|(node, array)| array.manifest().is_some() && selection.is_meant(node, array)) {
-        // It names chunks in the files that the manifests name.
-        left.push(root.join(KERCHUNK));
-    }

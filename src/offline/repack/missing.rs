@@ -1,15 +1,120 @@
-//! Of a dataset that lost chunks, no copy may look whole.
+//! Of a dataset that lost chunks, no copy may look whole: it is refused, or the copy says what is missing.
 
-use super::jobs::Job;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::change::Change;
+use crate::config::Compressor;
+use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::provenance::MISSING_RANGES_MAX;
+use crate::fs as os;
+use crate::offline::array::Array;
+use crate::offline::array::shard_file::ShardFile;
+use crate::offline::hierarchy::has_node;
+use crate::offline::ranges::Ranges;
+use crate::record::LOST;
 
-/// Refuses arrays that hold fewer chunks than their writer counted.
-pub(super) fn refuse(jobs: &[Job]) -> Result<()> {
-    for job in jobs {
-        let source = &job.change.source;
-        if let Some(lost) = job.change.pool.install(|| source.lost())? {
-            let help = "bring them back, or give them up with the option `incomplete`";
-            return Err(Error::format(source.path(), format!("{lost}; {help}")));
+/// What is given up of an array.
+#[derive(Debug, Default)]
+pub(super) struct GivenUp {
+    /// How many chunks that were counted are not there.
+    chunks: u64,
+    /// The frames that may lack some of them, where it is known which frames are where.
+    frames: Ranges,
+}
+
+/// Refuses an array that holds fewer chunks than its writer counted.
+pub(super) fn refuse(change: &Change) -> Result<()> {
+    let source = &change.source;
+    let Some(lost) = change.pool.install(|| source.lost())? else { return Ok(()) };
+    let help = "bring them back, or give them up with the option `incomplete`";
+    Err(Error::format(source.path(), format!("{lost}; {help}")))
+}
+
+impl GivenUp {
+    /// What an array has lost.
+    pub(super) fn of(change: &Change) -> Result<Self> {
+        let source = &change.source;
+        let Some(lost) = change.pool.install(|| source.lost())? else { return Ok(Self::default()) };
+        let frames = source.acquisition().and_then(|(_, places)| lost.frames(&places));
+        Ok(Self { chunks: lost.chunks(), frames: frames.unwrap_or_default() })
+    }
+
+    /// What somebody should know who reads a result without the chunks that are given up.
+    pub(super) fn note(&self) -> Option<String> {
+        let Self { chunks, frames } = self;
+        let listed = match frames.count() {
+            0 => "the result has a count that tells so".to_owned(),
+            count => format!("{count} frames that may lack them are listed as missing in the result"),
+        };
+        (*chunks > 0).then(|| format!("{chunks} chunks that its writer counted are not there; {listed}"))
+    }
+
+    /// Lets what the writer said of the array be true of what it has become, which has so many chunks: how many there
+    /// are, and which frames are missing.
+    pub(super) fn settle(&self, own: &mut Map<String, Value>, made: u64) {
+        let Some(chunks) = own.get_mut("chunks") else { return };
+        let Self { chunks: lost, frames } = self;
+        // Where no frame tells what is lost, the count has to.
+        let told = frames.count() > 0;
+        *chunks = json!(made + if told { 0 } else { *lost });
+        if !told {
+            return;
+        }
+        let listed = own.get("missing").and_then(Value::as_array).cloned().unwrap_or_default();
+        let range = |range: &Value| Some(range.get(0)?.as_u64()?..range.get(1)?.as_u64()?);
+        let listed = Ranges::new(listed.iter().filter_map(range).collect());
+        let before = own.get("frames_missing").and_then(Value::as_u64).unwrap_or(0);
+        own.insert("frames_missing".into(), json!(before + frames.minus(&listed).count()));
+        let all = listed.union(frames);
+        let all = all.iter().take(MISSING_RANGES_MAX).map(|range| json!([range.start, range.end]));
+        own.insert("missing".into(), all.collect());
+    }
+
+    /// Says of which frames the pixels are lost, in the records beside or below the place that `array` has in `root`.
+    pub(super) fn settle_records(&self, root: &Path, array: &Path) -> Result<()> {
+        if self.frames.count() == 0 {
+            return Ok(());
+        }
+        // In Zarr v2 they may stand below the array.
+        for place in [array.parent(), Some(array)].into_iter().flatten() {
+            let folder = root.join(place).join("records/frame_number");
+            if has_node(&folder) {
+                return match Array::open_exactly(&folder)? {
+                    Some(numbers) => mark(&numbers, &self.frames),
+                    None => Ok(()),
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Marks frames as lost in the blocks of their numbers, as far as these are as this crate's writer makes them.
+fn mark(numbers: &Array, lost: &Ranges) -> Result<()> {
+    let codec = numbers.codec();
+    let is_plain = codec.compressor == Compressor::None && !codec.checksum && numbers.metadata().chain.is_plain();
+    let is_plain = is_plain && !numbers.layout().has_index();
+    let ([block_frames], true, None) =
+        (numbers.chunk_shape(), is_plain && numbers.dtype() == Dtype::I64, numbers.manifest())
+    else {
+        return Ok(());
+    };
+    let mut worker = numbers.worker()?;
+    for (path, position) in numbers.files()? {
+        let Some(file) = ShardFile::open(path.clone())? else { continue };
+        numbers.decode(&mut worker, &file, file.whole(), &position)?;
+        let start = position[0].saturating_mul(*block_frames);
+        let (blocks, _) = worker.raw.as_chunks_mut::<8>();
+        let came = blocks
+            .iter_mut()
+            .zip(start..)
+            .filter(|(number, frame)| i64::from_le_bytes(**number) >= 0 && lost.contains(*frame));
+        let changed = came.map(|(number, _)| *number = LOST.to_le_bytes()).count();
+        if changed > 0 {
+            os::put(&path, &worker.raw)?;
         }
     }
     Ok(())

@@ -62,6 +62,7 @@ use consolidated::Consolidated;
 use groups::Group;
 use jobs::{Form, Job, Jobs};
 use lanes::Lanes;
+use missing::GivenUp;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
@@ -155,7 +156,7 @@ impl Repack {
         }
         let pool = pool(options.workers)?;
         let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
-        let Jobs { jobs, form, groups, left, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
+        let Jobs { mut jobs, form, groups, left, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         if jobs.is_empty() {
             return Err(refusal::of_nothing(root, options));
         }
@@ -172,7 +173,10 @@ impl Repack {
         };
         // A call in place that was killed may have left new chunks beside the old count.
         if done.is_none() && !options.incomplete && (out.is_some() || !staging.exists()) {
-            missing::refuse(&jobs)?;
+            jobs.iter().try_for_each(|job| missing::refuse(&job.change))?;
+        }
+        for job in jobs.iter_mut().filter(|_| done.is_none() && options.incomplete) {
+            job.given_up = GivenUp::of(&job.change)?;
         }
         let mut todo = Vec::new();
         for (number, job) in jobs.iter().enumerate() {
@@ -356,7 +360,7 @@ impl Repack {
                 Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
                 Form::Designed => {
                     let design = job.change.design.iter();
-                    let documents = design.flat_map(|design| design.finished(job.chunks.load(Relaxed)));
+                    let documents = design.flat_map(|design| design.finished(|own| job.settle(own)));
                     for (key, document) in documents {
                         documents::put_for(&tree.join(key), &document, job.change.source.document())?;
                     }
@@ -401,17 +405,21 @@ impl Repack {
         consolidated.bring_back()
     }
 
-    /// Corrects what groups in the dataset at `root` say of arrays that have changed.
-    fn put_groups(&self, root: &Path) -> Result<()> {
-        match self.form {
-            Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs)),
-            Form::Kept => documents::forget_hosted_slots(root, &self.jobs),
     /// The groups that are part of the result at `root`: where a link was copied, what it leads to is not changed.
     fn groups_in<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = &'a Group> {
         let is_copy = root != self.root;
         self.groups.iter().filter(move |group| !(is_copy && is_behind_link(root, &group.name)))
     }
 
+    /// Corrects what groups in the dataset at `root` say of arrays that have changed.
+    fn put_groups(&self, root: &Path) -> Result<()> {
+        for job in &self.jobs {
+            let array = job.change.source.path().strip_prefix(&self.root).unwrap_or(Path::new(""));
+            job.given_up.settle_records(root, array)?;
+        }
+        match self.form {
+            Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs)),
+            Form::Kept => documents::forget_hosted_slots(root, &self.jobs),
             Form::Designed => Ok(()),
         }
     }

@@ -61,7 +61,7 @@ impl Books {
     pub(super) fn absent_records(&self, check: &Check, node: &ArrayNode) {
         let frames = node.array.chunk_shape().first().copied().unwrap_or(1);
         let mut there = Gather::default();
-        for (_, position) in &node.files {
+        for position in blocks(node) {
             let start = position.first().map_or(0, |block| block.saturating_mul(frames));
             there.add_range(start..start.saturating_add(frames));
         }
@@ -83,6 +83,14 @@ impl Books {
     }
 }
 
+/// The blocks of records that are there, as files or in a manifest.
+fn blocks(node: &ArrayNode) -> Vec<Vec<u64>> {
+    match node.array.manifest() {
+        Some(manifest) => manifest.positions(node.array.shape(), node.array.chunk_shape()),
+        None => node.files.iter().map(|(_, position)| position.clone()).collect(),
+    }
+}
+
 /// A writer that came to its end has written each block of frame numbers with those of all other fields.
 pub(super) fn absent_blocks(check: &Check, numbers: &ArrayNode) {
     let Some(records) = numbers.name.strip_suffix("frame_number") else { return };
@@ -92,8 +100,8 @@ pub(super) fn absent_blocks(check: &Check, numbers: &ArrayNode) {
         if field.array.layout().file_shape != numbers.array.layout().file_shape {
             continue;
         }
-        let there: HashSet<_> = field.files.iter().map(|(_, position)| position).collect();
-        for (_, position) in numbers.files.iter().filter(|(_, position)| !there.contains(position)) {
+        let there: HashSet<_> = blocks(field).into_iter().collect();
+        for position in blocks(numbers).iter().filter(|position| !there.contains(*position)) {
             let what = format!("its block {position:?} is not there, and that of the frame numbers is");
             check.damage(field.array.path(), what);
         }

@@ -227,6 +227,9 @@ impl<'a> Run<'a> {
         } else if !own.complete {
             self.check.note(group, "is not complete: its writer was stopped or had an error; see recover");
         }
+        if let Some(short) = own.shortfall() {
+            self.check.note(group, short);
+        }
     }
 
     fn array(&self, node: &ArrayNode, image: Option<&Image>) -> Result<ArrayVerified> {
@@ -247,6 +250,10 @@ impl<'a> Run<'a> {
             let what =
                 format!("{absent} chunks have no slot headers: another writer's, or a copy; nothing is compared there");
             self.check.note(node.array.path(), what);
+        }
+        // Of others than the writer's images, too, it may be known how many chunks there were.
+        if let (None, Some(what)) = (image, node.array.lost_of(sums.chunks.load(Relaxed))) {
+            self.check.damage(node.array.path(), what);
         }
         self.records(node)?;
         let vouches = node.array.metadata().chain.has_checksum();
@@ -372,8 +379,8 @@ impl<'a> Run<'a> {
         let path = node.array.path();
         let Some(own) = Some(&image.own).filter(|own| own.complete || own.recovered) else { return };
         if let Some(expected) = own.chunks.filter(|&expected| expected != array.chunks) {
-            let what = format!("holds {} chunks, and its writer counted {expected}: files are missing", array.chunks);
-            self.check.damage(path, what);
+            let more = || format!("holds {} chunks, and its writer counted only {expected}", array.chunks);
+            self.check.damage(path, node.array.lost_of(array.chunks).unwrap_or_else(more));
         }
         let extent = own.frames.zip(image.places.as_ref()).and_then(|(frames, places)| places.extent(frames));
         if let Some(extent) = extent.filter(|extent| own.complete && node.array.shape().first() != Some(extent)) {
@@ -385,12 +392,4 @@ impl<'a> Run<'a> {
             self.check.damage(path, format!("its writer made {records}, which is not there"));
         }
     }
-}
-
-/// The nodes that a group's attributes promise, by their paths below it.
-fn promised_nodes(attributes: &Value) -> Vec<String> {
-    let ome = attributes.get("ome").unwrap_or(attributes);
-    let lists = ome.get("multiscales").and_then(Value::as_array).into_iter().flatten();
-    let datasets = lists.filter_map(|image| image.get("datasets")?.as_array()).flatten();
-    datasets.filter_map(|dataset| dataset.get("path")?.as_str().map(str::to_owned)).collect()
 }

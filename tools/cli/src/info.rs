@@ -29,7 +29,9 @@ fn to_text(description: &Description) -> String {
         None if !description.unreadable.is_empty() => "Zarr dataset without arrays that are read here".to_owned(),
         None => "Zarr dataset without arrays".to_owned(),
     };
+    let has_lost = description.arrays.iter().any(|array| array.lost.is_some());
     let state = match description.complete {
+        Some(true) if has_lost => ", finished by its writer, but chunks are lost",
         Some(true) => ", complete",
         Some(false) => ", not complete: it is being written, or its writer was stopped",
         None => "",
@@ -100,6 +102,8 @@ fn rows(array: &ArrayDescription) -> Vec<[String; 2]> {
     ];
     rows.extend(array.caution.as_ref().map(|caution| row("caution", caution.clone())));
     rows.extend(array.manifest.as_ref().map(|manifest| row("manifest", manifest.clone())));
+    rows.extend(array.notes.iter().map(|note| row("note", note.clone())));
+    rows.extend(array.lost.iter().map(|lost| row("lost", lost.clone())));
     rows.extend(array.damaged.iter().map(|damage| row("damaged", damage.clone())));
     rows
 }

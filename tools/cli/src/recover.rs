@@ -69,6 +69,7 @@ fn image_text(text: &mut String, image: &ImageRecovered) {
         write!(chunks, "; {} were never finished or are damaged", image.chunks_torn).expect("a string takes it");
     }
     line("chunks", chunks);
+    image.lost.iter().for_each(|lost| line("lost", format!("{lost}; recover can't bring them back")));
     if !image.shards.is_empty() {
         write!(text, "\n{}\n", shards_table(&image.shards).trim_fmt()).expect("a string takes it");
     }

@@ -1,5 +1,7 @@
 //! Zarr arrays, read frame by frame through the library's own reader.
 
+use std::collections::HashSet;
+use std::ops::Range;
 use std::path::Path;
 
 use serde_json::Value;
@@ -18,6 +20,8 @@ pub(crate) struct Zarr {
     recording: Recording,
     /// The outer dimensions' sizes.
     outer: Vec<u64>,
+    /// The frames that are not there, or lack chunks, in order.
+    missing: Vec<Range<u64>>,
 }
 
 impl Zarr {
@@ -56,9 +60,11 @@ impl Zarr {
         recording.channels = channels(&array, &recording.dims)?;
         recording.notes.extend(array.notes()?);
         let lost = array.lost_within(&vec![0; shape.len()], &shape)?;
-        recording.notes.extend(lost.map(|lost| format!("{} {lost}; they read as the fill value", path.display())));
+        let lost = lost.map(|lost| format!("{} {lost}; frames that may lack some are left out", path.display()));
+        recording.notes.extend(lost);
+        let missing = array.missing_frames()?;
         let outer = outer.to_vec();
-        Ok(Self { array, recording, outer })
+        Ok(Self { array, recording, outer, missing })
     }
 }
 
@@ -121,19 +127,24 @@ fn channels(array: &Array, dims: &[Dim]) -> Result<Vec<String>, Failure> {
 
 /// The array's own names, if all dimensions have one, or the usual ones.
 fn names(own: Option<&[String]>, dimensions: usize) -> Vec<String> {
+    let own = own.filter(|names| names.iter().all(|name| !name.is_empty()));
     let usual = |index: usize| match (dimensions - index, index) {
         (1, _) => "x".to_owned(),
         (2, _) => "y".to_owned(),
         (_, 0) => "t".to_owned(),
         _ => format!("d{index}"),
     };
-    let own = own.filter(|names| names.iter().all(|name| !name.is_empty()));
     own.map_or_else(|| (0..dimensions).map(usual).collect(), <[String]>::to_vec)
 }
 
 impl Source for Zarr {
     fn recording(&self) -> &Recording {
         &self.recording
+    }
+
+    fn is_missing(&self, index: u64) -> bool {
+        let at = self.missing.partition_point(|range| range.end <= index);
+        self.missing.get(at).is_some_and(|range| range.start <= index)
     }
 
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
