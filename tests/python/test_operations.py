@@ -686,7 +686,7 @@ def test_a_block_of_records_that_was_lost_is_found(told, replay, field):
 
 
 def test_a_replay_of_what_lost_a_shard_says_so(replay):
-    _, path = replay("synthetic", "--camera", "64x64xu16", "--frames", "8", "--chunk", "2", "--shard", "4")
+    _, path = replay("synthetic", "--camera", "64x64xu16", "--frames", "8", "--chunk", "2,64,64", "--shard", "4,64,64")
     assert not any("counted" in note for note in replay(path)[0]["notes"])
     max(file for file in (path / "0/c").rglob("*") if file.is_file()).unlink()
     report, _ = replay(path, code=4)

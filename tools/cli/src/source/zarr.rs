@@ -60,7 +60,8 @@ impl Zarr {
         recording.channels = channels(&array, &recording.dims)?;
         recording.notes.extend(array.notes()?);
         let lost = array.lost_within(&vec![0; shape.len()], &shape)?;
-        let lost = lost.map(|lost| format!("{} {lost}; frames that may lack some are left out", path.display()));
+        let help = "frames that may lack some are left out, and `repack --incomplete` keeps what is left of them";
+        let lost = lost.map(|lost| format!("{} {lost}; {help}", path.display()));
         recording.notes.extend(lost);
         let missing = array.missing_frames()?;
         let outer = outer.to_vec();
