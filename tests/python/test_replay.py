@@ -102,6 +102,17 @@ def test_raw_file(replay, tmp_path, movie):
     assert_dataset(out, movie)
 
 
+@pytest.mark.parametrize("frames, part", [(10, 0), (0, 0), (10, 5), (11, 5), (12, 1)])
+@pytest.mark.parametrize("more", [[], ["--frames", "2"], ["--preload"]])
+def test_a_raw_file_that_ends_too_early_or_within_a_frame_is_refused(refused, tmp_path, movie, frames, part, more):
+    whole = movie.tobytes()
+    frame_bytes = movie[0].nbytes
+    (tmp_path / "in.raw").write_bytes((whole + whole)[: frames * frame_bytes + part])
+    said = refused(tmp_path / "in.raw", "--shape", ",".join(map(str, movie.shape)), "--dtype", "u16", *more)
+    assert f"mean 11 frames of {frame_bytes} bytes" in said and f"but the file holds {frames}" in said
+    assert (f" and {part} bytes of another" in said) == (part > 0)
+
+
 def test_raw_file_with_axes(replay, tmp_path):
     movie = pixels(np.int16, (3, 2, 4, 20, 30))
     (tmp_path / "in.raw").write_bytes(movie.tobytes())

@@ -32,8 +32,6 @@ impl Raw {
         let present = frames_present(path, size, args.offset, &recording)?;
         if present > frames {
             recording.notes.push(format!("the file holds {present} frames, --shape takes the first {frames}"));
-        } else if present < frames {
-            shorten(&mut recording, present, path)?;
         }
         Ok(Self { path: path.to_owned(), file, offset: args.offset, order: ByteOrder::Little, recording })
     }
@@ -98,38 +96,22 @@ fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<
     Ok(recording)
 }
 
-/// How many whole frames the file holds.
+/// How many frames the file holds: as many as the shape says or more, and no part of one.
 fn frames_present(path: &Path, size: u64, offset: u64, recording: &Recording) -> Result<u64, Failure> {
-    let frame_bytes = recording.frame_bytes();
+    let (frames, frame_bytes) = (recording.frames.unwrap_or(0), recording.frame_bytes());
     let payload = size.saturating_sub(offset);
     let (present, rest) = (payload / frame_bytes, payload % frame_bytes);
-    if present > 0 && rest == 0 {
+    if present >= frames && rest == 0 {
         return Ok(present);
     }
-    let frames = recording.frames.unwrap_or(0);
+    let part = if rest == 0 { String::new() } else { format!(" and {rest} bytes of another") };
     Err(Failure::Input(format!(
         "{} has {payload} bytes after an offset of {offset}; --shape and --dtype mean {frames} frames of \
-         {frame_bytes} bytes, {} together, but the file holds {present} and {rest} bytes",
+         {frame_bytes} bytes, {} together, but the file holds {present}{part}; give the --shape, --dtype and --offset \
+         of what is there",
         path.display(),
         frames * frame_bytes
     )))
-}
-
-/// Makes the slowest dimension as long as the file is.
-fn shorten(recording: &mut Recording, present: u64, path: &Path) -> Result<(), Failure> {
-    let frames = recording.frames.unwrap_or(0);
-    let first = recording.dims[0].size.unwrap_or(1);
-    let inner = frames / first;
-    if !present.is_multiple_of(inner) {
-        return Err(Failure::Input(format!(
-            "{} holds {present} frames; --shape means {frames}, and only multiples of {inner} make a shorter one",
-            path.display()
-        )));
-    }
-    recording.notes.push(format!("the file holds only {present} of the {frames} frames that --shape means"));
-    recording.dims[0].size = Some(present / inner);
-    recording.frames = Some(present);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -187,18 +169,19 @@ mod tests {
         let refused = open(&numbers(25), "--shape 2,3,4 --dtype u16").err().unwrap();
         let text = refused.to_string();
         assert!(matches!(refused, Failure::Input(_)) && text.contains("50 bytes") && text.contains("48"), "{text}");
+        assert!(text.contains("holds 2 and 2 bytes of another"), "{text}");
         assert!(open(&[], "--shape 2,3,4 --dtype u16").is_err());
         assert!(open(&numbers(24), "--shape 2,3,4").err().unwrap().to_string().contains("--dtype"));
     }
 
     #[test]
-    fn other_numbers_of_whole_frames_are_taken_with_a_note() {
+    fn more_frames_than_the_shape_says_are_told_and_fewer_are_refused() {
         let longer = open(&numbers(36), "--shape 2,3,4 --dtype u16").unwrap();
         assert_eq!(longer.recording().frames, Some(2));
         assert!(longer.recording().notes[0].contains("holds 3 frames"));
-        let shorter = open(&numbers(12), "--shape 2,3,4 --dtype u16").unwrap();
-        assert_eq!(shorter.recording().dims[0], Dim::time(1));
-        assert!(shorter.recording().notes[0].contains("only 1 of the 2"));
-        assert!(open(&numbers(4), "--shape 2,3,2,1 --dtype u16 --axes t,c,y,x").is_err());
+        for (count, shape) in [(12, "2,3,4"), (4, "2,3,2,1 --axes t,c,y,x"), (3, "2,3")] {
+            let refused = open(&numbers(count), &format!("--shape {shape} --dtype u16")).err().unwrap();
+            assert!(matches!(&refused, Failure::Input(text) if text.contains("but the file holds")), "{refused}");
+        }
     }
 }
