@@ -6,10 +6,11 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::config::DimKind;
+use crate::config::{Channel, DimKind};
 use crate::error::Result;
 use crate::fs::document;
 use crate::offline::array::Array;
+use crate::ome::rgb;
 
 /// So far above an array may its image's group be.
 const ABOVE_MAX: usize = 4;
@@ -75,11 +76,36 @@ impl Array {
     ///
     /// As for [`axes`](Self::axes).
     pub fn channel_names(&self) -> Result<Vec<String>> {
-        let Some(Level { ome, .. }) = self.level()? else { return Ok(Vec::new()) };
-        let channels = ome.pointer("/omero/channels").and_then(Value::as_array).into_iter().flatten();
-        let label = |channel: &Value| channel["label"].as_str().unwrap_or_default().to_owned();
-        let names: Vec<String> = channels.map(label).collect();
+        let names: Vec<String> = self.channels()?.into_iter().map(|channel| channel.label).collect();
         Ok(if names.iter().all(String::is_empty) { Vec::new() } else { names })
+    }
+
+    /// The channels of the OME-Zarr image whose level this is, in the order of the array; none where it tells of none.
+    /// One without a name has an empty label, one without a colour is white.
+    ///
+    /// # Errors
+    ///
+    /// As for [`axes`](Self::axes).
+    pub fn channels(&self) -> Result<Vec<Channel>> {
+        let Some(Level { ome, .. }) = self.level()? else { return Ok(Vec::new()) };
+        let text = |channel: &Value, key: &str| channel[key].as_str().map(str::to_owned);
+        let channel = |said: &Value| Channel {
+            label: text(said, "label").unwrap_or_default(),
+            color: text(said, "color").filter(|color| rgb(color).is_some()).unwrap_or_else(|| "FFFFFF".to_owned()),
+            window: said["window"]["start"].as_f64().zip(said["window"]["end"].as_f64()),
+        };
+        let channels = ome.pointer("/omero/channels").and_then(Value::as_array);
+        Ok(channels.into_iter().flatten().map(channel).collect())
+    }
+
+    /// The name of the OME-Zarr image whose level this is, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`axes`](Self::axes).
+    pub fn image_name(&self) -> Result<Option<String>> {
+        let Some(Level { image, .. }) = self.level()? else { return Ok(None) };
+        Ok(image["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned))
     }
 
     /// What the image says whose level the array is.

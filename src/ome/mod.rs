@@ -89,7 +89,8 @@ fn validate_channel(channel: &Channel) -> Result<()> {
     }
 }
 
-fn rgb(color: &str) -> Option<u32> {
+/// A colour of six hexadecimal digits as a number.
+pub(crate) fn rgb(color: &str) -> Option<u32> {
     // `from_str_radix` alone would take a sign.
     let digits = color.len() == 6 && color.bytes().all(|byte| byte.is_ascii_hexdigit());
     digits.then(|| u32::from_str_radix(color, 16).ok()).flatten()

@@ -5,6 +5,7 @@ import subprocess
 import numpy as np
 import pytest
 import tifffile
+import zarr
 from readers import assert_same
 from recordings import movie as pixels
 
@@ -109,3 +110,44 @@ def test_what_can_not_be_is_refused(export, record, tmp_path):
     assert np.load(tmp_path / "a.npy").shape == (3, 20, 30)
     assert "neither zarr.json" in export(tmp_path, tmp_path / "b.npy", code=3)
     assert not list(tmp_path.glob(".*")), "partial files were left"
+
+
+@pytest.mark.parametrize("version", [0.4, 0.5])
+def test_ome_tiff_says_what_image_and_channels_are_called(export, replay, tmp_path, version):
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2 if version == 0.4 else 3)
+    data = pixels(np.uint16, (3, 20, 30))
+    root.create_array("0", data=data, chunks=(1, 20, 30))
+    axes = [{"name": "c", "type": "channel"}, {"name": "y", "type": "space"}, {"name": "x", "type": "space"}]
+    datasets = [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1, 0.5, 0.5]}]}]
+    channels = [{"label": "GFP", "color": "00FF00"}, {"label": "a < \"µ\"", "color": "ff0000"}, {"color": "?"}]
+    ome = {"multiscales": [{"name": "embryo é", "axes": axes, "datasets": datasets}], "omero": {"channels": channels}}
+    root.attrs.update(ome if version == 0.4 else {"ome": {"version": "0.5", **ome}})
+    green, red, white = 0x00FF00FF, 0xFF0000FF - 2**32, -1
+    for region, names, colors in [
+        ([], ["GFP", 'a < "µ"', None], [green, red, white]),
+        (["--region", "c=1:3"], ['a < "µ"', None], [red, white]),
+    ]:
+        export(tmp_path / "a.zarr", tmp_path / "a.ome.tif", "--overwrite", *region)
+        with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
+            described = tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]
+            assert_same(file.asarray(), data[-len(names) :])
+        assert described["Name"] == "embryo é"
+        said = described["Pixels"]["Channel"]
+        assert [channel.get("Name") for channel in said] == names
+        assert [channel["Color"] for channel in said] == colors
+        if not region:
+            report, out = replay(tmp_path / "a.ome.tif")
+            (multiscale,) = zarr.open_group(out, mode="r").attrs["ome"]["multiscales"]
+            assert multiscale["name"] == "embryo é"
+
+
+def test_names_and_colours_come_back(export, replay, tmp_path):
+    xml = {"Name": "embryo", "Channel": {"Name": ["GFP", "RFP"], "Color": [0x12345600 | 0xFF, -1]}}
+    movie = pixels(np.uint16, (2, 20, 30))
+    tifffile.imwrite(tmp_path / "a.ome.tif", movie, ome=True, photometric="minisblack", metadata={"axes": "CYX", **xml})
+    for _ in range(2):
+        out = replay(tmp_path / "a.ome.tif")[1]
+        ome = zarr.open_group(out, mode="r").attrs["ome"]
+        shown = [(channel["label"], channel["color"]) for channel in ome["omero"]["channels"]]
+        assert shown == [("GFP", "123456"), ("RFP", "FFFFFF")] and ome["multiscales"][0]["name"] == "embryo"
+        export(out, tmp_path / "a.ome.tif", "--overwrite")

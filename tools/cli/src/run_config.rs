@@ -63,7 +63,7 @@ pub(crate) fn config(
         workers: args.engine.workers,
         affinity: args.engine.affinity.clone(),
         sync: !args.engine.no_sync,
-        channels: channels(&recording.channels[..named]),
+        channels: channels(&recording.channels[..named], &recording.colors),
         manifest: args.run.manifest.clone(),
         name: recording.name.clone(),
         overwrite: args.run.overwrite,
@@ -85,8 +85,8 @@ fn last<'a>(
     Ok(dims[skipped..].iter_mut().zip(sizes))
 }
 
-/// One channel is shown white, several in colours that mix well.
-fn channels(names: &[String]) -> Vec<Channel> {
+/// Where the recording says no colours, one channel is shown white, several in colours that mix well.
+fn channels(names: &[String], colors: &[Option<String>]) -> Vec<Channel> {
     const COLORS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
     let color = |index: usize, name: &str| match name {
         _ if names.len() == 1 => "FFFFFF",
@@ -98,7 +98,7 @@ fn channels(names: &[String]) -> Vec<Channel> {
     };
     let channel = |(index, name): (usize, &String)| Channel {
         label: name.clone(),
-        color: color(index, name).to_owned(),
+        color: colors.get(index).cloned().flatten().unwrap_or_else(|| color(index, name).to_owned()),
         window: None,
     };
     names.iter().enumerate().map(channel).collect()

@@ -8,8 +8,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shardwright::ElementType;
 use shardwright::offline::{Array, Axis};
+use shardwright::{Channel, ElementType};
 
 use crate::args::{Export, Format};
 use crate::failure::{Failure, Fault};
@@ -52,6 +52,10 @@ struct Image {
     axes: Vec<Axis>,
     /// Names were given, not guessed.
     named: bool,
+    /// The image's name.
+    name: Option<String>,
+    /// As many as the whole array has, or none.
+    channels: Vec<Channel>,
 }
 
 impl Image {
@@ -214,7 +218,8 @@ fn image(array: &Array, region: Option<&RegionArg>) -> Result<Image, Failure> {
         Some(region) => region.within(array.shape(), &names)?,
         None => (vec![0; array.shape().len()], array.shape().to_vec()),
     };
-    Ok(Image { start, shape, dtype: array.dtype(), axes, named })
+    let (name, channels) = (array.image_name()?, array.channels()?);
+    Ok(Image { start, shape, dtype: array.dtype(), axes, named, name, channels })
 }
 
 /// What an array's dimensions are called that has no names for them.

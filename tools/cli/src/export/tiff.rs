@@ -10,9 +10,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::rc::Rc;
 
-use shardwright::Dtype;
 use shardwright::ElementType::{self, Number};
 use shardwright::offline::Axis;
+use shardwright::{Channel, Dtype};
 use tiff::encoder::colortype::{self, ColorType};
 use tiff::encoder::{TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard, TiffValue};
 use tiff::tags::{PhotometricInterpretation, SampleFormat, Tag};
@@ -267,8 +267,9 @@ fn ome_xml(image: &Image) -> Result<String, Failure> {
             }
         }
     }
-    let channels: String =
-        (0..size('C')).map(|at| format!("<Channel ID=\"Channel:0:{at}\" SamplesPerPixel=\"1\"/>")).collect();
+    let first = order.iter().position(|&known| known == Some('C')).map_or(0, |at| image.start[at]);
+    let channels: String = (0..size('C')).map(|at| channel(at, image.channels.get((first + at) as usize))).collect();
+    let name = image.name.as_ref().map(|name| format!(" Name=\"{}\"", escaped(name))).unwrap_or_default();
     let planes = size('Z') * size('C') * size('T');
     Ok(format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
@@ -276,9 +277,39 @@ fn ome_xml(image: &Image) -> Result<String, Failure> {
          xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
          xsi:schemaLocation=\"http://www.openmicroscopy.org/Schemas/OME/2016-06 \
          http://www.openmicroscopy.org/Schemas/OME/2016-06/ome.xsd\">\
-         <Image ID=\"Image:0\"><Pixels {pixels}>{channels}<TiffData IFD=\"0\" PlaneCount=\"{planes}\"/></Pixels>\
+         <Image ID=\"Image:0\"{name}><Pixels {pixels}>{channels}<TiffData IFD=\"0\" PlaneCount=\"{planes}\"/></Pixels>\
          </Image></OME>"
     ))
+}
+
+/// The element of a channel, with what OME-Zarr says of it.
+fn channel(at: u64, said: Option<&Channel>) -> String {
+    let mut element = format!("<Channel ID=\"Channel:0:{at}\" SamplesPerPixel=\"1\"");
+    if let Some(Channel { label, color, .. }) = said {
+        if !label.is_empty() {
+            write!(element, " Name=\"{}\"", escaped(label)).expect("a string takes it");
+        }
+        // Red, green, blue and alpha, as a number with a sign.
+        let color = u32::from_str_radix(color, 16).map(|rgb| ((rgb << 8) | 0xFF).cast_signed());
+        if let Ok(color) = color {
+            write!(element, " Color=\"{color}\"").expect("a string takes it");
+        }
+    }
+    element + "/>"
+}
+
+/// A text as an attribute of XML in ASCII, of which a description of TIFF is made.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            // XML has no words for these.
+            '\0'..='\x08' | '\x0B' | '\x0C' | '\x0E'..='\x1F' | '\u{FFFE}' | '\u{FFFF}' => escaped.push('?'),
+            ' '..='~' if !"&<>\"".contains(character) => escaped.push(character),
+            _ => write!(escaped, "&#{};", u32::from(character)).expect("a string takes it"),
+        }
+    }
+    escaped
 }
 
 /// OME's letter of each dimension; `None` for one of a single element that OME has no letter for.
@@ -332,7 +363,8 @@ mod tests {
 
     fn image(names: &str, shape: &[u64], dtype: impl Into<ElementType>) -> Image {
         let axes = names.chars().map(|name| Axis::new(name.to_string())).collect();
-        Image { start: vec![0; shape.len()], shape: shape.to_vec(), dtype: dtype.into(), axes, named: true }
+        let (start, shape, dtype) = (vec![0; shape.len()], shape.to_vec(), dtype.into());
+        Image { start, shape, dtype, axes, named: true, name: None, channels: Vec::new() }
     }
 
     #[test]
@@ -343,6 +375,23 @@ mod tests {
         let flat = xml("yx", &[5, 6]);
         assert!(flat.contains("SizeX=\"6\" SizeY=\"5\" SizeZ=\"1\" SizeC=\"1\" SizeT=\"1\""), "{flat}");
         assert!(flat.is_ascii());
+    }
+
+    #[test]
+    fn names_and_colours_are_carried_in_ascii() {
+        let channel = |label: &str, color: &str| Channel { label: label.into(), color: color.into(), window: None };
+        let channels = vec![channel("cut off", "000000"), channel("a<\"µ\"\n\u{1}", "00FF00"), channel("", "FF0000")];
+        let mut image = image("cyx", &[2, 5, 6], Dtype::U8);
+        image.start[0] = 1;
+        let image = Image { name: Some("é & co".to_owned()), channels, ..image };
+        let xml = ome_xml(&image).unwrap();
+        assert!(xml.contains("<Image ID=\"Image:0\" Name=\"&#233; &#38; co\">"), "{xml}");
+        assert!(
+            xml.contains("SamplesPerPixel=\"1\" Name=\"a&#60;&#34;&#181;&#34;&#10;?\" Color=\"16711935\"/>"),
+            "{xml}"
+        );
+        assert!(xml.contains("ID=\"Channel:0:1\" SamplesPerPixel=\"1\" Color=\"-16776961\"/>"), "{xml}");
+        assert!(xml.is_ascii() && !xml.contains("cut off"));
     }
 
     #[test]

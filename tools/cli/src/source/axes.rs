@@ -35,6 +35,8 @@ pub(crate) struct Axes {
     pub(crate) x_step: Option<Step>,
     /// Names of the channels; empty if they have none.
     pub(crate) channels: Vec<String>,
+    /// Their colours, as six hexadecimal digits, where these are known.
+    pub(crate) colors: Vec<Option<String>>,
     /// The image's name.
     pub(crate) name: Option<String>,
 }
@@ -88,6 +90,7 @@ impl Axes {
         if let Some(axis) = stored.iter().find(|axis| axis.name == "c") {
             let names = channel_names(self.channels, shape.samples, photometric);
             recording.channels = if names.len() as u64 == axis.size { names } else { Vec::new() };
+            recording.colors = if shape.samples == 1 { self.colors } else { Vec::new() };
         }
         recording.name = self.name;
         (recording, inner)

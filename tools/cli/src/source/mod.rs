@@ -64,6 +64,8 @@ pub(crate) struct Recording {
     pub(crate) fps: Option<f64>,
     /// The names of the channels, if there is a channel dimension and they have names.
     pub(crate) channels: Vec<String>,
+    /// The colours of these channels, as six hexadecimal digits, where they are known.
+    pub(crate) colors: Vec<Option<String>>,
     /// The image's name.
     pub(crate) name: Option<String>,
     /// Things to tell the user that are no errors.
@@ -82,6 +84,7 @@ impl Recording {
             frames,
             fps: None,
             channels: Vec::new(),
+            colors: Vec::new(),
             name: None,
             notes: Vec::new(),
             defect: None,

@@ -203,7 +203,7 @@ fn find(path: &Path, entries: &[Entry]) -> Result<Found, Failure> {
         y_step: scales.pixel,
         x_step: scales.pixel,
         channels: channels.map(|axis| axis.labels.clone()).unwrap_or_default(),
-        name: None,
+        ..Axes::default()
     };
     let refuse = |why: Why| cannot("read", path, why);
     let mut planes = Found::room(&found_axes, entries.len() as u64).map_err(|why| refuse(why.into()))?;

@@ -148,7 +148,7 @@ pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3]) -> Axe
         y_step: scales.pixel,
         x_step: scales.pixel,
         channels: if names.len() as u64 == channels { names } else { Vec::new() },
-        name: None,
+        ..Axes::default()
     }
 }
 

@@ -273,7 +273,8 @@ fn axes(image: &OmeImage, samples: u64) -> Axes {
         _ => Axis::new("c", size / samples),
     };
     let outer = image.outer.iter().map(axis).collect();
-    Axes { outer, y_step, x_step, channels: image.channels.clone(), name: image.name.clone() }
+    let (channels, colors, name) = (image.channels.clone(), image.colors.clone(), image.name.clone());
+    Axes { outer, y_step, x_step, channels, colors, name }
 }
 
 /// The place of a block's first plane; `None` if it is beyond the sizes.

@@ -39,6 +39,8 @@ pub(crate) struct OmeImage {
     pub(crate) time_step: Option<Step>,
     /// The channels' names; empty if any of them has none.
     pub(crate) channels: Vec<String>,
+    /// The channels' colours, as six hexadecimal digits.
+    pub(crate) colors: Vec<Option<String>>,
     pub(crate) blocks: Vec<Block>,
 }
 
@@ -80,6 +82,7 @@ impl OmeImage {
             pixel_size: ["X", "Y", "Z"].map(|axis| measure(pixels, &format!("PhysicalSize{axis}"), "µm")),
             time_step: measure(pixels, "TimeIncrement", "s"),
             channels: names.unwrap_or_default(),
+            colors: pixels.elements("Channel").map(color).collect(),
             blocks: pixels.elements("TiffData").map(|node| Block::read(node, outer)).collect::<Result<_, _>>()?,
         })
     }
@@ -148,6 +151,13 @@ fn outer(pixels: Node) -> Result<[(char, u64); 3], String> {
     Ok(outer)
 }
 
+/// Red, green, blue and alpha, as a number with a sign or, by some writers, without one.
+fn color(channel: Node) -> Option<String> {
+    let number: i64 = channel.attribute("Color")?.trim().parse().ok()?;
+    let rgba = u32::try_from(number).ok().or_else(|| i32::try_from(number).ok().map(i32::cast_unsigned))?;
+    Some(format!("{:06X}", rgba >> 8))
+}
+
 fn number(node: Node, attribute: &str) -> Result<Option<u64>, String> {
     let Some(text) = node.attribute(attribute) else { return Ok(None) };
     text.trim().parse().map(Some).map_err(|_| format!("its {attribute} {text:?} is not a whole number"))
@@ -180,7 +190,8 @@ mod tests {
             r#"DimensionOrder="XYCZT" SizeX="64" SizeY="32" SizeC="2" SizeZ="5" SizeT="3" TimeIncrement="250"
                TimeIncrementUnit="ms" PhysicalSizeX="0.325" PhysicalSizeY="325" PhysicalSizeYUnit="nm"
                PhysicalSizeZ="1.5" PhysicalSizeZUnit="µm""#,
-            r#"<Channel ID="Channel:0:0" Name="GFP"/><Channel ID="Channel:0:1" Name="RFP"/>"#,
+            r#"<Channel ID="Channel:0:0" Name="GFP" Color="16711935"/><Channel Name="RFP" Color="-16776961"/>
+               <Channel Name="x" Color="red"/>"#,
         )
         .unwrap();
         assert_eq!(image.outer, [('t', 3), ('z', 5), ('c', 2)]);
@@ -190,7 +201,8 @@ mod tests {
             [Some((0.325, "micrometer")), Some((325.0, "nanometer")), Some((1.5, "micrometer"))]
         );
         assert_eq!(image.time_step, Some((250.0, "millisecond")));
-        assert_eq!(image.channels, ["GFP", "RFP"]);
+        assert_eq!(image.channels, ["GFP", "RFP", "x"]);
+        assert_eq!(image.colors, [Some("00FF00".to_owned()), Some("FF0000".to_owned()), None]);
         assert_eq!(image.name.as_deref(), Some("embryo"));
     }
 
