@@ -169,11 +169,37 @@ def test_shards_within_a_transposition(manifest, command, tmp_path, order, insid
     tensorstore.open(spec, create=True).result()[...].write(data).result()
     stored = [order[dim] for dim in inside] if inside else list(order)
     if zarr_format == 2 and stored not in ([0, 1, 2], [2, 1, 0]):
-        call = [command, "manifest", path, "--json"]
+        call = [command, "manifest", path, tmp_path / "k.zarr", "--form", "kerchunk", "--json"]
         error = json.loads(subprocess.run(call, capture_output=True).stdout)["error"]
         assert error["kind"] == "unsupported" and "an order that Zarr v2 has no word for" in error["message"]
+        assert not (tmp_path / "k.zarr").exists()
         return
     out = manifest(path, "--zarr-format", zarr_format)
     assert_reads(array_of(out), data, f"{order}, {inside}")
     subprocess.run([command, "export", out, tmp_path / "a.npy", "-q"], check=True)
     assert_same(np.load(tmp_path / "a.npy"), data)
+
+
+def test_an_array_that_zarr_v2_has_no_words_for_does_not_hide_the_others(manifest, command, tmp_path):
+    root = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    data = np.arange(4 * 6 * 8, dtype="u2").reshape(4, 6, 8)
+    root.create_array("plain", data=data, chunks=(2, 3, 4))
+    turned = zarr.codecs.TransposeCodec(order=(1, 0, 2))
+    root.create_array("turned", data=data, chunks=(2, 3, 4), filters=[turned])
+    call = [command, "manifest", tmp_path / "g.zarr", tmp_path / "m.zarr"]
+    done = subprocess.run(call, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert '"turned" is left out of kerchunk.json' in done.stdout + done.stderr
+    refs = json.loads((tmp_path / "m.zarr/kerchunk.json").read_text())["refs"]
+    assert "plain/.zarray" in refs and not [key for key in refs if key.startswith("turned")]
+    # In the other form, all of it.
+    for name in ["plain", "turned"]:
+        subprocess.run([command, "export", tmp_path / "m.zarr" / name, tmp_path / f"{name}.npy", "-q"], check=True)
+        assert_same(np.load(tmp_path / f"{name}.npy"), data)
+    # Documents of v3 have words for it, and where nothing is left, nothing is written.
+    call = [command, "manifest", tmp_path / "g.zarr", tmp_path / "n.zarr", "--form", "kerchunk"]
+    subprocess.run([*call, "--zarr-format", "3"], check=True)
+    assert "turned/zarr.json" in json.loads((tmp_path / "n.zarr/kerchunk.json").read_text())["refs"]
+    call = [command, "manifest", tmp_path / "g.zarr/turned", tmp_path / "alone", "--form", "kerchunk"]
+    done = subprocess.run(call, capture_output=True, text=True)
+    assert done.returncode == 5 and "turned" in done.stderr and not (tmp_path / "alone").exists()

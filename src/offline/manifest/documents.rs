@@ -75,7 +75,7 @@ pub(super) fn zarray(array: &Array) -> Result<Value> {
 }
 
 fn refused<T>(array: &Array, what: &str) -> Result<T> {
-    Err(Error::format(array.path(), Refusal::Unsupported(format!("{what}; Zarr v3 has: choose its documents"))))
+    Err(Error::format(array.path(), Refusal::Unsupported(format!("{what}; documents of Zarr v3 have"))))
 }
 
 /// A Zarr v3 codec in the words of Zarr v2; `None` for the order of bytes and of dimensions, of which the document

@@ -124,6 +124,7 @@ impl Kerchunk {
         if self.zarr_format == 3 {
             return self.text(node, "zarr.json", document);
         }
+        let zarray = zarray(array)?;
         // xarray and VirtualiZarr ask for the dimensions' names.
         let dimensions = array.shape().len();
         let own = array.dimension_names().map(<[String]>::to_vec).unwrap_or_else(|| vec![String::new(); dimensions]);
@@ -131,7 +132,7 @@ impl Kerchunk {
         let names: Vec<String> = own.into_iter().enumerate().map(named).collect();
         let mut attributes = array.attributes().as_object().cloned().unwrap_or_default();
         attributes.insert("_ARRAY_DIMENSIONS".into(), json!(names));
-        self.text(node, ".zarray", &zarray(array)?)?;
+        self.text(node, ".zarray", &zarray)?;
         self.text(node, ".zattrs", &Value::Object(attributes))
     }
 

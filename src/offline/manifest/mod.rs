@@ -170,7 +170,9 @@ impl WriteManifest {
     /// # Errors
     ///
     /// [`Error::Format`] when a shard's index is damaged, or the root's document can't be read; [`Error::Exists`] when
-    /// the folder has come meanwhile. Arrays below the root that can't be read are left out, with a note.
+    /// the folder has come meanwhile; [`Error::Unsupported`] when no array in it can be described so. Arrays below the
+    /// root that can't be read are left out, with a note, and of `kerchunk.json` those that documents of its version of
+    /// Zarr have no words for.
     pub fn run(&self) -> Result<ManifestSummary> {
         let Self { root, out, options, counters } = self;
         links::enter(root);
@@ -298,6 +300,10 @@ fn write_folder(
     if let Some(kerchunk) = forms.kerchunk {
         kerchunk.finish()?;
     }
+    if summary.arrays == 0 {
+        let reason = format!("no array of it can be described so: {}", summary.notes.join("; "));
+        return Err(Error::format(urls.root, Refusal::Unsupported(reason)));
+    }
     sync_folders(folder)?;
     Ok(summary)
 }
@@ -347,8 +353,18 @@ impl Forms<'_> {
         let mut document = array_document(node, array)?;
         forget_slots(&mut document);
         let before = summary.chunks;
+        let mut in_kerchunk = false;
         if let Some(kerchunk) = &mut self.kerchunk {
-            kerchunk.array(&node.name, array, &document)?;
+            match kerchunk.array(&node.name, array, &document) {
+                Ok(()) => in_kerchunk = true,
+                Err(Error::Unsupported { reason, .. }) => {
+                    summary.notes.push(format!("{:?} is left out of {KERCHUNK}: {reason}", node.name));
+                    if self.inlined_max.is_none() {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
         let mut manifest = self.inlined_max.map(|max| ArrayManifest::create(place, max)).transpose()?;
         each_chunk(array, self.counters, |key, path, range| {
@@ -356,7 +372,7 @@ impl Forms<'_> {
             if let Some(manifest) = &mut manifest {
                 manifest.chunk(key, &url, range)?;
             }
-            if let Some(kerchunk) = &mut self.kerchunk {
+            if let Some(kerchunk) = self.kerchunk.as_mut().filter(|_| in_kerchunk) {
                 kerchunk.chunk(&node.name, key, &url, range)?;
             }
             summary.chunks += 1;
