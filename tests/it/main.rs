@@ -9,6 +9,7 @@ mod callback_endings;
 mod callbacks;
 mod checkpoints;
 mod codec;
+mod cut_shards;
 mod datasets;
 mod descriptors;
 mod dialects_offline;

@@ -26,6 +26,9 @@ pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
     path.metadata().map_or(0, |file| file.len())
 }
 
+/// Why a shard is removed to which chunks had been committed.
+const LOST: &str = "ends before its first chunk does; its chunks are lost";
+
 /// What is to be done for an image.
 pub(super) struct ImagePlan<'a> {
     pub(super) image: Image<'a>,
@@ -73,8 +76,8 @@ impl<'a> ImagePlan<'a> {
 
     /// Whether the documents have to say that the run did not end well.
     pub(super) fn is_incomplete(&self) -> bool {
-        let is_change = |shard: &Shard| matches!(shard.action, Action::NewIndex | Action::Empty | Action::Remove);
-        !self.image.own.complete || self.changed.iter().any(is_change)
+        let is_change = |action: &Action| matches!(action, Action::NewIndex | Action::Empty) || action.is_removal();
+        !self.image.own.complete || self.changed.iter().any(|shard| is_change(&shard.action))
     }
 
     /// Makes an array whole whose readers want every shard to be there: adds some, and keeps those that would go.
@@ -85,7 +88,7 @@ impl<'a> ImagePlan<'a> {
             true => shard::empty_places(array, &shape, &self.image.node.files),
             false => Vec::new(),
         };
-        for shard in self.changed.iter_mut().filter(|shard| shard.action == Action::Remove) {
+        for shard in self.changed.iter_mut().filter(|shard| shard.action.is_removal()) {
             if shard::is_wanted(array, &shape, &shard.position) {
                 shard.action = Action::Empty;
             }
@@ -139,7 +142,7 @@ impl<'a> ImagePlan<'a> {
         };
         match &shard.action {
             Action::Nothing | Action::Leave(_) => Ok(()),
-            Action::Remove => below.remove_file(path),
+            Action::Remove | Action::RemoveLost => below.remove_file(path),
             Action::Empty => write(below.open_file(path)?, &empty()?),
             Action::Create => write(below.create_file(path)?, &empty()?),
             Action::NewIndex => match shard::plan(root, &self.image, path, &shard.position)?.index {
@@ -161,6 +164,7 @@ impl<'a> ImagePlan<'a> {
                 Action::Nothing => return None,
                 Action::NewIndex | Action::Empty | Action::Create => (ShardAction::NewIndex, None),
                 Action::Remove => (ShardAction::Remove, None),
+                Action::RemoveLost => (ShardAction::Remove, Some(LOST.to_owned())),
                 Action::Leave(reason) => (ShardAction::Leave, Some(reason.clone())),
             };
             let (chunks, chunks_before) = (shard.chunks, shard.chunks_before);

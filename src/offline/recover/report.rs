@@ -75,7 +75,7 @@ pub struct ShardRecovered {
 pub enum ShardAction {
     /// It gets a new index, and the space that is not needed is given back.
     NewIndex,
-    /// It is removed: nothing was ever committed to it.
+    /// It is removed: nothing was ever committed to it, or nothing is left of it, which the reason says then.
     Remove,
     /// It can't be dealt with, and stays as it is.
     Leave,

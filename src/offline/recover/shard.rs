@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::{Encoded, Range};
 use crate::format::layout::product;
+use crate::format::slot_header::HEADER_BYTES;
 use crate::fs::links;
 use crate::fs::system::{FileExt, give_back};
 use crate::geometry::for_each_position;
@@ -39,7 +40,10 @@ pub(super) enum Action {
     Empty,
     /// As before, but it is not there.
     Create,
+    /// Nothing was ever committed to it.
     Remove,
+    /// It ends before its first chunk does: of its chunks, nothing is left.
+    RemoveLost,
     Leave(String),
 }
 
@@ -135,7 +139,7 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
     };
     plan.shard.chunks_before = named.as_ref().map(Named::count);
     if scan.seen.is_empty() {
-        plan.without_chunks(&file, &scan, named.as_ref(), keeps_empty(array));
+        plan.without_chunks(&file, &expected, &scan, named.as_ref(), keeps_empty(array));
         return Ok(plan);
     }
     plan.decide(&file, array, &expected, &scan, named.as_ref())?;
@@ -304,9 +308,23 @@ fn grid(array: &Array, shape: &[u64]) -> Vec<u64> {
     shape.iter().zip(&array.layout().file_shape).map(|(size, file)| size.div_ceil(*file)).collect()
 }
 
+impl Action {
+    /// Whether the file goes.
+    pub(super) fn is_removal(&self) -> bool {
+        matches!(self, Self::Remove | Self::RemoveLost)
+    }
+}
+
 impl ShardPlan {
     /// A shard without any header of its own: it goes only if nothing was ever put into it.
-    fn without_chunks(&mut self, file: &ShardFile, scan: &Scan, named: Option<&Named>, keeps_empty: bool) {
+    fn without_chunks(
+        &mut self,
+        file: &ShardFile,
+        expected: &Expected,
+        scan: &Scan,
+        named: Option<&Named>,
+        keeps_empty: bool,
+    ) {
         let leave = |reason: &str| Action::Leave(reason.to_owned());
         self.shard.action = match named.filter(|named| !named.broken).map(Named::count) {
             _ if scan.strangers > 0 => leave("its slot headers belong to another dataset or another shard"),
@@ -318,6 +336,7 @@ impl ShardPlan {
             Some(0) => Action::Remove,
             Some(_) => leave("its index names chunks, but none has a slot header: another writer's"),
             None if is_zeros(file) => Action::Remove,
+            None if file.len() <= expected.first_slot_at() + HEADER_BYTES as u64 => Action::RemoveLost,
             None => leave("its index is damaged, and no chunk has a slot header"),
         };
     }
@@ -367,7 +386,7 @@ impl ShardPlan {
         used.sort_by_key(|range| range.offset);
         if self.chunks.is_empty() && used.is_empty() {
             // The file ends within its first chunk, and the next recovery would find nothing but an empty index.
-            self.shard.action = Action::Remove;
+            self.shard.action = Action::RemoveLost;
             return Ok(());
         }
         let new = self.new_index(array, expected, data_end, used)?;

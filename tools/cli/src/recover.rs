@@ -83,6 +83,7 @@ fn shards_table(shards: &[ShardRecovered]) -> comfy_table::Table {
     let mut table = table(["shard", "chunks before", "chunks", "what becomes of it"]);
     for shard in shards.iter().take(SHARDS_SHOWN) {
         let action = match (shard.action, &shard.reason) {
+            (ShardAction::Remove, Some(reason)) => format!("removed: {reason}"),
             (_, Some(reason)) => format!("stays as it is: {reason}"),
             (ShardAction::NewIndex, _) => "new index".to_owned(),
             (ShardAction::Remove, _) => "removed: empty".to_owned(),
