@@ -31,7 +31,7 @@ pub(crate) struct CentralMetadata {
     pub(crate) root: PathBuf,
     /// Its groups, parents before their children. The root is one, named with nothing.
     pub(super) groups: Vec<String>,
-    pub(super) arrays: Vec<String>,
+    pub(crate) arrays: Vec<String>,
     /// What stands among the documents and is none.
     pub(super) others: Vec<PathBuf>,
     /// The one document of a precomputed volume.
@@ -111,6 +111,11 @@ impl CentralMetadata {
             }
         }
         Ok(None)
+    }
+
+    /// Whether it is a precomputed volume.
+    pub(crate) fn is_volume(&self) -> bool {
+        self.info.is_some()
     }
 
     /// The folders below the root that the central's own files stand in.

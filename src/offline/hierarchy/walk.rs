@@ -188,10 +188,36 @@ enum Entry {
     Unreadable(Node),
 }
 
+/// The folders that were looked at, by device and inode, since a symbolic link may lead back up.
+#[derive(Default)]
+pub(crate) struct Visited(HashSet<Identity>);
+
+impl Visited {
+    /// Whether a folder was not seen before.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be looked at, or lies too deep.
+    pub(crate) fn enter(&mut self, path: &Path, depth: usize) -> Result<bool> {
+        let metadata = fs::metadata(path).map_err(|error| Error::io("look at", path, error))?;
+        if depth > DEPTH_MAX {
+            return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
+        }
+        Ok(self.0.insert(Identity::from(&metadata)))
+    }
+
+    /// Refuses a tree of more folders than any dataset has groups and arrays.
+    pub(crate) fn check_count(&self, path: &Path) -> Result<()> {
+        if self.0.len() > NODES_MAX {
+            return Err(Error::format(path, format!("the tree has more than {NODES_MAX} nodes")));
+        }
+        Ok(())
+    }
+}
+
 struct Walk {
     purpose: Purpose,
-    /// Device and inode of folders seen, since a symbolic link may lead back up.
-    visited: HashSet<Identity>,
+    visited: Visited,
     /// Nodes, parents before their children.
     entries: Vec<Entry>,
     /// Links to folders, their names and depths: they wait for all others, so that a node has the name of its folder.
@@ -219,15 +245,6 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Whether this folder was not seen before.
-    fn enter(&mut self, path: &Path, depth: usize) -> Result<bool> {
-        let metadata = fs::metadata(path).map_err(|error| Error::io("look at", path, error))?;
-        if depth > DEPTH_MAX {
-            return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
-        }
-        Ok(self.visited.insert(Identity::from(&metadata)))
-    }
-
     fn add(&mut self, entry: Entry) -> Result<()> {
         if self.entries.len() >= NODES_MAX {
             let path = match &entry {
@@ -242,7 +259,7 @@ impl Walk {
     }
 
     fn node(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
-        if !self.enter(path, depth)? {
+        if !self.visited.enter(path, depth)? {
             return Ok(());
         }
         match Array::open_exactly(path) {
@@ -393,7 +410,7 @@ impl Walk {
 
     /// Files below a folder that are in no array's folder.
     fn strays(&mut self, folder: &Path, known: &[PathBuf], depth: usize) -> Result<()> {
-        if known.iter().any(|known| known == folder) || !folder.is_dir() || !self.enter(folder, depth)? {
+        if known.iter().any(|known| known == folder) || !folder.is_dir() || !self.visited.enter(folder, depth)? {
             return Ok(());
         }
         for path in os::list(folder)? {
@@ -425,7 +442,7 @@ impl Walk {
                     self.node(&path, &name, depth + 1)?;
                 }
                 (_, _, Some(key)) if path.is_dir() && key.split('/').count() <= array.shape().len() + 1 => {
-                    if self.enter(&path, depth)? {
+                    if self.visited.enter(&path, depth)? {
                         self.files(at, &path, key, depth + 1)?;
                     }
                 }

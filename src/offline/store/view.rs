@@ -1,8 +1,8 @@
 //! The sharded arrays of a dataset, found by their documents, and what this crate's writer says about them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -11,12 +11,14 @@ use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::{Files, Layout};
 use crate::format::provenance::{ATTRIBUTE, Provenance};
-use crate::format::{self, precomputed, zarr2, zarr3, zarr3_draft};
-use crate::fs::{Identity, document, links};
+use crate::format::{self, zarr2, zarr3, zarr3_draft};
+use crate::fs::{document, links};
+use crate::offline::hierarchy::central::CentralMetadata;
+use crate::offline::hierarchy::has_node;
+use crate::offline::hierarchy::walk::Visited;
 
-const DEPTH_MAX: usize = 32;
-const NODES_MAX: usize = 1 << 16;
-const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", "info"];
+/// The document of a volume.
+const INFO: &str = "info";
 
 /// One sharded array, whose chunks the store shows.
 #[derive(Debug)]
@@ -56,7 +58,7 @@ pub(super) struct Views {
 impl Views {
     /// Looks through the documents of the dataset at `root`.
     pub(super) fn find(root: &Path) -> Result<Self> {
-        let mut search = Search { root, visited: HashSet::new(), nodes: 0, views: Self::default() };
+        let mut search = Search { root, visited: Visited::default(), views: Self::default() };
         search.node("", None, 0)?;
         Ok(search.views)
     }
@@ -152,8 +154,7 @@ const IN_ZATTRS: &str = "/shardwright";
 
 struct Search<'a> {
     root: &'a Path,
-    visited: HashSet<Identity>,
-    nodes: usize,
+    visited: Visited,
     views: Views,
 }
 
@@ -162,25 +163,17 @@ impl Search<'_> {
         document::read(&self.root.join(key))
     }
 
-    /// Looks at the folder `base`, whose group above has these attributes.
+    /// Looks at the folder `base`, whose group above has these attributes. Of arrays, no more is read than their grids:
+    /// whatever their codecs are, their chunks are passed on as they are stored.
     fn node(&mut self, base: &str, above: Option<&Attributes>, depth: usize) -> Result<()> {
         let path = self.root.join(base);
-        let metadata = fs::metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
-        self.nodes += 1;
-        if depth > DEPTH_MAX || self.nodes > NODES_MAX {
-            let reason = format!("the tree is deeper than {DEPTH_MAX} or has more than {NODES_MAX} nodes");
-            return Err(Error::format(&path, reason));
-        }
-        // A symbolic link may lead back up.
-        if !self.visited.insert(Identity::from(&metadata)) {
+        if !self.visited.enter(&path, depth)? {
             return Ok(());
         }
+        self.visited.check_count(&path)?;
         let mut here = None;
         let key = format!("{base}zarr.json");
         if let Some(document) = self.read(&key)? {
-            if zarr3_draft::is_entry(&document) {
-                self.draft(base)?;
-            }
             let value = document.get("attributes").cloned().unwrap_or_default();
             here = Some(Attributes { document: key.clone(), pointer: IN_ZARR_JSON, value });
             if document["node_type"] == "array" {
@@ -196,13 +189,17 @@ impl Search<'_> {
             let layout = |document: &Value| zarr2::layout(document, &own.value);
             self.array(base, key, Some(&own), Dialect::Zarr2Sharded, &document, layout)?;
         }
-        let key = format!("{base}info");
-        if let Some(info) = self.info(&key)? {
-            self.scales(base, &key, &info)?;
+        if let Some(central) = CentralMetadata::at(&path)? {
+            for (number, name) in central.arrays.iter().enumerate() {
+                match central.is_volume() {
+                    true => self.scale(base, &central, number, name)?,
+                    false => self.draft_array(&central, name)?,
+                }
+            }
         }
         for child in folders(&path)? {
-            let has_document = DOCUMENTS.iter().any(|name| path.join(&child).join(name).is_file());
-            if has_document {
+            let inside = path.join(&child);
+            if has_node(&inside) || inside.join(INFO).is_file() {
                 self.node(&format!("{base}{child}/"), here.as_ref(), depth + 1)?;
             }
         }
@@ -233,63 +230,34 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The document of a volume. Other files may have its name.
-    fn info(&self, key: &str) -> Result<Option<Value>> {
-        match self.read(key) {
-            Err(Error::Format { .. }) => Ok(None),
-            read => Ok(read?.filter(precomputed::is_info)),
-        }
-    }
-
-    /// The scales of a volume, of which the writer made the first.
-    fn scales(&mut self, base: &str, key: &str, info: &Value) -> Result<()> {
-        let path = self.root.join(key);
-        for (number, scale) in precomputed::keys(&path, info)?.into_iter().enumerate() {
-            let layout = precomputed::parse(&path, info, &scale)?.layout;
-            if !layout.has_index() {
-                continue;
-            }
-            let attributes = Attributes { document: key.to_owned(), pointer: IN_ZATTRS, value: info.clone() };
+    /// A scale of a volume, of which the writer made the first.
+    fn scale(&mut self, base: &str, central: &CentralMetadata, number: usize, name: &str) -> Result<()> {
+        let Some(layout) = central.array(name)?.map(|array| array.layout().clone()) else { return Ok(()) };
+        if layout.has_index() {
+            let (document, value) = (format!("{base}{INFO}"), central.group("")?.attributes);
+            let attributes = Attributes { document: document.clone(), pointer: IN_ZATTRS, value };
             let owner = if number == 0 { attributes.owner(self.root, &layout)? } else { None };
-            let (base, document) = (format!("{base}{scale}/"), key.to_owned());
-            self.views.add(View { base, document, layout, owner });
+            self.views.add(View { base: format!("{base}{name}/"), document, layout, owner });
         }
         Ok(())
     }
 
-    /// The arrays of a hierarchy of the draft of 2022, whose documents are all below `meta/root`.
-    fn draft(&mut self, base: &str) -> Result<()> {
-        let mut todo = vec![String::new()];
-        while let Some(name) = todo.pop() {
-            let folder = format!("{base}meta/root{name}");
-            self.nodes += 1;
-            if self.nodes > NODES_MAX || name.split('/').count() > DEPTH_MAX {
-                return Err(Error::format(self.root.join(folder), "the tree is too large"));
+    /// An array of a hierarchy of the draft of 2022, whose documents are all below `meta/root`.
+    fn draft_array(&mut self, central: &CentralMetadata, name: &str) -> Result<()> {
+        let root = self.root;
+        let key = |path: PathBuf| path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+        let file = key(zarr3_draft::array_document(&central.root, name));
+        let Some(document) = self.read(&file)? else { return Ok(()) };
+        let above = match name.rsplit_once('/').unwrap_or(("", name)) {
+            (group, "0") => {
+                let group = central.group(group)?;
+                let document = key(group.document);
+                Some(Attributes { document, pointer: IN_ZARR_JSON, value: group.attributes })
             }
-            let group = format!("{folder}.group.json");
-            let attributes = self.read(&group)?.map(|document| Attributes {
-                value: document.get("attributes").cloned().unwrap_or_default(),
-                document: group,
-                pointer: IN_ZARR_JSON,
-            });
-            if name.is_empty() {
-                self.draft_array(base, "", None)?;
-            }
-            let path = self.root.join(&folder);
-            for entry in files(&path)?.iter().filter_map(|entry| entry.strip_suffix(".array.json")) {
-                let above = attributes.as_ref().filter(|_| entry == "0");
-                self.draft_array(base, &format!("{name}/{entry}"), above)?;
-            }
-            todo.extend(folders(&path)?.iter().map(|child| format!("{name}/{child}")));
-        }
-        Ok(())
-    }
-
-    fn draft_array(&mut self, base: &str, name: &str, above: Option<&Attributes>) -> Result<()> {
-        let key = format!("{base}meta/root{name}.array.json");
-        let Some(document) = self.read(&key)? else { return Ok(()) };
-        let chunks = format!("{base}data/root{name}/");
-        self.array(&chunks, key, above, Dialect::Zarr3Transformer, &document, zarr3_draft::layout)
+            _ => None,
+        };
+        let chunks = key(zarr3_draft::data_folder(&central.root, name)) + "/";
+        self.array(&chunks, file, above.as_ref(), Dialect::Zarr3Transformer, &document, zarr3_draft::layout)
     }
 }
 
