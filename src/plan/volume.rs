@@ -8,6 +8,7 @@ use crate::format::rules;
 use crate::geometry::Outer;
 
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
+use super::dims::FRAMES_MAX;
 
 // So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
 // An index of 256 MiB.
@@ -63,6 +64,15 @@ pub(super) fn roles(dims: &[Dim]) -> Result<(Option<usize>, Option<usize>)> {
     Ok((z.first().copied(), channel))
 }
 
+/// Where a voxel stands is a number of 64 bits for all readers, that of the last one too.
+fn check_offset(offset: [i64; 3], size: [u64; 3]) -> Result<()> {
+    let is_beyond = |dim: usize| offset[dim].checked_add_unsigned(size[dim]).is_none();
+    let Some(dim) = (0..3).find(|&dim| is_beyond(dim)) else { return Ok(()) };
+    let most = i128::from(i64::MAX) - i128::from(size[dim]);
+    let reason = format!("{} starts too far out for its {} voxels; at most {most}", ["x", "y", "z"][dim], size[dim]);
+    Err(Error::config("volume.voxel_offset", format_args!("{offset:?}"), reason))
+}
+
 impl VolumePlan {
     /// `chunk`: the shape of a chunk. Sets `shard`, of which zeros are free, to what shards become.
     pub(super) fn new(config: &Config, chunk: &[u64], shard: &mut [u64]) -> Result<Option<Self>> {
@@ -93,6 +103,8 @@ impl VolumePlan {
             voxel_offset: config.volume.voxel_offset,
             resolution: Some(resolution(config)),
         };
+        let depth = if bounded { volume.size[2] } else { FRAMES_MAX };
+        check_offset(volume.voxel_offset, [volume.size[0], volume.size[1], depth])?;
         let table = if shards.in_box.is_none() { Some(Table::new(&ids, &spec, grid)?) } else { None };
         let in_box = shards.in_box.unwrap_or(grid);
         let across = [grid[0], grid[1]];
