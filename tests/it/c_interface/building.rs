@@ -80,6 +80,8 @@ pub fn pkg_config(arguments: &[&str]) -> Vec<String> {
 pub enum Linking {
     Shared,
     Static,
+    /// No shared library at all: `gcc -static`.
+    Whole,
 }
 
 /// A program of one or two sources.
@@ -139,6 +141,11 @@ impl Program {
                 command.args(pkg_config(&["--cflags", "--libs", "shardwright"]));
                 // Not in front of LD_LIBRARY_PATH, so that a test may bring another library.
                 command.arg(format!("-Wl,--enable-new-dtags,-rpath,{}", prefix.join("lib").display()));
+            }
+            Linking::Whole => {
+                let libraries = pkg_config(&["--static", "--cflags", "--libs", "shardwright"]);
+                let of_static = |flag: &String| if flag == "-lgcc_s" { "-lgcc_eh".to_owned() } else { flag.clone() };
+                command.arg("-static").args(libraries.iter().map(of_static));
             }
             Linking::Static => {
                 let libraries = pkg_config(&["--static", "--cflags", "--libs", "shardwright"]);

@@ -7,6 +7,7 @@
 
 mod buffers;
 mod building;
+mod linking;
 
 use std::collections::BTreeMap;
 use std::fs;
