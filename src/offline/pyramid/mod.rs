@@ -33,7 +33,7 @@ use crate::offline::array::Array;
 use crate::offline::progress::{Counters, Progress, controls, pool};
 use crate::offline::repack::change::Change;
 use crate::offline::repack::lanes::Lanes;
-use crate::offline::repack::shard::Outcome;
+use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{documents, lock, space};
 use halving::Halving;
@@ -161,38 +161,41 @@ impl Pyramid {
     }
 
     fn work(&self) -> Result<PyramidSummary> {
-        let mut summary = PyramidSummary {
+        let summary = |Totals { shards_written, shards_found, chunks, bytes }| PyramidSummary {
             image: self.image.name.clone(),
             levels: self.levels.iter().map(|(level, ..)| level.told.clone()).collect(),
             bytes_pixels: bytes_of(self.image.finest.metadata()),
-            ..PyramidSummary::default()
+            shards_written,
+            shards_found,
+            chunks,
+            bytes,
         };
+        let totals = Mutex::new(Totals::default());
         if self.levels.is_empty() {
-            return Ok(summary);
+            return Ok(summary(Totals::default()));
         }
         if !self.made {
             self.forget_earlier()?;
         }
         let staging = Staging::open(&self.staging, &self.journal, self.options.sync)?;
         if !self.made {
-            self.make(&mut summary)?;
+            self.make(&totals)?;
             self.announce()?;
         }
         self.counters.go_on()?;
         self.publish()?;
         staging.finish()?;
-        Ok(summary)
+        Ok(summary(totals.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Makes level after level, in the staging folder.
-    fn make(&self, summary: &mut PyramidSummary) -> Result<()> {
+    fn make(&self, totals: &Mutex<Totals>) -> Result<()> {
         for (number, (level, metadata, document)) in self.levels.iter().enumerate() {
             let change = self.change(number)?;
             let todo: Vec<_> = change.positions()?.into_iter().map(|position| (0, position)).collect();
             let pixels = todo.iter().map(|(_, position)| change.pixel_bytes(position)).fold(0, u64::saturating_add);
             // Where nothing is to be read, nothing is to be made.
             self.counters.done.fetch_add(bytes_of(metadata).saturating_sub(pixels), Relaxed);
-            let totals = Mutex::new(&mut *summary);
             let made = |_, outcome| totals.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
             self.lanes(&change, todo.len())?.make(&[&change], &todo, &self.counters, made)?;
             let file = Staging::place(&self.staging, &level.told.path).join("zarr.json");
@@ -218,20 +221,6 @@ impl Pyramid {
         };
         let halving = Halving::new(self.options.method, self.dtype, &self.levels[number].0.steps);
         Change::halved(source, made(number), halving, self.options.sync, self.pool.clone())
-    }
-}
-
-impl PyramidSummary {
-    fn add(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Written { chunks, bytes } => {
-                self.shards_written += 1;
-                self.chunks += chunks;
-                self.bytes += bytes;
-            }
-            Outcome::Found { .. } => self.shards_found += 1,
-            Outcome::Empty => {}
-        }
     }
 }
 

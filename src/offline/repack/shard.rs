@@ -44,6 +44,29 @@ impl Outcome {
     }
 }
 
+/// What the shards that were made add up to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Totals {
+    pub(crate) shards_written: u64,
+    pub(crate) shards_found: u64,
+    pub(crate) chunks: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Written { chunks, bytes } => {
+                self.shards_written += 1;
+                self.chunks += chunks;
+                self.bytes += bytes;
+            }
+            Outcome::Found { .. } => self.shards_found += 1,
+            Outcome::Empty => {}
+        }
+    }
+}
+
 impl Change {
     /// Makes the new shard at a position, unless it is there already. `parcels` chunks at most are on their way at
     /// once.

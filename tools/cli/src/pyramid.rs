@@ -17,9 +17,9 @@ pub(crate) fn run(args: &Pyramid) -> Result<(), Failure> {
         levels: args.levels,
         depth: args.z,
         overwrite: args.overwrite,
-        memory_bytes: args.memory,
-        workers: args.workers,
-        sync: !args.no_sync,
+        memory_bytes: args.work.memory,
+        workers: args.work.workers,
+        sync: !args.work.no_sync,
     };
     let in_the_way = |error: Error| match error {
         Error::Exists { path } => Failure::exists(&path, "--overwrite makes the levels anew"),
@@ -27,17 +27,17 @@ pub(crate) fn run(args: &Pyramid) -> Result<(), Failure> {
     };
     let pyramid = offline::Pyramid::new(&args.path, &options).map_err(in_the_way)?;
     let start = Instant::now();
-    let quiet = args.quiet || args.json;
+    let quiet = args.work.quiet || args.work.json;
     let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
     let summary = interrupt::stopping(|| pyramid.stop(), run)??;
     let seconds = start.elapsed().as_secs_f64();
-    if args.json {
+    if args.work.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and paths");
         json["seconds"] = serde_json::json!(seconds);
         json["path"] = serde_json::json!(args.path);
         return say(&format!("{json}\n"));
     }
-    if args.quiet {
+    if args.work.quiet {
         return Ok(());
     }
     say(&format!("{}: {}\n", args.path.join(&summary.image).display(), sentence(&summary, seconds)))

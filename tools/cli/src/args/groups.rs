@@ -233,6 +233,26 @@ pub(crate) struct EngineArgs {
     pub(crate) no_sync: bool,
 }
 
+/// What work on a dataset takes, and how it is told.
+#[derive(Debug, Args)]
+pub(crate) struct WorkArgs {
+    /// Memory for pixels and chunks on their way
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    pub(crate) memory: u64,
+    /// Threads that read, compress and compare; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) workers: usize,
+    /// Don't wait until the data has reached the device
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+    /// Print one JSON object instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress and print nothing but with --json
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Long runs")]
 pub(crate) struct SoakArgs {

@@ -12,7 +12,7 @@ use shardwright::offline::ChunkOrder;
 use shardwright::{Codec, Dialect, ManifestForm};
 
 pub(crate) use self::groups::RecordingArgs;
-use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, compressor};
+use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, WorkArgs, compressor};
 pub(crate) use self::pyramid::Pyramid;
 pub(crate) use self::values::{Camera, Rate, unit_name};
 use self::values::{bytes, one_of, seconds};
@@ -98,8 +98,8 @@ impl Command {
             Self::Verify(args) => args.json,
             Self::Recover(args) => args.json,
             Self::Probe(args) => args.json,
-            Self::Pyramid(args) => args.json,
-            Self::Repack(args) => args.json,
+            Self::Pyramid(args) => args.work.json,
+            Self::Repack(args) => args.work.json,
             Self::Completions { .. } => false,
         }
     }
@@ -284,15 +284,6 @@ pub(crate) struct Repack {
     /// End every shard's index with its CRC-32C, which only zarr3 has [default: as it is]
     #[arg(long, conflicts_with = "no_index_checksum")]
     pub(crate) index_checksum: bool,
-    /// Memory for chunks on their way
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
-    pub(crate) memory: u64,
-    /// Threads that read, compress and compare; 0: one for each core
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) workers: usize,
-    /// Don't wait until the data has reached the device
-    #[arg(long)]
-    pub(crate) no_sync: bool,
     /// Write the bytes of shards that stay as they are, rather than share their blocks with the old dataset's on XFS
     /// and Btrfs
     #[arg(long)]
@@ -305,12 +296,8 @@ pub(crate) struct Repack {
     /// are pixels where chunks become uncompressed
     #[arg(long)]
     pub(crate) no_space_check: bool,
-    /// Print one JSON object instead of a sentence
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show no progress and print nothing but with --json
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
 }
 
 /// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would.

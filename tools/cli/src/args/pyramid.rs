@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use shardwright::offline::{Depth, PyramidMethod};
 
-use super::values::{bytes, one_of};
+use super::groups::WorkArgs;
+use super::values::one_of;
 
 /// Add smaller levels to an image of OME-Zarr 0.5, each half as large in y and x as the one before and made of it,
 /// until y and x have 256 pixels at most. Level 0 is only read. Killed and called again, it goes on where it stopped.
@@ -26,19 +27,6 @@ pub(crate) struct Pyramid {
     /// Replace levels that are there
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Memory for pixels and chunks on their way
-    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
-    pub(crate) memory: u64,
-    /// Threads that read, halve and compress; 0: one for each core
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) workers: usize,
-    /// Don't wait until the data has reached the device
-    #[arg(long)]
-    pub(crate) no_sync: bool,
-    /// Print one JSON object instead of a sentence
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show no progress and print nothing but with --json
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
 }
