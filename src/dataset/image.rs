@@ -141,7 +141,7 @@ impl ImageWriter {
         user: &'a Map<String, Value>,
         own: &'a Value,
     ) -> format::ImageDescription<'a> {
-        format::ImageDescription { array: &plan.array, shape, user, own, ome: self.ome.as_ref() }
+        format::ImageDescription { array: &plan.array, shape, of_array: None, user, own, ome: self.ome.as_ref() }
     }
 
     fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {

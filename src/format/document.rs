@@ -1,6 +1,9 @@
 //! What documents of several formats share.
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::error::Refusal;
 
 /// A document's key and what it says.
 pub(crate) type Document = (String, Value);
@@ -21,19 +24,36 @@ pub(crate) fn named(value: &Value) -> Option<(&str, Option<&Map<String, Value>>)
 }
 
 /// A list of sizes in a document; `what`: what the document calls it.
-pub(super) fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, String> {
-    let list = value.and_then(Value::as_array);
-    let sizes = list.and_then(|list| list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
-    sizes.ok_or_else(|| format!("{what} is {}; expected a list of sizes", value.unwrap_or(&Value::Null)))
+pub(super) fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, Refusal> {
+    let list = value.unwrap_or(&Value::Null);
+    Vec::<u64>::deserialize(list).map_err(|error| {
+        let Refusal::Unsupported(reason) = unlike(&error) else {
+            return format!("{what} is {list}; expected a list of sizes").into();
+        };
+        Refusal::Unsupported(format!("{what}: {reason}"))
+    })
+}
+
+/// Why what a document says is not of the kind that is expected. Numbers that 64 bits don't hold, which are texts here
+/// (see `fs::document`), are told as they are written; an array of such a length may be right.
+pub(super) fn unlike(error: &serde_json::Error) -> Refusal {
+    let reason = error.to_string();
+    let Some((before, rest)) = reason.split_once("string \"\\0") else { return reason.into() };
+    let Some((token, after)) = rest.split_once('"') else { return reason.into() };
+    let reason = format!("{before}the number {token}{after}");
+    match token.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Refusal::Unsupported(format!("{reason}; numbers below 2^64 are read")),
+        false => reason.into(),
+    }
 }
 
 /// The shape of shards of so many chunks.
-pub(super) fn shard_shape(per_shard: &[u64], chunk: &[u64], what: &str) -> Result<Vec<u64>, String> {
+pub(super) fn shard_shape(per_shard: &[u64], chunk: &[u64], what: &str) -> Result<Vec<u64>, Refusal> {
     if per_shard.len() != chunk.len() {
-        return Err(format!("{what} is {per_shard:?} for chunks of {chunk:?}"));
+        return Err(format!("{what} is {per_shard:?} for chunks of {chunk:?}").into());
     }
     let shape = per_shard.iter().zip(chunk).map(|(count, chunk)| count.checked_mul(*chunk));
-    shape.collect::<Option<_>>().ok_or_else(|| "shards of more than 2^64 elements".into())
+    shape.collect::<Option<_>>().ok_or_else(|| Refusal::Unsupported("shards of more than 2^64 elements".into()))
 }
 
 /// xarray's names of the dimensions, which are attributes in formats that have no names.
@@ -45,3 +65,8 @@ pub(super) fn dimension_names(attributes: &Value, dimensions: usize) -> Option<V
 
 /// The attribute of xarray that names the dimensions.
 pub(crate) const DIMENSION_NAMES: &str = "_ARRAY_DIMENSIONS";
+
+/// Puts the names among the attributes of an array that has some.
+pub(super) fn put_dimension_names(attributes: &mut Map<String, Value>, names: Option<&[String]>) {
+    attributes.extend(names.map(|names| (DIMENSION_NAMES.to_owned(), json!(names))));
+}

@@ -9,6 +9,8 @@ use super::metadata::Metadata;
 pub(crate) struct ImageDescription<'a> {
     pub(crate) array: &'a Metadata,
     pub(crate) shape: &'a [u64],
+    /// What is said of the array alone, where the format has a place for it beside what is said of the image.
+    pub(crate) of_array: Option<&'a Map<String, Value>>,
     /// The user's attributes.
     pub(crate) user: &'a Map<String, Value>,
     /// The writer's own.

@@ -8,7 +8,7 @@ use super::index::{Encoded, minishards};
 use super::keys::KeyEncoding;
 use super::precomputed::volume::Volume;
 use crate::config::{Dialect, IndexLocation};
-use crate::error::Result;
+use crate::error::{Refusal, Result};
 use crate::geometry::linear;
 
 pub(crate) const DIMENSIONS_MAX: usize = 32;
@@ -45,21 +45,22 @@ impl Layout {
     /// # Errors
     ///
     /// A reason.
-    pub(crate) fn check(self) -> Result<Self, String> {
+    pub(crate) fn check(self) -> Result<Self, Refusal> {
         let dimensions = self.shape.len();
         if dimensions > DIMENSIONS_MAX {
-            return Err(format!("{dimensions} dimensions; at most {DIMENSIONS_MAX} are read"));
+            return Refusal::unsupported(format!("{dimensions} dimensions; at most {DIMENSIONS_MAX} are read"));
         }
         for (what, shape) in [("chunk_shape", &self.chunk_shape), ("the shape of a file", &self.file_shape)] {
             if shape.len() != dimensions || shape.contains(&0) {
-                return Err(format!("{what} is {shape:?}; expected {dimensions} numbers above 0"));
+                return Err(format!("{what} is {shape:?}; expected {dimensions} numbers above 0").into());
             }
         }
         if self.file_shape.iter().zip(&self.chunk_shape).any(|(file, chunk)| file % chunk != 0) {
-            return Err(format!("chunks of {:?} don't divide shards of {:?}", self.chunk_shape, self.file_shape));
+            let (chunk, file) = (&self.chunk_shape, &self.file_shape);
+            return Err(format!("chunks of {chunk:?} don't divide shards of {file:?}").into());
         }
         if self.names.as_ref().is_some_and(|names| names.len() != dimensions) {
-            return Err(format!("dimension_names has not {dimensions} entries"));
+            return Err(format!("dimension_names has not {dimensions} entries").into());
         }
         Ok(self)
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::codecs::Chain;
 use super::layout::{Layout, product};
 use crate::dtype::ElementType;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 
 /// The most bytes that one decoded chunk may have.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 4 << 30;
@@ -28,14 +28,18 @@ pub(crate) struct Metadata {
 impl Metadata {
     /// Checks what a parser of the document at `path` took over as it stood.
     pub(crate) fn check(self, path: &Path) -> Result<Self> {
-        let refused = |reason: String| Err(Error::format(path, reason));
+        // Limits of this reader: the array may be right.
+        let refused = |reason: String| Err(Error::format(path, Refusal::Unsupported(reason)));
         let Self { layout, dtype, .. } = &self;
         match bytes(&layout.chunk_shape, *dtype) {
             Some(bytes) if bytes <= CHUNK_BYTES_MAX => {}
-            _ => return refused(format!("chunks of {:?} are over {CHUNK_BYTES_MAX} bytes", layout.chunk_shape)),
+            _ => {
+                let chunk = &layout.chunk_shape;
+                return refused(format!("chunks of {chunk:?} are over {CHUNK_BYTES_MAX} bytes; smaller ones are read"));
+            }
         }
         if product(&layout.shape).is_none() {
-            return refused(format!("shape {:?} has more than 2^64 elements", layout.shape));
+            return refused(format!("shape {:?} has more than 2^64 elements; fewer are read", layout.shape));
         }
         Ok(self)
     }

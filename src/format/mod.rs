@@ -54,7 +54,7 @@ impl ImageDescription<'_> {
     pub(crate) fn entry(&self) -> Vec<Document> {
         match self.array.layout.dialect {
             Dialect::Zarr3Transformer => vec![zarr3_draft::entry()],
-            Dialect::Zarr2 => zarr2::entry(self.array),
+            Dialect::Zarr2 => zarr2::entry(self.array, self.of_array.cloned().unwrap_or_default()),
             Dialect::Zarr3 | Dialect::Zarr2Sharded | Dialect::Precomputed => Vec::new(),
         }
     }
@@ -63,7 +63,9 @@ impl ImageDescription<'_> {
     pub(crate) fn of_shape(&self) -> Document {
         let document = match self.array.layout.dialect {
             Dialect::Zarr3 => zarr3::array(self.array, self.shape),
-            Dialect::Zarr3Transformer => zarr3_draft::array(self.array, self.shape),
+            Dialect::Zarr3Transformer => {
+                zarr3_draft::array(self.array, self.shape, self.of_array.cloned().unwrap_or_default())
+            }
             Dialect::Zarr2 | Dialect::Zarr2Sharded => zarr2::array(self.array, self.shape),
             Dialect::Precomputed => precomputed::info(self),
         };

@@ -25,6 +25,8 @@ pub(crate) struct Rules {
     pub(crate) fill_values: bool,
     /// Readers of today's Zarr open it: it may stay what it is in a dataset of Zarr v3.
     pub(crate) is_current: bool,
+    /// An array has attributes of its own, beside those of its image.
+    pub(crate) array_attributes: bool,
     /// Manifests can name its chunks.
     pub(crate) manifests: bool,
     /// The fields of an array's document that may become otherwise while the chunks stay what they are.
@@ -39,6 +41,7 @@ const ZARR3: Rules = Rules {
     lacks: &[],
     fill_values: true,
     is_current: true,
+    array_attributes: true,
     manifests: true,
     free_fields: &["shape", "attributes", "dimension_names"],
 };
@@ -55,6 +58,7 @@ const PRECOMPUTED: Rules = Rules {
     lacks: &[Dtype::F64, Dtype::I64],
     fill_values: false,
     is_current: false,
+    array_attributes: false,
     // No reader of Zarr takes the shorter chunks at the end of a volume.
     manifests: false,
     free_fields: &["attributes"],
@@ -66,7 +70,7 @@ pub(crate) const fn rules(dialect: Dialect) -> &'static Rules {
     match dialect {
         Dialect::Zarr3 => &ZARR3,
         Dialect::Zarr3Transformer => &ZARR3_DRAFT,
-        Dialect::Zarr2Sharded => &ZARR2,
+        Dialect::Zarr2Sharded => &Rules { array_attributes: false, ..ZARR2 },
         Dialect::Zarr2 => &Rules { shares_files: false, ..ZARR2 },
         Dialect::Precomputed => &PRECOMPUTED,
     }

@@ -46,7 +46,7 @@ impl<'a> Sharding<'a> {
     /// The index of a shard of so many chunks in each dimension.
     pub(super) fn table(&self, chunks: &[u64]) -> Result<TableLayout, Refusal> {
         let table = product(chunks).and_then(|chunks| TableLayout::new(chunks, self.location, self.checksum));
-        let table = table.ok_or_else(|| format!("shards of {chunks:?} chunks hold too many"))?;
+        let table = table.ok_or_else(|| Refusal::Unsupported(format!("shards of {chunks:?} chunks hold too many")))?;
         Ok(table.in_byte_order(self.big_endian))
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
-use super::document::{DIMENSION_NAMES, Document, INSTEAD, dimension_names, shard_shape};
+use super::document::{Document, INSTEAD, dimension_names, put_dimension_names, shard_shape, unlike};
 use super::fill_value;
 use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
@@ -88,7 +88,7 @@ pub(super) fn in_order(chain: Chain, order: &str, dimensions: usize) -> Result<C
 /// A reason when files, or the chunks in them, can't be told.
 pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Refusal> {
     let Grids { shape, chunks, dimension_separator, shards, shard_format } =
-        Grids::deserialize(document).map_err(|error| error.to_string())?;
+        Grids::deserialize(document).map_err(|error| unlike(&error))?;
     let separator = match dimension_separator {
         None | Some('.') => '.',
         Some('/') => '/',
@@ -106,15 +106,13 @@ pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Ref
     };
     let names = dimension_names(attributes, shape.len());
     let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Nothing, separator }, index };
-    Layout { dialect, shape, names, chunk_shape: chunks, file_shape, files, index_order: None }
-        .check()
-        .map_err(Refusal::Corrupt)
+    Layout { dialect, shape, names, chunk_shape: chunks, file_shape, files, index_order: None }.check()
 }
 
 /// A table behind the chunks, without a checksum.
 pub(super) fn plain_table(per_shard: &[u64]) -> Result<TableLayout, Refusal> {
     let table = product(per_shard).and_then(|chunks| TableLayout::new(chunks, IndexLocation::End, false));
-    table.ok_or_else(|| format!("a shard of {per_shard:?} chunks holds too many").into())
+    table.ok_or_else(|| Refusal::Unsupported(format!("a shard of {per_shard:?} chunks holds too many")))
 }
 
 /// A type and whether its numbers are stored with their highest byte first.
@@ -203,14 +201,14 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
 
 /// The `.zattrs` of an array that is all there is.
 pub(super) fn attributes(array: &Metadata, mut attributes: Map<String, Value>) -> Document {
-    attributes.insert(DIMENSION_NAMES.into(), json!(array.layout.names));
+    put_dimension_names(&mut attributes, array.layout.names.as_deref());
     (".zattrs".into(), Value::Object(attributes))
 }
 
-/// The documents of an image group and its array that say nothing of the array's shape.
-pub(super) fn entry(array: &Metadata) -> Vec<Document> {
-    let (_, names) = attributes(array, Map::new());
-    vec![(".zgroup".into(), json!({"zarr_format": 2})), ("0/.zattrs".into(), names)]
+/// The documents of an image group and its array that say nothing of the array's shape. `own`: the array's attributes.
+pub(super) fn entry(array: &Metadata, own: Map<String, Value>) -> Vec<Document> {
+    let (_, attributes) = attributes(array, own);
+    vec![(".zgroup".into(), json!({"zarr_format": 2})), ("0/.zattrs".into(), attributes)]
 }
 
 /// The `.zattrs` of an image group. `ome`: what OME-Zarr 0.5 says.

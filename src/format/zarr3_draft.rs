@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
-use super::document::{DIMENSION_NAMES, Document, dimension_names, shard_shape};
+use super::document::{Document, dimension_names, put_dimension_names, shard_shape, unlike};
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
@@ -193,7 +193,7 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
 /// A reason when files, or the chunks in them, can't be told.
 pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     let Grids { shape, chunk_grid, storage_transformers, attributes } =
-        Grids::deserialize(document).map_err(|error| error.to_string())?;
+        Grids::deserialize(document).map_err(|error| unlike(&error))?;
     let ChunkGrid { kind, chunk_shape, separator } = chunk_grid;
     if kind != "regular" || !matches!(separator, '/' | '.') {
         return Refusal::unsupported(format!(
@@ -212,7 +212,6 @@ pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
     let files = Files::Grid { keys: KeyEncoding { prefix: Prefix::Letter, separator }, index };
     Layout { dialect: Dialect::Zarr3Transformer, shape, names, chunk_shape, file_shape, files, index_order: None }
         .check()
-        .map_err(Refusal::Corrupt)
 }
 
 fn dtype(value: &Value) -> Result<(ElementType, bool), Refusal> {
@@ -283,8 +282,10 @@ pub(super) fn group(attributes: Map<String, Value>) -> Document {
     ("meta/root.group.json".into(), json!({"extensions": [], "attributes": attributes}))
 }
 
-pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
+/// `own`: the array's attributes.
+pub(super) fn array(array: &Metadata, shape: &[u64], mut own: Map<String, Value>) -> Value {
     let Metadata { layout, dtype, chain, fill, .. } = array;
+    put_dimension_names(&mut own, layout.names.as_deref());
     let mut document = json!({
         "shape": shape,
         "data_type": dtype_name(*dtype, chain.big_endian()),
@@ -292,7 +293,7 @@ pub(super) fn array(array: &Metadata, shape: &[u64]) -> Value {
         "chunk_memory_layout": "C",
         "fill_value": fill_value::to_json(*dtype, fill),
         "extensions": [],
-        "attributes": {DIMENSION_NAMES: layout.names},
+        "attributes": own,
         "storage_transformers": [{
             "extension": SHARDING,
             "type": "indexed",

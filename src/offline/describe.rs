@@ -37,6 +37,30 @@ pub struct Description {
     pub unreadable: Vec<Unreadable>,
 }
 
+impl Description {
+    /// All of it as a JSON object in one line. Integers among the attributes have all their digits; what JSON has no
+    /// number for (`NaN`, `Infinity`) is a string.
+    pub fn to_json(&self) -> String {
+        let mut description = serde_json::to_value(self).unwrap_or_default();
+        plain(&mut description["attributes"]);
+        document::render_line(&description)
+    }
+}
+
+/// Lets tokens that JSON does not have be strings like others.
+fn plain(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Some(token @ ("NaN" | "Infinity" | "-Infinity")) = text.strip_prefix('\0') {
+                *text = token.to_owned();
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(plain),
+        Value::Object(values) => values.values_mut().for_each(plain),
+        _ => {}
+    }
+}
+
 /// An array or a group that can't be read: its document is broken, or says what this crate does not read.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -104,6 +105,37 @@ def test_no_array_stays_behind_in_a_group_that_becomes_another_format(tool, tmp_
     tool("repack", tmp_path / "g.zarr", tmp_path / "o.zarr", "--shard", "4,32,32")
     assert_holds(tmp_path / "o.zarr", found, consolidated=[False])
     assert not list((tmp_path / "o.zarr").rglob(".z*"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", ["", "img"])
+def test_consolidated_metadata_of_zarr_v2_become_those_of_v3(tool, tmp_path, part):
+    group(tmp_path / "g.zarr", 2)
+    if part:
+        zarr.consolidate_metadata(tmp_path / "g.zarr" / part)
+    out = tmp_path / "o.zarr"
+    tool("repack", tmp_path / "g.zarr" / part, out, "--shard", "4,32,32")
+    found = zarr.open_group(out, mode="r", use_consolidated=True)
+    plain = zarr.open_group(out, mode="r", use_consolidated=False)
+    names = lambda root: sorted((name, node.metadata.to_dict()["attributes"]) for name, node in root.members(None))
+    assert names(found) == names(plain) and len(names(found)) > 1
+    for name, node in plain.members(None):
+        if isinstance(node, zarr.Array):
+            assert found[name].metadata == node.metadata and np.array_equal(found[name][...], node[...])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("codec", ["zlib", "lz4"])
+def test_codecs_that_zarr_v3_has_no_word_for_are_told(tool, tmp_path, codec):
+    path = tmp_path / "a.zarr"
+    compressor = {"zlib": numcodecs.Zlib(), "lz4": numcodecs.LZ4()}[codec]
+    zarr.create_array(path, data=pixels(), chunks=(2, 16, 16), compressors=compressor, zarr_format=2)
+    note = f"has the codec numcodecs.{codec}"
+    said = tool("repack", path, tmp_path / "kept.zarr", "--shard", "4,32,32")
+    assert note in said and "--codec gives it another" in said
+    assert note not in tool("repack", path, tmp_path / "zstd.zarr", "--shard", "4,32,32", "--codec", "zstd")
+    # What has it already is no news.
+    assert note not in tool("repack", tmp_path / "kept.zarr", tmp_path / "again.zarr", "--shard", "7,64,64")
 
 
 def volume(path, compress, **more):

@@ -160,8 +160,9 @@ def test_names_that_nothing_has_are_refused(tool, tmp_path):
     group = zarr.open_group(tmp_path / "g.zarr", mode="w")
     group.create_array("a", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
     for option in ["--only", "--skip"]:
-        refused = tool("repack", tmp_path / "g.zarr", option, "b", code=2)
-        assert f'{option} "b": is no array or group' in refused and '"a"' in refused
+        refused = tool("repack", tmp_path / "g.zarr", option, "b", code=3)
+        assert f'has no array or group "b", as {option} has it' in refused and '"a"' in refused
+        assert tool("info", tmp_path / "g.zarr/b", code=3)
     assert "--shard" in tool("repack", tmp_path / "g.zarr", "--skip", "a", code=2)
 
 

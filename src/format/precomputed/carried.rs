@@ -31,6 +31,18 @@ pub(crate) fn carry(info: &Value, attributes: &mut Map<String, Value>) {
     }
 }
 
+/// Of the scales that [`carry`] put among attributes, keeps that of the array `name`: arrays that were scales are
+/// called by their places.
+pub(crate) fn choose_scale(name: &str, attributes: &mut Map<String, Value>) {
+    let place = name.rsplit('/').next().and_then(|last| last.parse::<usize>().ok());
+    let scales = attributes.get_mut(CARRIED).and_then(|carried| carried.get_mut("scales")?.as_array_mut());
+    if let (Some(place), Some(scales)) = (place, scales)
+        && place < scales.len()
+    {
+        *scales = vec![scales.swap_remove(place)];
+    }
+}
+
 /// Takes what [`carry`] put among attributes, and says it in the new document `info` of one scale.
 pub(crate) fn deliver(attributes: &mut Map<String, Value>, info: &mut Value) {
     let Some(Value::Object(mut said)) = attributes.shift_remove(CARRIED) else { return };

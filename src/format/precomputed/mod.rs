@@ -24,6 +24,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::codecs::Chain;
+use super::document::unlike;
 use super::image::ImageDescription;
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
@@ -129,7 +130,7 @@ pub(crate) fn set_size(info: &mut Value, volume: &Volume, shape: &[u64]) {
 /// The metadata of the scale with this key, from the `info` at `path`.
 pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
     let attributes = attributes(info);
-    let info = Info::deserialize(info).map_err(|error| Error::format(path, error.to_string()))?;
+    let info = Info::deserialize(info).map_err(|error| Error::format(path, unlike(&error)))?;
     metadata(info, attributes, key).map_err(|reason| Error::format(path, reason))?.check(path)
 }
 
@@ -175,7 +176,7 @@ fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, Refusa
         Some(in_file) => {
             let lengths = [0, 1, 2].map(|dim| in_file[dim].checked_mul(chunk[dim]));
             let [Some(x), Some(y), Some(z)] = lengths else {
-                return Err(format!("shards of {in_file:?} chunks are too large").into());
+                return Refusal::unsupported(format!("shards of {in_file:?} chunks are too large"));
             };
             [x, y, z]
         }

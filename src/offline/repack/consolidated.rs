@@ -3,6 +3,7 @@
 //! Where arrays take the places of others one by one, it would be wrong from the first to the last of them. So it goes
 //! first and comes back last, and whoever reads meanwhile, or after a kill, reads the nodes' own documents.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -130,6 +131,17 @@ impl Consolidated {
 }
 
 impl Group {
+    /// Lets a group that becomes one of Zarr v3 name the nodes below it, of which `nodes` are all, if it did so in Zarr
+    /// v2. [`refresh`](Self::refresh) fills in what they say.
+    pub(super) fn consolidate_as_before(&mut self, root: &Path, nodes: &BTreeSet<String>) {
+        let was_consolidated = self.is_new && below(root, &self.name).join(OF_ZARR2).is_file();
+        if was_consolidated {
+            let start = if self.name.is_empty() { String::new() } else { format!("{}/", self.name) };
+            let names = nodes.iter().filter_map(|name| name.strip_prefix(&start)).filter(|name| !name.is_empty());
+            self.document[FIELD] = inline(names.map(|name| (name.to_owned(), Value::Null)).collect());
+        }
+    }
+
     /// Lets what it says of the nodes below it be what they say themselves, in the dataset at `root`.
     pub(super) fn refresh(&self, root: &Path) -> Result<()> {
         let folder = below(root, &self.name);
@@ -138,6 +150,11 @@ impl Group {
         refresh(&folder, &mut document)?;
         if document == before { Ok(()) } else { put(&folder.join("zarr.json"), &document) }
     }
+}
+
+/// What a group of Zarr v3 says of these nodes below it.
+fn inline(nodes: Map<String, Value>) -> Value {
+    json!({"kind": "inline", "must_understand": false, "metadata": nodes})
 }
 
 /// Lets the consolidated metadata of Zarr v2 in a folder, if there are some, say what the documents below it say now.
@@ -172,6 +189,10 @@ fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
     for (name, known) in metadata.iter_mut().filter(|(name, _)| crate::fs::is_below(name)) {
         match document::read(&folder.join(name).join("zarr.json"))? {
             // Of a group, what it says of those below it stays: readers want all of it here, or none of it.
+            Some(mut now) if now["node_type"] == "group" && known.is_null() => {
+                now[FIELD] = inline(Map::new());
+                *known = now;
+            }
             Some(now) if now["node_type"] == "group" => {
                 let now = now.get("attributes").cloned().unwrap_or_else(|| json!({}));
                 if known.get("attributes").unwrap_or(&json!({})) != &now {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
 use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
@@ -39,7 +40,7 @@ pub(super) struct Design {
 }
 
 impl Design {
-    /// What `array` becomes. `attributes`: those of the image, the writer's among them. `stays`: the array's name, if
+    /// What `array` becomes. `said`: of the image, the writer's own attributes among it. `stays`: the array's name, if
     /// nothing but its own `.zarray` is to change.
     ///
     /// # Errors
@@ -47,17 +48,18 @@ impl Design {
     /// As when an acquisition is created: [`Error::Config`] says what the dialect can't hold, and what it can.
     pub(super) fn new(
         array: &Array,
-        attributes: &Map<String, Value>,
+        said: &ImageAttributes,
         options: &RepackOptions,
         stays: Option<&str>,
     ) -> Result<Self> {
-        let metadata = array.metadata();
+        let (metadata, attributes) = (array.metadata(), &said.attributes);
         refuse_lacking(array, options.dialect)?;
+        let names = Names::of(&metadata.layout, attributes);
         let config = Config {
             // The plan takes other elements for bytes; what they are is said to its result.
             dtype: metadata.dtype.number().unwrap_or(Dtype::U8),
             dialect: options.dialect,
-            dims: dims(array, attributes, options)?,
+            dims: dims(array, &names.names, attributes, options)?,
             codec: options
                 .codec
                 .clone()
@@ -75,12 +77,15 @@ impl Design {
         } else {
             plan.array = of_elements(array, &config, plan.array)?;
         }
+        if names.guessed && !rules(options.dialect).numbers_chunks {
+            plan.array.layout.names = None;
+        }
         if let Some(name) = stays {
             let document = format::zarr2::array(&plan.array, &plan.array.layout.shape);
             let documents = vec![(hierarchy::below(name, ".zarray"), document)];
             return Ok(Self { config, plan, documents, stays: Some(name.to_owned()) });
         }
-        let documents = image_documents(array, attributes, &config, &plan)?;
+        let documents = image_documents(array, said, &config, &plan)?;
         Ok(Self { config, plan, documents, stays: None })
     }
 
@@ -134,12 +139,8 @@ impl Design {
 }
 
 /// The documents of the image that `array` becomes.
-fn image_documents(
-    array: &Array,
-    attributes: &Map<String, Value>,
-    config: &Config,
-    plan: &Plan,
-) -> Result<Vec<Document>> {
+fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan: &Plan) -> Result<Vec<Document>> {
+    let ImageAttributes { attributes, of_array, .. } = said;
     let (metadata, to) = (array.metadata(), config.dialect);
     let (mut user, mut own) = split(attributes, metadata.layout.dialect, to);
     let to_volume = rules(to).numbers_chunks;
@@ -151,11 +152,14 @@ fn image_documents(
     let mut carried = Map::from_iter(user.shift_remove_entry(CARRIED).filter(|_| to_volume));
     let said = if to == Dialect::Zarr2 { user.shift_remove("ome") } else { None };
     let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
-    let made = || ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(config, "0"));
+    // Of axes whose names are guessed, nothing is said.
+    let is_image = plan.array.layout.names.is_some() && ome::incompatibility(&config.dims).is_none();
+    let made = || is_image.then(|| ome::image_attributes(config, "0"));
     let ome = said.or_else(made);
     let image = format::ImageDescription {
         array: &plan.array,
         shape: &plan.array.layout.shape,
+        of_array: Some(of_array),
         user: &user,
         own: &own,
         ome: ome.as_ref(),
@@ -213,7 +217,7 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
 
 /// The dimensions: sizes as asked for or as they are, meanings and scales from OME-Zarr's metadata where there are
 /// some.
-fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
+fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, options: &RepackOptions) -> Result<Vec<Dim>> {
     let metadata = array.metadata();
     let count = metadata.layout.shape.len();
     if !rules(options.dialect).shares_files && !options.shard.is_empty() {
@@ -226,14 +230,11 @@ fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions)
         if array.shard_shape().is_some() && !volume { target::kept_shard(&metadata.layout) } else { vec![0; count] };
     let chunk = target::sizes("chunk", &options.chunk, &metadata.layout.chunk_shape)?;
     let shard = target::sizes("shard", &options.shard, &kept)?;
-    let mut dims: Vec<Dim> = names(&metadata.layout)
-        .into_iter()
-        .enumerate()
-        .map(|(at, name)| {
-            let kind = kind_of(&name);
-            Dim { chunk: chunk[at], shard: shard[at], ..Dim::new(&name, kind, metadata.layout.shape[at]) }
-        })
-        .collect();
+    let dim = |(at, name): (usize, &String)| {
+        let size = metadata.layout.shape[at];
+        Dim { chunk: chunk[at], shard: shard[at], ..Dim::new(name, kind_of(name), size) }
+    };
+    let mut dims: Vec<Dim> = names.iter().enumerate().map(dim).collect();
     describe(&mut dims, attributes);
     let own_channel = attributes.get(ATTRIBUTE).and_then(|own| own.get("channel_dimension")).and_then(Value::as_str);
     for dim in &mut dims {
@@ -249,23 +250,30 @@ fn dims(array: &Array, attributes: &Map<String, Value>, options: &RepackOptions)
 }
 
 /// The names of the dimensions, each another.
-fn names(layout: &Layout) -> Vec<String> {
-    let count = layout.shape.len();
+struct Names {
+    names: Vec<String>,
+    /// Nobody has said them: they are for the plan, and not for documents.
+    guessed: bool,
+}
+
+impl Names {
+    /// As the array says them, or else as OME-Zarr's axes do.
+    fn of(layout: &Layout, attributes: &Map<String, Value>) -> Self {
+        let count = layout.shape.len();
+        let image = attributes.get("ome").and_then(|ome| ome.pointer("/multiscales/0"));
+        let own = layout.names.clone().filter(|names| groups::is_complete(names, count));
+        let said = own.or_else(|| groups::axes_names(image?, count));
+        Self { guessed: said.is_none(), names: said.unwrap_or_else(|| usual_names(count)) }
+    }
+}
+
+fn usual_names(count: usize) -> Vec<String> {
     let usual = ["t", "c", "z", "y", "x"];
-    let default = |at: usize| match (at + usual.len()).checked_sub(count) {
+    let name = |at: usize| match (at + usual.len()).checked_sub(count) {
         Some(known) => usual[known].to_owned(),
         None => format!("dim_{at}"),
     };
-    let given = layout.names.clone().unwrap_or_default();
-    let distinct = given.iter().collect::<std::collections::HashSet<_>>().len() == count;
-    if distinct && given.iter().all(|name| !name.is_empty()) {
-        return given;
-    }
-    match count {
-        // Three dimensions are a stack or a movie as often as not; a stack is what every dialect has a word for.
-        3 => ["z", "y", "x"].map(str::to_owned).to_vec(),
-        _ => (0..count).map(default).collect(),
-    }
+    (0..count).map(name).collect()
 }
 
 fn kind_of(name: &str) -> DimKind {
@@ -370,11 +378,11 @@ fn fill_value(metadata: &Metadata) -> f64 {
 }
 
 fn check_fill(metadata: &Metadata, plan: &Plan) -> Result<()> {
-    let value = fill_value(metadata);
     // Of a NaN, documents only say that it is one.
-    if metadata.fill == plan.frame.fill || value.is_nan() {
+    if metadata.fill == plan.frame.fill || fill_value(metadata).is_nan() {
         return Ok(());
     }
+    let value = format::fill_value::to_json(metadata.dtype, &metadata.fill);
     let reason = "needs more than the 53 bits of a number that every reader takes; Zarr v3 can hold it: choose zarr3";
     Err(Error::config("fill_value", value, reason))
 }

@@ -74,8 +74,13 @@ pub(crate) fn put_for(file: &Path, document: &Value, old: &Path) -> Result<()> {
 
 /// Writes a document, and makes the folders above it.
 pub(crate) fn put(file: &Path, document: &Value) -> Result<()> {
+    put_bytes(file, &document::render(document))
+}
+
+/// The same with any text.
+pub(super) fn put_bytes(file: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
     }
-    os::put(file, &document::render(document))
+    os::put(file, bytes)
 }

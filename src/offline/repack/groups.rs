@@ -1,9 +1,13 @@
 //! What groups say, and what waits in them for a format that has a place for it.
 
+use std::collections::HashSet;
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use crate::format::ngff;
 use crate::format::provenance::ATTRIBUTE;
+use crate::offline::hierarchy::below;
 
 /// The attribute of OME-Zarr.
 pub(super) const OME: &str = "ome";
@@ -16,6 +20,49 @@ pub(crate) struct Group {
     pub(crate) document: Value,
     /// It has no such document so far.
     pub(crate) is_new: bool,
+}
+
+impl Group {
+    pub(super) fn has_attributes(&self) -> bool {
+        let attributes = self.document.get("attributes").and_then(Value::as_object);
+        attributes.is_some_and(|attributes| !attributes.is_empty())
+    }
+}
+
+/// The note of a group of which nothing is in the result.
+pub(super) fn without_attributes(group: &str) -> String {
+    format!("the attributes of the group {group:?} are left out: no array of it is in the result")
+}
+
+/// What OME-Zarr's axes are called of the image that an array belongs to; `group`: finds a group by its name.
+pub(super) fn axes_of<'a>(
+    array: &str,
+    dimensions: usize,
+    group: impl Fn(&str) -> Option<&'a Group>,
+) -> Option<Vec<String>> {
+    Path::new(array).ancestors().skip(1).filter_map(Path::to_str).find_map(|above| {
+        let names_array = |dataset: &Value| {
+            let path = dataset.get("path").and_then(Value::as_str);
+            path.is_some_and(|path| below(above, path.trim_matches('/')) == array)
+        };
+        let images = group(above)?.document.pointer("/attributes/ome/multiscales")?.as_array()?;
+        let is_of_array =
+            |image: &&Value| image["datasets"].as_array().is_some_and(|datasets| datasets.iter().any(names_array));
+        axes_names(images.iter().find(is_of_array)?, dimensions)
+    })
+}
+
+/// What the axes of an image of OME-Zarr are called, if that fits an array of so many dimensions.
+pub(super) fn axes_names(image: &Value, dimensions: usize) -> Option<Vec<String>> {
+    let axes = image.get("axes")?.as_array()?.iter();
+    let names: Vec<String> = axes.map(|axis| axis.get("name")?.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+    is_complete(&names, dimensions).then_some(names)
+}
+
+/// Whether each of so many dimensions has a name of its own.
+pub(super) fn is_complete(names: &[String], dimensions: usize) -> bool {
+    let distinct: HashSet<&String> = names.iter().filter(|name| !name.is_empty()).collect();
+    names.len() == dimensions && distinct.len() == dimensions
 }
 
 /// What OME-Zarr says names an array `0`. Where there is none of that name, it waits among the writer's own attributes

@@ -4,25 +4,30 @@ use serde_json::{Map, Value, json};
 
 use super::groups::{self, OME};
 use super::nodes::groups_above;
+use crate::config::Dialect;
 use crate::error::Result;
 use crate::format::precomputed::{self, carried};
 use crate::format::provenance::ATTRIBUTE;
+use crate::format::{DIMENSION_NAMES, rules};
 use crate::fs::document;
+use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{Kind, Node};
 
-/// All attributes in one, and what can't be among them.
+/// What is said of the image, what is said of its array alone, and what can't be among them.
 #[derive(Debug, Default)]
 pub(super) struct ImageAttributes {
     pub(super) attributes: Map<String, Value>,
+    /// The array's own, where the new format has a place for them.
+    pub(super) of_array: Map<String, Value>,
     /// Of what is left out, as sentences.
     pub(super) notes: Vec<String>,
 }
 
 impl ImageAttributes {
-    /// Of the array `name`. Where two say different things, the group around the array is believed, then the array
-    /// itself, then the groups farther away.
-    pub(super) fn of(nodes: &[Node], name: &str) -> Result<Self> {
+    /// Of the array `name`, which becomes the image of a dataset of `to`. Where two say different things, the group
+    /// around the array is believed, then the array itself, then the groups farther away.
+    pub(super) fn of(nodes: &[Node], name: &str, to: Dialect) -> Result<Self> {
         let array = nodes.iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
         let mut groups: Vec<&Node> = groups_above(nodes, name).collect();
         let nearest = groups.pop();
@@ -31,6 +36,13 @@ impl ImageAttributes {
         let by_nearness = array.into_iter().chain(nearest).chain(groups.into_iter().rev());
         for (at, node) in by_nearness.enumerate() {
             let mut said = node.document()?.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
+            let stays = node.array().is_some_and(speaks_for_itself) && nearest.is_some();
+            if stays && rules(to).array_attributes {
+                // Documents get them from the dimensions themselves.
+                said.shift_remove(DIMENSION_NAMES);
+                all.of_array = said;
+                continue;
+            }
             groups::take_ome_back(&mut said);
             let is_far = at >= usize::from(array.is_some()) + usize::from(nearest.is_some());
             if let Some(of_node) = said.shift_remove(OME) {
@@ -46,7 +58,10 @@ impl ImageAttributes {
             all.attributes.insert(OME.to_owned(), ome);
         }
         if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
-            carry_volume(root, Some(name), &mut all.attributes)?;
+            carry_volume(root, |key| key == name, &mut all.attributes)?;
+        }
+        if !array.and_then(Node::array).is_some_and(|array| rules(array.layout().dialect).numbers_chunks) {
+            carried::choose_scale(name, &mut all.attributes);
         }
         Ok(all)
     }
@@ -92,6 +107,12 @@ impl ImageAttributes {
     }
 }
 
+/// Whether an array has attributes that are about nothing else: those of this crate's writer, and a volume's, are about
+/// the image.
+fn speaks_for_itself(array: &Array) -> bool {
+    rules(array.layout().dialect).array_attributes && array.attributes().get(ATTRIBUTE).is_none()
+}
+
 fn called(node: &Node) -> String {
     match (node.name.as_str(), &node.kind) {
         ("", _) => "the root".to_owned(),
@@ -122,16 +143,17 @@ fn reduce(ome: &mut Value, group: &str, array: &str) -> bool {
     true
 }
 
-/// Carries along what the document of a volume says. `only`: the key of the scale that becomes the image.
-pub(super) fn carry_volume(root: &Node, only: Option<&str>, attributes: &mut Map<String, Value>) -> Result<()> {
+/// Carries along what the document of a volume says, of its scales only what belongs to those in the result.
+pub(super) fn carry_volume(
+    root: &Node,
+    is_kept: impl Fn(&str) -> bool,
+    attributes: &mut Map<String, Value>,
+) -> Result<()> {
     if root.is_central()
         && let Some(mut info) = document::read(&root.path.join("info"))?.filter(precomputed::is_info)
     {
-        let is_meant = |scale: &Value| scale.get("key").and_then(Value::as_str) == only;
-        if let Some(scales) = info.get_mut("scales").and_then(Value::as_array_mut)
-            && scales.iter().any(is_meant)
-        {
-            scales.retain(is_meant);
+        if let Some(scales) = info.get_mut("scales").and_then(Value::as_array_mut) {
+            scales.retain(|scale| scale.get("key").and_then(Value::as_str).is_none_or(&is_kept));
         }
         carried::carry(&info, attributes);
     }

@@ -1,16 +1,17 @@
 //! What there is to do: which arrays become what, where, and what is said of them beside their own documents.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::change::{Change, has_same_chunks, is_laid_out_as};
 use super::design::{self, Design};
 use super::groups::{self, Group, has_ome_aside};
 use super::image_attributes::ImageAttributes;
-use super::left_out::{LeftOut, is_scale};
+use super::left_out::LeftOut;
 use super::missing::GivenUp;
 use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
@@ -18,12 +19,13 @@ use super::refusal;
 use super::selection::Selection;
 use super::staging::Staging;
 use super::target;
-use super::{image_attributes, nodes};
+use super::{image_attributes, nodes, ome_lists};
 use crate::config::{Dialect, Volume};
 use crate::error::{Error, Result};
-use crate::format::rules;
+use crate::format::{self, rules};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::KERCHUNK;
+use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Kind, Node};
 
@@ -77,6 +79,21 @@ pub(super) struct Roots<'a> {
     pub(super) staging: &'a Path,
 }
 
+/// What somebody should know of codecs that the result has, and the old dataset had not or not in this format.
+fn codec_note(job: &Job, options: &RepackOptions) -> Option<String> {
+    let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
+    if from.layout.dialect == Dialect::Zarr3 && options.codec.is_none() {
+        return None;
+    }
+    let mut names = to.chain.document.iter().filter_map(|codec| Some(format::named(codec)?.0));
+    let codec = names.find(|name| name.starts_with("numcodecs."))?;
+    let array = refusal::called(&job.name);
+    Some(format!(
+        "{array} has the codec {codec}, which is numcodecs' own: of readers of Zarr v3, only those with numcodecs open \
+         it; the option `codec` gives it another"
+    ))
+}
+
 /// All that there is to do.
 #[derive(Debug)]
 pub(super) struct Jobs {
@@ -85,6 +102,8 @@ pub(super) struct Jobs {
     pub(super) groups: Vec<Group>,
     /// What is there only in the old format, and not copied.
     pub(super) left: Vec<PathBuf>,
+    /// Files that take the places of others, by their names below the dataset.
+    pub(super) files: Vec<(String, Vec<u8>)>,
     /// What somebody should know who reads the result, as sentences.
     pub(super) notes: Vec<String>,
 }
@@ -108,20 +127,36 @@ impl Jobs {
             let mut left = left_of_others(place.root, &nodes, &selection)?;
             left.extend(left_out.paths());
             let mut notes = left_out.notes("zarr3");
+            notes.extend(selection.notes(&nodes));
             if place.copied {
                 let carried: Vec<&str> = nodes::carried(&nodes, &selection).map(|node| node.name.as_str()).collect();
                 notes.extend(nodes::notes_of_manifests(&nodes, |node, array| {
                     selection.is_meant(node, array) || carried.contains(&node.name.as_str())
                 }));
             }
-            let (jobs, groups) = of_zarr3(nodes, place, &selection, &left_out, pool)?;
-            return Ok(Self { jobs, form: Form::Zarr3, groups, left, notes });
+            let is_zarr3 = |array: &Array| array.layout().dialect == Dialect::Zarr3;
+            let stay = all_arrays(&nodes).filter(|(_, array)| is_zarr3(array)).map(|(node, _)| node.name.clone());
+            let mut names: BTreeSet<String> = stay.collect();
+            let (jobs, mut groups) = of_zarr3(nodes, place, &selection, &left_out, pool)?;
+            let lists = ome_lists::correct(&left_out, &mut groups, place.root)?;
+            left.extend(lists.left);
+            notes.extend(lists.notes);
+            notes.extend(jobs.iter().filter_map(|job| codec_note(job, options)));
+            names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
+            groups.iter_mut().for_each(|group| group.consolidate_as_before(place.root, &names));
+            return Ok(Self { jobs, form: Form::Zarr3, groups, left, files: lists.files, notes });
         }
         let is_kept = |array: &Array| array.layout().dialect == options.dialect;
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
             return kept(nodes, place, &selection, pool);
         }
         designed(nodes, place, &selection, pool)
+    }
+
+    /// All else stays as it is.
+    fn of_kept(jobs: Vec<Job>) -> Self {
+        let (groups, left, files, notes) = Default::default();
+        Self { jobs, form: Form::Kept, groups, left, files, notes }
     }
 }
 
@@ -144,7 +179,7 @@ fn kept(nodes: Vec<Node>, place: &Roots<'_>, selection: &Selection<'_>, pool: &A
         let change = Change::new(*source, target, None, options, pool.clone())?;
         jobs.push(Job::new(node.name, Value::Null, !place.copied, change));
     }
-    Ok(Jobs { jobs, form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes: Vec::new() })
+    Ok(Jobs::of_kept(jobs))
 }
 
 /// The one array that becomes a dataset of a dialect which has no others.
@@ -171,10 +206,9 @@ fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
 
 /// What is around the one array of a dataset.
 struct Surroundings {
-    attributes: Map<String, Value>,
+    image: ImageAttributes,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
-    notes: Vec<String>,
     /// An array that would be missing in the result, and that nobody has given up.
     lost: Option<String>,
     /// In the same tree of documents, the array and all around it keep their places.
@@ -185,28 +219,28 @@ impl Surroundings {
     fn of(nodes: &[Node], name: &str, place: &Roots<'_>, selection: &Selection<'_>) -> Result<Self> {
         let to = selection.options.dialect;
         let is_zarr2 = |node: &Node| node.array().is_some_and(|array| array.layout().dialect == Dialect::Zarr2);
-        let ImageAttributes { attributes, mut notes } = ImageAttributes::of(nodes, name)?;
+        let mut image = ImageAttributes::of(nodes, name, to)?;
         if to == Dialect::Zarr2 && nodes.iter().any(|node| node.name == name && is_zarr2(node)) {
-            return Ok(Self { attributes, left: Vec::new(), notes: Vec::new(), lost: None, stays: true });
+            image.notes.clear();
+            return Ok(Self { image, left: Vec::new(), lost: None, stays: true });
         }
         let left_out = LeftOut::of_designed(nodes, name);
         let (around, others): (Vec<_>, Vec<_>) = groups(nodes).partition(|group| is_above(&group.name, name));
         let lost = left_out.names().find(|lost| !place.copied || selection.takes(lost)).map(str::to_owned);
-        notes.extend(left_out.notes(to.name()));
-        let is_gone = |node: &Node| node.name == name || left_out.names().any(|left| left == node.name);
-        notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
+        image.notes.extend(left_out.notes(to.name()));
+        let is_gone = |node: &Node| node.name == name || left_out.has(&node.name);
+        image.notes.extend(nodes::notes_of_manifests(nodes, |node, _| is_gone(node)));
         let mut left = left_of_designed(place.root, nodes, name)?;
         for group in around.into_iter().chain(others.iter().copied()) {
             left.extend(OF_GROUPS.map(|document| group.path.join(document)));
         }
         for group in others {
             if has_attributes(group)? {
-                let of = &group.name;
-                notes.push(format!("the attributes of the group {of:?} are left out: no array of it is in the result"));
+                image.notes.push(groups::without_attributes(&group.name));
             }
         }
         left.extend(left_out.paths());
-        Ok(Self { attributes, left, notes, lost, stays: false })
+        Ok(Self { image, left, lost, stays: false })
     }
 }
 
@@ -234,7 +268,7 @@ fn designed(
     let options = selection.options;
     let to = options.dialect.name();
     let name = only_array(&nodes, selection)?;
-    let Surroundings { attributes, mut left, notes, lost, stays } = Surroundings::of(&nodes, &name, place, selection)?;
+    let Surroundings { image, mut left, lost, stays } = Surroundings::of(&nodes, &name, place, selection)?;
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
     let Some(Node { path, kind: Kind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
@@ -247,7 +281,7 @@ fn designed(
         return Err(Error::config("dialect", to, reason));
     }
     let refused = |error| refusal::of_array(error, &name, options);
-    let design = Design::new(&source, &attributes, options, stays.then_some(&*name)).map_err(refused)?;
+    let design = Design::new(&source, &image, options, stays.then_some(&*name)).map_err(refused)?;
     let is_same = |target: &Array| {
         let (from, to) = (source.metadata(), target.metadata());
         let is_cut_so = is_laid_out_as(&from.layout, &to.layout) || has_same_chunks(&from.layout, &to.layout);
@@ -257,8 +291,7 @@ fn designed(
         // All is as asked for but perhaps the places of chunks; a call that was killed at its end leaves this.
         let target = source.moved(place.root, place.root);
         let change = Change::new(*source, target, None, options, pool.clone())?;
-        let job = Job::new(name, Value::Null, true, change);
-        return Ok(Jobs { jobs: vec![job], form: Form::Kept, groups: Vec::new(), left: Vec::new(), notes: Vec::new() });
+        return Ok(Jobs::of_kept(vec![Job::new(name, Value::Null, true, change)]));
     }
     if !place.copied && !source.document().starts_with(place.root) {
         return Err(refusal::of_part(&path));
@@ -276,7 +309,7 @@ fn designed(
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
     let job = Job::new(name, Value::Object(document), false, change);
-    Ok(Jobs { jobs: vec![job], form: Form::Designed, groups: Vec::new(), left, notes })
+    Ok(Jobs { form: Form::Designed, left, notes: image.notes, ..Jobs::of_kept(vec![job]) })
 }
 
 /// Documents that others take the place of.
@@ -310,25 +343,14 @@ fn of_zarr3(
     for node in nodes {
         let source = match &node.kind {
             Kind::Array(source) => source,
-            Kind::Unreadable(_) => {
-                scales += u64::from(is_scale(&node));
-                continue;
-            }
+            Kind::Unreadable(_) => continue,
             Kind::Group(_) => {
-                let mut document = node.document()?;
-                if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
-                    groups::take_ome_back(attributes);
-                    image_attributes::carry_volume(&node, None, attributes)?;
-                    left_out.forget(&node.name, attributes);
-                }
-                let is_new = node.is_central() || converted.contains(&node.name);
-                groups.push(Group { name: node.name.clone(), document, is_new });
+                groups.push(group_of_zarr3(&node, converted.contains(&node.name), left_out)?);
                 continue;
             }
         };
-        let is_carried = carried.contains(&node.name);
+        let (is_carried, is_flat) = (carried.contains(&node.name), selection.is_flat(&node, source));
         if !is_carried && !selection.is_meant(&node, source) {
-            scales += u64::from(is_scale(&node));
             continue;
         }
         // Each of its chunks becomes a shard of one.
@@ -337,6 +359,7 @@ fn of_zarr3(
         let options = &match (is_carried, source.manifest()) {
             (true, Some(_)) => options.of_plain_files(),
             (true, None) => of_one(),
+            (false, _) if is_flat => options.of_files(),
             (false, _) => options.clone(),
         };
         let dialect = source.layout().dialect;
@@ -345,7 +368,10 @@ fn of_zarr3(
             return Err(Error::config("dialect", options.dialect, reason));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
-        let (metadata, mut document) = target::of(&node, source, options).map_err(refused)?;
+        let group = |name: &str| groups.iter().rev().find(|group: &&Group| group.name == name);
+        let lacks_names = dialect != Dialect::Zarr3 && source.dimension_names().is_none();
+        let names = lacks_names.then(|| groups::axes_of(&node.name, source.shape().len(), group)).flatten();
+        let (metadata, mut document) = target::of(&node, source, names, options).map_err(refused)?;
         let mut name = node.name.clone();
         if rules(dialect).numbers_chunks {
             // The keys of scales say how fine they are; the first is the image.
@@ -368,6 +394,17 @@ fn of_zarr3(
         jobs.push(Job::new(name, document, in_place, change));
     }
     Ok((jobs, groups))
+}
+
+/// A group with what it says in Zarr v3. `is_converted`: it is one of Zarr v2.
+fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result<Group> {
+    let mut document = node.document()?;
+    if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
+        groups::take_ome_back(attributes);
+        let is_kept = |key: &str| !left_out.has(&below(&node.name, key));
+        image_attributes::carry_volume(node, is_kept, attributes)?;
+    }
+    Ok(Group { name: node.name.clone(), document, is_new: node.is_central() || is_converted })
 }
 
 /// Files and folders that are of another format than Zarr v3.

@@ -1,25 +1,26 @@
 //! Arrays that are not repacked and can't stay what they are in a result of another format.
 
-use std::path::PathBuf;
-
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use super::nodes::{converted_groups, groups_above};
 use super::selection::Selection;
 use crate::config::Dialect;
-use crate::format::rules;
 use crate::offline::hierarchy::walk::{Kind, Node};
 use crate::offline::hierarchy::{below, has_node};
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
-pub(super) struct LeftOut(Vec<Missing>);
+pub(super) struct LeftOut {
+    missing: Vec<Missing>,
+    names: HashSet<String>,
+    /// Groups that hold some of them, and no other array.
+    emptied: HashSet<String>,
+}
 
 #[derive(Debug)]
 struct Missing {
     name: String,
-    /// What it would be called in the result.
-    new_name: String,
     path: PathBuf,
 }
 
@@ -28,74 +29,58 @@ impl LeftOut {
     pub(super) fn of_zarr3(nodes: &[Node], selection: &Selection<'_>) -> Self {
         let converted: Vec<&str> = converted_groups(nodes, selection).map(|group| group.name.as_str()).collect();
         let from_central = nodes.first().is_some_and(Node::is_central);
-        let mut missing = Vec::new();
-        let mut scales = 0;
-        for node in nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_))) {
-            let is_scale = is_scale(node);
-            let new_name = if is_scale { scales.to_string() } else { node.name.clone() };
-            scales += usize::from(is_scale);
+        let is_missing = |node: &&Node| {
             let in_group = groups_above(nodes, &node.name).any(|group| converted.contains(&group.name.as_str()));
             let is_central = from_central && !has_node(&node.path);
-            if !selection.takes(&node.name) && ((in_group && !is_zarr3(node)) || is_central) {
-                missing.push(Missing { name: node.name.clone(), new_name, path: node.path.clone() });
-            }
-        }
-        Self(missing)
+            !selection.takes(&node.name) && ((in_group && !is_zarr3(node)) || is_central)
+        };
+        let arrays = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)));
+        let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
+        Self::new(missing, kept)
     }
 
     /// Those beside the only array of a dataset, but for the records of its frames.
     pub(super) fn of_designed(nodes: &[Node], only: &str) -> Self {
         let others = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)) && node.name != only);
-        let others = others.filter(|node| !is_record(node, only));
-        let missing = |node: &Node| {
-            let name = node.name.clone();
-            Missing { new_name: name.clone(), name, path: node.path.clone() }
+        let (records, missing): (Vec<_>, Vec<_>) = others.partition(|node| is_record(node, only));
+        Self::new(missing, records)
+    }
+
+    fn new(missing: Vec<&Node>, kept: Vec<&Node>) -> Self {
+        let groups = |nodes: &[&Node]| -> HashSet<String> {
+            let above = |name: &str| Path::new(name).ancestors().skip(1).map(PathBuf::from).collect::<Vec<_>>();
+            nodes.iter().flat_map(|node| above(&node.name)).map(|path| path.to_string_lossy().into_owned()).collect()
         };
-        Self(others.map(missing).collect())
+        let emptied = groups(&missing).difference(&groups(&kept)).cloned().collect();
+        let of = |node: &&Node| Missing { name: node.name.clone(), path: node.path.clone() };
+        let missing: Vec<Missing> = missing.iter().map(of).collect();
+        let names = missing.iter().map(|missing| missing.name.clone()).collect();
+        Self { missing, names, emptied }
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|missing| missing.name.as_str())
+        self.missing.iter().map(|missing| missing.name.as_str())
+    }
+
+    /// Whether the array of this name is left out.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// Whether a group held arrays, and all of them are left out.
+    pub(super) fn empties(&self, group: &str) -> bool {
+        self.emptied.contains(group)
     }
 
     /// Their folders, of which nothing is copied.
     pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.0.iter().map(|missing| missing.path.clone())
+        self.missing.iter().map(|missing| missing.path.clone())
     }
 
     /// `to`: the format of the result.
     pub(super) fn notes(&self, to: &str) -> Vec<String> {
         let note = |name| format!("{name:?} is not repacked, and left out: it can't stay what it is in {to}");
         self.names().map(note).collect()
-    }
-
-    /// Takes them out of what a group's OME-Zarr metadata promises.
-    pub(super) fn forget(&self, group: &str, attributes: &mut Map<String, Value>) {
-        let images = attributes.get_mut("ome").and_then(|ome| ome.get_mut("multiscales")).and_then(Value::as_array_mut);
-        let Some(images) = images.filter(|_| !self.0.is_empty()) else { return };
-        let is_missing = |dataset: &Value| {
-            let Some(path) = dataset.get("path").and_then(Value::as_str) else { return false };
-            let name = crate::offline::hierarchy::below(group, path);
-            self.0.iter().any(|missing| missing.new_name == name)
-        };
-        for image in images.iter_mut() {
-            let datasets = image.get_mut("datasets").and_then(Value::as_array_mut);
-            datasets.into_iter().for_each(|datasets| datasets.retain(|dataset| !is_missing(dataset)));
-        }
-        let is_empty = |image: &Value| image.get("datasets").and_then(Value::as_array).is_some_and(Vec::is_empty);
-        images.retain(|image| !is_empty(image));
-        if images.is_empty() {
-            attributes.shift_remove("ome");
-        }
-    }
-}
-
-/// Whether an array is a scale of a volume, which gets its number for a name.
-pub(super) fn is_scale(node: &Node) -> bool {
-    match &node.kind {
-        Kind::Array(array) => rules(array.layout().dialect).numbers_chunks,
-        Kind::Unreadable(_) => !has_node(&node.path),
-        Kind::Group(_) => false,
     }
 }
 

@@ -27,6 +27,8 @@ mod listing;
 pub(super) mod lock;
 mod missing;
 mod nodes;
+mod ome_lists;
+mod ome_xml;
 mod options;
 mod order;
 mod progress;
@@ -66,7 +68,7 @@ use missing::GivenUp;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
-use shard::Outcome;
+use shard::{Outcome, Totals};
 use staging::{Staging, below, is_behind_link};
 
 /// A repacking that was checked and can be run.
@@ -91,6 +93,8 @@ pub struct Repack {
     groups: Vec<Group>,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
+    /// Files that take the places of others, by their names below the dataset.
+    files: Vec<(String, Vec<u8>)>,
     todo: Vec<(usize, Vec<u64>)>,
     counters: Counters,
     /// [`run`](Repack::run) was called.
@@ -125,9 +129,9 @@ impl Repack {
     /// [`Error::Config`] for sizes, levels or a memory that don't go, for what the dialect can't hold or can't become
     /// in place, and for an `out` in the dataset; [`Error::Exists`] when `out` is there and not what an earlier call
     /// made with the same options of the same files; [`Error::Locked`] when somebody writes the dataset or repacks it;
-    /// [`Error::NotFound`] when it has nothing to repack; [`Error::Format`] and [`Error::Unsupported`] when it or an
-    /// array in it can't be read, lacks chunks that its writer counted, or is not complete and shall be changed in
-    /// place.
+    /// [`Error::NotFound`] when it has nothing to repack, or not what the options name; [`Error::Format`] and
+    /// [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks that its writer counted, or is not
+    /// complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let path = path.as_ref();
         os::finish_exchange(path)?;
@@ -156,7 +160,7 @@ impl Repack {
         }
         let pool = pool(options.workers)?;
         let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
-        let Jobs { mut jobs, form, groups, left, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
+        let Jobs { mut jobs, form, groups, left, files, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         if jobs.is_empty() {
             return Err(refusal::of_nothing(root, options));
         }
@@ -193,6 +197,7 @@ impl Repack {
             form,
             groups,
             left,
+            files,
             todo,
             counters,
             begun: AtomicBool::new(false),
@@ -329,13 +334,16 @@ impl Repack {
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
-        let summary = Mutex::new(RepackSummary { bytes_pixels: self.counters.total(), ..RepackSummary::default() });
+        let totals = Mutex::new(Totals::default());
         let made = |job: usize, outcome: Outcome| {
             self.jobs[job].chunks.fetch_add(outcome.chunks(), Relaxed);
-            summary.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+            totals.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
         };
         self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;
-        Ok(summary.into_inner().unwrap_or_else(PoisonError::into_inner))
+        let Totals { shards_written, shards_found, chunks, bytes } =
+            totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let bytes_pixels = self.counters.total();
+        Ok(RepackSummary { shards_written, shards_found, chunks, bytes, bytes_pixels, already_done: false })
     }
 
     /// Brings what is no shard into the folder: other files, and at last the documents.
@@ -346,6 +354,7 @@ impl Repack {
         let is_whole = self.out.is_some() || self.form == Form::Designed;
         if is_whole {
             Rest { root: &self.root, changes: &changes, left: &self.left, sync }.copy(&tree)?;
+            self.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             match self.form {
@@ -421,20 +430,6 @@ impl Repack {
             Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs)),
             Form::Kept => documents::forget_hosted_slots(root, &self.jobs),
             Form::Designed => Ok(()),
-        }
-    }
-}
-
-impl RepackSummary {
-    fn add(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Written { chunks, bytes } => {
-                self.shards_written += 1;
-                self.chunks += chunks;
-                self.bytes += bytes;
-            }
-            Outcome::Found { .. } => self.shards_found += 1,
-            Outcome::Empty => {}
         }
     }
 }

@@ -102,6 +102,12 @@ impl RepackOptions {
         Self { memory_bytes, workers, sync, reflink, space, ..self.clone() }
     }
 
+    /// The same for an array whose chunks are files, and stay what they are but for their codec.
+    pub(super) fn of_files(&self) -> Self {
+        let (chunk, shard, sharding) = (Vec::new(), Vec::new(), Sharding::Unsharded);
+        Self { chunk, shard, sharding, index_location: None, index_checksum: None, ..self.clone() }
+    }
+
     /// # Errors
     ///
     /// [`Error::Config`] for options that contradict each other, or leave open what only an acquisition chooses.

@@ -57,7 +57,7 @@ pub(super) fn of_part(array: &Path) -> Error {
     Error::config("path", array.display(), "is described by a document of the dataset around it; name that dataset")
 }
 
-fn called(name: &str) -> String {
+pub(super) fn called(name: &str) -> String {
     if name.is_empty() { "the array at its root".to_owned() } else { format!("the array {name:?}") }
 }
 

@@ -1,8 +1,14 @@
 //! Which arrays of a dataset are repacked, by their names and by what they are.
 
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::nodes::all_arrays;
 use super::options::RepackOptions;
-use super::target;
+use super::{refusal, target};
+use crate::config::Dialect;
 use crate::error::{Error, Result};
+use crate::format::provenance::ATTRIBUTE;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{Kind, Node};
 
@@ -15,20 +21,25 @@ pub(super) struct Selection<'a> {
     pub(super) options: &'a RepackOptions,
     only: Vec<&'a str>,
     skip: Vec<&'a str>,
+    /// The arrays in which this crate's writer keeps what came with each frame: these stay as it writes them.
+    records: HashSet<String>,
 }
 
 impl<'a> Selection<'a> {
     /// # Errors
     ///
-    /// [`Error::Config`] for a name that nothing in the dataset has; of an array that would be repacked, why it can't
+    /// [`Error::NotFound`] for a name that nothing in the dataset has; of an array that would be repacked, why it can't
     /// be read.
     pub(super) fn new(nodes: &[Node], options: &'a RepackOptions) -> Result<Self> {
         let keys = |names: &'a [String]| names.iter().map(|name| name.trim_matches('/')).collect();
-        let selection = Self { options, only: keys(&options.only), skip: keys(&options.skip) };
+        let (only, skip, records) = (keys(&options.only), keys(&options.skip), own_records(nodes));
+        let selection = Self { options, only, skip, records };
         for (field, names) in [("only", &selection.only), ("skip", &selection.skip)] {
             if let Some(unknown) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
-                let reason = format!("is no array or group of the dataset; these are: {}", listed(nodes));
-                return Err(Error::config(field, format_args!("{unknown:?}"), reason));
+                let root = nodes.first().map_or(Path::new(""), |root| root.path.as_path());
+                let names = listed(nodes);
+                let reason = format!("has no array or group {unknown:?}, as the option `{field}` has it, but: {names}");
+                return Err(Error::not_found(root, reason));
             }
         }
         for node in nodes.iter().filter(|node| selection.takes(&node.name)) {
@@ -49,8 +60,55 @@ impl<'a> Selection<'a> {
 
     /// Whether an array is repacked.
     pub(super) fn is_meant(&self, node: &Node, array: &Array) -> bool {
-        self.takes(&node.name) && target::is_meant(array, self.options)
+        self.takes(&node.name) && (target::is_meant(array, self.options) || self.is_flat(node, array))
     }
+
+    /// Whether an array of one dimension without shards is encoded again where others of this kind are cut again: its
+    /// chunks stay files.
+    pub(super) fn is_flat(&self, node: &Node, array: &Array) -> bool {
+        let are_others = self.options.is_unsharded() || !self.options.shard.is_empty();
+        are_others && array.shape().len() == 1 && self.is_file_by_file(node, array)
+    }
+
+    /// Whether an array, which may be repacked, has a file for each chunk, and a codec is asked for.
+    fn is_file_by_file(&self, node: &Node, array: &Array) -> bool {
+        let layout = array.layout();
+        self.options.codec.is_some()
+            && layout.dialect == Dialect::Zarr3
+            && !layout.has_index()
+            && !layout.shape.is_empty()
+            && !self.records.contains(&node.name)
+    }
+
+    /// Which arrays keep their codec though another is asked for, as sentences.
+    pub(super) fn notes(&self, nodes: &[Node]) -> Vec<String> {
+        let is_kept = |(node, array): &(&Node, &Array)| {
+            self.takes(&node.name) && self.is_file_by_file(node, array) && !self.is_meant(node, array)
+        };
+        let note = |(node, _): (&Node, &Array)| {
+            format!(
+                "{} has no shards, and stays as it is; the option `shard` or the option `sharding` takes it along",
+                refusal::called(&node.name)
+            )
+        };
+        all_arrays(nodes).filter(is_kept).map(note).collect()
+    }
+}
+
+/// The arrays of records beside images of this crate's writer, in which no reader expects another codec.
+fn own_records(nodes: &[Node]) -> HashSet<String> {
+    let is_own = |node: &Node| {
+        let document = node.document().unwrap_or_default();
+        document.pointer("/attributes").is_some_and(|attributes| attributes.get(ATTRIBUTE).is_some())
+    };
+    let is_of_image = |name: &str| {
+        let (image, last) = name.rsplit_once('/').unwrap_or(("", name));
+        last == "records" && nodes.iter().any(|node| node.name == image && is_own(node))
+    };
+    let groups: Vec<String> =
+        nodes.iter().filter(|node| is_of_image(&node.name)).map(|node| format!("{}/", node.name)).collect();
+    let names = nodes.iter().map(|node| &node.name);
+    names.filter(|name| groups.iter().any(|group| name.starts_with(group))).cloned().collect()
 }
 
 /// Says of an array that can't be read how the rest of its dataset is repacked all the same.

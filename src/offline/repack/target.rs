@@ -20,8 +20,14 @@ pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {
     array.layout().has_index() || may_shard || !rules(array.layout().dialect).is_current
 }
 
-/// The array after repacking and its document; the same as before where nothing changes in it.
-pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<(Metadata, Value)> {
+/// The array after repacking and its document; the same as before where nothing changes in it. `names`: of its
+/// dimensions, should it have none itself.
+pub(super) fn of(
+    node: &Node,
+    array: &Array,
+    names: Option<Vec<String>>,
+    options: &RepackOptions,
+) -> Result<(Metadata, Value)> {
     let metadata = array.metadata();
     let layout = &metadata.layout;
     let is_new = layout.dialect != Dialect::Zarr3;
@@ -66,7 +72,7 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
         _ => KeyEncoding::of_writer(Dialect::Zarr3),
     };
     let mut attributes = metadata.attributes.clone();
-    if let (true, Some(attributes)) = (is_new, attributes.as_object_mut()) {
+    if let (true, Some(attributes)) = (is_new && layout.names.is_some(), attributes.as_object_mut()) {
         // The document has a place of its own for them.
         attributes.shift_remove(DIMENSION_NAMES);
     }
@@ -74,13 +80,19 @@ pub(super) fn of(node: &Node, array: &Array, options: &RepackOptions) -> Result<
     let layout = Layout {
         dialect: Dialect::Zarr3,
         shape: layout.shape.clone(),
-        names: layout.names.clone(),
+        names: layout.names.clone().or(names),
         chunk_shape: chunk,
         file_shape: shard,
         files,
         index_order: None,
     };
-    let target = Metadata { layout, chain, attributes, manifest: None, ..metadata.clone() }.check(&node.path)?;
+    let target = Metadata { layout, chain, attributes, manifest: None, ..metadata.clone() }.check(&node.path);
+    let target = target.map_err(|error| match error {
+        Error::Unsupported { reason, .. } if !options.chunk.is_empty() => {
+            Error::config("chunk", format_args!("{:?}", options.chunk), reason)
+        }
+        other => other,
+    })?;
     let document = if is_new { new_document(&target) } else { changed_document(node, metadata, &target)? };
     Ok((target, document))
 }

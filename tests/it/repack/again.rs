@@ -70,7 +70,7 @@ fn an_array_that_was_not_chosen_is_left_alone() {
     repack(&path, None, &RepackOptions { skip: names(&["extra/one"]), ..options() });
     assert_eq!((gaps(&path, "0"), gaps(&path, "extra/one")), (0, before));
     let unknown = refused(&path, None, &RepackOptions { only: names(&["ex"]), ..options() });
-    assert!(matches!(&unknown, Error::Config { field: "only", .. }), "{unknown}");
+    assert!(matches!(&unknown, Error::NotFound { .. }), "{unknown}");
     assert!(unknown.to_string().contains("\"extra/one\""), "{unknown}");
     let (only, skip) = (names(&["extra"]), names(&["extra/one"]));
     let none = refused(&path, None, &RepackOptions { only, skip, ..options() }).to_string();

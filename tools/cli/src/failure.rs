@@ -182,7 +182,7 @@ impl From<Error> for Failure {
 }
 
 /// The text with the names of options as the command line has them: the library writes "the option `name`".
-fn with_options(text: &str) -> String {
+pub(crate) fn with_options(text: &str) -> String {
     const LEAD: &str = "the option `";
     let Some((before, rest)) = text.split_once(LEAD) else { return text.to_owned() };
     let Some((name, after)) = rest.split_once('`') else { return text.to_owned() };
@@ -201,12 +201,14 @@ fn option_of(field: &str) -> Option<&'static str> {
         "codec.checksum" => "--no-checksum",
         "index_location" => "--index",
         "dialect" => "--dialect",
+        "codec" => "--codec",
         "volume.key" => "--key",
         "volume.hash" => "--hash",
         "volume.preshift_bits" => "--preshift-bits",
         "volume.minishard_bits" => "--minishard-bits",
         "volume.shard_bits" => "--shard-bits",
         "volume.resolution" => "--resolution",
+        "volume.voxel_offset" => "--voxel-offset",
         "ring_bytes" => "--memory",
         "workers" => "--workers",
         "affinity" => "--affinity",

@@ -12,12 +12,7 @@ use crate::report::{decimal, joined, say, table};
 /// Runs the command.
 pub(crate) fn run(args: &Info) -> Result<(), Failure> {
     let description = offline::describe(&args.path)?;
-    if args.json {
-        let json = serde_json::to_string(&description).expect("a description holds only numbers, strings and lists");
-        say(&format!("{json}\n"))
-    } else {
-        say(&to_text(&description))
-    }
+    if args.json { say(&(description.to_json() + "\n")) } else { say(&to_text(&description)) }
 }
 
 fn to_text(description: &Description) -> String {

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use shardwright::Error;
 use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
+use shardwright::{Dialect, Error};
 
 use crate::args::Repack;
-use crate::failure::Failure;
+use crate::failure::{Failure, with_options};
 use crate::report::{bytes_text, decimal, say};
 use crate::{interrupt, meter};
 
@@ -24,9 +24,9 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
         index_location: args.layout.index,
         index_checksum: args.index_checksum(),
         volume: args.volume.volume()?,
-        memory_bytes: args.memory,
-        workers: args.workers,
-        sync: !args.no_sync,
+        memory_bytes: args.work.memory,
+        workers: args.work.workers,
+        sync: !args.work.no_sync,
         reflink: !args.no_reflink,
         incomplete: args.incomplete,
         space: if args.no_space_check { SpaceCheck::Skipped } else { SpaceCheck::Estimated },
@@ -39,39 +39,41 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
         error => error.into(),
     };
     let repack = offline::Repack::new(&args.path, args.output.as_deref(), &options).map_err(in_the_way)?;
-    let notes = repack.notes()?;
-    if !args.quiet {
+    let notes: Vec<_> = repack.notes()?.iter().map(|note| with_options(note)).collect();
+    if !args.work.quiet {
         notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
     let start = Instant::now();
-    let quiet = args.quiet || args.json;
+    let quiet = args.work.quiet || args.work.json;
     let run = || meter::during(quiet, || repack.progress().bytes(), || repack.run());
     let summary = interrupt::stopping(|| repack.stop(), run)?.map_err(in_the_way)?;
     let seconds = start.elapsed().as_secs_f64();
     let path = args.output.as_ref().unwrap_or(&args.path);
-    if args.json {
+    if args.work.json {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers");
         json["seconds"] = serde_json::json!(seconds);
         json["path"] = serde_json::json!(path);
         json["notes"] = serde_json::json!(notes);
         return say(&format!("{json}\n"));
     }
-    if args.quiet {
+    if args.work.quiet {
         return Ok(());
     }
-    say(&format!("{}: {}\n", path.display(), sentence(&summary, seconds)))
+    let has_shards = !args.unsharded && args.layout.dialect != Dialect::Zarr2;
+    say(&format!("{}: {}\n", path.display(), sentence(&summary, has_shards, seconds)))
 }
 
-fn sentence(summary: &RepackSummary, seconds: f64) -> String {
+fn sentence(summary: &RepackSummary, has_shards: bool, seconds: f64) -> String {
     let RepackSummary { shards_written, shards_found, chunks, bytes, bytes_pixels, .. } = *summary;
+    let files = if has_shards { "shards" } else { "files of a chunk each" };
     if summary.already_done {
         return "is there already, as this call made it before; nothing was to be done".to_owned();
     }
     if shards_written == 0 {
-        return format!("nothing was to be done: all {shards_found} shards are as they should be");
+        return format!("nothing was to be done: all {shards_found} {files} are as they should be");
     }
     format!(
-        "{shards_written} shards written, {shards_found} as they should be; {chunks} chunks, {} in {seconds:.1} s \
+        "{shards_written} {files} written, {shards_found} as they should be; {chunks} chunks, {} in {seconds:.1} s \
          ({}/s of pixels)",
         decimal(bytes),
         bytes_text(bytes_pixels as f64 / seconds.max(1e-9)),

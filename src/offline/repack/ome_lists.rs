@@ -1,0 +1,173 @@
+//! What OME-Zarr's metadata list: levels of an image, images of a well, of labels and of a collection, wells of a
+//! plate. Where arrays are left out, the lists name only what is in the result.
+//!
+//! Sources: OME-Zarr 0.5, "multiscales", "labels", "plate", "well", "bioformats2raw.layout".
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::groups::{Group, OME, without_attributes};
+use super::left_out::LeftOut;
+use super::ome_xml::without_images;
+use crate::error::Result;
+use crate::format::zarr3;
+use crate::fs::document;
+use crate::offline::hierarchy::below;
+
+/// The group of a collection that lists its images, and the file in it that describes them in the same order.
+const COLLECTION: &str = "OME";
+const XML: &str = "METADATA.ome.xml";
+const XML_BYTES_MAX: u64 = 64 << 20;
+
+/// What is not as it was.
+#[derive(Debug, Default)]
+pub(super) struct Corrected {
+    /// Files that are not copied.
+    pub(super) left: Vec<PathBuf>,
+    /// Files that stand in their places, by their names below the dataset.
+    pub(super) files: Vec<(String, Vec<u8>)>,
+    /// As sentences.
+    pub(super) notes: Vec<String>,
+}
+
+/// Takes out of the groups' lists what is left out, and groups in which nothing is left out of `groups`. `root`: the
+/// folder of the old dataset.
+pub(super) fn correct(left_out: &LeftOut, groups: &mut Vec<Group>, root: &Path) -> Result<Corrected> {
+    let mut corrected = Corrected::default();
+    if left_out.names().next().is_none() {
+        return Ok(corrected);
+    }
+    let mut gone = Gone { left_out, images: HashSet::new() };
+    for group in groups.iter_mut() {
+        gone.forget_levels(group);
+    }
+    // Wells before their plates: groups below others come after these.
+    for group in groups.iter_mut().rev() {
+        gone.forget_listed(group);
+    }
+    for collection in collections(groups) {
+        gone.forget_series(&collection, groups, root, &mut corrected)?;
+    }
+    groups.retain(|group| {
+        let is_kept = group.name.is_empty() || !left_out.empties(&group.name);
+        if !is_kept && group.has_attributes() {
+            corrected.notes.push(without_attributes(&group.name));
+        }
+        is_kept
+    });
+    Ok(corrected)
+}
+
+struct Gone<'a> {
+    left_out: &'a LeftOut,
+    /// Groups of which nothing is left that a list could name.
+    images: HashSet<String>,
+}
+
+impl Gone<'_> {
+    fn is_gone(&self, name: &str) -> bool {
+        self.left_out.has(name) || self.left_out.empties(name) || self.images.contains(name)
+    }
+
+    /// Whether a list in the group `group` names something that is not in the result.
+    fn is_entry_gone(&self, group: &str, path: Option<&Value>) -> bool {
+        path.and_then(Value::as_str).is_some_and(|path| self.is_gone(&below(group, path.trim_matches('/'))))
+    }
+
+    fn forget_levels(&mut self, group: &mut Group) {
+        let name = group.name.clone();
+        let Some(ome) = ome_of(group) else { return };
+        let Some(images) = ome.get_mut("multiscales").and_then(Value::as_array_mut) else { return };
+        let before = images.len();
+        for image in images.iter_mut() {
+            let datasets = image.get_mut("datasets").and_then(Value::as_array_mut);
+            datasets.into_iter().for_each(|sets| sets.retain(|set| !self.is_entry_gone(&name, set.get("path"))));
+        }
+        images.retain(|image| image.get("datasets").and_then(Value::as_array).is_none_or(|sets| !sets.is_empty()));
+        if images.is_empty() && before > 0 {
+            // All else there is about the image.
+            *ome = json!({});
+            self.images.insert(name);
+        }
+        drop_empty(group);
+    }
+
+    fn forget_listed(&mut self, group: &mut Group) {
+        let name = group.name.clone();
+        let Some(ome) = ome_of(group) else { return };
+        for (key, pointer) in [("labels", "/labels"), ("well", "/well/images"), ("plate", "/plate/wells")] {
+            let Some(list) = ome.pointer_mut(pointer).and_then(Value::as_array_mut) else { continue };
+            let before = list.len();
+            list.retain(|entry| !self.is_entry_gone(&name, entry.get("path").or(Some(entry))));
+            if list.is_empty() && before > 0 {
+                ome.as_object_mut().map(|ome| ome.shift_remove(key));
+                self.images.insert(name.clone());
+            }
+        }
+        drop_empty(group);
+    }
+
+    /// Corrects which images a collection says that it has, and what the XML beside says of these.
+    fn forget_series(
+        &self,
+        collection: &str,
+        groups: &mut Vec<Group>,
+        root: &Path,
+        corrected: &mut Corrected,
+    ) -> Result<()> {
+        let lists = below(collection, COLLECTION);
+        let said = groups.iter_mut().find(|group| group.name == lists).and_then(ome_of);
+        let said = said.and_then(|ome| ome.get("series")?.as_array().cloned());
+        let is_group = |name: &str| groups.iter().any(|group| group.name == below(collection, name));
+        // Without a list, images are numbered.
+        let numbered = (0u64..).map(|number| number.to_string()).take_while(|name| is_group(name)).map(Value::from);
+        let before: Vec<Value> = said.unwrap_or_else(|| numbered.collect());
+        let is_gone = |path: &Value| self.is_entry_gone(collection, Some(path));
+        let gone: Vec<usize> = (0..before.len()).filter(|&at| is_gone(&before[at])).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let after: Vec<&Value> = before.iter().filter(|path| !is_gone(path)).collect();
+        let series = json!({"version": "0.5", "series": after});
+        match groups.iter_mut().find(|group| group.name == lists) {
+            Some(group) => group.document["attributes"][OME] = series,
+            None => {
+                let document = zarr3::group(json!({OME: series}));
+                groups.push(Group { name: lists.clone(), document, is_new: true });
+            }
+        }
+        let file = root.join(&lists).join(XML);
+        let Some(xml) = document::bytes(&file, XML_BYTES_MAX)? else { return Ok(()) };
+        corrected.left.push(file);
+        let cut = String::from_utf8(xml).ok().and_then(|xml| without_images(&xml, before.len(), &gone));
+        match cut {
+            Some(xml) => corrected.files.push((below(&lists, XML), xml.into_bytes())),
+            None => corrected.notes.push(format!(
+                "{} is left out: it describes images that are not in the result, and they can't be cut out of it",
+                below(&lists, XML)
+            )),
+        }
+        Ok(())
+    }
+}
+
+/// The groups that are collections of images.
+fn collections(groups: &mut [Group]) -> Vec<String> {
+    let is_one = |group: &mut Group| ome_of(group).is_some_and(|ome| ome.get("bioformats2raw.layout").is_some());
+    groups.iter_mut().filter_map(|group| is_one(group).then(|| group.name.clone())).collect()
+}
+
+fn ome_of(group: &mut Group) -> Option<&mut Value> {
+    group.document.get_mut("attributes")?.get_mut(OME)
+}
+
+/// Takes OME-Zarr's metadata away where they say nothing but their version.
+fn drop_empty(group: &mut Group) {
+    let says_nothing = |ome: &mut Value| ome.as_object().is_some_and(|ome| ome.keys().all(|key| key == "version"));
+    if ome_of(group).is_some_and(says_nothing) {
+        let attributes = group.document.get_mut("attributes").and_then(Value::as_object_mut);
+        attributes.map(|attributes| attributes.shift_remove(OME));
+    }
+}

@@ -1,0 +1,67 @@
+"""Arrays whose chunks are files, beside arrays with shards: `--codec` reaches them, or a note says that it does not."""
+
+import subprocess
+
+import numpy as np
+import pytest
+import zarr
+from readers import assert_same
+
+
+@pytest.fixture
+def tool(command):
+    def run(*words, code=0):
+        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    return run
+
+
+def pixels(seed=0, shape=(7, 50, 40)):
+    return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_arrays_of_one_dimension_get_the_codec_too_and_others_are_named(tool, tmp_path):
+    path = tmp_path / "g.zarr"
+    root = zarr.open_group(path, mode="w")
+    root.create_array("img", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32), compressors=None)
+    found = {"times": np.arange(1000.0), "table": pixels(1, (30, 20))}
+    for name, data in found.items():
+        root.create_array(name, data=data, chunks=tuple(10 for _ in data.shape), compressors=None)
+    codecs = lambda path, name: [type(codec).__name__ for codec in zarr.open_group(path, mode="r")[name].compressors]
+    said = tool("repack", path, tmp_path / "o.zarr", "--codec", "zstd")
+    for name in found:
+        assert f'the array "{name}" has no shards, and stays as it is; --shard or --unsharded takes it along' in said
+        assert codecs(tmp_path / "o.zarr", name) == []
+    for options in [["--unsharded"], ["--shard", "4,32,32", "--skip", "table"]]:
+        out = tmp_path / f"{options[0]}.zarr"
+        said = tool("repack", path, out, "--codec", "zstd", *options)
+        assert codecs(out, "img") != [] and "ZstdCodec" in codecs(out, "times")
+        assert '"times"' not in said and zarr.open_group(out, mode="r")["times"].shards is None
+        for name, data in found.items():
+            assert_same(zarr.open_group(out, mode="r")[name][...], data)
+    assert "ZstdCodec" in codecs(tmp_path / "--unsharded.zarr", "table")
+    # In place, too.
+    tool("repack", path, "--unsharded", "--codec", "gzip")
+    assert "GzipCodec" in codecs(path, "times")
+    assert_same(zarr.open_group(path, mode="r")["times"][...], found["times"])
+
+
+def test_the_writer_s_own_records_keep_their_form(tool, replay, tmp_path):
+    dataset = replay("synthetic", "--camera", "64x64xu16", "--frames", "9")[1]
+    said = tool("repack", dataset, tmp_path / "o.zarr", "--codec", "zstd", "--unsharded")
+    assert '"records' not in said
+    before, after = (dataset / "records", tmp_path / "o.zarr/records")
+    assert files(before) == files(after)
+    tool("verify", tmp_path / "o.zarr")
+
+
+def test_files_of_a_chunk_are_not_called_shards(tool, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    assert "48 files of a chunk each written" in tool("repack", tmp_path / "a.zarr", tmp_path / "o.zarr", "--unsharded")
+    assert "8 shards written" in tool("repack", tmp_path / "a.zarr", tmp_path / "p.zarr", "--codec", "zstd")
