@@ -14,7 +14,7 @@ const AUTO_CHUNK_BYTES: u64 = 512 << 10;
 // Chunks are no deeper than a part of the ring: one in so many.
 const RING_SHARE: u64 = 8;
 const FRAME_BYTES_MAX: u64 = 1 << 40;
-pub(super) const FRAMES_MAX: u64 = 1 << 56;
+const FRAMES_MAX: u64 = 1 << 56;
 
 pub(super) fn check(config: &Config) -> Result<&[Dim]> {
     let dims = &config.dims[..];

@@ -4,11 +4,11 @@ use crate::config::{Config, Dim, DimKind, VolumeHash};
 use crate::error::{Error, Result};
 use crate::format::precomputed::ids::{ChunkIds, ShardSpec};
 use crate::format::precomputed::{self, Shards, Volume, chunk_ids};
+use crate::format::provenance::FRAMES_MAX;
 use crate::format::rules;
 use crate::geometry::Outer;
 
 use super::auto::{AUTO_SHARD_BYTES, AUTO_SHARD_CHUNKS, length_of};
-use super::dims::FRAMES_MAX;
 
 // So many chunks of a minishard are named by one index, which a viewer fetches as a whole: 12 KiB.
 // An index of 256 MiB.

@@ -505,7 +505,6 @@ def test_wrong_usage_of_repack_is_no_damage(told, tmp_path):
         ([sharded, out, "--shard", "3,32,32"], "--shard"),
         ([sharded, out, "--shard", "4,32,32,2"], "--shard"),
         ([sharded, out, "--chunk", "3,16,16"], "--chunk"),
-        ([path, out, "--only", "b"], "--only"),
         ([path, out, "--skip", "a", "img"], "--skip"),
         ([sharded, sharded / "in"], "OUTPUT"),
         ([sharded, "--dialect", "zarr2"], "--dialect"),
@@ -517,6 +516,8 @@ def test_wrong_usage_of_repack_is_no_damage(told, tmp_path):
         assert option in message, (words, message)
         assert not out.exists()
     assert_told(told, ["manifest", sharded, sharded / "in"], ["usage"])
+    # What is named is missing, as if it were the path.
+    assert "--only" in assert_told(told, ["repack", path, out, "--only", "b"], ["not-found"])["message"]
     assert sorted(found) == ["a", "img/0"]
 
 

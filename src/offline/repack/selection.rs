@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::nodes::all_arrays;
 use super::options::RepackOptions;
 use super::{refusal, target};
 use crate::config::Dialect;
@@ -91,7 +90,7 @@ impl<'a> Selection<'a> {
                 refusal::called(&node.name)
             )
         };
-        all_arrays(nodes).filter(is_kept).map(note).collect()
+        nodes.iter().filter_map(|node| Some((node, node.array()?))).filter(is_kept).map(note).collect()
     }
 }
 

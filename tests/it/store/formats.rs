@@ -56,8 +56,8 @@ fn chunk_c96_18_lies_in_shard_c3_9() {
     let path = folder.path().join("draft.zarr");
     let protocol = "https://purl.org/zarr/spec/protocol/core/3.0";
     fs::create_dir_all(path.join("meta/root/foo")).unwrap();
-    fs::write(path.join("zarr.json"), json!({"zarr_format": protocol, "metadata_key_suffix": ".json"}).to_string())
-        .unwrap();
+    let entry = json!({"zarr_format": protocol, "metadata_encoding": protocol, "metadata_key_suffix": ".json"});
+    fs::write(path.join("zarr.json"), entry.to_string()).unwrap();
     let transformer = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0";
     let array = json!({
         "shape": [1280, 200], "data_type": "u1", "fill_value": 0, "attributes": {},

@@ -197,9 +197,14 @@ class Case:
                 raise Wrong("manifest: a folder after a refusal")
             return self.refusal("manifest", done, options=words)
         notes = [note for note in json.loads(done.stdout)["notes"] if "is left out" in note]
-        left = {name for name in self.truth_names if any(f'"{name}" is left out' in note for note in notes)}
-        self.check_unread("manifest", left)
-        wanted = {name: pixels for name, pixels in self.agreed.items() if name not in left}
+        without_words = [note for note in notes if "is left out of kerchunk.json" in note]
+        call = refusals.Call(self.cell, list(self.agreed.values()), words)
+        if wrong := [note for note in without_words if not refusals.cause("manifest", 5, note, call)]:
+            raise Wrong(f"manifest: there is no cause for it: {wrong}")
+        is_left = lambda name, notes: any(f'"{name}" is left out' in note for note in notes)
+        unread = [note for note in notes if note not in without_words]
+        self.check_unread("manifest", {name for name in self.truth_names if is_left(name, unread)})
+        wanted = {name: pixels for name, pixels in self.agreed.items() if not is_left(name, notes)}
         arrays, failed = readers.references(out / "kerchunk.json", wanted)
         for name, said in failed.items():
             if not readers.limit("zarr-python", out / name, said):
