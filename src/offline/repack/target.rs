@@ -31,18 +31,9 @@ pub(super) fn of(
     let metadata = array.metadata();
     let layout = &metadata.layout;
     let is_new = layout.dialect != Dialect::Zarr3;
-    let has_size = !array.shape().is_empty();
     let unsharded = options.is_unsharded();
-    if is_new && has_size && array.shard_shape().is_none() && options.shard.is_empty() && !unsharded {
-        let what = match layout.has_index() {
-            true => "its shards are no boxes, as those of Zarr are",
-            false => "has no shards",
-        };
-        let reason = format!(
-            "{what}; the option `shard` says how large shards shall be, and the option `sharding` that there are to \
-             be none"
-        );
-        return Err(Error::config("dialect", options.dialect, reason));
+    if is_new {
+        refuse_undecided(array, options)?;
     }
     let chunk = sizes("chunk", &options.chunk, &layout.chunk_shape)?;
     let reshaped = chunk != layout.chunk_shape;
@@ -71,8 +62,9 @@ pub(super) fn of(
         Files::Grid { keys, .. } if !is_new && metadata.manifest.is_none() => *keys,
         _ => KeyEncoding::of_writer(Dialect::Zarr3),
     };
+    let names = layout.names.clone().or(names);
     let mut attributes = metadata.attributes.clone();
-    if let (true, Some(attributes)) = (is_new && layout.names.is_some(), attributes.as_object_mut()) {
+    if let (true, Some(attributes)) = (is_new && names.is_some(), attributes.as_object_mut()) {
         // The document has a place of its own for them.
         attributes.shift_remove(DIMENSION_NAMES);
     }
@@ -80,7 +72,7 @@ pub(super) fn of(
     let layout = Layout {
         dialect: Dialect::Zarr3,
         shape: layout.shape.clone(),
-        names: layout.names.clone().or(names),
+        names,
         chunk_shape: chunk,
         file_shape: shard,
         files,
@@ -95,6 +87,22 @@ pub(super) fn of(
     })?;
     let document = if is_new { new_document(&target) } else { changed_document(node, metadata, &target)? };
     Ok((target, document))
+}
+
+/// Refuses an array of another format of which nobody says how large its shards are to be.
+fn refuse_undecided(array: &Array, options: &RepackOptions) -> Result<()> {
+    let is_decided = array.shard_shape().is_some() || !options.shard.is_empty() || options.is_unsharded();
+    if is_decided || array.shape().is_empty() {
+        return Ok(());
+    }
+    let what = match array.layout().has_index() {
+        true => "its shards are no boxes, as those of Zarr are",
+        false => "has no shards",
+    };
+    let reason = format!(
+        "{what}; the option `shard` says how large shards shall be, and the option `sharding` that there are to be none"
+    );
+    Err(Error::config("dialect", options.dialect, reason))
 }
 
 fn new_document(target: &Metadata) -> Value {
