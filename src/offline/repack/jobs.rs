@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::change::{Change, has_same_chunks, is_laid_out_as};
 use super::design::{self, Design};

@@ -91,9 +91,7 @@ impl RepackOptions {
 
     /// The same for an array of which only encoded chunks are copied, each to a file of its own.
     pub(super) fn of_plain_files(&self) -> Self {
-        let Self { codec, chunk, shard, index_location, index_checksum, .. } = Self::default();
-        let sharding = Sharding::Unsharded;
-        Self { codec, chunk, shard, index_location, index_checksum, sharding, ..self.clone() }
+        Self { codec: None, ..self.of_files() }
     }
 
     /// The options that say what the result is, not by which means it is made.
