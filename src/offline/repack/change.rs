@@ -166,8 +166,8 @@ impl Change {
         }
     }
 
-    /// Whether a file beyond the array's shape would be one of the new array's, if that became as large again. Otherwise
-    /// it would stand for other chunks, or be of another codec or format.
+    /// Whether a file beyond the array's shape would be one of the new array's, if that became as large again.
+    /// Otherwise it would stand for other chunks, or be of another codec or format.
     pub(super) fn keeps_beyond(&self) -> bool {
         let (from, to) = (self.source.metadata(), self.target.metadata());
         let is_laid_out_so = is_laid_out_as(&from.layout, &to.layout) || has_same_chunks(&from.layout, &to.layout);
