@@ -34,7 +34,7 @@ pub(crate) struct ArrayNode {
     pub(crate) files: Vec<FileAt>,
 }
 
-/// All that a walk found.
+/// All that a walk found, groups and arrays by their names.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) groups: Vec<Group>,
@@ -149,11 +149,13 @@ impl Tree {
     }
 
     pub(crate) fn group(&self, name: &str) -> Option<&Group> {
-        self.groups.iter().find(|group| group.name == name)
+        let at = self.groups.binary_search_by(|group| group.name.as_str().cmp(name));
+        at.ok().map(|at| &self.groups[at])
     }
 
     pub(crate) fn array(&self, name: &str) -> Option<&ArrayNode> {
-        self.arrays.iter().find(|node| node.name == name)
+        let at = self.arrays.binary_search_by(|node| node.name.as_str().cmp(name));
+        at.ok().map(|at| &self.arrays[at])
     }
 }
 
