@@ -5,11 +5,11 @@
 
 use crate::common::recovered;
 use std::collections::BTreeSet;
-use std::{env, io};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use std::{env, io};
 
 use crate::common::books::Books;
 use crate::common::stopped::{Frame, check, frame_bytes, frames_of};

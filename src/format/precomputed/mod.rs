@@ -172,16 +172,7 @@ fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, Refusa
         voxel_offset: scale.voxel_offset,
         resolution,
     };
-    let [x, y, z] = match volume.shards.as_ref().map(|shards| shards.in_box.unwrap_or(grid.map(|count| count.max(1)))) {
-        Some(in_file) => {
-            let lengths = [0, 1, 2].map(|dim| in_file[dim].checked_mul(chunk[dim]));
-            let [Some(x), Some(y), Some(z)] = lengths else {
-                return Refusal::unsupported(format!("shards of {in_file:?} chunks are too large"));
-            };
-            [x, y, z]
-        }
-        None => chunk,
-    };
+    let [x, y, z] = file_voxels(&volume, grid)?;
     let of = |xyz: [u64; 3]| volume.in_order([info.num_channels, xyz[2], xyz[1], xyz[0]]);
     let layout = Layout {
         dialect: Dialect::Precomputed,
@@ -195,6 +186,16 @@ fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, Refusa
     let layout = layout.check()?;
     let (chain, fill) = (chain(gzip, dtype), vec![0; dtype.size()]);
     Ok(Metadata { layout, dtype: dtype.into(), chain, fill, attributes, manifest: None })
+}
+
+/// Voxels that a file spans: a shard's, or a chunk's where there are none.
+fn file_voxels(volume: &Volume, grid: [u64; 3]) -> Result<[u64; 3], Refusal> {
+    let Some(shards) = &volume.shards else { return Ok(volume.chunk) };
+    let chunks = shards.in_box.unwrap_or(grid.map(|count| count.max(1)));
+    match [0, 1, 2].map(|dim| chunks[dim].checked_mul(volume.chunk[dim])) {
+        [Some(x), Some(y), Some(z)] => Ok([x, y, z]),
+        _ => Refusal::unsupported(format!("shards of {chunks:?} chunks are too large")),
+    }
 }
 
 /// How chunks are encoded: raw, alone or compressed.

@@ -334,8 +334,7 @@ fn of_zarr3(
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<(Vec<Job>, Vec<Group>)> {
     let options = selection.options;
-    let mut jobs = Vec::new();
-    let mut groups = Vec::new();
+    let (mut jobs, mut groups) = (Vec::new(), Vec::new());
     let several = nodes.len() > 1;
     let converted: Vec<String> = converted_groups(&nodes, selection).map(|node| node.name.clone()).collect();
     let carried: Vec<String> = nodes::carried(&nodes, selection).map(|node| node.name.clone()).collect();
@@ -349,19 +348,11 @@ fn of_zarr3(
                 continue;
             }
         };
-        let (is_carried, is_flat) = (carried.contains(&node.name), selection.is_flat(&node, source));
+        let is_carried = carried.contains(&node.name);
         if !is_carried && !selection.is_meant(&node, source) {
             continue;
         }
-        // Each of its chunks becomes a shard of one.
-        let shard = if options.is_unsharded() { Vec::new() } else { source.chunk_shape().to_vec() };
-        let of_one = || RepackOptions { chunk: Vec::new(), shard, ..options.clone() };
-        let options = &match (is_carried, source.manifest()) {
-            (true, Some(_)) => options.of_plain_files(),
-            (true, None) => of_one(),
-            (false, _) if is_flat => options.of_files(),
-            (false, _) => options.clone(),
-        };
+        let options = &options_of(source, options, is_carried, selection.is_flat(&node, source));
         let dialect = source.layout().dialect;
         if dialect != Dialect::Zarr3 && !place.copied {
             let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
@@ -394,6 +385,21 @@ fn of_zarr3(
         jobs.push(Job::new(name, document, in_place, change));
     }
     Ok((jobs, groups))
+}
+
+/// With which options an array becomes another: one that is taken along keeps its chunks, and one of small files its
+/// files.
+fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, is_flat: bool) -> RepackOptions {
+    match (is_carried, source.manifest()) {
+        (true, Some(_)) => options.of_plain_files(),
+        // Each of its chunks becomes a shard of one.
+        (true, None) => {
+            let shard = if options.is_unsharded() { Vec::new() } else { source.chunk_shape().to_vec() };
+            RepackOptions { chunk: Vec::new(), shard, ..options.clone() }
+        }
+        (false, _) if is_flat => options.of_files(),
+        (false, _) => options.clone(),
+    }
 }
 
 /// A group with what it says in Zarr v3. `is_converted`: it is one of Zarr v2.

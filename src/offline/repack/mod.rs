@@ -144,16 +144,11 @@ impl Repack {
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let is_there = out.as_ref().is_some_and(|out| out.exists());
         let is_untidy = is_there && Staging::is_spent(&staging)?;
-        if let Some(out) = &out {
-            if is_there && !is_untidy {
-                Staging::sweep(&staging);
-            }
-            check_out(&root, out)?;
+        if is_there && !is_untidy {
+            Staging::sweep(&staging);
         }
-        let lock = match &out {
-            None => Some(lock::to_write(&root)?),
-            Some(_) => lock::to_read(&root)?,
-        };
+        out.iter().try_for_each(|out| check_out(&root, out))?;
+        let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         let nodes = walk::nodes(&root)?;
         if out.is_none() && !options.incomplete {
             refuse_incomplete(&nodes)?;
@@ -166,26 +161,14 @@ impl Repack {
         }
         let done = match &out {
             Some(_) if is_untidy => Some(Done::Untidy),
-            Some(out) if is_there => {
-                let sources: Vec<&Array> = jobs.iter().map(|job| &job.change.source).collect();
-                if !receipt::is_of(out, &root, &sources, options)? {
-                    return Err(Error::Exists { path: out.clone() });
-                }
-                Some(Done::Tidy)
-            }
+            Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
             _ => None,
         };
-        // A call in place that was killed may have left new chunks beside the old count.
-        if done.is_none() && !options.incomplete && (out.is_some() || !staging.exists()) {
-            jobs.iter().try_for_each(|job| missing::refuse(&job.change))?;
+        if done.is_none() {
+            // A call in place that was killed may have left new chunks beside the old count.
+            look_for_lost(&mut jobs, options, out.is_none() && staging.exists())?;
         }
-        for job in jobs.iter_mut().filter(|_| done.is_none() && options.incomplete) {
-            job.given_up = GivenUp::of(&job.change)?;
-        }
-        let mut todo = Vec::new();
-        for (number, job) in jobs.iter().enumerate() {
-            todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
-        }
+        let todo = todo(&jobs)?;
         let pixels = todo.iter().map(|(job, position)| jobs[*job].change.pixel_bytes(position));
         let counters = Counters::of(pixels.fold(0, u64::saturating_add));
         let repack = Self {
@@ -432,6 +415,36 @@ impl Repack {
             Form::Designed => Ok(()),
         }
     }
+}
+
+/// That the result is there already; refused if it is that of another call.
+fn done_before(out: &Path, root: &Path, jobs: &[Job], options: &RepackOptions) -> Result<Done> {
+    let sources: Vec<&Array> = jobs.iter().map(|job| &job.change.source).collect();
+    match receipt::is_of(out, root, &sources, options)? {
+        true => Ok(Done::Tidy),
+        false => Err(Error::Exists { path: out.to_path_buf() }),
+    }
+}
+
+/// Refuses arrays that lost chunks, or says what is given up of them.
+fn look_for_lost(jobs: &mut [Job], options: &RepackOptions, was_begun: bool) -> Result<()> {
+    for job in jobs {
+        match options.incomplete {
+            true => job.given_up = GivenUp::of(&job.change)?,
+            false if was_begun => {}
+            false => missing::refuse(&job.change)?,
+        }
+    }
+    Ok(())
+}
+
+/// The shards of all jobs, by job and position.
+fn todo(jobs: &[Job]) -> Result<Vec<(usize, Vec<u64>)>> {
+    let mut todo = Vec::new();
+    for (number, job) in jobs.iter().enumerate() {
+        todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
+    }
+    Ok(todo)
 }
 
 fn check_out(root: &Path, out: &Path) -> Result<()> {

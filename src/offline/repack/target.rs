@@ -48,15 +48,7 @@ pub(super) fn of(
     let index = if unsharded { None } else { Some(index_of(&shard, &chunk, old, options)?) };
     let is_cut_so = chunk == layout.chunk_shape && shard == layout.file_shape && metadata.manifest.is_none();
     if !is_new && old == index && is_cut_so {
-        let mut same = metadata.clone();
-        if chain.document == metadata.chain.document {
-            return Ok((same, node.document()?));
-        }
-        same.chain = chain;
-        same.layout.index_order = None;
-        let mut document = node.document()?;
-        zarr3::set_chunks(&mut document, &same);
-        return Ok((same, document));
+        return cut_as_it_is(node, metadata, chain);
     }
     let keys = match &layout.files {
         Files::Grid { keys, .. } if !is_new && metadata.manifest.is_none() => *keys,
@@ -87,6 +79,17 @@ pub(super) fn of(
     })?;
     let document = if is_new { new_document(&target) } else { changed_document(node, metadata, &target)? };
     Ok((target, document))
+}
+
+/// Of an array that keeps its chunks and shards, and may get another codec.
+fn cut_as_it_is(node: &Node, metadata: &Metadata, chain: Chain) -> Result<(Metadata, Value)> {
+    let (mut same, mut document) = (metadata.clone(), node.document()?);
+    if chain.document != metadata.chain.document {
+        same.chain = chain;
+        same.layout.index_order = None;
+        zarr3::set_chunks(&mut document, &same);
+    }
+    Ok((same, document))
 }
 
 /// Refuses an array of another format of which nobody says how large its shards are to be.

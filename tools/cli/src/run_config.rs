@@ -17,9 +17,7 @@ pub(crate) fn config(
     let mut dims = recording.dims.clone();
     let (slowest, outer) = (recording.slowest(), dims.len() - 2);
     let inner: u64 = (0..outer).filter(|&dim| dim != slowest).map(|dim| dims[dim].size.unwrap_or(1)).product();
-    if args.recording.repeat > 1 && dims[slowest].kind == DimKind::Channel {
-        return Err(Failure::Usage("--loop repeats the slowest dimension, but here that is the channel".into()));
-    }
+    check_repeat(args, &dims[slowest])?;
     dims[slowest].size = Some(total.div_ceil(inner));
     if args.run.unbounded {
         dims[0].size = None;
@@ -41,9 +39,7 @@ pub(crate) fn config(
     {
         (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
     }
-    // Of fewer channels than the recording has, no others are named.
-    let channel = dims.iter().find(|dim| dim.kind == DimKind::Channel).and_then(|dim| dim.size);
-    let named = channel.map_or(recording.channels.len(), |size| recording.channels.len().min(size as usize));
+    let named = named_channels(&dims, recording);
     let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
     Ok(Config {
         dtype: recording.dtype,
@@ -69,6 +65,19 @@ pub(crate) fn config(
         overwrite: args.run.overwrite,
         ..Config::default()
     })
+}
+
+fn check_repeat(args: &Replay, slowest: &Dim) -> Result<(), Failure> {
+    if args.recording.repeat > 1 && slowest.kind == DimKind::Channel {
+        return Err(Failure::Usage("--loop repeats the slowest dimension, but here that is the channel".into()));
+    }
+    Ok(())
+}
+
+/// How many channels have names: of fewer than the recording has, no others.
+fn named_channels(dims: &[Dim], recording: &Recording) -> usize {
+    let channel = dims.iter().find(|dim| dim.kind == DimKind::Channel).and_then(|dim| dim.size);
+    channel.map_or(recording.channels.len(), |size| recording.channels.len().min(size as usize))
 }
 
 /// The last dimensions, with the sizes that an option gives for them.

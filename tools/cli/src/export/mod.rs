@@ -178,6 +178,11 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     .map_err(|Reading(failure)| failure)?;
     sink.finish()?;
     partial.keep(&args.output)?;
+    report(args, format, &image, &notes)
+}
+
+/// What was written.
+fn report(args: &Export, format: Format, image: &Image, notes: &[String]) -> Result<(), Failure> {
     let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
     if args.json {
         let json = serde_json::json!({
