@@ -1,6 +1,7 @@
 //! Huffman codes of bytes, at most 11 bits long (RFC 8878, section 4.2.1).
 
 use super::weights::{self, BITS_MAX, DESCRIPTION_BYTES_MAX, Lengths};
+use super::window::{Width, Window};
 
 /// How often each byte occurs.
 pub(super) type Counts = [u32; 256];
@@ -13,6 +14,9 @@ pub(super) struct Code {
     pub(super) codes: [u8; 256],
     /// For each byte its code in the highest bits and its length in the lowest.
     pub(super) entries: [u64; 256],
+    /// Where most of the bytes are expected, for vectors.
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
+    pub(super) window: Window,
     description: [u8; DESCRIPTION_BYTES_MAX],
     description_bytes: usize,
 }
@@ -23,6 +27,7 @@ impl Code {
             lengths: [0; 256],
             codes: [0; 256],
             entries: [0; 256],
+            window: Window { first: 0, width: Width::Narrow },
             description: [0; DESCRIPTION_BYTES_MAX],
             description_bytes: 0,
         }
@@ -33,6 +38,7 @@ impl Code {
     pub(super) fn make(&mut self, counts: &Counts) -> bool {
         let Some(longest) = lengths(counts, &mut self.lengths) else { return false };
         self.number(longest);
+        self.window = Window::of(&self.lengths);
         match weights::describe(&self.lengths, longest, &mut self.description) {
             Some(bytes) => {
                 self.description_bytes = bytes;

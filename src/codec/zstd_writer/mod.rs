@@ -30,6 +30,7 @@ mod sequences;
 #[cfg(all(test, not(miri)))]
 mod tests;
 mod weights;
+mod window;
 mod writer;
 
 pub(super) use self::bare::BareEncoder;

@@ -1,18 +1,24 @@
 //! Bytes into the bits of their codes.
 //!
-//! The scalar code is the definition. With AVX-512 eight streams are packed at once, one in each lane; all ways pack
-//! the same bits.
+//! The scalar code is the definition. Vectors pack several streams at once, one in each lane; all ways pack the same
+//! bits.
 
-mod scalar;
 #[cfg(target_arch = "x86_64")]
-mod x86;
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod unchecked;
 
 use self::scalar::Packed;
 pub(super) use self::scalar::STREAMS_MAX;
 use super::huffman::Code;
 use super::weights::BITS_MAX;
 #[cfg(target_arch = "x86_64")]
-use crate::processor::x86::{has_avx512_vbmi, has_bmi2};
+use crate::processor::x86::{has_avx2_and_bmi, has_avx512_vbmi};
 
 /// Bytes that may be written behind a stream.
 const SPARE: usize = 64;
@@ -27,11 +33,15 @@ pub(super) struct Streams {
 /// What the processor offers, from dull to fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Instructions {
+    // Every AArch64 has NEON; there, only tests choose the scalar code.
+    #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
     Scalar,
-    /// Shifts by any register.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    /// Four lanes, look-ups of 16 values, and shifts by any register.
     #[cfg(target_arch = "x86_64")]
-    Bmi2,
-    /// The above, and look-ups of 64 bytes at once.
+    Avx2,
+    /// The above, and eight lanes with look-ups of 128 values.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -39,14 +49,19 @@ pub(super) enum Instructions {
 impl Instructions {
     #[cfg(target_arch = "x86_64")]
     pub(super) fn detect() -> Self {
-        match has_bmi2() {
+        match has_avx2_and_bmi() {
             true if has_avx512_vbmi() => Self::Avx512,
-            true => Self::Bmi2,
+            true => Self::Avx2,
             false => Self::Scalar,
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    pub(super) fn detect() -> Self {
+        Self::Neon
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub(super) fn detect() -> Self {
         Self::Scalar
     }
@@ -65,33 +80,26 @@ impl Streams {
 
     /// Packs each of `pieces`, all bytes of which must have codes, and returns the bytes of each.
     pub(super) fn pack(&mut self, pieces: &[&[u8]], code: &Code) -> [usize; STREAMS_MAX] {
-        let mut lengths = [0; STREAMS_MAX];
         let mut states = [Packed::default(); STREAMS_MAX];
-        // What the vectors do not take are the ends of streams, which come first.
-        let common = self.common_bytes(pieces);
-        for ((piece, place), state) in pieces.iter().zip(self.packed.chunks_exact_mut(self.stride)).zip(&mut states) {
-            *state = self.instructions.pack(*state, &piece[common..], code, place);
+        let (instructions, stride) = (self.instructions, self.stride);
+        let lanes = instructions.lanes(pieces);
+        let groups = pieces.chunks(lanes).zip(states.chunks_mut(lanes)).zip(self.packed.chunks_mut(lanes * stride));
+        for ((pieces, states), packed) in groups {
+            // What the vectors do not take are the ends of streams, which come first.
+            let common = instructions.common_bytes(pieces);
+            for ((piece, state), place) in pieces.iter().zip(&mut *states).zip(packed.chunks_exact_mut(stride)) {
+                *state = instructions.pack(*state, &piece[common..], code, place);
+            }
+            if common > 0 {
+                pack_lanes(states, pieces, common, code, packed, stride);
+            }
         }
-        #[cfg(target_arch = "x86_64")]
-        if let (true, Ok(pieces)) = (common > 0, pieces.try_into()) {
-            x86::pack(&mut states, pieces, common, code, &mut self.packed, self.stride);
-        }
-        for ((state, place), length) in
-            states.into_iter().zip(self.packed.chunks_exact_mut(self.stride)).zip(&mut lengths).take(pieces.len())
-        {
+        let mut lengths = [0; STREAMS_MAX];
+        let places = self.packed.chunks_exact_mut(stride);
+        for ((state, place), length) in states.into_iter().zip(places).zip(&mut lengths).take(pieces.len()) {
             *length = state.finish(place);
         }
         lengths
-    }
-
-    /// How many bytes of each piece vectors can take.
-    fn common_bytes(&self, pieces: &[&[u8]]) -> usize {
-        #[cfg(target_arch = "x86_64")]
-        if self.instructions == Instructions::Avx512 && pieces.len() == STREAMS_MAX {
-            return x86::common_bytes(pieces);
-        }
-        let _ = pieces;
-        0
     }
 
     /// Stream `number`, which has so many bytes.
@@ -105,24 +113,73 @@ impl Instructions {
     fn pack(self, state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) -> Packed {
         match self {
             Self::Scalar => state.more(bytes, code, target),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => unchecked::more(state, bytes, code, target),
             #[cfg(target_arch = "x86_64")]
-            _ => x86::more(state, bytes, code, target),
+            Self::Avx2 | Self::Avx512 => unchecked::more_bmi2(state, bytes, code, target),
         }
     }
+
+    /// How many of the pieces are packed at once.
+    fn lanes(self, pieces: &[&[u8]]) -> usize {
+        let _ = pieces;
+        match self {
+            Self::Scalar => 1,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => neon::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 if avx512::takes(pieces) => avx512::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 | Self::Avx512 => avx2::LANES,
+        }
+    }
+
+    /// How many bytes of each piece vectors can take. There are at most as many pieces as lanes.
+    fn common_bytes(self, pieces: &[&[u8]]) -> usize {
+        match self {
+            Self::Scalar => 0,
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            _ if pieces.len() < self.lanes(pieces) => 0,
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            _ => pieces.iter().map(|piece| piece.len()).min().unwrap_or(0) / scalar::LANE * scalar::LANE,
+        }
+    }
+}
+
+/// Packs the first `common` bytes of each piece, as many as [`common_bytes`](Instructions::common_bytes) said, behind
+/// what is packed.
+fn pack_lanes(states: &mut [Packed], pieces: &[&[u8]], common: usize, code: &Code, packed: &mut [u8], stride: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let (Ok(states), Ok(pieces)) = ((&mut *states).try_into(), pieces.try_into()) {
+        return avx512::pack(states, pieces, common, code, packed, stride);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let (Ok(states), Ok(pieces)) = ((&mut *states).try_into(), pieces.try_into()) {
+        return avx2::pack(states, pieces, common, code, packed, stride);
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let (Ok(states), Ok(pieces)) = ((&mut *states).try_into(), pieces.try_into()) {
+        return neon::pack(states, pieces, common, code, packed, stride);
+    }
+    let _ = (states, pieces, common, code, packed, stride);
+    unreachable!("there are as many pieces as lanes");
 }
 
 #[cfg(test)]
 impl Instructions {
     /// All that this machine has.
     pub(super) fn all() -> Vec<Self> {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let all = [Self::Scalar, Self::Bmi2, Self::Avx512];
-            let known = all.iter().position(|instructions| *instructions == Self::detect()).unwrap();
-            all[..=known].to_vec()
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        vec![Self::Scalar]
+        let all = [
+            Self::Scalar,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512,
+        ];
+        let known = all.iter().position(|instructions| *instructions == Self::detect()).unwrap();
+        all[..=known].to_vec()
     }
 }
 
@@ -161,11 +218,18 @@ mod tests {
         .collect();
         let pieces: Vec<&[u8]> = bytes.chunks(stream_bytes.max(1)).map(|piece| &piece[..last_bytes]).collect();
         let pieces = if pieces.is_empty() { vec![&bytes[..0]; STREAMS_MAX] } else { pieces };
-        let expected: Vec<_> = pieces.iter().map(|piece| definition(piece, &code)).collect();
+        // Also in an order in which they don't begin at equal distances.
+        for pieces in [pieces.clone(), [&pieces[1..], &pieces[..1]].concat()] {
+            check_pieces(&pieces, stream_bytes, &code);
+        }
+    }
+
+    fn check_pieces(pieces: &[&[u8]], stream_bytes: usize, code: &Code) {
+        let expected: Vec<_> = pieces.iter().map(|piece| definition(piece, code)).collect();
         for instructions in Instructions::all() {
             let mut streams = Streams::with(stream_bytes, instructions);
             for streams_wanted in [STREAMS_MAX, 4, 1] {
-                let lengths = streams.pack(&pieces[..streams_wanted], &code);
+                let lengths = streams.pack(&pieces[..streams_wanted], code);
                 for (number, expected) in expected[..streams_wanted].iter().enumerate() {
                     let got = streams.stream(number, lengths[number]);
                     assert!(got == expected, "{instructions:?}, {stream_bytes} bytes, stream {number}");
@@ -180,9 +244,17 @@ mod tests {
         let rare: Vec<u32> = (0..256).map(|symbol| if symbol < 3 { 20 } else { 1 }).collect();
         let flat: Vec<u32> = (0..256_u32).map(|symbol| 1 + (symbol % 4).pow(3)).collect();
         let steep: Vec<u32> = (0..256).map(|symbol| 1 + (symbol == 77) as u32 * 400).collect();
+        // A narrow window, with bytes on both sides of it that hardly ever come; and places that no window has both of.
+        let share = |symbol| match symbol {
+            0 | 255 => 1,
+            90..150 => 300,
+            _ => 0,
+        };
+        let far: Vec<u32> = (0..256).map(share).collect();
+        let apart: Vec<u32> = (0..256).map(|symbol| u32::from(symbol % 160 < 20)).collect();
         let lengths = if cfg!(miri) { vec![0, 9, 40] } else { (0..100).chain([255, 256, 1000, 8192]).collect() };
         for stream_bytes in lengths {
-            for counts in [&[1, 1][..], &flat, &powers, &rare, &steep] {
+            for counts in [&[1, 1][..], &flat, &powers, &rare, &steep, &far, &apart] {
                 check(counts, stream_bytes, stream_bytes);
                 check(counts, stream_bytes, stream_bytes.saturating_sub(3));
             }

@@ -1,64 +1,21 @@
-//! Packing with what x86-64 processors may have.
+//! Packing eight streams at once with AVX-512, one in each lane of 64 bits.
 
 #![allow(unsafe_code)]
 
 use std::arch::asm;
 
-use super::scalar::{Packed, STREAMS_MAX};
+use super::scalar::{LANE, Packed, STREAMS_MAX};
 use crate::codec::zstd_writer::huffman::Code;
 use crate::codec::zstd_writer::weights::BITS_MAX;
 
-/// Bytes that one step takes from each stream: a lane.
-const LANE: usize = 8;
+/// Streams that are packed at once.
+pub(super) const LANES: usize = STREAMS_MAX;
 
-/// As [`Packed::more`], with shifts that need no certain register, and one check for all places.
-pub(super) fn more(state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) -> Packed {
-    assert!(target.len() >= state.at + bytes.len() * BITS_MAX as usize / 8 + 2 * LANE);
-    // SAFETY: `Instructions::detect` found that the processor has them, and there is room for the longest codes.
-    unsafe { more_bmi2(state, bytes, code, target) }
-}
-
-/// # Safety
-/// Behind what is packed, `target` must have room for the longest codes, and for 8 bytes more.
-#[target_feature(enable = "bmi2")]
-unsafe fn more_bmi2(mut state: Packed, bytes: &[u8], code: &Code, target: &mut [u8]) -> Packed {
-    let eights = bytes.rchunks_exact(8);
-    let first = eights.remainder();
-    let (mut held, mut count) = (state.held, state.count);
-    // SAFETY: as much is packed.
-    let mut place = unsafe { target.as_mut_ptr().add(state.at) };
-    for eight in eights {
-        for four in [&eight[4..], &eight[..4]] {
-            let [d, c, b, a] = [0, 1, 2, 3].map(|place| code.entries[usize::from(four[place])]);
-            let (ab_bits, cd_bits) = (a.wrapping_add(b), c.wrapping_add(d));
-            let ab = a.wrapping_shr(b as u32) | b;
-            let cd = c.wrapping_shr(d as u32) | d;
-            let four_bits = ab_bits.wrapping_add(cd_bits);
-            held = held.wrapping_shr(four_bits as u32) | (ab.wrapping_shr(cd_bits as u32) | cd);
-            // Only the lowest byte is a number of bits; that is all that counts below.
-            count = count.wrapping_add(four_bits);
-            let valid = held.wrapping_shr(count.wrapping_neg() as u32);
-            // SAFETY: the place advances by at most 11 bits a byte, so that the caller's promise holds.
-            unsafe {
-                place.cast::<u64>().write_unaligned(valid.to_le());
-                place = place.add(usize::from(count as u8 >> 3));
-            }
-            count &= 7;
-        }
-    }
-    let at = place as usize - target.as_ptr() as usize;
-    (state.held, state.count, state.at) = (held, count, at);
-    state.more(first, code, target)
-}
-
-/// How many bytes of each of the eight pieces [`pack`] takes: none if they don't begin at equal distances.
-pub(super) fn common_bytes(pieces: &[&[u8]]) -> usize {
-    let starts: [usize; STREAMS_MAX] = std::array::from_fn(|number| pieces[number].as_ptr() as usize);
-    let distance = starts[1].wrapping_sub(starts[0]);
-    if starts.windows(2).any(|pair| pair[1].wrapping_sub(pair[0]) != distance) {
-        return 0;
-    }
-    pieces.iter().map(|piece| piece.len()).min().unwrap_or(0) / LANE * LANE
+/// Whether these are pieces that [`pack`] takes: eight that begin at equal distances.
+pub(super) fn takes(pieces: &[&[u8]]) -> bool {
+    let distance = |pair: &[&[u8]]| (pair[1].as_ptr() as usize).checked_sub(pair[0].as_ptr() as usize);
+    let equal = |distance_wanted| pieces.windows(2).all(|pair| distance(pair) == Some(distance_wanted));
+    pieces.len() == LANES && distance(pieces).is_some_and(equal)
 }
 
 /// What the loop works with, in the order in which it reads it.
@@ -100,6 +57,7 @@ pub(super) fn pack(
     packed: &mut [u8],
     stride: usize,
 ) {
+    assert!(takes(pieces));
     let distance = pieces[1].as_ptr() as usize - pieces[0].as_ptr() as usize;
     assert!(common.is_multiple_of(LANE) && common > 0 && packed.len() >= STREAMS_MAX * stride);
     for (state, piece) in states.iter().zip(pieces) {
@@ -119,7 +77,7 @@ pub(super) fn pack(
         third_of_four: pick(2, 4),
         third_of_eight: pick(2, 8),
     };
-    // SAFETY: each piece has `common` bytes, and `common_bytes` found them at equal distances; it is called where the
+    // SAFETY: each piece has `common` bytes, and `takes` found them at equal distances; it is called where the
     // processor has AVX-512BW and VBMI. Each stream has room for 11 bits a byte and 8 bytes more, as checked above.
     unsafe { pack_lanes(&mut lanes, pieces[0].as_ptr(), distance, common) };
     for (number, state) in states.iter_mut().enumerate() {
