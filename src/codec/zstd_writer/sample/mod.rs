@@ -1,5 +1,7 @@
 //! What a group of bytes is like, by a look at some of them.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -93,6 +95,9 @@ fn upper_halves(group: &[u8]) -> u32 {
     if crate::processor::has_avx2() {
         return x86::upper_halves(group);
     }
+    #[cfg(target_arch = "aarch64")]
+    return neon::upper_halves(group);
+    #[cfg(not(target_arch = "aarch64"))]
     scalar::upper_halves(group)
 }
 
