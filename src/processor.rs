@@ -11,7 +11,7 @@ const CACHE_LINE: usize = 64;
 #[inline]
 pub(crate) fn has_avx2() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2");
+    return x86::is_allowed(x86::Generation::Avx2) && is_x86_feature_detected!("avx2");
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
@@ -19,29 +19,64 @@ pub(crate) fn has_avx2() -> bool {
 /// The instructions that are looked for on this architecture alone.
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
-    /// Shifts by any register.
-    pub(crate) fn has_bmi2() -> bool {
-        is_x86_feature_detected!("bmi2")
+    /// What processors have on top of the one before.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[cfg_attr(not(sw_forms), allow(unreachable_pub, dead_code))]
+    pub enum Generation {
+        /// What every x86-64 has.
+        Baseline,
+        /// And the bit manipulations that came with it.
+        Avx2,
+        /// At the width of AVX2.
+        Gfni,
+        /// With all that is looked for at its width.
+        Avx512,
+    }
+
+    #[cfg(sw_forms)]
+    static NEWEST: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(Generation::Avx512 as u8);
+
+    /// From now on, nothing newer is found: for tests and benches of every form of the kernels. What was made before
+    /// keeps what it found.
+    #[cfg(sw_forms)]
+    pub fn allow(newest: Generation) {
+        NEWEST.store(newest as u8, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_allowed(generation: Generation) -> bool {
+        #[cfg(sw_forms)]
+        return generation as u8 <= NEWEST.load(std::sync::atomic::Ordering::Relaxed);
+        #[cfg(not(sw_forms))]
+        {
+            let _ = generation;
+            true
+        }
     }
 
     /// AVX2, and the bit manipulations that came with it.
     pub(crate) fn has_avx2_and_bmi() -> bool {
-        super::has_avx2() && is_x86_feature_detected!("bmi1") && has_bmi2()
+        super::has_avx2() && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2")
     }
 
     /// AVX2, and the Galois field instructions at its width.
     pub(crate) fn has_avx2_and_gfni() -> bool {
-        super::has_avx2() && is_x86_feature_detected!("gfni")
+        is_allowed(Generation::Gfni) && super::has_avx2() && is_x86_feature_detected!("gfni")
+    }
+
+    /// AVX2, and AVX-512 with bytes and words.
+    fn has_avx512() -> bool {
+        is_allowed(Generation::Avx512) && super::has_avx2() && is_x86_feature_detected!("avx512bw")
     }
 
     /// AVX2, and AVX-512 with bytes and words, and with the permutation of bytes.
     pub(crate) fn has_avx512_vbmi() -> bool {
-        super::has_avx2() && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi")
+        has_avx512() && is_x86_feature_detected!("avx512vbmi")
     }
 
     /// AVX-512 with bytes and words, and with double shifts; and what [`has_avx2_and_bmi`] says.
     pub(crate) fn has_avx512_vbmi2() -> bool {
-        has_avx2_and_bmi() && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi2")
+        has_avx2_and_bmi() && has_avx512() && is_x86_feature_detected!("avx512vbmi2")
     }
 }
 

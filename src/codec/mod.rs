@@ -26,6 +26,8 @@ pub use zarr3::{from_zarr3, zarr3_codecs};
 
 use crate::config::{BloscCname, Codec, Compressor, Shuffle};
 use crate::error::{Error, Result};
+#[cfg(all(sw_forms, target_arch = "x86_64"))]
+pub use crate::processor::x86::{Generation, allow};
 use length::expect_length;
 
 /// Bytes of a CRC-32C.
