@@ -1,5 +1,6 @@
 //! Generated tiles through the encoders that are our own, and through every decoder of their formats that is here:
-//! libzstd, ruzstd and c-blosc. By itself it is a short test; `tools/torture encoder` lets it run for long, and has
+//! libzstd, ruzstd and c-blosc. By itself it is a short test; `tools/torture encoder` lets it run for long, builds it
+//! with `--cfg sw_forms`, by which each tile is encoded with every set of instructions that this processor has, and has
 //! further decoders read what it writes to files.
 //!
 //! It stands beside the other tests, so that it is built for release in a moment.
@@ -7,11 +8,13 @@
 #![allow(unsafe_code)]
 
 mod batch;
+mod forms;
 mod tiles;
 
 use std::io::Read;
 
 use batch::Batch;
+use forms::Forms;
 use shardwright::codec::{Decoder, Encoder};
 use shardwright::{BloscCname, Codec, Compressor, Shuffle};
 use tiles::Random;
@@ -38,6 +41,7 @@ fn all_decoders_read_generated_tiles() {
         let compressor = compressor(&mut random, element_bytes);
         let codec = Codec { compressor, checksum: false };
         let mut encoder = Encoder::new(&codec, element_bytes, tile_bytes).expect("a valid codec");
+        let mut forms = Forms::new(&codec, element_bytes, tile_bytes);
         let mut decoder = Decoder::new(&codec, element_bytes, tile_bytes).expect("a valid codec");
         let mut room = vec![0; encoder.bound()];
         for _ in 0..TILES {
@@ -46,6 +50,7 @@ fn all_decoders_read_generated_tiles() {
                 format!("tile {tiles} of seed {seed}: {kind}, {tile_bytes} bytes of {element_bytes}, {compressor:?}");
             let written = encoder.encode(&tile, &mut room).unwrap_or_else(|error| panic!("{what}: {error}"));
             let encoded = &room[..written];
+            forms.check(&tile, encoded, &what);
             let mut decoded = vec![0xA5; tile_bytes];
             decoder.decode(encoded, &mut decoded).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(decoded == tile, "{what}: decoded wrongly");
@@ -60,7 +65,7 @@ fn all_decoders_read_generated_tiles() {
             tiles += 1;
         }
     }
-    println!("{tiles} tiles, {bytes} bytes, seed {seed}");
+    println!("{tiles} tiles, {bytes} bytes, seed {seed}; written alike by {}", forms::names());
 }
 
 /// What our own encoders write, whole or in part.

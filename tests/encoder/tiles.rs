@@ -38,7 +38,7 @@ pub(crate) fn length(random: &mut Random) -> usize {
 
 type Maker = fn(&mut Random, usize, usize) -> Vec<u8>;
 
-const KINDS: [(&str, Maker); 12] = [
+const KINDS: [(&str, Maker); 17] = [
     ("camera noise", camera_noise),
     ("camera noise with bright spots", spots),
     ("photons", photons),
@@ -49,6 +49,11 @@ const KINDS: [(&str, Maker); 12] = [
     ("runs", runs),
     ("a histogram of Fibonacci numbers", fibonacci),
     ("equally many of some bytes", equal),
+    ("a histogram of powers of two", powers),
+    ("one frequent byte and all others", steep),
+    ("clusters of bytes far apart", clusters),
+    ("bytes that a look at some places does not see", unseen),
+    ("noise that wanders", wandering),
     ("one byte", constant),
     ("all bits random", random_bits),
 ];
@@ -162,6 +167,55 @@ fn equal(random: &mut Random, _: usize, bytes: usize) -> Vec<u8> {
     let counts =
         (0..symbols).map(|symbol| ((first + symbol) as u8, if symbol == 0 { frequent } else { bytes / symbols }));
     shuffled(random, counts.collect(), bytes)
+}
+
+/// A code that must be cut to the longest length that is allowed.
+fn powers(random: &mut Random, _: usize, bytes: usize) -> Vec<u8> {
+    let (first, step) = (random.below(256), 1 + 2 * random.below(64));
+    let ranks = (bytes.max(2).ilog2() as usize).min(18);
+    let counts = (0..ranks).map(|rank| ((first + step * rank) as u8, 1 << rank));
+    shuffled(random, counts.collect(), bytes)
+}
+
+/// The shortest of codes beside the longest.
+fn steep(random: &mut Random, _: usize, bytes: usize) -> Vec<u8> {
+    let (frequent, share) = (random.next() as u8, [4, 40, 400, 4000][random.below(4)]);
+    (0..bytes).map(|_| if random.below(share) == 0 { random.next() as u8 } else { frequent }).collect()
+}
+
+/// No window of neighbouring values has them all.
+fn clusters(random: &mut Random, _: usize, bytes: usize) -> Vec<u8> {
+    let clusters: Vec<(usize, usize)> =
+        (0..1 + random.below(5)).map(|_| (random.below(256), 1 + random.below(70))).collect();
+    let rare = [1, 3, 30, 300, 3000][random.below(5)];
+    let draw = move |random: &mut Random| {
+        let cluster = if random.below(rare) == 0 { random.below(clusters.len()) } else { 0 };
+        let (first, width) = clusters[cluster];
+        (first + random.below(width)) as u8
+    };
+    (0..bytes).map(|_| draw(random)).collect()
+}
+
+/// The first of each few words are of other bytes than the rest: in the upper half alone, the lower, or both.
+fn unseen(random: &mut Random, _: usize, bytes: usize) -> Vec<u8> {
+    let (step, base) = (8 << random.below(6), random.next() as u8 & 0x77);
+    let mask = [0x0F, 0xF0, 0x3F, 0xFF][random.below(4)];
+    let looked_at = 8 * (1 + random.below(2));
+    let byte = |random: &mut Random, place: usize| match place % step {
+        inside if inside < looked_at => base + random.below(8) as u8,
+        _ => base ^ random.next() as u8 & mask,
+    };
+    (0..bytes).map(|place| byte(random, place)).collect()
+}
+
+/// A code that fits one group of bytes, and the next one less and less.
+fn wandering(random: &mut Random, element_bytes: usize, bytes: usize) -> Vec<u8> {
+    let (sigma, speed) = ([0.5, 3.0, 10.0, 40.0][random.below(4)], [1.0, 20.0, 300.0][random.below(3)]);
+    let per_byte = speed / 65_536.0;
+    elements(element_bytes, bytes, |place| {
+        let offset = 30.0 + (place * element_bytes) as f64 * per_byte;
+        (offset + random.gaussian(sigma)).max(0.0) as u64
+    })
 }
 
 fn shuffled(random: &mut Random, counts: Vec<(u8, usize)>, bytes: usize) -> Vec<u8> {
