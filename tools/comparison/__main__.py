@@ -76,6 +76,9 @@ def arguments():
         "--recording", type=Path, metavar="FILE", help="a recording (TIFF) of your own as further cases"
     )
     parser.add_argument(
+        "--recordings", type=Path, metavar="DIR", help="a folder of recordings (TIFF), each of them as further cases"
+    )
+    parser.add_argument(
         "--case", action="append", metavar="WORDS", help="only cases whose name contains this; may be repeated"
     )
     parser.add_argument("--place", choices=("tmpfs", "disk"), action="append", help="only this place; may be repeated")
@@ -149,10 +152,9 @@ class Comparison:
 
     def _cases(self):
         all_cases = cases_of.camera_cases(self.args.quick)
-        if self.args.recording:
-            path = self.args.recording.resolve()
+        for name, path in recordings(self.args):
             described = frames_file.describe_recording(path, HOME, self.stage.shardwright)
-            all_cases += cases_of.recording_cases(path, *described, self.args.quick)
+            all_cases += cases_of.recording_cases(name, path, *described, self.args.quick)
         wanted = self.args.case or [""]
         chosen = [case for case in all_cases if any(words.lower() in case.name.lower() for words in wanted)]
         if not chosen:
@@ -409,6 +411,19 @@ def how(args):
         "or checksums; sync included, measured between the rounds, too. It is no bound, but shows what sharing the "
         "cores costs.",
     ]
+
+
+def recordings(args):
+    """Names and paths of what the user wants to be compared with."""
+    found = [("recording", args.recording.resolve())] if args.recording else []
+    if args.recordings:
+        if not args.recordings.is_dir():
+            sys.exit(f"compare: --recordings {args.recordings}: expected a folder; --recording takes one file")
+        paths = sorted(path for path in args.recordings.iterdir() if path.suffix.lower() in (".tif", ".tiff"))
+        if not paths:
+            sys.exit(f"compare: --recordings {args.recordings}: it holds no .tif or .tiff")
+        found += [(f"recording {path.stem}", path.resolve()) for path in paths]
+    return found
 
 
 def digest(path):

@@ -87,7 +87,7 @@ def camera_cases(quick):
     return [*cases, replace(roi, name="small ROI, blosc-lz4", codec="blosc-lz4")]
 
 
-def recording_cases(path, frames, frame, dtype, quick):
+def recording_cases(name, path, frames, frame, dtype, quick):
     """A recording of the user's: flat chunks, as much of it as makes about 2 GB in memory-sized loops."""
     element_bytes = int(dtype[1:]) // 8
     frame_bytes = frame[0] * frame[1] * element_bytes
@@ -98,4 +98,4 @@ def recording_cases(path, frames, frame, dtype, quick):
     whole = tuple(-(-size // part) * part for size, part in zip(frame, side))
     depth = max(1, min(pool * loops, budget[0] // frame_bytes))
     base = Case("", pool * loops, pool, tuple(frame), (1, *side), (depth, *whole), "", dtype, source=str(path))
-    return [replace(base, name=f"recording, {codec}", codec=codec) for codec in CODECS[1:]]
+    return [replace(base, name=f"{name}, {codec}", codec=codec) for codec in CODECS[1:]]
