@@ -27,15 +27,15 @@ impl Width {
     }
 }
 
-/// Of so many bytes, one may lie outside of a narrow window. Each of these costs a longer look-up of all that are looked
-/// up with it, and a wrong guess of the processor.
+/// Of so many bytes, one may lie outside of a narrow window. Each of these costs a longer look-up of all that are
+/// looked up with it, and a wrong guess of the processor.
 const OUTSIDE: u32 = 64;
 /// All bytes, in units of the longest code.
 const ALL: u32 = 1 << BITS_MAX;
 
 impl Window {
-    /// The narrow window, if it has nearly all bytes, or the wide one that has the most. How often bytes are expected is
-    /// what the lengths of a complete code say.
+    /// The narrow window, if it has nearly all bytes, or the wide one that has the most. How often bytes are expected
+    /// is what the lengths of a complete code say.
     pub(super) fn of(lengths: &Lengths) -> Self {
         let narrow = best(lengths, Width::Narrow);
         let (window, inside) = if (ALL - narrow.1) * OUTSIDE <= ALL { narrow } else { best(lengths, Width::Wide) };

@@ -186,8 +186,8 @@ fn look_up_any(bytes: __m256i, code: &Code) -> (__m256i, __m256i) {
     (codes, lengths)
 }
 
-/// Shifts of each lane by its own count. What the standard library has for them tells the compiler what happens to counts
-/// that are too great, and then it takes two instructions more for those.
+/// Shifts of each lane by its own count. What the standard library has for them tells the compiler what happens to
+/// counts that are too great, and then it takes two instructions more for those.
 macro_rules! shift {
     ($name:ident, $instruction:literal) => {
         #[inline]

@@ -35,8 +35,8 @@ pub(super) fn pack(
     }
     let held = states.map(|state| state.held.checked_shr(64 - state.count as u32).unwrap_or(0));
     let (counts, places) = (states.map(|state| state.count), from_fn(|number| number * stride + states[number].at));
-    // SAFETY: every AArch64 has NEON. Each piece has `common` bytes; each stream has room for 11 bits a byte and 8 bytes
-    // more, as checked above.
+    // SAFETY: every AArch64 has NEON. Each piece has `common` bytes; each stream has room for 11 bits a byte and 8
+    // bytes more, as checked above.
     let (held, counts, places) = unsafe {
         let mut bits = Bits { held: vld1q_u64(held.as_ptr()), counts: vld1q_u64(counts.as_ptr()), places };
         bits.pack(pieces.map(<[u8]>::as_ptr), common, code, packed.as_mut_ptr());
