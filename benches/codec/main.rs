@@ -3,10 +3,10 @@
 //! steadier figures. NOTES.md in the folder above says what was tried and what it gave.
 //!
 //! `cargo bench --bench codec -- [--recordings FOLDER] [--only WORDS] [--rounds N]`. The rivals are c-blosc and libzstd
-//! as they are built by default, TRPX, and what Jungfraujoch writes: bitshuffle's blocks of 4096 pixels, with Zstandard,
-//! for which c-blosc's bit shuffle and blocks of that size stand. With `--recordings`, a tile from the middle of the
-//! first frame of each TIFF in the folder is encoded instead of tiles of models; they are read by the command that
-//! SHARDWRIGHT_COMMAND names, or that is built for it.
+//! as they are built by default, TRPX, and what Jungfraujoch writes: bitshuffle's blocks of 4096 pixels, with
+//! Zstandard, for which c-blosc's bit shuffle and blocks of that size stand. With `--recordings`, a tile from the
+//! middle of the first frame of each TIFF in the folder is encoded instead of tiles of models; they are read by the
+//! command that SHARDWRIGHT_COMMAND names, or that is built for it.
 //!
 //! With `RUSTFLAGS="--cfg sw_forms"`, `--newest baseline`, `avx2` or `gfni` leaves newer instructions alone.
 
