@@ -26,7 +26,7 @@ static void run(const char *path, sw_compressor compressor) {
     sw_config config;
     RIGHT(sw_config_init(&config, sizeof config));
     config.dtype = SW_U8, config.dims = dims, config.dim_count = 3, config.ring_bytes = 1 << 18;
-    config.codec.compressor = compressor, config.overwrite = 1;
+    config.compressor = compressor, config.overwrite = 1;
     sw_acquisition *acquisition;
     RIGHT(sw_create(path, &config, &acquisition));
     for (uint64_t number = 0; number < 5; number++) {
