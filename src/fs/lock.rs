@@ -80,6 +80,14 @@ impl Lock {
         Self::share(root).map(drop)
     }
 
+    /// As [`look`](Self::look), also at the folders above, because `root` may be a part of a dataset.
+    pub(crate) fn look_around(root: &Path) -> Result<()> {
+        Self::look(root)?;
+        let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
+        let locked = |above| Self::look(above).err().filter(|error| matches!(error, Error::Locked { .. }));
+        root.ancestors().skip(1).find_map(locked).map_or(Ok(()), Err)
+    }
+
     /// Locks the folder itself: it is worked in, and has no lock file.
     pub(crate) fn on_folder(folder: &Path) -> Result<Self> {
         let file = open_folder(folder).map_err(|error| Error::io("open the folder", folder, error))?;

@@ -113,7 +113,7 @@ impl Pyramid {
         let mut journal = Map::new();
         for (level, _, document) in &levels {
             let entry = json!({
-                "source": image.finest.path(),
+                "source": image.finest.path().display().to_string(),
                 "fingerprint": staging::fingerprint(&image.finest)?,
                 "document": document,
                 "steps": level.steps,

@@ -77,7 +77,7 @@ impl Recover {
         let root = path.as_ref();
         let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
         // A writer's documents come one by one.
-        Lock::look(&root)?;
+        Lock::look_around(&root)?;
         // A folder that is no dataset gets no lock file.
         images(&root, &Tree::walk(&root)?)?;
         let lock = match options.apply {

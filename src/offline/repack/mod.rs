@@ -57,7 +57,7 @@ use crate::format::provenance::is_unfinished;
 use crate::fs::links;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
-use crate::offline::hierarchy::walk::{self, Node};
+use crate::offline::hierarchy::walk::{self, Kind, Node};
 use crate::offline::progress::{Counters, Progress, pool};
 use change::Change;
 use consolidated::Consolidated;
@@ -297,7 +297,7 @@ impl Repack {
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             let source = &job.change.source;
             let entry = json!({
-                "source": source.path(),
+                "source": source.path().display().to_string(),
                 "fingerprint": staging::fingerprint(source)?,
                 "document": job.document,
                 "codec": job.change.codec,
@@ -470,7 +470,11 @@ fn check_out(root: &Path, out: &Path) -> Result<()> {
 /// Chunks of an open shard are found only by their headers, which stand in what looks like a gap.
 fn refuse_incomplete(nodes: &[Node]) -> Result<()> {
     for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
-        if is_unfinished(&node.document()?["attributes"]) {
+        let of_image = match &node.kind {
+            Kind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
+            _ => false,
+        };
+        if of_image || is_unfinished(&node.document()?["attributes"]) {
             let reason = "its writer did not finish, and repacking in place would remove what a recovery may still \
                           find; recover it first, repack it into a new dataset, or give that up with the option \
                           `incomplete`";

@@ -53,7 +53,7 @@ pub(super) fn leave(
     fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
     let receipt = json!({
         "version": VERSION,
-        "source": source,
+        "source": source.display().to_string(),
         "options": text(options),
         "synced": options.sync,
         "source_files": source_files,

@@ -117,7 +117,7 @@ impl Verify {
     /// [`Error::Locked`] while a writer is at work; [`Error::Config`] for threads that can't be had.
     pub fn new(path: impl AsRef<Path>, options: &VerifyOptions) -> Result<Self> {
         let root = path.as_ref();
-        Lock::look(root)?;
+        Lock::look_around(root)?;
         Ok(Self { root: root.to_path_buf(), pool: pool(options.workers)?, counters: Counters::default() })
     }
 
@@ -128,7 +128,7 @@ impl Verify {
     /// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work ([`Error::Locked`]).
     /// Damage is no error: see [`Verification::findings`].
     pub fn run(&self) -> Result<Verification> {
-        Lock::look(&self.root)?;
+        Lock::look_around(&self.root)?;
         let tree = Tree::walk(&self.root)?;
         let books = books::all(&tree);
         let check = Check { root: &self.root, tree: &tree, findings: Findings::default(), counters: &self.counters };

@@ -6,8 +6,10 @@ mod kills;
 
 use crate::common::{checked, manifests, recovered};
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -19,8 +21,8 @@ use crate::common::{movie, movie_config as config};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use shardwright::offline::{
-    Array, ArrayDescription, ChunkOrder, ManifestOptions, Repack, RepackOptions, RepackSummary, Sharding, SpaceCheck,
-    describe,
+    Array, ArrayDescription, ChunkOrder, ManifestOptions, Pyramid, PyramidOptions, Recover, RecoverOptions, Repack,
+    RepackOptions, RepackSummary, Sharding, SpaceCheck, Verify, VerifyOptions, describe,
 };
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dialect, Dim, Dtype, Error, IndexLocation, Placement, Shuffle,
@@ -257,6 +259,21 @@ fn an_array_alone_is_repacked_too() {
 }
 
 #[test]
+fn names_of_folders_may_be_no_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join(OsStr::from_bytes(b"M\xfcller"));
+    fs::create_dir(&odd).unwrap();
+    let path = movie(&odd, &config());
+    let expected = pixels(&path);
+    let out = odd.join("new.zarr");
+    repack(&path, Some(&out), &options());
+    repack(&path, None, &RepackOptions { chunk: vec![1, 8, 8], ..options() });
+    assert!(pixels(&path) == expected && pixels(&out) == expected);
+    let pyramid = Pyramid::new(&path, &PyramidOptions::default()).and_then(|pyramid| pyramid.run());
+    assert!(pyramid.is_ok(), "{pyramid:?}");
+}
+
+#[test]
 fn consolidated_metadata_follows() {
     let folder = tempfile::tempdir().unwrap();
     let path = movie(folder.path(), &config());
@@ -339,6 +356,10 @@ fn a_dataset_that_is_being_written_is_left_alone() {
     }
     let array = Repack::new(path.join("0"), None, &options()).unwrap_err();
     assert!(matches!(array, Error::Locked { .. }), "{array}");
+    let part = Recover::new(path.join("0"), &RecoverOptions::default()).unwrap_err();
+    assert!(matches!(part, Error::Locked { .. }), "{part}");
+    let part = Verify::new(path.join("0"), &VerifyOptions::default()).unwrap_err();
+    assert!(matches!(part, Error::Locked { .. }), "{part}");
     acquisition.finish().unwrap();
 }
 
@@ -350,6 +371,8 @@ fn what_a_recovery_may_still_find_is_not_thrown_away() {
     let text = fs::read_to_string(&document).unwrap().replace("\"complete\": true", "\"complete\": false");
     fs::write(&document, text).unwrap();
     let refused = Repack::new(&path, None, &options()).unwrap_err().to_string();
+    assert!(refused.contains("did not finish"), "{refused}");
+    let refused = Repack::new(path.join("0"), None, &options()).unwrap_err().to_string();
     assert!(refused.contains("did not finish"), "{refused}");
     repack(&path, Some(&folder.path().join("new.zarr")), &options());
     repack(&path, None, &RepackOptions { incomplete: true, ..options() });

@@ -142,7 +142,7 @@ impl Failure {
         json!({
             "kind": self.fault().row().0,
             "message": self.to_string(),
-            "path": own.or(command_path),
+            "path": own.or(command_path).map(|path| path.display().to_string()),
             "exit_code": self.exit_code(),
         })
     }

@@ -186,7 +186,7 @@ fn report(args: &Export, format: Format, image: &Image, notes: &[String]) -> Res
     let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
     if args.json {
         let json = serde_json::json!({
-            "path": args.output,
+            "path": args.output.display().to_string(),
             "format": format.name(),
             "dtype": image.dtype,
             "start": image.start,
