@@ -169,7 +169,7 @@ impl Array {
     /// What this crate's writer says of the array, if it is the writer's image.
     pub(super) fn image_provenance(&self) -> Option<Provenance> {
         // What is no provenance of this crate says nothing of frames.
-        self.provenance().ok().flatten().filter(|_| self.is_image())
+        if self.is_image() { self.provenance().ok().flatten() } else { None }
     }
 
     /// The same, and which frames are where in it.
@@ -182,8 +182,10 @@ impl Array {
     /// How many chunks the array's writer counted, if this crate wrote it and came to its end. A volume, and what was
     /// repacked from one, have that number without being known for this writer's own.
     fn counted_chunks(&self) -> Option<u64> {
-        let said = self.said().ok().flatten().filter(|_| self.is_image());
-        let (_, attributes) = said?;
+        if !self.is_image() {
+            return None;
+        }
+        let (_, attributes) = self.said().ok().flatten()?;
         let own = attributes.get(ATTRIBUTE)?;
         let says = |key: &str| own.get(key).and_then(Value::as_bool) == Some(true);
         own.get("chunks")?.as_u64().filter(|_| says("complete") || says("recovered"))

@@ -252,7 +252,9 @@ impl<'a> Run<'a> {
             self.check.note(node.array.path(), what);
         }
         // Of others than the writer's images, too, it may be known how many chunks there were.
-        if let (None, Some(what)) = (image, node.array.lost_of(sums.chunks.load(Relaxed))) {
+        if image.is_none()
+            && let Some(what) = node.array.lost_of(sums.chunks.load(Relaxed))
+        {
             self.check.damage(node.array.path(), what);
         }
         self.records(node)?;
