@@ -83,7 +83,8 @@ impl Lock {
     /// As [`look`](Self::look), also at the folders above, because `root` may be a part of a dataset.
     pub(crate) fn look_around(root: &Path) -> Result<()> {
         Self::look(root)?;
-        let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
+        // Some arrays are no folders.
+        let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
         let locked = |above| Self::look(above).err().filter(|error| matches!(error, Error::Locked { .. }));
         root.ancestors().skip(1).find_map(locked).map_or(Ok(()), Err)
     }
