@@ -71,6 +71,18 @@ def command():
 
 
 @pytest.fixture
+def tool(command):
+    """Runs a command and returns what it says."""
+
+    def run(*words, code=0):
+        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture
 def replay(command, tmp_path):
     """Runs `shardwright replay` and returns its report and the dataset's path."""
 

@@ -1,21 +1,9 @@
 """Arrays whose chunks are files, beside arrays with shards: `--codec` reaches them, or a note says that it does not."""
 
-import subprocess
 
 import numpy as np
-import pytest
 import zarr
 from readers import assert_same
-
-
-@pytest.fixture
-def tool(command):
-    def run(*words, code=0):
-        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return run
 
 
 def pixels(seed=0, shape=(7, 50, 40)):

@@ -25,16 +25,6 @@ ATTRIBUTES = {
 }
 
 
-@pytest.fixture
-def tool(command):
-    def run(*words, code=0):
-        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return run
-
-
 def pixels(seed=0, shape=(7, 50, 40)):
     return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
 

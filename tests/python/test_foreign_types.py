@@ -23,16 +23,6 @@ SHAPE = (7, 11, 13)
 
 
 @pytest.fixture
-def tool(command):
-    def run(*words, code=0):
-        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return run
-
-
-@pytest.fixture
 def exported(tool, tmp_path):
     def run(dataset, *options):
         tool("export", dataset, tmp_path / "out.npy", "--overwrite", "-q", *options)

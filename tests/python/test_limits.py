@@ -3,21 +3,10 @@ damage."""
 
 import json
 import math
-import subprocess
 
 import numpy as np
 import pytest
 import zarr
-
-
-@pytest.fixture
-def tool(command):
-    def run(*words, code=0):
-        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return run
 
 
 @pytest.fixture

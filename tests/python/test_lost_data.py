@@ -30,18 +30,6 @@ def told(command):
     return run
 
 
-@pytest.fixture
-def said(command):
-    """Runs a command and returns what it says."""
-
-    def run(*words, code=0):
-        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return run
-
-
 def pixels(shape=(12, 40, 50), seed=3):
     return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
 
@@ -75,7 +63,7 @@ def books(path):
 
 @pytest.mark.parametrize("what", LOSSES)
 @pytest.mark.parametrize("of", ["a run", "a repacked one"])
-def test_a_deleted_shard_is_missed_by_all(told, said, recorded, tmp_path, what, of):
+def test_a_deleted_shard_is_missed_by_all(told, tool, recorded, tmp_path, what, of):
     path, data = recorded
     if of == "a repacked one":
         told("repack", path, tmp_path / "k.zarr", "--codec", "zstd")
@@ -85,12 +73,12 @@ def test_a_deleted_shard_is_missed_by_all(told, said, recorded, tmp_path, what, 
     assert sentence in damage(told("verify", path, code=3))
     (image,) = [array for array in told("info", path)["arrays"] if array["path"] == "0"]
     assert image["lost"] == sentence
-    assert ", complete\n" not in said("info", path) and sentence in said("info", path)
+    assert ", complete\n" not in tool("info", path) and sentence in tool("info", path)
     if of == "a run":
         (recovered,) = told("recover", path)["images"]
         assert recovered["lost"] == sentence
         assert (recovered["frames_missing"], recovered["missing"]) == (4, [{"start": 4, "end": 8}])
-        assert "none missing" not in said("recover", path)
+        assert "none missing" not in tool("recover", path)
     report = told("replay", path, tmp_path / "x.zarr", "--no-sync", code=4)
     assert (report["frames_missing"], report["missing"]) == (4, [{"start": 4, "end": 8}])
     assert any(sentence in note for note in report["notes"])
@@ -100,14 +88,14 @@ def test_a_deleted_shard_is_missed_by_all(told, said, recorded, tmp_path, what, 
 
 
 @pytest.mark.parametrize("what", LOSSES)
-def test_a_manifest_of_what_lost_a_shard_counts_as_its_dataset_does(told, said, recorded, tmp_path, what):
+def test_a_manifest_of_what_lost_a_shard_counts_as_its_dataset_does(told, tool, recorded, tmp_path, what):
     path, data = recorded
     lose(path, what)
     sentence = LOST if what == "a shard" else LOST.replace("64", "48")
     out = tmp_path / "r.manifest.zarr"
     assert any(sentence in note for note in told("manifest", path)["notes"])
     assert sentence in damage(told("verify", out, code=3))
-    assert sentence in said("info", out)
+    assert sentence in tool("info", out)
     assert sentence in told("repack", out, tmp_path / "k.zarr", "--shard", "4,32,32", code=3)["error"]["message"]
     report = told("replay", out, tmp_path / "x.zarr", "--no-sync", code=4)
     assert report["frames_missing"] == 4 and any(sentence in note for note in report["notes"])
@@ -282,7 +270,7 @@ def test_a_manifest_of_a_killed_run_says_so(command, told, tmp_path):
     assert any("its writer did not finish" in note for note in notes), notes
 
 
-def test_planned_frames_that_never_came_are_told(command, told, said, tmp_path):
+def test_planned_frames_that_never_came_are_told(command, told, tool, tmp_path):
     path = tmp_path / "r.zarr"
     call = [command, "replay", "synthetic", path, "--camera", "64x64xu16@10", "--frames", 1000, "--no-sync", "-q"]
     run = subprocess.Popen([str(word) for word in [*call, "--chunk", "1", "--shard", "8"]])
@@ -296,7 +284,7 @@ def test_planned_frames_that_never_came_are_told(command, told, said, tmp_path):
     came = books(path)["frames"]
     assert 0 < came < 1000
     sentence = f"{came} of 1000 planned frames came"
-    assert sentence in said("info", path)
+    assert sentence in tool("info", path)
     notes = [finding["what"] for finding in told("verify", path)["findings"] if finding["severity"] == "note"]
     assert sentence in notes
     assert any(sentence in note for note in told("manifest", path)["notes"])

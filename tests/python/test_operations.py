@@ -21,16 +21,6 @@ SHARDS = ["--shard", "4,32,32"]
 
 
 @pytest.fixture
-def tool(command):
-    def run(*words, code=0):
-        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return run
-
-
-@pytest.fixture
 def told(command):
     """Runs a command with `--json` and returns the only object that it prints."""
 

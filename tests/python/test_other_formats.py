@@ -18,16 +18,6 @@ ONE_ARRAY = ["zarr2", "zarr2-sharded", "zarr3-transformer", "precomputed"]
 PLAIN = ["--codec", "none", "--no-checksum"]
 
 
-@pytest.fixture
-def tool(command):
-    def run(*words, code=0):
-        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return run
-
-
 def pixels(shape=(6, 15, 13), dtype="u2"):
     return np.arange(1, math.prod(shape) + 1, dtype=dtype).reshape(shape)
 

@@ -3,7 +3,6 @@ of OME-Zarr, and what is there is listed."""
 
 import itertools
 import json
-import subprocess
 
 import numpy as np
 import ome_zarr_models.v05
@@ -20,16 +19,6 @@ XML = """<?xml version="1.0" encoding="UTF-8"?>
   {images}
 </OME>
 """
-
-
-@pytest.fixture
-def tool(command):
-    def run(*words, code=0):
-        done = subprocess.run([str(word) for word in [command, *words]], capture_output=True, text=True)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return run
 
 
 def pixels(seed=0, shape=(12, 40, 50)):
