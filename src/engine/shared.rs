@@ -1,7 +1,7 @@
 //! What all threads of one acquisition share, but for the sequencer: that one and its parts can't reach themselves from
 //! here.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
@@ -216,16 +216,16 @@ impl Shared {
 
     pub(crate) fn stats(&self) -> Stats {
         let counters = &self.counters;
-        // What a frame becomes last is looked at first, so that none is written before it is accepted.
-        let frames_durable = counters.frames_durable.load(Acquire);
-        let frames_written = counters.frames_written.load(Acquire);
+        // The counters are read one after the other, while they grow; a frame that is written was accepted.
+        let frames_written = counters.frames_written.load(Relaxed);
+        let frames_accepted = counters.frames_accepted.load(Relaxed).max(frames_written);
         Stats {
-            frames_accepted: counters.frames_accepted.load(Relaxed).max(frames_written),
+            frames_accepted,
             frames_written,
-            frames_durable,
+            frames_durable: counters.frames_durable.load(Relaxed),
             frames_missing: counters.frames_missing.load(Relaxed),
             frames_dropped: counters.frames_dropped.load(Relaxed),
-            bytes_in: counters.frames_accepted.load(Relaxed) * self.plan.frame.bytes as u64,
+            bytes_in: frames_accepted * self.plan.frame.bytes as u64,
             bytes_out: counters.bytes_out.load(Relaxed),
             ring_free: self.ring.free_frames(),
             ring_frames: self.ring.frames(),

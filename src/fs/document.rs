@@ -11,7 +11,7 @@ use super::links;
 use crate::error::{Error, Refusal, Result};
 
 /// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
-pub(crate) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
 /// The document at `path`, or `None` when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<Value>> {

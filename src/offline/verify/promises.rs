@@ -70,14 +70,7 @@ fn of_attributes(group: &Group) -> Vec<Promise> {
 /// What readers believe who take one document for all of them.
 fn consolidated(group: &Group) -> Result<Vec<Promise>> {
     let promise = |path: &str, is_array| Promise { path: path.to_owned(), is_array, whose: "consolidated metadata" };
-    let path = group.path.join("zarr.json");
-    if let Some(bytes) = document::bytes(&path, document::DOCUMENT_BYTES_MAX)? {
-        // Attributes of a long run are large, and are in memory already.
-        let word = b"\"consolidated_metadata\"";
-        if !bytes.windows(word.len()).any(|bytes| bytes == word) {
-            return Ok(Vec::new());
-        }
-        let document = document::read(&path)?.unwrap_or_default();
+    if let Some(document) = document::read(&group.path.join("zarr.json"))? {
         let metadata = document.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
         let nodes = metadata.into_iter().flatten();
         return Ok(nodes.map(|(path, node)| promise(path, node["node_type"] == "array")).collect());
