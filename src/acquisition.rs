@@ -2,6 +2,7 @@
 
 pub(crate) mod append;
 mod choice;
+pub(crate) mod dataset;
 mod end;
 mod watch;
 
@@ -15,7 +16,7 @@ use crate::config::{Config, RingFull};
 use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
 use crate::engine::Engine;
-use crate::engine::threads::Threads;
+use crate::engine::pool::{Begun, Pool};
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
@@ -54,7 +55,8 @@ pub struct Acquisition {
     image: Arc<ImageWriter>,
     ring_full: RingFull,
     lender: Arc<Lender>,
-    threads: Option<Threads>,
+    /// Its threads, until it has ended.
+    running: Option<(Arc<Pool>, Begun)>,
     notes: Vec<String>,
     manifest: Option<Manifest>,
     /// Whether the end is told to those who watch; else that is the business of whoever ends it.
@@ -94,7 +96,7 @@ impl Acquisition {
         plan_with(&mut config, buffers.as_ref())?;
         let manifest = Manifest::wished(path, &config)?;
         let root = Root::create(path, config.overwrite, false)?;
-        let mut acquisition = Self::start_in(Arc::new(root), None, config, buffers)?;
+        let mut acquisition = Self::start_alone(root, config, buffers)?;
         acquisition.manifest = manifest;
         Ok(acquisition)
     }
@@ -116,27 +118,29 @@ impl Acquisition {
     ) -> Result<Self> {
         plan_with(&mut config, buffers.as_ref())?;
         Manifest::refuse(None, &config)?;
-        Self::start_in(Arc::new(Root::in_storage(storage, false)?), None, config, buffers)
+        Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }
 
-    /// Starts an image that gets no manifest.
-    pub(crate) fn start(
+    /// Starts the one image of a dataset, with threads of its own.
+    fn start_alone(root: Root, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
+        let path = root.path().to_path_buf();
+        let pool = |workers| Pool::start(&path, &config, workers, 1).map(Arc::new);
+        Self::start_in(Arc::new(root), None, config.clone(), buffers, pool)
+    }
+
+    fn start_in(
         root: Arc<Root>,
         name: Option<&str>,
         mut config: Config,
         buffers: Option<RingBuffers>,
+        pool: impl Fn(usize) -> Result<Arc<Pool>>,
     ) -> Result<Self> {
-        Manifest::refuse(name, &config)?;
-        plan_with(&mut config, buffers.as_ref())?;
-        Self::start_in(root, name, config, buffers)
-    }
-
-    fn start_in(root: Arc<Root>, name: Option<&str>, mut config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         let CodecPlan { compressor, efforts, choice } = choice::codec(&root, &config)?;
         config.codec.compressor = compressor;
         let plan = Arc::new(Plan { efforts, ..Plan::new(&config)? });
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
-        caught(|| Self::start_image(&image, &plan, &config, choice, buffers)).inspect_err(|_| image.undo(&plan))
+        let start = || Self::start_image(&image, &plan, &config, choice, buffers, pool(plan.workers)?);
+        caught(start).inspect_err(|_| image.undo(&plan))
     }
 
     /// Starts the acquisition of an image whose documents are written.
@@ -146,6 +150,7 @@ impl Acquisition {
         config: &Config,
         codec_choice: Option<String>,
         buffers: Option<RingBuffers>,
+        pool: Arc<Pool>,
     ) -> Result<Self> {
         let mut notes =
             Vec::from_iter(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
@@ -157,8 +162,7 @@ impl Acquisition {
                 .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
         }
         notes.extend(codec_choice.clone());
-        let (engine, ends) = Engine::new(image, plan, config, buffers)?;
-        let threads = Threads::start(&engine, image, config, ends)?;
+        let (engine, begun) = pool.begin(image, plan, config, buffers)?;
         let lender = Lender {
             engine: engine.clone(),
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
@@ -180,7 +184,7 @@ impl Acquisition {
         Ok(Self {
             ring_full: config.ring_full,
             lender: Arc::new(lender),
-            threads: Some(threads),
+            running: Some((pool, begun)),
             notes,
             engine,
             image: image.clone(),
@@ -393,7 +397,7 @@ impl Acquisition {
     /// [`Error::InCallback`] if one of the run's own threads calls, which can't wait for its own end: then the run ends
     /// by itself, and the summary is that of this moment.
     pub fn finish(mut self) -> Result<Summary, Unfinished> {
-        if self.threads.as_ref().is_some_and(Threads::is_one_of_them) {
+        if self.running.as_ref().is_some_and(|(pool, _)| pool.has_this_thread()) {
             let error = Error::InCallback;
             let summary = Summary { error: Some(error.clone()), ..self.summary() };
             return Err(Unfinished { summary: Box::new(summary), error });
@@ -406,7 +410,7 @@ impl Acquisition {
     /// disappears.
     pub fn abort(mut self) {
         self.engine.aborting.store(true, Relaxed);
-        if !Threads::is_one_of_any() {
+        if !Pool::is_one_of_any() {
             let _ = self.end();
         }
     }

@@ -81,13 +81,13 @@ pub mod guide;
 struct Readme;
 
 pub use acquisition::append::Appended;
+pub use acquisition::dataset::Dataset;
 pub use acquisition::{Acquisition, Unfinished};
 pub use aligned_memory::RingBuffers;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
     Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
-pub use dataset::Dataset;
 pub use dtype::{Dtype, Element, ElementType};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use events::{EventHandle, Events};

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Acquisition, Unfinished};
-use crate::engine::threads::Threads;
-use crate::engine::{Ticket, losses, records};
+use crate::engine::pool::Pool;
+use crate::engine::{losses, records};
 use crate::error::{Error, Result, caught, logged};
 use crate::format::provenance::Ending;
 use crate::stats::Summary;
@@ -38,7 +38,7 @@ impl Acquisition {
             image: self.image.clone(),
             ring_full: self.ring_full,
             lender: self.lender.clone(),
-            threads: self.threads.take(),
+            running: self.running.take(),
             notes: std::mem::take(&mut self.notes),
             manifest: self.manifest.take(),
             tells_end: self.tells_end,
@@ -55,9 +55,9 @@ impl Acquisition {
 
     fn end_untold(&mut self) -> Result<Summary, Unfinished> {
         self.engine.gate.close();
-        if let Some(threads) = self.threads.take() {
+        if let Some((pool, begun)) = self.running.take() {
             self.drain();
-            threads.join(&self.engine);
+            pool.end(&begun);
         }
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
         let aborted_empty = self.engine.aborting.load(Relaxed) && nothing_came;
@@ -144,7 +144,6 @@ impl Acquisition {
             engine.pump();
             let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
             if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
-                engine.tickets.push(Ticket::End);
                 return;
             }
             drop(sequencer);
@@ -190,10 +189,10 @@ impl Acquisition {
 
 impl Drop for Acquisition {
     fn drop(&mut self) {
-        if self.threads.is_some() && Threads::is_one_of_any() {
+        if self.running.is_some() && Pool::is_one_of_any() {
             self.end_elsewhere();
         }
-        if self.threads.is_some() {
+        if self.running.is_some() {
             // With nothing acquired there is nothing to keep.
             let nothing = self.engine.counters.frames_accepted.load(Relaxed) == 0;
             self.engine.aborting.fetch_or(nothing, Relaxed);

@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, StorageKind};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
@@ -32,15 +31,6 @@ use crate::ome;
 use crate::plan::Plan;
 use crate::storage::trial::{self, Expected};
 use crate::storage::{Directory, DiskReserve, Storage, StorageSpeed};
-
-/// A dataset of several images that are acquired at the same time: two cameras, several positions.
-///
-/// Each image is a group of its own with its own [`Acquisition`](crate::Acquisition); the root lists them as OME-Zarr's
-/// `bioformats2raw` layout describes it. For one image, [`Acquisition::create`](crate::Acquisition::create) suffices.
-#[derive(Debug, Clone)]
-pub struct Dataset {
-    root: Arc<Root>,
-}
 
 /// What all images of a dataset share. It lives as long as the last of them.
 #[derive(Debug)]
@@ -62,73 +52,6 @@ type Listed = (String, Config, Vec<u64>);
 enum Location {
     Folder(Folder),
     Storage(Arc<dyn Storage>),
-}
-
-impl Dataset {
-    /// Creates the dataset `path`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Exists`] when something is in the way; [`Error::Io`] when the system refuses something.
-    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self { root: Arc::new(Root::create(path.as_ref(), false, true)?) })
-    }
-
-    /// Creates the dataset `path`, and replaces a dataset that is in the way. Anything else is never replaced.
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create); [`Error::Locked`] when somebody writes what is to be replaced.
-    pub fn create_or_replace(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self { root: Arc::new(Root::create(path.as_ref(), true, true)?) })
-    }
-
-    /// Creates a dataset in a storage of the caller's own.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Exists`] when there is [something in it](Storage::is_used) already; [`Error::Panicked`] when that call
-    /// panics.
-    pub fn create_in(storage: Arc<dyn Storage>) -> Result<Self> {
-        Ok(Self { root: Arc::new(Root::in_storage(storage, true)?) })
-    }
-
-    /// Starts the acquisition of the image `name`, a group of that name in the dataset: letters, digits, `_`, `-` and
-    /// `.`, not starting with a dot, and neither `OME` nor `zarr.json`, in whatever case.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for another name, for a dialect other than Zarr v3, for a manifest, and as of
-    /// [`Acquisition::create`](crate::Acquisition::create); [`Error::Exists`] if there is an image of that name;
-    /// [`Error::Io`] if the system refuses something. No image is left behind then.
-    pub fn acquisition(&self, name: &str, config: Config) -> Result<crate::Acquisition> {
-        self.start(name, config, None)
-    }
-
-    /// As [`acquisition`](Self::acquisition), with frame buffers of the caller's own as the ring.
-    ///
-    /// # Errors
-    ///
-    /// As `acquisition`; [`Error::Config`] for buffers that are too small or too few.
-    pub fn acquisition_with_buffers(
-        &self,
-        name: &str,
-        config: Config,
-        buffers: RingBuffers,
-    ) -> Result<crate::Acquisition> {
-        self.start(name, config, Some(buffers))
-    }
-
-    pub(crate) fn start(&self, name: &str, config: Config, buffers: Option<RingBuffers>) -> Result<crate::Acquisition> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        let is_reserved = ["ome", "zarr.json"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
-        if name.is_empty() || name.starts_with('.') || is_reserved || !name.chars().all(plain) {
-            let reason =
-                "letters, digits, _, - and . are possible, not starting with a dot, and neither OME nor zarr.json";
-            return Err(Error::config("name", format_args!("{name:?}"), reason));
-        }
-        crate::Acquisition::start(self.root.clone(), Some(name), config, buffers)
-    }
 }
 
 impl Root {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::cell::{ShardBlock, ShardCell};
-use super::messages::{Closing, Preparing};
+use super::messages::{Closing, PrepareBlock, Requests};
 use super::shared::Shared;
 use crate::plan::Plan;
-use crate::sync::{PolledQueue, Receiver};
+use crate::sync::Receiver;
 
 /// Why a frame can't go on.
 pub(super) enum Hold {
@@ -24,7 +24,7 @@ pub(super) struct Blocks {
     plan: Arc<Plan>,
     /// With each block, whether a layer of it was opened.
     blocks: VecDeque<(bool, ShardBlock)>,
-    requests: Arc<PolledQueue<Preparing>>,
+    requests: Arc<Requests>,
     prepared: Receiver<ShardBlock>,
     /// All blocks below were requested, or will never be needed.
     requested_end: u64,
@@ -33,27 +33,32 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn new(plan: &Arc<Plan>, requests: Arc<PolledQueue<Preparing>>, prepared: Receiver<ShardBlock>) -> Self {
+    pub(super) fn new(plan: &Arc<Plan>, requests: Arc<Requests>, prepared: Receiver<ShardBlock>) -> Self {
         let blocks_end =
             plan.frames_total.map_or(u64::MAX, |frames| plan.shards.locate(frames.saturating_sub(1)).block + 1);
         let capacity = plan.ring.shard_blocks_max();
-        let mut blocks = Self {
+        Self {
             plan: plan.clone(),
             blocks: VecDeque::with_capacity(capacity),
             requests,
             prepared,
             requested_end: 0,
             blocks_end,
-        };
-        blocks.request_up_to(plan.ring.shard_blocks_ahead);
-        blocks
+        }
+    }
+
+    /// The first block was delivered without a request: those that follow it are asked for.
+    pub(super) fn begin(&mut self) {
+        self.requested_end = 1;
+        self.request_up_to(self.plan.ring.shard_blocks_ahead);
+        self.requests.wake();
     }
 
     fn request_up_to(&mut self, block: u64) {
         let end = (block + 1).min(self.blocks_end);
         for block in self.requested_end..end {
             // The queue holds all blocks that may be open.
-            self.requests.push_quietly(Preparing::Block(block));
+            self.requests.push_quietly(PrepareBlock(block));
         }
         self.requested_end = self.requested_end.max(end);
     }

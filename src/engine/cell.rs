@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire};
-use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use crate::shard::Shard;
 
@@ -101,33 +101,25 @@ pub(crate) struct ShardBlock {
 /// How many cells of shards exist, so that those waiting to be closed don't pile up.
 pub(crate) struct LiveCells {
     count: StdMutex<u64>,
-    fewer: Condvar,
     max: u64,
 }
 
 impl LiveCells {
     pub(crate) fn new(max: u64) -> Self {
-        Self { count: StdMutex::new(0), fewer: Condvar::new(), max }
+        Self { count: StdMutex::new(0), max }
     }
 
-    /// Waits until `cells` more may exist. Only the preparer's thread waits here.
-    pub(super) fn add(&self, cells: u64) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let allowed = |count: &mut u64| *count > 0 && *count + cells > self.max;
-        let mut count = self.fewer.wait_while(count, allowed).unwrap_or_else(PoisonError::into_inner);
-        *count += cells;
+    /// Counts `cells` more, if so many may exist.
+    pub(super) fn add(&self, cells: u64) -> bool {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_allowed = *count == 0 || *count + cells <= self.max;
+        *count += if is_allowed { cells } else { 0 };
+        is_allowed
     }
 
     pub(super) fn remove(&self, cells: u64) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *count = count.saturating_sub(cells);
-        self.fewer.notify_one();
-    }
-
-    /// From now on nobody waits.
-    pub(crate) fn open_up(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) = 0;
-        self.fewer.notify_one();
     }
 }
 

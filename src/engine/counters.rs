@@ -78,6 +78,11 @@ impl StageTimes {
         Self(std::array::from_fn(|_| Latencies::new()))
     }
 
+    /// One for the callers, one for the finalizer's threads, one for each worker.
+    pub(crate) fn all(workers: usize) -> Arc<[Self]> {
+        (0..workers + 2).map(|_| Self::new()).collect()
+    }
+
     pub(crate) fn of(&self, stage: Stage) -> &Latencies {
         &self.0[stage as usize]
     }

@@ -94,11 +94,6 @@ impl Layers {
         &self.slots[slot as usize]
     }
 
-    /// Whether some worker is about to pass a ticket on.
-    pub(crate) fn have_unsent(&self) -> bool {
-        self.slots.iter().any(|slot| slot.unsent.load(Ordering::Relaxed) > 0)
-    }
-
     /// The layer may be used for other frames.
     pub(crate) fn free(&self, slot: u32) {
         let sent = self.freed.try_send(slot);

@@ -1,11 +1,14 @@
 //! What the threads tell each other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 
 use super::cell::ShardCell;
+use super::closings::Closings;
 use crate::dataset::image::RecordBlock;
 use crate::error::Contained;
 use crate::ring::Frame;
+use crate::sync::{Lane, Lanes};
 
 /// A committed frame on its way to its layer. The order is that of the numbers.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,25 +19,18 @@ pub(crate) struct Arrival {
     pub(crate) dropped_before: u64,
 }
 
-/// What a worker is told to do.
+/// What a worker is told to do for an image.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ticket {
     /// Take part in this layer.
     Layer(u32),
     /// Run the sequencer, if nobody has meanwhile.
     Sequence,
-    /// Nothing more comes, but for what other workers still pass on.
-    End,
 }
 
-/// Work for the thread that prepares.
-#[derive(Debug)]
-pub(crate) enum Preparing {
-    /// The shards of this block will be needed.
-    Block(u64),
-    /// No more will be needed.
-    End,
-}
+/// Work for the thread that prepares: the shards of this block will be needed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PrepareBlock(pub(crate) u64);
 
 /// Work for the thread that closes.
 #[derive(Debug)]
@@ -43,11 +39,75 @@ pub(crate) enum Closing {
     Cell(Arc<ShardCell>),
     /// These records are complete.
     Records(RecordBlock),
-    /// Somebody watches the ring from now on.
+    /// Something is to be looked after from now on: somebody watches the ring, or an image has begun.
     Look,
-    /// Nothing more comes.
-    End,
 }
+
+/// What the thread that closes gets, and from which image; `None`: nothing more comes.
+pub(crate) type ClosingOf = Option<(u32, Closing)>;
 
 /// Hears the key of each closed shard.
 pub(crate) type Listener = Arc<Contained<dyn Fn(&str) + Send + Sync>>;
+
+/// An image's way to the thread that prepares.
+pub(crate) struct Requests {
+    lane: Lane<PrepareBlock>,
+    /// Requests that are not settled.
+    unsettled: AtomicUsize,
+}
+
+impl Requests {
+    pub(crate) fn new(lanes: &Arc<Lanes<PrepareBlock>>, image: u32, capacity: usize) -> Self {
+        Self { lane: Lane::new(lanes, image, capacity), unsettled: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn push_quietly(&self, request: PrepareBlock) {
+        self.unsettled.fetch_add(1, AcqRel);
+        self.lane.push_quietly(request);
+    }
+
+    pub(crate) fn wake(&self) {
+        self.lane.wake();
+    }
+
+    /// For the thread that prepares, which calls [`settle`](Self::settle) when it is done with the request.
+    pub(crate) fn take(&self) -> Option<PrepareBlock> {
+        self.lane.take()
+    }
+
+    pub(crate) fn settle(&self) {
+        self.unsettled.fetch_sub(1, AcqRel);
+    }
+
+    pub(crate) fn are_settled(&self) -> bool {
+        self.unsettled.load(Acquire) == 0
+    }
+}
+
+/// An image's way to the thread that closes.
+pub(crate) struct ClosingPort {
+    image: u32,
+    all: Arc<Closings<ClosingOf>>,
+    /// Things that are not settled.
+    unsettled: AtomicUsize,
+}
+
+impl ClosingPort {
+    pub(crate) fn new(all: &Arc<Closings<ClosingOf>>, image: u32) -> Self {
+        Self { image, all: all.clone(), unsettled: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn put(&self, closing: Closing) {
+        self.unsettled.fetch_add(1, AcqRel);
+        self.all.put(Some((self.image, closing)));
+    }
+
+    /// The thread that closes is done with a thing. AcqRel: whoever sees that all are settled sees what it did.
+    pub(crate) fn settle(&self) {
+        self.unsettled.fetch_sub(1, AcqRel);
+    }
+
+    pub(crate) fn are_settled(&self) -> bool {
+        self.unsettled.load(Acquire) == 0
+    }
+}

@@ -13,28 +13,33 @@
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time,
 //! and nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the
 //! ring has room: a worker that has nothing to do, and the preparer, snapshot by themselves whether something came (see
-//! [`PolledQueue`]).
+//! [`PolledQueue`](crate::sync::Lanes)).
 
 pub(crate) mod arena;
 mod blocks;
 mod cell;
+mod closer;
+mod closing_state;
 mod closings;
 mod counters;
 mod effort;
 mod effort_watch;
-mod finalizer;
 mod gather;
+mod kits;
 pub(crate) mod layer;
 pub(crate) mod losses;
 mod messages;
 mod numbers;
 mod paused;
+pub(crate) mod pool;
+mod preparer;
 mod pump;
 pub(crate) mod records;
 mod sequencer;
+mod served;
 mod shared;
 mod strided;
-pub(crate) mod threads;
+mod tile_encoder;
 mod worker;
 mod writers;
 
@@ -42,7 +47,7 @@ mod writers;
 pub(crate) use cell::ShardCell;
 #[cfg(feature = "capi")]
 pub(crate) use counters::StageTimes;
-pub(crate) use messages::{Arrival, Ticket};
+pub(crate) use messages::Arrival;
 pub(crate) use pump::Engine;
 
 /// Whole runs without C and without files, which miri can follow: `cargo +nightly miri test --lib whole_run`.

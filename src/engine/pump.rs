@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use super::cell::ShardBlock;
 use super::layer::LARGE_SLOT_BYTES;
-use super::messages::{Closing, Ticket};
+use super::messages::Ticket;
 use super::records::Records;
 use super::sequencer::Sequencer;
-use super::shared::{Shared, relief};
+use super::shared::{Ports, Shared, relief};
 use crate::aligned_memory::RingBuffers;
 use crate::config::Config;
 use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
 use crate::plan::Plan;
 use crate::ring::Ring;
-use crate::sync::{Mutex, Receiver, Relay, Sender, bounded};
+use crate::sync::{Mutex, Relay, Sender, bounded};
 
 /// Everything that the threads of one acquisition share.
 pub(crate) struct Engine {
@@ -41,7 +41,6 @@ impl Deref for Engine {
 /// The other ends of the engine's queues, for its threads.
 pub(crate) struct Ends {
     pub(super) deliver: Sender<ShardBlock>,
-    pub(super) to_close: Receiver<Closing>,
     pub(super) written_records: Sender<RecordBlock>,
 }
 
@@ -52,15 +51,16 @@ impl Engine {
         plan: &Arc<Plan>,
         config: &Config,
         buffers: Option<RingBuffers>,
+        ports: &Ports,
     ) -> Result<(Arc<Self>, Ends)> {
         let frame_bytes = plan.frame.layout.buffer_bytes;
         let ring = Arc::new(Ring::new(plan.ring.frames, frame_bytes, plan.record.bytes, buffers)?);
-        let (shared, to_close) = Shared::new(image, plan, config, ring);
+        let shared = Shared::new(image, plan, config, ring, ports);
         let (deliver, prepared) = bounded(2 * plan.ring.shard_blocks_max());
         let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let sequencer = Sequencer::new(plan.clone(), records, shared.requests.clone(), prepared);
         let (sequencer, relay, starving) = (Mutex::new(sequencer), Relay::default(), StdMutex::default());
-        Ok((Arc::new(Self { shared, sequencer, relay, starving }), Ends { deliver, to_close, written_records }))
+        Ok((Arc::new(Self { shared, sequencer, relay, starving }), Ends { deliver, written_records }))
     }
 
     /// Brings forward whatever can go forward now, or a part of it: the rest is for the next that comes, or a worker.

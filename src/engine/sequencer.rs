@@ -14,14 +14,14 @@ use super::blocks::{Blocks, Hold};
 use super::cell::ShardBlock;
 use super::layer::Layer;
 use super::losses::note_range;
-use super::messages::{Arrival, Preparing};
+use super::messages::{Arrival, Requests};
 use super::records::{RecordCopy, Records};
 use super::shared::{Shared, relief};
 use crate::error::logged;
 use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::geometry::CellOf;
 use crate::plan::Plan;
-use crate::sync::{PolledQueue, Receiver, RwLockWriteGuard};
+use crate::sync::{Receiver, RwLockWriteGuard};
 
 /// Whoever commits a frame works for others for so many at most: some ten microseconds.
 const ARRIVALS_A_RUN: usize = 64;
@@ -75,7 +75,7 @@ impl Sequencer {
     pub(crate) fn new(
         plan: Arc<Plan>,
         records: Records,
-        requests: Arc<PolledQueue<Preparing>>,
+        requests: Arc<Requests>,
         prepared: Receiver<ShardBlock>,
     ) -> Self {
         let window = plan.ring.window;
@@ -126,6 +126,11 @@ impl Sequencer {
             self.relieve(shared, shared.relief.swap(relief::NONE, Relaxed) == relief::FOR_LONG);
         }
         has_more
+    }
+
+    /// The first block of shards was delivered.
+    pub(crate) fn begin(&mut self) {
+        self.blocks.begin();
     }
 
     /// How many layers wait for frames.

@@ -11,7 +11,7 @@ use super::counters::{Counters, FirstError, StageTimes};
 use super::effort::EffortChanges;
 use super::layer::{LayerState, Layers};
 use super::losses::Losses;
-use super::messages::{Arrival, Closing, Listener, Preparing, Ticket};
+use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, PrepareBlock, Requests, Ticket};
 use super::numbers::Numbers;
 use crate::codec::Effort;
 use crate::config::{Codec, Config};
@@ -21,7 +21,7 @@ use crate::format::slot_header::Origin;
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::stats::{Stage, StageLatency, Stats, report};
-use crate::sync::{Gate, PolledQueue, Receiver, Sender, bounded, event};
+use crate::sync::{Gate, Lane, Lanes, Receiver, Sender, bounded, event};
 
 /// What callers that find no free buffer want of the sequencer.
 pub(super) mod relief {
@@ -46,10 +46,10 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) arrivals: (Sender<Arrival>, Receiver<Arrival>),
     pub(crate) layers: Layers,
-    pub(crate) tickets: PolledQueue<Ticket>,
+    pub(crate) tickets: Lane<Ticket>,
     /// For the thread that prepares.
-    pub(crate) requests: Arc<PolledQueue<Preparing>>,
-    pub(crate) closings: Closings<Closing>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) closings: ClosingPort,
     pub(crate) counters: Counters,
     pub(crate) first_error: FirstError,
     pub(crate) losses: Losses,
@@ -70,20 +70,27 @@ pub(crate) struct Shared {
     /// An [`Effort`]. Relaxed: whichever a worker sees, its chunk is right.
     effort: AtomicU8,
     pub(crate) effort_changes: StdMutex<EffortChanges>,
+    /// Of all images of the dataset.
+    times: Arc<[StageTimes]>,
+    /// Something went wrong that keeps layers for ever.
+    pub(super) is_broken: AtomicBool,
+}
+
+/// What leads from an image to the threads that work for it and others.
+pub(crate) struct Ports {
+    /// A number that no other image has.
+    pub(super) image: u32,
+    pub(super) tickets: Arc<Lanes<Ticket>>,
+    pub(super) requests: Arc<Lanes<PrepareBlock>>,
+    pub(super) closings: Arc<Closings<ClosingOf>>,
     /// One for the callers, one for the finalizer's threads, one for each worker.
-    pub(crate) times: Vec<StageTimes>,
+    pub(super) times: Arc<[StageTimes]>,
 }
 
 impl Shared {
-    pub(super) fn new(
-        image: &ImageWriter,
-        plan: &Arc<Plan>,
-        config: &Config,
-        ring: Arc<Ring>,
-    ) -> (Self, Receiver<Closing>) {
+    pub(super) fn new(image: &ImageWriter, plan: &Arc<Plan>, config: &Config, ring: Arc<Ring>, ports: &Ports) -> Self {
         let blocks = plan.ring.shard_blocks_max();
-        let (closings, to_close) = Closings::new(blocks * plan.shards.cells_a_block as usize + 64);
-        let shared = Self {
+        Self {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,
             sync: config.sync,
@@ -93,9 +100,10 @@ impl Shared {
             gate: Gate::new(),
             arrivals: bounded(plan.ring.frames),
             layers: Layers::new(plan.ring.layer_slots, plan.layers.frames_a_cell() as usize),
-            tickets: PolledQueue::new(plan.ring.layer_slots * plan.ring.tickets_a_layer as usize + 2),
-            requests: Arc::new(PolledQueue::new(2 * blocks)),
-            closings,
+            // The first ticket of each layer, and one to run the sequencer.
+            tickets: Lane::new(&ports.tickets, ports.image, plan.ring.layer_slots + 2),
+            requests: Arc::new(Requests::new(&ports.requests, ports.image, 2 * blocks)),
+            closings: ClosingPort::new(&ports.closings, ports.image),
             counters: Counters::default(),
             first_error: FirstError::new(ring.watchers.clone()),
             losses: Losses::default(),
@@ -108,11 +116,11 @@ impl Shared {
             relief: AtomicU8::new(relief::NONE),
             effort: AtomicU8::new(plan.efforts.last().copied().unwrap_or(Effort::Normal) as u8),
             effort_changes: StdMutex::default(),
-            times: (0..plan.workers + 2).map(|_| StageTimes::new()).collect(),
+            times: ports.times.clone(),
+            is_broken: AtomicBool::new(false),
             ring,
             plan: plan.clone(),
-        };
-        (shared, to_close)
+        }
     }
 
     /// With how much effort the next chunk is to be made.

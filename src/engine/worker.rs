@@ -1,34 +1,37 @@
 //! A worker thread: takes tiles of complete layers, gathers, encodes and stores them.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::arena::Arena;
 use super::cell::ShardCell;
 use super::counters::StageTimes;
-use super::gather::{TileShape, gather, is_fill};
+use super::gather::is_fill;
+use super::kits::{Kit, Kits};
 use super::layer::{LARGE_SLOT_BYTES, Layer, LayerSlot};
 use super::messages::Ticket;
 use super::pump::Engine;
-use super::strided::{StridedTile, in_one_piece, in_pieces};
+use super::served::{Roster, Served};
+use super::strided::in_pieces;
 use super::writers::{PendingWrite, WritePath};
-use crate::codec::Encoder;
 use crate::error::{Error, Result, caught};
 use crate::format::slot_header::{HEADER_BYTES, Origin};
 use crate::geometry::Tile;
 use crate::shard::{Claim, PIECES_MAX, StagedSlot};
 use crate::stats::Stage;
+use crate::sync::{Lanes, Turn};
 
-/// One worker's own things, made once.
+/// For more, a worker takes memory once more.
+const KITS_EXPECTED: usize = 16;
+
+/// One worker's own things.
 pub(crate) struct Worker {
-    engine: Arc<Engine>,
     index: usize,
-    tile_encoder: TileEncoder,
-    /// Header and encoded tile, where they can't be made in place.
-    arena: Arena,
-    /// Who writes what is made there.
-    write_path: WritePath,
+    tickets: Arc<Lanes<Ticket>>,
+    roster: Arc<Roster>,
+    made: Arc<Kits>,
+    /// By their number.
+    kits: Vec<Option<Kit>>,
 }
 
 /// What became of one tile.
@@ -41,45 +44,69 @@ enum Stored {
 }
 
 impl Worker {
-    pub(crate) fn new(engine: Arc<Engine>, index: usize, arena: Arena, write_path: WritePath) -> Result<Self> {
-        let (plan, codec) = (&engine.plan, &engine.codec);
-        let encoder = Encoder::new(codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
-        let raw = vec![0; if encoder.copies() { 0 } else { plan.shard.chunk_bytes }].into();
-        Ok(Self { index, tile_encoder: TileEncoder { encoder, raw }, arena, write_path, engine })
+    pub(super) fn new(index: usize, tickets: Arc<Lanes<Ticket>>, roster: Arc<Roster>, made: Arc<Kits>) -> Self {
+        Self { index, tickets, roster, made, kits: Vec::with_capacity(KITS_EXPECTED) }
     }
 
     /// Works until no more tickets come.
-    pub(crate) fn run(mut self) {
-        let engine = self.engine.clone();
+    pub(super) fn run(mut self) {
         loop {
-            let ticket = engine.tickets.pop();
-            if let Ticket::Sequence = ticket {
-                engine.answer();
-                continue;
-            }
-            let Ticket::Layer(slot) = ticket else {
-                // Whoever sends a ticket from here on comes back for it, so none is lost; but the last layers shall
-                // have as many workers as all others had.
-                let done = engine.tickets.is_empty() && !engine.layers.have_unsent();
-                engine.tickets.push(Ticket::End);
-                if done {
-                    return;
-                }
-                std::thread::yield_now();
-                continue;
+            let (image, ticket) = match self.tickets.pop() {
+                Turn::Lane(image) => (image, None),
+                Turn::First(image, ticket) => (image, Some(ticket)),
+                Turn::End => return self.tickets.end(),
             };
-            let layer_slot = engine.layers.slot(slot);
-            if layer_slot.take_unsent() {
-                // Behind others it would keep the layer's frames, long encoded, from the ring.
-                engine.tickets.push_first(Ticket::Layer(slot));
+            let Some(of) = self.roster.get(image) else { continue };
+            let Some(ticket) = ticket.or_else(|| of.engine.tickets.take()) else { continue };
+            let served = caught(|| {
+                self.serve(&of, ticket);
+                Ok(())
+            });
+            if let Err(error) = served {
+                // What it held is lost; other images must not be.
+                of.engine.first_error.set(error);
+                of.engine.is_broken.store(true, Release);
             }
-            self.share_in(&engine, slot, layer_slot);
-            engine.return_ticket(slot);
         }
     }
 
+    fn serve(&mut self, of: &Served, ticket: Ticket) {
+        let engine = &of.engine;
+        let Ticket::Layer(slot) = ticket else { return engine.answer() };
+        let layer_slot = engine.layers.slot(slot);
+        if layer_slot.take_unsent() {
+            // Behind others it would keep the layer's frames, long encoded, from the ring.
+            engine.tickets.push_first(Ticket::Layer(slot));
+        }
+        let index = self.index;
+        // It was made before the image began.
+        let kit = self.kit(of.kit).expect("an image begins with a kit for each worker");
+        TileWorker { index, kit }.share_in(engine, slot, layer_slot);
+        engine.return_ticket(slot);
+    }
+
+    fn kit(&mut self, number: usize) -> Option<&mut Kit> {
+        if self.kits.get(number).is_none_or(Option::is_none) {
+            for (made, kit) in self.made.fetch(self.index) {
+                if self.kits.len() <= made {
+                    self.kits.resize_with(made + 1, || None);
+                }
+                self.kits[made] = Some(kit);
+            }
+        }
+        self.kits.get_mut(number)?.as_mut()
+    }
+}
+
+/// A worker with the means for the image that it works for.
+struct TileWorker<'a> {
+    index: usize,
+    kit: &'a mut Kit,
+}
+
+impl TileWorker<'_> {
     /// Takes tiles of a layer until none is left.
-    fn share_in(&mut self, engine: &Engine, number: u32, slot: &LayerSlot) {
+    fn share_in(&mut self, engine: &Arc<Engine>, number: u32, slot: &LayerSlot) {
         let layer = slot.layer.read().unwrap_or_else(PoisonError::into_inner);
         let Some(cell) = &layer.state.cell else { return };
         let mut now = Instant::now();
@@ -98,7 +125,7 @@ impl Worker {
             // A panic must not take the other tiles with it; this one stays missing.
             let stored = caught(|| self.store(engine, number, &layer, cell, index, &mut now));
             if matches!(stored, Err(Error::Panicked { .. })) {
-                self.renew_encoder();
+                self.kit.encoder.renew(engine);
             }
             match stored {
                 Ok(Stored::Here(nbytes)) => engine.count_chunk(nbytes),
@@ -111,7 +138,7 @@ impl Worker {
 
     fn store(
         &mut self,
-        engine: &Engine,
+        engine: &Arc<Engine>,
         number: u32,
         layer: &Layer,
         cell: &Arc<ShardCell>,
@@ -124,10 +151,10 @@ impl Worker {
         let shard = &cell.shards[across];
         let origin = engine.origin(&layer.state, cell, across, chunk);
         let fail = |error| Error::io("write a chunk to shard", &shard.key, error);
-        self.tile_encoder.encoder.set_effort(engine.effort());
+        self.kit.encoder.encoder.set_effort(engine.effort());
         let stored = match shard.claim(chunk).expect("a chunk belongs to one tile of one layer") {
             Claim::InPlace(mut slot) => {
-                let Some(bytes) = self.tile_encoder.make(engine, layer, tile, slot.room(), times, now)? else {
+                let Some(bytes) = self.kit.encoder.make(engine, layer, tile, slot.room(), times, now)? else {
                     return Ok(Stored::Empty);
                 };
                 slot.commit(bytes, &origin);
@@ -143,7 +170,7 @@ impl Worker {
                 };
                 let in_ring = from_ring.then_some(index);
                 let sealed = PendingWrite { nbytes, layer: number, shard: across, claimed: place.detach(), in_ring };
-                match self.write_path.bring(engine, layer, cell, sealed, &mut self.arena)? {
+                match self.kit.write_path.bring(engine, layer, cell, sealed, &mut self.kit.arena)? {
                     true => Stored::Here(nbytes),
                     false => Stored::HandedOver,
                 }
@@ -157,7 +184,7 @@ impl Worker {
     /// Returns its bytes, and whether the latter; `None` if it holds nothing but the fill value.
     fn seal(
         &mut self,
-        engine: &Engine,
+        engine: &Arc<Engine>,
         place: &StagedSlot,
         layer: &Layer,
         tile: &Tile,
@@ -166,90 +193,21 @@ impl Worker {
     ) -> Result<Option<(usize, bool)>> {
         let plan = &engine.plan;
         let mut pieces = [&[][..]; PIECES_MAX];
-        let pieces = match self.write_path {
+        let pieces = match self.kit.write_path {
             // Past the page cache go whole pages alone.
             WritePath::Threads(_) if plan.shard.lead_bytes == 0 => None,
-            _ if !self.tile_encoder.encoder.copies() => None,
+            _ if !self.kit.encoder.encoder.copies() => None,
             _ => in_pieces(layer, &engine.ring, plan, tile, &mut pieces),
         };
         if let Some(pieces) = pieces {
             let empty = engine.skip_empty_chunks && pieces.iter().all(|piece| is_fill(piece, &plan.frame.fill));
-            return Ok((!empty).then(|| (place.seal_pieces(self.arena.open(), pieces, origin), true)));
+            return Ok((!empty).then(|| (place.seal_pieces(self.kit.arena.open(), pieces, origin), true)));
         }
         let times = engine.worker_times(self.index);
-        let scratch = self.arena.open();
+        let scratch = self.kit.arena.open();
         let room = &mut scratch[plan.shard.lead_bytes + HEADER_BYTES..];
-        let Some(nbytes) = self.tile_encoder.make(engine, layer, tile, room, times, now)? else { return Ok(None) };
+        let Some(nbytes) = self.kit.encoder.make(engine, layer, tile, room, times, now)? else { return Ok(None) };
         place.seal(scratch, nbytes, origin);
         Ok(Some((nbytes, false)))
-    }
-
-    /// The encoder may be half-way through something: it starts over.
-    fn renew_encoder(&mut self) {
-        let plan = &self.engine.plan;
-        if let Ok(encoder) = Encoder::new(&self.engine.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes) {
-            self.tile_encoder.encoder = encoder;
-        }
-    }
-}
-
-/// Makes chunks of tiles.
-struct TileEncoder {
-    encoder: Encoder,
-    /// The tile as gathered, where it is not the chunk already.
-    raw: Box<[u8]>,
-}
-
-impl TileEncoder {
-    /// Makes a tile's chunk at the start of `room` and returns its bytes; `None` if it holds nothing but the fill
-    /// value.
-    fn make(
-        &mut self,
-        engine: &Engine,
-        layer: &Layer,
-        tile: &Tile,
-        room: &mut [u8],
-        times: &StageTimes,
-        now: &mut Instant,
-    ) -> Result<Option<usize>> {
-        let (ring, plan) = (&engine.ring, &*engine.plan);
-        let shape = TileShape::new(layer, plan, tile);
-        let is_empty = |raw: &[u8]| engine.skip_empty_chunks && is_fill(raw, &plan.frame.fill);
-        if self.encoder.copies() {
-            let raw = &mut room[..shape.bytes()];
-            gather(layer, engine, tile, &shape, raw);
-            let empty = is_empty(raw);
-            *now = times.of(Stage::Gather).since(*now);
-            let bytes = (!empty).then(|| self.encoder.seal(shape.bytes(), room));
-            *now = times.of(Stage::Encode).since(*now);
-            return Ok(bytes);
-        }
-        let there = in_one_piece(layer, ring, plan, tile);
-        if there.is_none()
-            && self.encoder.gathers()
-            && let Some(pixels) = StridedTile::new(layer, ring, plan, tile)
-        {
-            let empty = engine.skip_empty_chunks && pixels.rows().all(|row| is_fill(row, &plan.frame.fill));
-            *now = times.of(Stage::Gather).since(*now);
-            let bytes = (!empty).then(|| self.encoder.encode_from(&pixels, &mut self.raw, room)).transpose()?;
-            *now = times.of(Stage::Encode).since(*now);
-            return Ok(bytes);
-        }
-        let raw = match there {
-            Some(there) => there,
-            None => {
-                let raw = &mut self.raw[..shape.bytes()];
-                gather(layer, engine, tile, &shape, raw);
-                raw
-            }
-        };
-        let empty = is_empty(raw);
-        *now = times.of(Stage::Gather).since(*now);
-        if empty {
-            return Ok(None);
-        }
-        let bytes = self.encoder.encode_part(raw, room)?;
-        *now = times.of(Stage::Encode).since(*now);
-        Ok(Some(bytes))
     }
 }

@@ -69,6 +69,7 @@ impl PendingWrite {
 
 /// A chunk on its way from a worker to whoever writes it.
 struct Job {
+    engine: Arc<Engine>,
     scratch: Scratch,
     chunk: PendingWrite,
     cell: Arc<ShardCell>,
@@ -95,7 +96,7 @@ impl WritePath {
     /// true if it is written.
     pub(crate) fn bring(
         &self,
-        engine: &Engine,
+        engine: &Arc<Engine>,
         layer: &Layer,
         cell: &Arc<ShardCell>,
         chunk: PendingWrite,
@@ -117,13 +118,13 @@ impl WritePath {
         // A panic would leave the turn with nobody.
         let write =
             || written = caught(|| chunk.take().map_or(Ok(()), |chunk| chunk.write(engine, layer, cell, arena.open())));
-        turns.turn.ring_if_idle(write, || turns.found.write_all(engine));
+        turns.turn.ring_if_idle(write, || turns.found.write_all());
         let Some(chunk) = chunk else { return written.map(|()| true) };
         if engine.codec.compressor == Compressor::None && !arena.has_room_beside(chunk.sealed_bytes(cell)) {
             return chunk.write(engine, layer, cell, arena.open()).map(|()| true);
         }
         turns.left.hand_over(engine, cell, chunk, arena);
-        turns.turn.ring(|| turns.found.write_all(engine));
+        turns.turn.ring(|| turns.found.write_all());
         // What holds the room is in the queue, and somebody is at it.
         arena.open();
         Ok(false)
@@ -145,10 +146,10 @@ pub(crate) fn queue() -> (Writers, Jobs) {
 }
 
 impl Writers {
-    fn hand_over(&self, engine: &Engine, cell: &Arc<ShardCell>, chunk: PendingWrite, arena: &mut Arena) {
+    fn hand_over(&self, engine: &Arc<Engine>, cell: &Arc<ShardCell>, chunk: PendingWrite, arena: &mut Arena) {
         engine.layers.slot(chunk.layer).add_ticket();
         let scratch = arena.close(chunk.sealed_bytes(cell));
-        let _ = self.0.send(Job { scratch, chunk, cell: cell.clone() });
+        let _ = self.0.send(Job { engine: engine.clone(), scratch, chunk, cell: cell.clone() });
     }
 }
 
@@ -169,12 +170,12 @@ impl CombiningWriter {
 
 impl Jobs {
     /// Writes until the last worker has ended and nothing is left. What waits for the same shard is one write.
-    pub(crate) fn run(&self, engine: &Engine) {
-        let compresses = engine.codec.compressor != Compressor::None;
-        let bytes_max = if compresses { BATCH_BYTES } else { BATCH_RAW_BYTES };
+    pub(crate) fn run(&self) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut next = None;
         while let Some(first) = next.take().or_else(|| self.0.recv().ok()) {
+            let compresses = first.engine.codec.compressor != Compressor::None;
+            let bytes_max = if compresses { BATCH_BYTES } else { BATCH_RAW_BYTES };
             let mut bytes = first.chunk.nbytes;
             batch.push(first);
             while batch.len() < BATCH_MAX {
@@ -187,68 +188,71 @@ impl Jobs {
                 batch.push(job);
             }
             match batch.len() {
-                1 => batch.drain(..).for_each(|job| self.write(engine, job)),
-                _ => self.write_batch(engine, &mut batch),
+                1 => batch.drain(..).for_each(write),
+                _ => write_batch(&mut batch),
             }
         }
     }
 
     /// Writes what is there.
-    fn write_all(&self, engine: &Engine) {
+    fn write_all(&self) {
         while let Ok(job) = self.0.try_recv() {
-            self.write(engine, job);
+            write(job);
         }
     }
+}
 
-    fn write(&self, engine: &Engine, job: Job) {
-        let start = Instant::now();
-        let Job { scratch, chunk, cell } = job;
-        let (nbytes, layer) = (chunk.nbytes, chunk.layer);
-        let write = || {
-            // This thread may read the layer already. It does not wait for itself: the chunk's ticket keeps everyone
-            // from wanting to change the layer.
-            let layer = engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner);
-            chunk.write(engine, &layer, &cell, &scratch)
-        };
-        // A panic in a storage of the caller's own must not keep the layer open for ever.
-        let fail = |error| engine.first_error.set_about(error, first_frame(engine, layer));
-        let written = caught(write).map_err(fail).is_ok();
-        engine.finalizer_times().of(Stage::Write).since(start);
-        self.end(engine, scratch, layer, written.then_some(nbytes));
-    }
+fn write(job: Job) {
+    let start = Instant::now();
+    let Job { engine, scratch, chunk, cell } = job;
+    let engine = &*engine;
+    let (nbytes, layer) = (chunk.nbytes, chunk.layer);
+    let write = || {
+        // This thread may read the layer already. It does not wait for itself: the chunk's ticket keeps everyone
+        // from wanting to change the layer.
+        let layer = engine.layers.slot(layer).layer.read().unwrap_or_else(PoisonError::into_inner);
+        chunk.write(engine, &layer, &cell, &scratch)
+    };
+    // A panic in a storage of the caller's own must not keep the layer open for ever.
+    let fail = |error| engine.first_error.set_about(error, first_frame(engine, layer));
+    let written = caught(write).map_err(fail).is_ok();
+    engine.finalizer_times().of(Stage::Write).since(start);
+    end(engine, scratch, layer, written.then_some(nbytes));
+}
 
-    /// Writes chunks of one shard, which lie in their scratch, and leaves `batch` empty.
-    fn write_batch(&self, engine: &Engine, batch: &mut Vec<Job>) {
-        let start = Instant::now();
-        // In fixed slots only those that follow each other can be one write.
-        batch.sort_unstable_by(|one, other| one.chunk.claimed.cmp(&other.chunk.claimed));
-        let shard = &batch[0].cell.shards[batch[0].chunk.shard];
-        let mut parts = [const { BatchEntry::NONE }; BATCH_MAX];
-        for (part, Job { chunk, scratch, .. }) in parts.iter_mut().zip(&*batch) {
-            *part = shard.part(&chunk.claimed, scratch, chunk.nbytes);
-        }
-        let parts_used = &mut parts[..batch.len()];
-        let fail = |error| Error::io("write chunks to shard", &shard.key, error);
-        if let Err(error) = caught(|| shard.commit_batch(parts_used).map_err(fail)) {
-            engine.first_error.set_about(error, first_frame(engine, batch[0].chunk.layer));
-        }
-        engine.finalizer_times().of(Stage::Write).since(start);
-        let written = parts.map(|part| part.written);
-        for (Job { scratch, chunk, cell }, written) in batch.drain(..).zip(written) {
-            drop(cell);
-            self.end(engine, scratch, chunk.layer, written.then_some(chunk.nbytes));
-        }
+/// Writes chunks of one shard, which lie in their scratch, and leaves `batch` empty.
+fn write_batch(batch: &mut Vec<Job>) {
+    let start = Instant::now();
+    let engine = batch[0].engine.clone();
+    let engine = &*engine;
+    // In fixed slots only those that follow each other can be one write.
+    batch.sort_unstable_by(|one, other| one.chunk.claimed.cmp(&other.chunk.claimed));
+    let shard = &batch[0].cell.shards[batch[0].chunk.shard];
+    let mut parts = [const { BatchEntry::NONE }; BATCH_MAX];
+    for (part, Job { chunk, scratch, .. }) in parts.iter_mut().zip(&*batch) {
+        *part = shard.part(&chunk.claimed, scratch, chunk.nbytes);
     }
+    let parts_used = &mut parts[..batch.len()];
+    let fail = |error| Error::io("write chunks to shard", &shard.key, error);
+    if let Err(error) = caught(|| shard.commit_batch(parts_used).map_err(fail)) {
+        engine.first_error.set_about(error, first_frame(engine, batch[0].chunk.layer));
+    }
+    engine.finalizer_times().of(Stage::Write).since(start);
+    let written = parts.map(|part| part.written);
+    for (Job { scratch, chunk, cell, .. }, written) in batch.drain(..).zip(written) {
+        drop(cell);
+        end(engine, scratch, chunk.layer, written.then_some(chunk.nbytes));
+    }
+}
 
-    /// Ends a chunk's way: with its bytes, if it is written.
-    fn end(&self, engine: &Engine, scratch: Scratch, layer: u32, written: Option<usize>) {
-        match written {
-            Some(nbytes) => engine.count_chunk(nbytes),
-            None => engine.layers.slot(layer).failed.store(true, Relaxed),
-        }
-        drop(scratch);
-        engine.return_ticket(layer);
+/// Ends a chunk's way: with its bytes, if it is written.
+fn end(engine: &Engine, scratch: Scratch, layer: u32, written: Option<usize>) {
+    match written {
+        Some(nbytes) => engine.count_chunk(nbytes),
+        None => engine.layers.slot(layer).failed.store(true, Relaxed),
     }
+    drop(scratch);
+    engine.return_ticket(layer);
 }
 
 /// Of a layer of which a chunk is on its way.

@@ -12,7 +12,7 @@ use super::registry::{SW_ACQUISITIONS_MAX, sw_acquisition};
 use super::run::{path, start};
 use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
 use super::storage::{caller_storage, sw_storage};
-use crate::dataset::Dataset;
+use crate::Dataset;
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come
 /// from any thread.

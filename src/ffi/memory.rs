@@ -118,9 +118,8 @@ fn needed(config: &Config) -> Result<sw_memory> {
     let depth = plan.layers.frames_a_cell();
     let layer = size_of::<LayerSlot>() as u64 + size_of::<Layer>() as u64 + depth * 8 + OVERHEAD;
     let layer_slots = plan.ring.layer_slots as u64;
-    let queues = frames * (size_of::<Arrival>() as u64 + 3 * OVERHEAD)
-        + layer_slots * (u64::from(plan.ring.tickets_a_layer) + 2) * OVERHEAD
-        + (cells * 4 + 256) * 128;
+    let queues =
+        frames * (size_of::<Arrival>() as u64 + 3 * OVERHEAD) + layer_slots * 3 * OVERHEAD + (cells * 4 + 256) * 128;
     let numbers = 8 * (2 * (plan.ring.window + frames)).next_power_of_two();
     let tiles = plan.tiles.len() as u64 * size_of::<crate::geometry::Tile>() as u64;
     let times = (workers + 2) * (Stage::ALL.len() as u64 * STAGE_BYTES + size_of::<StageTimes>() as u64);

@@ -1,9 +1,10 @@
 //! The primitives that carry frames between threads, in one place so that loom can stand in for them.
 //!
 //! In a normal build the queues are `crossbeam-channel`'s; what a camera's thread leaves for others lies in a
-//! [`PolledQueue`]. Under `--cfg loom` the queues are locked ones with the same Release/Acquire hand-over, and
+//! [`PolledQueue`](polled::PolledQueue). Under `--cfg loom` the queues are locked ones with the same Release/Acquire hand-over, and
 //! atomics are loom's, so that the code above this module is what is model-checked.
 
+mod lanes;
 #[cfg(loom)]
 mod model;
 mod polled;
@@ -11,7 +12,7 @@ mod primitives;
 mod relay;
 mod watchers;
 
-pub(crate) use self::polled::PolledQueue;
+pub(crate) use self::lanes::{Lane, Lanes, Turn};
 pub(crate) use self::primitives::{
     Condvar, Mutex, MutexGuard, Receiver, RwLock, RwLockReadGuard, RwLockWriteGuard, Sender, atomic, bounded,
 };

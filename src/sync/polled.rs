@@ -11,7 +11,7 @@ const LOOKS_AFTER: u32 = 4;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// A bounded queue for several threads at both ends.
+/// A bounded queue for several threads at both ends. Whoever takes with a limit in time is the only one that takes.
 ///
 /// Waking a thread is a call into the kernel, which takes longer than everything else a commit does; with a host or a
 /// scheduler that is busy, some hundred microseconds. So of the threads that wait, one *watches*: it looks by itself
@@ -33,12 +33,18 @@ struct Asleep {
 }
 
 impl<T> PolledQueue<T> {
+    #[cfg(test)]
     pub(crate) fn new(capacity: usize) -> Self {
+        Self::with_first(capacity, capacity)
+    }
+
+    /// `first`: how many things may go before all others.
+    pub(crate) fn with_first(capacity: usize, first: usize) -> Self {
         let (push, things) = bounded(capacity);
         Self {
             push,
             things,
-            first: bounded(capacity),
+            first: bounded(first),
             asleep: Mutex::new(Asleep { threads: 0, watched: false }),
             came: Condvar::new(),
         }
@@ -79,21 +85,34 @@ impl<T> PolledQueue<T> {
 
     /// The oldest thing, as soon as there is one.
     pub(crate) fn pop(&self) -> T {
+        loop {
+            if let Some(thing) = self.pop_within(Duration::MAX) {
+                return thing;
+            }
+        }
+    }
+
+    /// The oldest thing, if there is one within this time, which may end somewhat later.
+    pub(crate) fn pop_within(&self, time: Duration) -> Option<T> {
         if let Some(thing) = self.try_pop() {
-            return thing;
+            return Some(thing);
         }
         let since = Instant::now();
         let mut asleep = self.asleep();
         let thing = loop {
             if let Some(thing) = self.try_pop() {
-                break thing;
+                break Some(thing);
+            }
+            if time != Duration::MAX && since.elapsed() >= time {
+                break None;
             }
             asleep.threads += 1;
             if asleep.watched {
                 asleep = self.came.wait(asleep).unwrap_or_else(PoisonError::into_inner);
             } else {
                 asleep.watched = true;
-                asleep = self.pause(asleep, (since.elapsed() / LOOKS_AFTER).clamp(PAUSE_MIN, PAUSE_MAX));
+                let pause = (since.elapsed() / LOOKS_AFTER).clamp(PAUSE_MIN, PAUSE_MAX);
+                asleep = self.pause(asleep, pause.min(time.max(PAUSE_MIN)));
                 asleep.watched = false;
             }
             asleep.threads -= 1;
@@ -119,7 +138,8 @@ impl<T> PolledQueue<T> {
         self.asleep()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    #[cfg(all(test, loom))]
+    fn is_empty(&self) -> bool {
         self.first.1.is_empty() && self.things.is_empty()
     }
 }

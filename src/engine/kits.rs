@@ -1,0 +1,99 @@
+//! What a worker needs to make chunks of one kind: images of the same kind share it.
+
+use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
+
+use super::arena::Arena;
+use super::pump::Engine;
+use super::tile_encoder::TileEncoder;
+use super::writers::WritePath;
+use crate::config::Codec;
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::shard::WaitsFor;
+
+/// One worker's means for chunks of one kind.
+pub(super) struct Kit {
+    pub(super) encoder: TileEncoder,
+    /// Header and encoded tile, where they can't be made in place.
+    pub(super) arena: Arena,
+    /// Who writes what is made there.
+    pub(super) write_path: WritePath,
+}
+
+/// What all chunks of a kind have in common.
+#[derive(Debug, PartialEq)]
+struct Kind {
+    codec: Codec,
+    element_bytes: usize,
+    chunk_bytes: usize,
+    slot_bytes: usize,
+    arena_bytes: usize,
+    waits_for: WaitsFor,
+}
+
+impl Kind {
+    fn of(plan: &Plan, codec: &Codec, waits_for: WaitsFor) -> Self {
+        Self {
+            codec: codec.clone(),
+            element_bytes: plan.frame.dtype.size(),
+            chunk_bytes: plan.shard.chunk_bytes,
+            slot_bytes: plan.shard.slot_bytes,
+            arena_bytes: Arena::bytes(plan, waits_for),
+            waits_for,
+        }
+    }
+}
+
+/// The kits of all workers: made when an image of a new kind begins, so that no frame waits for memory.
+pub(super) struct Kits {
+    kinds: StdMutex<Vec<Kind>>,
+    /// By worker, those that it has not fetched yet.
+    made: Vec<StdMutex<Vec<(usize, Kit)>>>,
+}
+
+impl Kits {
+    pub(super) fn new(workers: usize) -> Self {
+        Self { kinds: StdMutex::default(), made: (0..workers).map(|_| StdMutex::default()).collect() }
+    }
+
+    /// The number of the kits for an image's chunks, which are made if there are none.
+    pub(super) fn provide(
+        &self,
+        engine: &Engine,
+        waits_for: WaitsFor,
+        write_path: impl FnOnce() -> Result<WritePath>,
+    ) -> Result<usize> {
+        let kind = Kind::of(&engine.plan, &engine.codec, waits_for);
+        let mut kinds = lock(&self.kinds);
+        if let Some(number) = kinds.iter().position(|known| *known == kind) {
+            return Ok(number);
+        }
+        let write_path = write_path()?;
+        let kits: Result<Vec<_>> = self.made.iter().map(|_| Kit::new(engine, waits_for, &write_path)).collect();
+        let number = kinds.len();
+        for (made, kit) in self.made.iter().zip(kits?) {
+            let mut made = lock(made);
+            // Room for the next one, too: a worker that fetches takes no memory.
+            made.push((number, kit));
+        }
+        kinds.push(kind);
+        Ok(number)
+    }
+
+    /// For a worker: the kits that were made since it asked last.
+    pub(super) fn fetch(&self, worker: usize) -> Vec<(usize, Kit)> {
+        std::mem::take(&mut *lock(&self.made[worker]))
+    }
+}
+
+impl Kit {
+    fn new(engine: &Engine, waits_for: WaitsFor, write_path: &WritePath) -> Result<Self> {
+        let arena = Arena::new(&engine.plan, waits_for);
+        let arena = arena.map_err(|error| Error::io("get memory for", "the workers", error))?;
+        Ok(Self { encoder: TileEncoder::new(engine)?, arena, write_path: write_path.clone() })
+    }
+}
+
+fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
