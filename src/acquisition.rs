@@ -4,6 +4,8 @@ pub(crate) mod append;
 mod choice;
 pub(crate) mod dataset;
 mod end;
+#[cfg(feature = "offline")]
+mod read;
 mod watch;
 
 use std::path::Path;
@@ -212,6 +214,12 @@ impl Acquisition {
         }
     }
 
+    /// What calls do that find no free buffer.
+    #[cfg(feature = "capi")]
+    pub(crate) fn ring_full(&self) -> RingFull {
+        self.ring_full
+    }
+
     /// How long a call may wait for a free buffer. `None`: for ever.
     fn patience(&self) -> Option<Duration> {
         match self.ring_full {
@@ -296,6 +304,14 @@ impl Acquisition {
         self.engine.plan.frame.bytes
     }
 
+    /// Where the ring's buffers begin, by their [index](FrameMut::index), for devices that want to know all places before
+    /// the first frame. A buffer may be filled only while it is on loan; the addresses are good as long as the
+    /// acquisition, or a frame of it.
+    pub fn buffer_addresses(&self) -> Vec<*mut u8> {
+        let ring = &self.engine.ring;
+        (0..ring.frames() as u32).map(|index| ring.address(index)).collect()
+    }
+
     /// The place of a record field by its name, for [`Record::set`](crate::Record::set).
     ///
     /// # Errors
@@ -326,6 +342,12 @@ impl Acquisition {
     /// The shape of a shard, with the automatic sizes filled in.
     pub fn shard_shape(&self) -> &[u64] {
         &self.engine.plan.array.layout.file_shape
+    }
+
+    /// One more than the largest number that a frame has got so far: what the next one gets without a number of its
+    /// own.
+    pub fn next_number(&self) -> u64 {
+        self.engine.numbers.next()
     }
 
     /// Counters of this moment.

@@ -101,7 +101,6 @@ impl Ring {
 
     /// Where a buffer's pixels begin, for a device that wants to know all places before the first frame. The address
     /// says nothing about who may use it: that is the business of [`Loan`].
-    #[cfg(feature = "capi")]
     pub(crate) fn address(&self, index: u32) -> *mut u8 {
         self.pixels.address(index)
     }
@@ -213,6 +212,14 @@ impl Ring {
         }
     }
 
+    /// A committed frame, for whoever looks at it beside the workers.
+    #[cfg(feature = "offline")]
+    pub(crate) fn view(self: &Arc<Self>, frame: &Frame) -> View {
+        // Relaxed: whoever shows the frame is a user of it, and has made its pixels seen.
+        self.users[frame.index as usize].fetch_add(1, Ordering::Relaxed);
+        View { ring: self.clone(), index: frame.index }
+    }
+
     /// The frame that was committed last, if its buffer still holds it.
     pub(crate) fn view_newest(self: &Arc<Self>) -> Option<View> {
         let index = self.newest.load(Ordering::Relaxed).checked_sub(1)?;
@@ -265,14 +272,27 @@ impl Loan {
 
     /// The buffer is filled; nobody writes it any more.
     pub(crate) fn commit(self) -> Frame {
-        let mut loan = std::mem::ManuallyDrop::new(self);
-        let frame = Frame { index: loan.index };
-        // Release: who views the frame sees what was filled in. The workers get it through a queue.
-        loan.ring.users[frame.index as usize].store(1, Ordering::Release);
-        loan.ring.newest.store(frame.index + 1, Ordering::Relaxed);
-        // SAFETY: the loan is never used again, not even by its `Drop`; only its share of the ring must still end.
-        unsafe { std::ptr::drop_in_place(&mut loan.ring) };
+        let (frame, ring) = self.commit_for(1);
+        drop(ring);
         frame
+    }
+
+    /// As [`commit`](Self::commit), and the caller goes on looking at it.
+    pub(crate) fn commit_viewed(self) -> (Frame, View) {
+        let (frame, ring) = self.commit_for(2);
+        let view = View { ring, index: frame.index };
+        (frame, view)
+    }
+
+    fn commit_for(self, users: u32) -> (Frame, Arc<Ring>) {
+        let loan = std::mem::ManuallyDrop::new(self);
+        let frame = Frame { index: loan.index };
+        // SAFETY: the loan is never used again, not even by its `Drop`; its share of the ring moves out of it.
+        let ring = unsafe { std::ptr::read(&loan.ring) };
+        // Release: who views the frame sees what was filled in. The workers get it through a queue.
+        ring.users[frame.index as usize].store(users, Ordering::Release);
+        ring.newest.store(frame.index + 1, Ordering::Relaxed);
+        (frame, ring)
     }
 }
 

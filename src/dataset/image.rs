@@ -1,6 +1,8 @@
 //! One image of a dataset: its documents, its records, and the names of its shards.
 
 use std::collections::HashSet;
+#[cfg(feature = "offline")]
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
@@ -8,6 +10,8 @@ use serde_json::{Map, Value, json};
 use super::{Root, put_json};
 use crate::config::{Config, Dialect};
 use crate::error::{Error, Result, caught};
+#[cfg(feature = "offline")]
+use crate::format::layout::Layout;
 use crate::format::provenance::{Ending, Slots, Statement};
 use crate::format::{self, Document, zarr3};
 use crate::geometry::MAX_OUTER;
@@ -159,6 +163,13 @@ impl ImageWriter {
 
     pub(crate) fn root(&self) -> &Root {
         &self.root
+    }
+
+    /// Where the array's files are; `None` in a storage of the caller's own.
+    #[cfg(feature = "offline")]
+    pub(crate) fn array_folder(&self, layout: &Layout) -> Option<PathBuf> {
+        let folder = format::node_paths(layout).folder;
+        self.root.folder().map(|root| root.join(format!("{}{folder}", self.prefix)))
     }
 
     /// Creates a shard, whose key is `key`.

@@ -139,6 +139,15 @@ impl Root {
         }
     }
 
+    /// The folder, if it is one.
+    #[cfg(feature = "offline")]
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match &self.location {
+            Location::Folder(folder) => Some(folder.path()),
+            Location::Storage(_) => None,
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         match &self.location {
             Location::Folder(folder) => folder.path(),

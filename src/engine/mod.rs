@@ -40,6 +40,8 @@ mod served;
 mod shared;
 mod strided;
 mod tile_encoder;
+#[cfg(feature = "offline")]
+mod whereabouts;
 mod worker;
 mod writers;
 
@@ -49,6 +51,8 @@ pub(crate) use cell::ShardCell;
 pub(crate) use counters::StageTimes;
 pub(crate) use messages::Arrival;
 pub(crate) use pump::Engine;
+#[cfg(feature = "offline")]
+pub(crate) use whereabouts::Whereabouts;
 
 /// Whole runs without C and without files, which miri can follow: `cargo +nightly miri test --lib whole_run`.
 #[cfg(all(test, not(loom)))]

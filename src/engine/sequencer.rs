@@ -133,6 +133,18 @@ impl Sequencer {
         self.blocks.begin();
     }
 
+    /// Whether the frame with this number came to its layer, or counts as missing.
+    #[cfg(feature = "offline")]
+    pub(crate) fn is_settled(&self, number: u64) -> bool {
+        number < self.settled_end || self.settled.has(number, self.settled_end)
+    }
+
+    /// Whether the frame with this number waits for its turn.
+    #[cfg(feature = "offline")]
+    pub(crate) fn keeps(&self, number: u64) -> bool {
+        self.waiting.as_ref().is_some_and(|arrival| arrival.number == number) || self.early.holds(&(number..number + 1))
+    }
+
     /// How many layers wait for frames.
     pub(crate) fn layers_gathering(&self) -> usize {
         self.open.len()
@@ -401,6 +413,13 @@ impl Window {
     fn set(&mut self, number: u64) {
         let (word, bit) = self.place(number);
         self.bits[word] |= bit;
+    }
+
+    /// Whether the number, of which there are places from `start` on, has its bit set.
+    #[cfg(feature = "offline")]
+    fn has(&self, number: u64, start: u64) -> bool {
+        let (word, bit) = self.place(number);
+        number - start < 64 * self.bits.len() as u64 && self.bits[word] & bit != 0
     }
 
     /// Whether the number's bit was set; it is clear afterwards.

@@ -10,7 +10,7 @@ use super::config::sw_config;
 use super::limits::Limit;
 use super::own_buffers::{OwnBuffers, own_buffers, split};
 use super::pointer::{Grows, bytes, out, read, required, slice, text};
-use super::registry::{RUNS, Run, enter, sw_acquisition};
+use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_SIZE, boundary, refuse, sw_status, told};
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
@@ -164,7 +164,7 @@ pub(super) unsafe fn start(
     RUNS.check_room()?;
     let ring_full = config.ring_full;
     let (buffers, takeover) = split(own);
-    let run = Run::new(create(config, buffers)?, ring_full);
+    let run = Run::new(Held::Own(Box::new(create(config, buffers)?)), ring_full);
     handle.set(RUNS.insert(Arc::new(run))?);
     takeover.confirm();
     Ok(())

@@ -15,6 +15,8 @@ mod claim;
 mod close;
 mod file;
 mod index_state;
+#[cfg(feature = "offline")]
+mod look;
 mod provisional;
 mod slot;
 mod write_batch;

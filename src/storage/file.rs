@@ -11,6 +11,7 @@ use memmap2::{MmapRaw, UncheckedAdvice};
 
 use super::seam::{Blob, Mapped, PAGE};
 use crate::fs::lost_pages::Guard;
+use crate::fs::system::FileExt;
 use crate::fs::{Identity, growth, lease, system};
 
 // Shorter writes hold the lock for less time than it takes to go around it.
@@ -162,6 +163,10 @@ impl Blob for FileBlob {
         self.write_slices_at(offset, &mut [IoSlice::new(bytes)])
     }
 
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
+    }
+
     fn one_write_at_a_time(&self) -> bool {
         true
     }
@@ -250,7 +255,6 @@ mod tests {
     use memmap2::MmapOptions;
 
     use super::*;
-    use crate::fs::system::FileExt;
 
     #[test]
     #[cfg_attr(miri, ignore = "miri has no file maps")]
