@@ -19,6 +19,7 @@ use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
 use crate::engine::Engine;
 use crate::engine::pool::{Begun, Pool};
+use crate::engine::rings::RingSource;
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
@@ -127,21 +128,21 @@ impl Acquisition {
     fn start_alone(root: Root, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         let path = root.path().to_path_buf();
         let pool = |workers| Pool::start(&path, &config, workers, 1).map(Arc::new);
-        Self::start_in(Arc::new(root), None, config.clone(), buffers, pool)
+        Self::start_in(Arc::new(root), None, config.clone(), RingSource::Own(buffers), pool)
     }
 
     fn start_in(
         root: Arc<Root>,
         name: Option<&str>,
         mut config: Config,
-        buffers: Option<RingBuffers>,
+        ring: RingSource,
         pool: impl Fn(usize) -> Result<Arc<Pool>>,
     ) -> Result<Self> {
         let CodecPlan { compressor, efforts, choice } = choice::codec(&root, &config)?;
         config.codec.compressor = compressor;
         let plan = Arc::new(Plan { efforts, ..Plan::new(&config)? });
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
-        let start = || Self::start_image(&image, &plan, &config, choice, buffers, pool(plan.workers)?);
+        let start = || Self::start_image(&image, &plan, &config, choice, ring, pool(plan.workers)?);
         caught(start).inspect_err(|_| image.undo(&plan))
     }
 
@@ -151,7 +152,7 @@ impl Acquisition {
         plan: &Arc<Plan>,
         config: &Config,
         codec_choice: Option<String>,
-        buffers: Option<RingBuffers>,
+        ring: RingSource,
         pool: Arc<Pool>,
     ) -> Result<Self> {
         let mut notes =
@@ -164,7 +165,7 @@ impl Acquisition {
                 .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
         }
         notes.extend(codec_choice.clone());
-        let (engine, begun) = pool.begin(image, plan, config, buffers)?;
+        let (engine, begun) = pool.begin(image, plan, config, ring)?;
         let lender = Lender {
             engine: engine.clone(),
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),

@@ -4,14 +4,19 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Acquisition, plan_with};
-use crate::aligned_memory::RingBuffers;
+use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::Config;
 use crate::dataset::Root;
 use crate::engine::pool::{IMAGES_MAX, Pool};
+use crate::engine::rings::RingSource;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::plan::Plan;
 use crate::storage::Storage;
+
+/// Frames that one of several images may have in the ring that they share, unless a block of its layers needs more: what
+/// is kept for each of them takes memory for each image.
+const FRAMES_OF_AN_IMAGE: usize = 4096;
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions.
 ///
@@ -19,7 +24,10 @@ use crate::storage::Storage;
 /// `bioformats2raw` layout describes it. For one image, [`Acquisition::create`] suffices.
 ///
 /// All images share the threads of the first one's [`Config::workers`] and [`Config::affinity`], which take the images
-/// that have frames in turn; the threads end with the dataset's last handle and its last image.
+/// that have frames in turn; the threads end with the dataset's last handle and its last image. Images whose frame
+/// buffers have the same size share a ring as well, as large as [`Config::ring_bytes`] of the first of them: whoever
+/// fills it leaves the others what a block of their layers needs, and a part of the rest. An image that has no room left
+/// there, or wants a larger one, gets another ring.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     root: Arc<Root>,
@@ -92,9 +100,22 @@ impl Dataset {
         let mut config = config;
         config.workers = self.pool.workers().unwrap_or(config.workers);
         plan_with(&mut config, buffers.as_ref())?;
+        let ring = match buffers {
+            Some(buffers) => RingSource::Own(Some(buffers)),
+            None => shared_ring(&mut config)?,
+        };
         let pool = |_| self.pool.get(self.root.path(), &config);
-        Acquisition::start_in(self.root.clone(), Some(name), config.clone(), buffers, pool)
+        Acquisition::start_in(self.root.clone(), Some(name), config.clone(), ring, pool)
     }
+}
+
+/// The ring of one of several images, and in its configuration how much of it the image may have.
+fn shared_ring(config: &mut Config) -> Result<RingSource> {
+    let plan = Plan::new(config)?;
+    let layers = usize::try_from(plan.layers.frames_a_block()).unwrap_or(usize::MAX).saturating_add(2);
+    let limit = plan.ring.frames.min(FRAMES_OF_AN_IMAGE.max(layers));
+    config.ring_bytes = limit * plan.frame.layout.buffer_bytes.next_multiple_of(PAGE);
+    Ok(RingSource::Shared(plan.ring.frames))
 }
 
 /// The threads of a dataset's images, once there is one.

@@ -35,6 +35,7 @@ pub(crate) mod pool;
 mod preparer;
 mod pump;
 pub(crate) mod records;
+pub(crate) mod rings;
 mod sequencer;
 mod served;
 mod shared;

@@ -14,12 +14,12 @@ use super::counters::StageTimes;
 use super::kits::Kits;
 use super::messages::{ClosingOf, PrepareBlock, Ticket};
 use super::pump::Engine;
+use super::rings::{RingSource, Rings};
 use super::served::{Roster, Served};
 use super::shared::Ports;
 use super::worker::Worker;
 use super::writers::{self, CombiningWriter, WritePath, Writers};
 use super::{closer, preparer};
-use crate::aligned_memory::RingBuffers;
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
 use crate::error::{Error, Result, caught};
@@ -49,6 +49,7 @@ pub(crate) struct Pool {
     times: Arc<[StageTimes]>,
     roster: Arc<Roster>,
     kits: Arc<Kits>,
+    rings: Rings,
     combining: CombiningWriter,
     /// The way to the threads that write, once there are some.
     writers: StdMutex<Option<Writers>>,
@@ -83,6 +84,7 @@ impl Pool {
             times: StageTimes::all(workers),
             roster: Arc::default(),
             kits: Arc::new(Kits::new(workers)),
+            rings: Rings::default(),
             combining: CombiningWriter::new(),
             writers: StdMutex::default(),
             numbers: AtomicU32::new(0),
@@ -155,7 +157,7 @@ impl Pool {
         image: &Arc<ImageWriter>,
         plan: &Arc<Plan>,
         config: &Config,
-        buffers: Option<RingBuffers>,
+        ring: RingSource,
     ) -> Result<(Arc<Engine>, Begun)> {
         let number = self.numbers.fetch_add(1, Relaxed);
         let ports = Ports {
@@ -165,7 +167,7 @@ impl Pool {
             closings: self.closings.clone(),
             times: self.times.clone(),
         };
-        let (engine, ends) = Engine::new(image, plan, config, buffers, &ports)?;
+        let (engine, ends) = Engine::new(image, plan, config, self.rings.ring(plan, ring)?, &ports)?;
         let block = preparer::create_block(&engine, image, 0)?;
         let waits_for = block.cells[0].shards[0].waits_for();
         let kit = self.kits.provide(&engine, waits_for, || self.write_path(waits_for)).inspect_err(|_| {

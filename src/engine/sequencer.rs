@@ -160,7 +160,7 @@ impl Sequencer {
         if arrival.number < self.settled_end {
             return Ok(None);
         }
-        if !self.records.ready(arrival.number) {
+        if !self.records.ready(arrival.number, &self.plan.record) {
             return Err(Hold::Wait);
         }
         let at = self.plan.layers.locate(arrival.number);
