@@ -18,7 +18,7 @@ use crate::config::{Config, RingFull};
 use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
 use crate::engine::Engine;
-use crate::engine::pool::{Begun, Pool};
+use crate::engine::pool::{Begun, Bounds, Pool};
 use crate::engine::rings::RingSource;
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
@@ -127,22 +127,21 @@ impl Acquisition {
     /// Starts the one image of a dataset, with threads of its own.
     fn start_alone(root: Root, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         let path = root.path().to_path_buf();
-        let pool = |workers| Pool::start(&path, &config, workers, 1).map(Arc::new);
+        let pool = |workers| Pool::start(&path, &config, workers, Bounds::ALONE).map(Arc::new);
         Self::start_in(Arc::new(root), None, config.clone(), RingSource::Own(buffers), pool)
     }
 
     fn start_in(
         root: Arc<Root>,
         name: Option<&str>,
-        mut config: Config,
+        config: Config,
         ring: RingSource,
         pool: impl Fn(usize) -> Result<Arc<Pool>>,
     ) -> Result<Self> {
-        let CodecPlan { compressor, efforts, choice } = choice::codec(&root, &config)?;
-        config.codec.compressor = compressor;
-        let plan = Arc::new(Plan { efforts, ..Plan::new(&config)? });
+        let codec = choice::codec(&root, &config)?;
+        let Planned { config, plan, choice } = Planned::new(config, codec, &ring)?;
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
-        let start = || Self::start_image(&image, &plan, &config, choice, ring, pool(plan.workers)?);
+        let start = || Self::start_image(&image, &plan, &config, choice, (ring, false), pool(plan.workers)?);
         caught(start).inspect_err(|_| image.undo(&plan))
     }
 
@@ -152,7 +151,7 @@ impl Acquisition {
         plan: &Arc<Plan>,
         config: &Config,
         codec_choice: Option<String>,
-        ring: RingSource,
+        (ring, late): (RingSource, bool),
         pool: Arc<Pool>,
     ) -> Result<Self> {
         let mut notes =
@@ -165,7 +164,7 @@ impl Acquisition {
                 .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
         }
         notes.extend(codec_choice.clone());
-        let (engine, begun) = pool.begin(image, plan, config, ring)?;
+        let (engine, begun) = pool.begin(image, plan, config, ring, late)?;
         let lender = Lender {
             engine: engine.clone(),
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
@@ -357,7 +356,8 @@ impl Acquisition {
     }
 
     /// How long each stage took until now, in the order of [`Stage::ALL`](crate::Stage::ALL). Unlike
-    /// [`stats`](Self::stats) it takes memory.
+    /// [`stats`](Self::stats) it takes memory. Images of a [`Dataset`](crate::Dataset) share their threads, and what is
+    /// told is of all of them.
     pub fn latencies(&self) -> Vec<StageLatency> {
         self.engine.latencies()
     }
@@ -436,6 +436,27 @@ impl Acquisition {
         if !Pool::is_one_of_any() {
             let _ = self.end();
         }
+    }
+}
+
+/// What is known of a run before anything is written.
+struct Planned {
+    config: Config,
+    plan: Arc<Plan>,
+    /// Why it has its codec, where that was left to us.
+    choice: Option<String>,
+}
+
+impl Planned {
+    fn new(mut config: Config, codec: CodecPlan, ring: &RingSource) -> Result<Self> {
+        let CodecPlan { compressor, efforts, choice } = codec;
+        config.codec.compressor = compressor;
+        let mut plan = Plan { efforts, ..Plan::new(&config)? };
+        if let RingSource::Shared(_) = ring {
+            // Many images would reserve much of the disk.
+            plan.ring.shard_blocks_ahead = plan.ring.shard_blocks_ahead.min(1);
+        }
+        Ok(Self { config, plan: Arc::new(plan), choice })
     }
 }
 

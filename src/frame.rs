@@ -127,8 +127,9 @@ impl FrameMut {
         self.hand_over(None, record)
     }
 
-    /// Which of the ring's buffers this is: below [`Stats::ring_frames`](crate::Stats::ring_frames), and always the
-    /// same memory.
+    /// Which of the ring's buffers this is, always the same memory: below
+    /// [`Stats::ring_frames`](crate::Stats::ring_frames), unless several images of a [`Dataset`](crate::Dataset) share
+    /// the ring.
     pub fn index(&self) -> usize {
         self.loan.index() as usize
     }

@@ -1,11 +1,11 @@
 //! The thread that closes full shards, writes records, and keeps indexes and documents up to date, for all images of a
 //! pool. It may be slow; no frame waits for it as long as it keeps up on average.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
-use super::cell::ShardCell;
+use super::cell_closing::{ClosingCells, advance, checkpoint_cell};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
 use super::messages::{Closing, ClosingOf};
@@ -14,9 +14,7 @@ use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
 use crate::dataset::image::{ImageWriter, RecordBlock};
-use crate::error::{Result, caught, logged};
-use crate::shard::{Checkpoint, Shard};
-use crate::stats::Stage;
+use crate::error::{Result, caught};
 use crate::sync::{Receiver, Sender, event};
 
 const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
@@ -40,18 +38,21 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
             Err(error) if error.is_disconnected() => return,
             Err(_) => None,
         };
+        let mut cells = ClosingCells::default();
         while let Some(thing) = closing {
-            match thing {
-                Some((image, thing)) => {
-                    if let Some(of) = roster.get(image) {
-                        of.close(thing);
-                    }
-                }
+            match thing.map(|(image, thing)| (roster.get(image), thing)) {
+                Some((Some(of), Closing::Cell(cell))) => cells.add(of, cell),
+                Some((Some(of), Closing::Parked(cell))) => cells.add_parked(of, cell),
+                Some((Some(of), thing)) => of.close(thing),
+                Some((None, _)) => {}
                 // What lies beside may be older.
                 None => is_end = true,
             }
-            closing = closings.beside();
+            // Those that wait to be closed are closed together.
+            let next = || if cells.is_empty() || cells.is_full() { None } else { to_close.try_recv().ok() };
+            closing = closings.beside().or_else(next);
         }
+        cells.close();
         if !is_end {
             roster.all().iter().for_each(|of| of.look());
         }
@@ -91,13 +92,9 @@ impl Served {
         let engine = &*self.engine;
         let close = || {
             match thing {
-                Closing::Cell(cell) => {
-                    close_cell(engine, &cell);
-                    self.live.remove(1);
-                    if self.checkpoint_every.is_zero() {
-                        advance(engine, &self.image, engine.newest_end());
-                    }
-                }
+                Closing::Park(block) => self.park(block),
+                // They are closed with others.
+                Closing::Cell(_) | Closing::Parked(_) => {}
                 Closing::Records(block) => close_records(engine, &self.image, block, &self.ends.written_records),
                 Closing::Look => {}
             }
@@ -159,7 +156,7 @@ fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, pause
     // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
     let newest_end = engine.newest_end();
     for (written, cell) in cells {
-        checkpoint_cell(engine, &cell, written);
+        checkpoint_cell(engine, &cell, written, false);
     }
     if let Err(error) = caught(|| checkpoint_records(engine, image, copy)) {
         engine.first_error.set(error);
@@ -179,106 +176,4 @@ fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCop
         image.write_records(&engine.plan, block)?;
     }
     Ok(())
-}
-
-/// Lets the documents catch up. What they don't tell of is not durable, be it on the device: no reader would see it.
-fn advance(engine: &Engine, image: &ImageWriter, newest_end: u64) {
-    let synced = engine.counters.frames_synced.load(Relaxed);
-    match caught(|| image.advance(&engine.plan, newest_end, false)) {
-        Ok(()) => engine.note_durable(synced),
-        Err(error) => engine.first_error.set(error),
-    }
-}
-
-fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
-    // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks' entries.
-    let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
-    let mut all_named = true;
-    for shard in &cell.shards {
-        let start = Instant::now();
-        match caught(|| shard.checkpoint(&done)) {
-            Ok(Checkpoint::Named) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
-            Ok(Checkpoint::Unchanged) => {}
-            // Then the others' newer indexes make no frame durable either.
-            Ok(Checkpoint::Postponed) => all_named = false,
-            // What becomes of the shard is seen when it is closed.
-            Err(error) => return engine.first_error.set_about(error, first_frame(engine, cell)),
-        }
-    }
-    if all_named {
-        let kept = cell.name_provisional(&done);
-        *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
-        count_synced(engine, cell, written + kept);
-    }
-}
-
-/// The first of a cell's frames, by their numbers.
-fn first_frame(engine: &Engine, cell: &ShardCell) -> Option<u64> {
-    let shards = &engine.plan.shards;
-    shards.block_frames(cell.block).find(|&number| shards.locate(number).cell == cell.cell)
-}
-
-fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
-    if engine.sync {
-        // A layer that has become complete meanwhile counts twice or not at all until the next time.
-        let before = cell.frames_synced.fetch_max(written, Relaxed);
-        engine.counters.frames_synced.fetch_add(written.saturating_sub(before), Relaxed);
-    }
-}
-
-/// Lets a listener know of a shard that is whole; what it does wrong must not count against the run.
-fn tell_of(engine: &Engine, key: &str) {
-    // Not under the lock: it may ask for what is there.
-    let listener = engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let Some(tell) = listener else { return };
-    let told = caught(|| {
-        tell(key);
-        Ok(())
-    });
-    if let Err(error) = told {
-        engine.note_listener_failure(key, error);
-    }
-}
-
-fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {
-    let mut whole = true;
-    for shard in &cell.shards {
-        let start = Instant::now();
-        match caught(|| shard.close()) {
-            Ok(closed) if closed.chunks > 0 => {
-                let (key, chunks, bytes) = (&shard.key, closed.chunks, closed.bytes);
-                logged(|| {
-                    tracing::debug!(shard = key, chunks, bytes, seconds = start.elapsed().as_secs_f64(), "closed")
-                });
-                engine.counters.shards_closed.fetch_add(1, Relaxed);
-                engine.counters.chunks_written.fetch_add(closed.provisional, Relaxed);
-                tell_of(engine, &shard.key);
-                engine.ring.watchers.tell(event::SHARD_CLOSED);
-            }
-            Ok(_) => {}
-            Err(error) => {
-                whole = false;
-                engine.first_error.set_about(error, first_frame(engine, cell));
-            }
-        }
-        engine.finalizer_times().of(Stage::CloseShard).since(start);
-    }
-    if whole {
-        let kept = cell.kept_provisional(true);
-        let count = kept.len() as u64;
-        engine.losses.keep(kept);
-        engine.counters.frames_written.fetch_add(count, Relaxed);
-        count_synced(engine, cell, cell.frames_written.load(Acquire) + count);
-    } else {
-        // What the last checkpoint named is there as long as the indexes are that it wrote.
-        let is_there = caught(|| Ok(cell.shards.iter().all(Shard::has_whole_index))).unwrap_or(false);
-        let named = std::mem::take(&mut *cell.named.lock().unwrap_or_else(PoisonError::into_inner));
-        let named = if is_there { named } else { Box::default() };
-        if is_there {
-            engine.losses.keep(cell.kept_provisional(false));
-        }
-        engine.losses.add_cell(cell.block, cell.cell, named);
-    }
-    // Not before its files have given back what they don't need, which somebody may wait for.
-    engine.open_cells.remove(cell);
 }

@@ -92,7 +92,8 @@ impl Engine {
             return;
         }
         let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
-        let failed = layer_slot.failed.load(Relaxed);
+        // Without its shards, nobody could store anything.
+        let failed = layer_slot.failed.load(Relaxed) || layer.state.cell.is_none();
         let (present, first_chunk) = (u64::from(layer.state.present), layer.state.first_chunk);
         let first_frame = layer.state.first_frame;
         let shard = &self.plan.shard;

@@ -11,12 +11,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::blocks::{Blocks, Hold};
-use super::cell::ShardBlock;
+use super::cell::{ShardBlock, ShardPlace};
 use super::layer::Layer;
 use super::losses::note_range;
 use super::messages::{Arrival, Requests};
 use super::records::{RecordCopy, Records};
 use super::shared::{Shared, relief};
+use super::window::Window;
 use crate::error::logged;
 use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::geometry::CellOf;
@@ -41,6 +42,8 @@ pub(crate) struct Sequencer {
     settled: Window,
     /// The layers that gather frames, by block and cell.
     open: HashMap<(u64, u64), u32>,
+    /// Those of them whose shards are closed for a while.
+    detached: Vec<(u32, ShardPlace)>,
     /// The one of them that the last frame went to.
     latest: Option<((u64, u64), u32)>,
     blocks: Blocks,
@@ -87,6 +90,7 @@ impl Sequencer {
             newest: (0, 0),
             settled: Window::new(window + 1),
             open: HashMap::with_capacity(2 * plan.ring.layer_slots),
+            detached: Vec::new(),
             latest: None,
             blocks: Blocks::new(&plan, requests, prepared),
             records,
@@ -97,7 +101,8 @@ impl Sequencer {
 
     /// Handles arrivals until there is none, or one has to wait, or it is enough for one call. True: there are more.
     pub(crate) fn run(&mut self, shared: &Shared) -> bool {
-        self.blocks.take_prepared(self.settled_end, shared);
+        self.take_prepared(shared);
+        shared.note_use();
         self.early.tried_at = None;
         for _ in 0..ARRIVALS_A_RUN {
             let early = self.waiting.take().or_else(|| self.early.next(self.settled_end));
@@ -143,6 +148,42 @@ impl Sequencer {
     #[cfg(feature = "offline")]
     pub(crate) fn keeps(&self, number: u64) -> bool {
         self.waiting.as_ref().is_some_and(|arrival| arrival.number == number) || self.early.holds(&(number..number + 1))
+    }
+
+    fn take_prepared(&mut self, shared: &Shared) {
+        if !self.blocks.take_prepared(self.settled_end, shared) {
+            return;
+        }
+        let blocks = &self.blocks;
+        self.detached.retain(|(slot, at)| {
+            let cell = blocks.open_cell(at);
+            let is_open = cell.is_some();
+            if is_open {
+                let mut layer = shared.layers.slot(*slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+                layer.state.cell = cell;
+            }
+            !is_open
+        });
+    }
+
+    /// Gives up a block of shards that nobody uses now, so that its files can be closed for a while; `may_wait`: even
+    /// one of which layers wait for frames.
+    pub(crate) fn park_idle(&mut self, shared: &Shared, may_wait: bool) -> Option<ShardBlock> {
+        let of = |slot: u32| {
+            let layer = shared.layers.slot(slot).layer.read().unwrap_or_else(PoisonError::into_inner);
+            let cell = layer.state.cell.as_ref()?;
+            Some((slot, ShardPlace { block: cell.block, cell: cell.cell }))
+        };
+        let gathering: Vec<_> = self.open.values().filter_map(|&slot| of(slot)).collect();
+        let waiting = |of: &ShardPlace| gathering.iter().filter(|(_, at)| at == of).count();
+        let block = self.blocks.park_idle(waiting, may_wait)?;
+        for (slot, at) in gathering.into_iter().filter(|(_, at)| at.block == block.number) {
+            shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner).state.cell = None;
+            self.detached.push((slot, at));
+        }
+        self.latest = None;
+        shared.parked.begin(block.number);
+        Some(block)
     }
 
     /// How many layers wait for frames.
@@ -260,6 +301,11 @@ impl Sequencer {
             return Ok(slot);
         }
         if let Some(&slot) = self.open.get(&key) {
+            if let Some((_, of)) = self.detached.iter().find(|(detached, _)| *detached == slot)
+                && self.blocks.is_parked(of.block)
+            {
+                return Err(if shared.parked.is_lost() { Hold::Never } else { Hold::Wait });
+            }
             self.latest = Some((key, slot));
             return Ok(slot);
         }
@@ -316,13 +362,18 @@ impl Sequencer {
 
     /// Nothing more will come: settles every number and hands on every layer. False if something has to be waited for.
     pub(crate) fn flush(&mut self, shared: &Shared) -> bool {
-        self.blocks.take_prepared(self.settled_end, shared);
+        self.take_prepared(shared);
         self.newest_end = self.last_end(shared);
         shared.counters.newest_end.store(self.newest_end, Relaxed);
         if self.settle_missing(self.newest_end, shared).is_err() {
             return false;
         }
         let open: Vec<_> = self.open.iter().map(|(&at, &slot)| (at, slot)).collect();
+        // They are asked for all at once.
+        let detached = self.detached.iter().filter(|(_, at)| self.blocks.is_parked(at.block)).count();
+        if detached > 0 && !shared.parked.is_lost() {
+            return false;
+        }
         for ((block, cell), slot) in open {
             let mut layer = shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
             let grid = self.plan.layers.grid_position(block, cell);
@@ -393,56 +444,5 @@ impl Sequencer {
     pub(crate) fn take_blocks(&mut self, shared: &Shared) -> Vec<ShardBlock> {
         self.blocks.take_prepared(self.settled_end, shared);
         self.blocks.take_all()
-    }
-}
-
-/// One bit a number, for a window that moves.
-struct Window {
-    bits: Box<[u64]>,
-}
-
-impl Window {
-    fn new(numbers: u64) -> Self {
-        Self { bits: vec![0; numbers.next_power_of_two().max(64) as usize / 64].into() }
-    }
-
-    fn place(&self, number: u64) -> (usize, u64) {
-        ((number / 64) as usize & (self.bits.len() - 1), 1 << (number % 64))
-    }
-
-    fn set(&mut self, number: u64) {
-        let (word, bit) = self.place(number);
-        self.bits[word] |= bit;
-    }
-
-    /// Whether the number, of which there are places from `start` on, has its bit set.
-    #[cfg(feature = "offline")]
-    fn has(&self, number: u64, start: u64) -> bool {
-        let (word, bit) = self.place(number);
-        number - start < 64 * self.bits.len() as u64 && self.bits[word] & bit != 0
-    }
-
-    /// Whether the number's bit was set; it is clear afterwards.
-    fn take(&mut self, number: u64) -> bool {
-        let (word, bit) = self.place(number);
-        let was = self.bits[word] & bit != 0;
-        self.bits[word] &= !bit;
-        was
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_forgets_what_was_taken() {
-        let mut window = Window::new(100);
-        window.set(130);
-        assert!(!window.take(3));
-        assert!(window.take(130));
-        assert!(!window.take(130));
-        window.set(130 + 128);
-        assert!(window.take(258));
     }
 }

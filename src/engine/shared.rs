@@ -13,6 +13,7 @@ use super::layer::{LayerState, Layers};
 use super::losses::Losses;
 use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, PrepareBlock, Requests, Ticket};
 use super::numbers::Numbers;
+use super::parked::ParkedBlocks;
 use crate::codec::Effort;
 use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
@@ -72,6 +73,11 @@ pub(crate) struct Shared {
     pub(crate) effort_changes: StdMutex<EffortChanges>,
     /// Of all images of the dataset.
     times: Arc<[StageTimes]>,
+    /// Shards whose files are closed for a while.
+    pub(super) parked: ParkedBlocks,
+    /// When frames came last, by a clock that all images share.
+    pub(super) used_at: AtomicU64,
+    clock: Arc<AtomicU64>,
     /// Something went wrong that keeps layers for ever.
     pub(super) is_broken: AtomicBool,
 }
@@ -83,6 +89,7 @@ pub(crate) struct Ports {
     pub(super) tickets: Arc<Lanes<Ticket>>,
     pub(super) requests: Arc<Lanes<PrepareBlock>>,
     pub(super) closings: Arc<Closings<ClosingOf>>,
+    pub(super) clock: Arc<AtomicU64>,
     /// One for the callers, one for the finalizer's threads, one for each worker.
     pub(super) times: Arc<[StageTimes]>,
 }
@@ -117,6 +124,9 @@ impl Shared {
             effort: AtomicU8::new(plan.efforts.last().copied().unwrap_or(Effort::Normal) as u8),
             effort_changes: StdMutex::default(),
             times: ports.times.clone(),
+            parked: ParkedBlocks::default(),
+            used_at: AtomicU64::new(0),
+            clock: ports.clock.clone(),
             is_broken: AtomicBool::new(false),
             ring,
             plan: plan.clone(),
@@ -215,6 +225,11 @@ impl Shared {
         let mut failures = self.listener_failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.0 += 1;
         failures.1.get_or_insert(error);
+    }
+
+    /// Frames came.
+    pub(super) fn note_use(&self) {
+        self.used_at.store(self.clock.load(Relaxed), Relaxed);
     }
 
     /// How long each stage took, over all threads.

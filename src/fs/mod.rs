@@ -2,7 +2,6 @@
 //! removals that take nothing else along, room on the disk, leases and lost pages. No other module knows the system.
 
 pub(crate) mod bell;
-#[cfg(feature = "offline")]
 pub(crate) mod beneath;
 #[cfg(feature = "offline")]
 pub(crate) mod document;
@@ -10,7 +9,6 @@ pub(crate) mod growth;
 mod identity;
 pub(crate) mod json;
 pub(crate) mod lease;
-#[cfg(feature = "offline")]
 pub(crate) mod links;
 mod lock;
 pub(crate) mod lost_pages;

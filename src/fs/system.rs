@@ -209,6 +209,18 @@ pub(crate) fn extend_at_once(file: &File, at: u64, bytes: &[u8]) -> io::Result<O
     }
 }
 
+/// Brings everything to the device that was written to the file system of `file`. Fails where the system would not tell
+/// that it could not be (Linux before 5.8).
+pub(crate) fn sync_file_system(file: &File) -> io::Result<()> {
+    let system = rustix::system::uname();
+    let release = system.release().to_str().unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(5), Some(8)) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(rustix::fs::syncfs(file)?)
+}
+
 /// Drops a file's clean pages from the page cache; best effort: cameras and readers have better uses for the memory.
 pub(crate) fn forget_cached(file: &File) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);

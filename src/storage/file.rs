@@ -1,5 +1,6 @@
 //! A file of a folder: written through a map, past the page cache, or into it.
 
+use std::any::Any;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
@@ -40,7 +41,24 @@ pub(super) struct FileBlob {
     sync: bool,
 }
 
+/// What is known of a file that was closed before it was finished.
+pub(super) struct ParkedFile {
+    identity: Identity,
+    pub(super) len: u64,
+}
+
 impl FileBlob {
+    /// A published file that was parked.
+    pub(super) fn again(file: File, path: PathBuf, parked: &ParkedFile, sync: bool) -> io::Result<Self> {
+        let blob = Self::new(file, path.clone(), path, parked.len, sync);
+        blob.published.store(true, Ordering::Relaxed);
+        if Identity::of(&blob.file)? != parked.identity {
+            return Err(io::Error::other("another program replaced the file"));
+        }
+        blob.check_file()?;
+        Ok(blob)
+    }
+
     /// `len`: how long the file must be. Dropped before it is published, it removes the file.
     pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, sync: bool) -> Self {
         Self {
@@ -201,6 +219,11 @@ impl Blob for FileBlob {
         growth::grow(&self.file, self.len.load(Ordering::Relaxed), at, bytes)?;
         self.len.store(at + bytes.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn park(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        let identity = Identity::of(&self.file).ok().filter(|_| self.published.load(Ordering::Relaxed))?;
+        Some(Arc::new(ParkedFile { identity, len: self.len.load(Ordering::Relaxed) }))
     }
 
     fn forget(&self) {
