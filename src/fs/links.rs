@@ -22,6 +22,7 @@ static ROOTS: RwLock<BTreeSet<PathBuf>> = RwLock::new(BTreeSet::new());
 
 /// From now on, in this process, links in datasets may lead anywhere. Only for datasets of people whom you would let
 /// choose what you read and pass on, or whose links you know.
+#[cfg(feature = "offline")]
 pub fn follow_links_anywhere() {
     ANYWHERE.store(true, Relaxed);
 }

@@ -255,7 +255,6 @@ pub(crate) fn has_no_locks(error: &io::Error) -> bool {
 }
 
 /// Whether no part of a path is a link, or nothing is there; it opens no file.
-#[cfg(feature = "offline")]
 pub(crate) fn has_no_links(path: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat2(CWD, path, flags, rustix::fs::Mode::empty(), rustix::fs::ResolveFlags::NO_SYMLINKS);
