@@ -304,8 +304,8 @@ impl Acquisition {
         self.engine.plan.frame.bytes
     }
 
-    /// Where the ring's buffers begin, by their [index](FrameMut::index), for devices that want to know all places before
-    /// the first frame. A buffer may be filled only while it is on loan; the addresses are good as long as the
+    /// Where the ring's buffers begin, by their [index](FrameMut::index), for devices that want to know all places
+    /// before the first frame. A buffer may be filled only while it is on loan; the addresses are good as long as the
     /// acquisition, or a frame of it.
     pub fn buffer_addresses(&self) -> Vec<*mut u8> {
         let ring = &self.engine.ring;

@@ -21,8 +21,8 @@ const IMAGES_MAX: usize = 1 << 14;
 /// Files of shards that a dataset has open at the same time, if nothing else is wished for.
 const OPEN_FILES_MAX: usize = 256;
 
-/// Frames that one of several images may have in the ring that they share, unless a block of its layers needs more: what
-/// is kept for each of them takes memory for each image. And those of all images that begin together.
+/// Frames that one of several images may have in the ring that they share, unless a block of its layers needs more:
+/// what is kept for each of them takes memory for each image. And those of all images that begin together.
 const FRAMES_OF_AN_IMAGE: usize = 4096;
 const FRAMES_OF_AN_IMAGE_MIN: usize = 128;
 const FRAMES_OF_ALL_IMAGES: usize = 1 << 15;
@@ -35,8 +35,8 @@ const FRAMES_OF_ALL_IMAGES: usize = 1 << 15;
 /// All images share the threads of the first one's [`Config::workers`] and [`Config::affinity`], which take the images
 /// that have frames in turn; the threads end with the dataset's last handle and its last image. Images whose frame
 /// buffers have the same size share a ring as well, as large as [`Config::ring_bytes`] of the first of them: whoever
-/// fills it leaves the others what a block of their layers needs, and a part of the rest. An image that has no room left
-/// there, or wants a larger one, gets another ring.
+/// fills it leaves the others what a block of their layers needs, and a part of the rest. An image that has no room
+/// left there, or wants a larger one, gets another ring.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     root: Arc<Root>,
@@ -76,14 +76,14 @@ impl Dataset {
         Ok(Self::of(Root::in_storage(storage, true)?))
     }
 
-    /// Has at most so many files of shards open at the same time, whatever the number of images: 256 if nothing is said.
-    /// Where writes pass the page cache ([`StorageKind::Direct`](crate::StorageKind::Direct)), each shard is two of
-    /// them. It counts before the first image begins. An image of which a frame lies in more than eight files may have
-    /// three times as many open beside.
+    /// Has at most so many files of shards open at the same time, whatever the number of images: 256 if nothing is
+    /// said. Where writes pass the page cache ([`StorageKind::Direct`](crate::StorageKind::Direct)), each shard is two
+    /// of them. It counts before the first image begins. An image of which a frame lies in more than eight files may
+    /// have three times as many open beside.
     ///
     /// When there are as many, those of the images that got no frame for the longest time are closed until frames come
-    /// again; what they hold is durable by then. At the end of an image its shards are opened again one by one, one more
-    /// than may be open if need be.
+    /// again; what they hold is durable by then. While the index of a shard is replaced, it is open twice. At the end
+    /// of an image its shards are opened again one by one, one more than may be open if need be.
     pub fn with_open_files(self, max: usize) -> Self {
         Self { pool: Arc::new(SharedPool::new(max)), ..self }
     }

@@ -300,8 +300,8 @@ impl ImageWriter {
         Ok(())
     }
 
-    /// Completes the shards and writes what is to be said of the run as a whole, behind its last shape. The collection's
-    /// documents are yet to be written.
+    /// Completes the shards and writes what is to be said of the run as a whole, behind its last shape. The
+    /// collection's documents are yet to be written.
     pub(crate) fn write_ending(
         &self,
         plan: &Arc<Plan>,

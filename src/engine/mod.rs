@@ -12,8 +12,8 @@
 //!
 //! Each image has an engine of its own; the threads are a pool's, which works for all images of a dataset. Tickets and
 //! requests carry the number of their image, and images that have some are served in turn (see
-//! [`Lanes`](crate::sync::Lanes)), so that none keeps another waiting. Where more shards would be open than may be, those
-//! of images that get no frames are closed until some come (see [`parked`]).
+//! [`Lanes`](crate::sync::Lanes)), so that none keeps another waiting. Where more shards would be open than may be,
+//! those of images that get no frames are closed until some come (see [`parked`]).
 //!
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time,
 //! and nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the

@@ -63,8 +63,8 @@ impl Served {
         }
     }
 
-    /// Files that may be open beside what all images share: where a frame lies in many, those being filled, prepared and
-    /// closed would leave others nothing.
+    /// Files that may be open beside what all images share: where a frame lies in many, those being filled, prepared
+    /// and closed would leave others nothing.
     pub(super) fn files_beside(&self) -> usize {
         let files = self.files_a_cell * self.engine.plan.shards.cells_a_block as usize;
         if files > FEW_FILES { 3 * files } else { 0 }

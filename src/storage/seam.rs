@@ -39,7 +39,8 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Removes `key`, if it is there.
     fn remove(&self, key: &str) -> io::Result<()>;
 
-    /// Makes everything that was written to any of the files last, as [`Blob::sync`] does for one; `None`: only that can.
+    /// Makes everything that was written to any of the files last, as [`Blob::sync`] does for one; `None`: only that
+    /// can.
     fn sync_all(&self) -> Option<io::Result<()>> {
         None
     }
