@@ -255,10 +255,17 @@ impl ImageWriter {
     }
 
     pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
+        let files = self.record_files(plan, block);
+        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
+        let key = || format!("{}records/*/c/{}", self.prefix, block.number);
+        self.storage.put_all(&files).map_err(|e| Error::io("write", key(), e))
+    }
+
+    /// The files that hold a block of records: their keys and their bytes.
+    pub(crate) fn record_files<'a>(&self, plan: &Plan, block: &'a RecordBlock) -> Vec<(String, &'a [u8])> {
         let key = |name: &str| format!("{}records/{name}/c/{}", self.prefix, block.number);
-        let keys: Vec<_> = plan.record.fields.iter().map(|field| key(&field.name)).collect();
-        let files: Vec<_> = keys.iter().map(String::as_str).zip(block.columns.iter().map(Vec::as_slice)).collect();
-        self.storage.put_all(&files).map_err(|e| Error::io("write", key("*"), e))
+        let keys = plan.record.fields.iter().map(|field| key(&field.name));
+        keys.zip(block.columns.iter().map(Vec::as_slice)).collect()
     }
 
     /// Replaces the frame numbers of a block of records.

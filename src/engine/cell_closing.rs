@@ -17,7 +17,7 @@ use crate::sync::event;
 
 /// Cells of so many images at least are closed together. For fewer, what others have written would be waited for in
 /// vain.
-const TOGETHER_MIN: usize = 4;
+pub(super) const TOGETHER_MIN: usize = 4;
 /// And so many at most.
 const TOGETHER_MAX: usize = 64;
 

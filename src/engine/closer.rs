@@ -1,11 +1,12 @@
 //! The thread that closes full shards, writes records, and keeps indexes and documents up to date, for all images of a
 //! pool. It may be slow; no frame waits for it as long as it keeps up on average.
 
-use std::sync::PoisonError;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Acquire;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cell_closing::{ClosingCells, advance, checkpoint_cell};
+use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
 use super::messages::{Closing, ClosingOf};
@@ -15,12 +16,14 @@ use super::records::RecordCopy;
 use super::served::{Roster, Served};
 use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
-use crate::sync::{Receiver, Sender, event};
+use crate::sync::{Receiver, event};
 
 const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
 const CHECKPOINT_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 // Checkpoints take at most one part in so many of the closer's time, plus one.
 const CHECKPOINT_REST: u32 = 4;
+// Those of many images at a time, but for the last one's.
+const CHECKPOINTS_AT_ONCE: Duration = Duration::from_millis(50);
 
 // How often the closer does what a caller does that waits for a buffer, where one waits for an event instead; and how
 // often it looks whether chunks are to be made with another effort.
@@ -28,34 +31,77 @@ const LOOK_AT_RING_EVERY: Duration = Duration::from_millis(50);
 
 /// Closes shards, writes records, and between whiles brings open shards and documents up to date.
 pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>, roster: &Roster) {
-    let mut is_end = false;
+    let (mut is_end, mut rest_until) = (false, Instant::now());
     while !is_end {
         let images = roster.all();
-        let wait = images.iter().map(|of| of.looked_at_in()).min().unwrap_or(CHECKPOINT_EVERY_MAX);
+        let wait = images.iter().map(|of| of.looked_at_in(rest_until)).min().unwrap_or(CHECKPOINT_EVERY_MAX);
         drop(images);
         let mut closing = match to_close.recv_timeout(wait) {
             Ok(closing) => Some(closing),
             Err(error) if error.is_disconnected() => return,
             Err(_) => None,
         };
-        let mut cells = ClosingCells::default();
+        let (mut cells, mut records) = (ClosingCells::default(), Vec::new());
         while let Some(thing) = closing {
             match thing.map(|(image, thing)| (roster.get(image), thing)) {
                 Some((Some(of), Closing::Cell(cell))) => cells.add(of, cell),
                 Some((Some(of), Closing::Parked(cell))) => cells.add_parked(of, cell),
+                Some((Some(of), Closing::Records(block))) => records.push((of, block)),
                 Some((Some(of), thing)) => of.close(thing),
                 Some((None, _)) => {}
                 // What lies beside may be older.
                 None => is_end = true,
             }
-            // Those that wait to be closed are closed together.
-            let next = || if cells.is_empty() || cells.is_full() { None } else { to_close.try_recv().ok() };
+            // What waits to be closed or written is closed and written together.
+            let some = !(cells.is_empty() && records.is_empty());
+            let next = || if some && !cells.is_full() { to_close.try_recv().ok() } else { None };
             closing = closings.beside().or_else(next);
         }
+        write_records(records);
         cells.close();
         if !is_end {
-            roster.all().iter().for_each(|of| of.look());
+            look_at_all(roster, &mut rest_until);
         }
+    }
+}
+
+/// Looks at all images, and makes the checkpoints that are due, the oldest first, until it is enough for one time: the
+/// shards that wait to be closed come first.
+fn look_at_all(roster: &Roster, rest_until: &mut Instant) {
+    let mut images = roster.all();
+    images.iter().for_each(|of| of.look());
+    let start = Instant::now();
+    if start < *rest_until {
+        return;
+    }
+    images.sort_by_cached_key(|of| of.closing.lock().unwrap_or_else(PoisonError::into_inner).next);
+    for of in &images {
+        if start.elapsed() >= CHECKPOINTS_AT_ONCE || !of.checkpoint_if_due() {
+            break;
+        }
+    }
+    *rest_until = Instant::now() + CHECKPOINT_REST * start.elapsed();
+}
+
+/// Writes blocks of records, those of many images together.
+fn write_records(mut blocks: Vec<(Arc<Served>, RecordBlock)>) {
+    let images: BTreeSet<_> = blocks.iter().map(|(of, _)| of.number).collect();
+    let together = || {
+        let Some((first, _)) = blocks.first().filter(|_| images.len() >= TOGETHER_MIN) else { return Ok(false) };
+        let files = blocks.iter().flat_map(|(of, block)| of.image.record_files(&of.engine.plan, block));
+        let files: Vec<_> = files.collect();
+        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
+        Ok(first.image.storage().put_all(&files).is_ok())
+    };
+    // What failed together is written one by one, which tells whose error it is.
+    let are_written = caught(together).unwrap_or(false);
+    for (of, block) in blocks.drain(..) {
+        if !are_written && let Err(error) = caught(|| of.image.write_records(&of.engine.plan, &block)) {
+            of.engine.first_error.set(error);
+        }
+        let _ = of.ends.written_records.send(block);
+        of.engine.pump();
+        of.engine.closings.settle();
     }
 }
 
@@ -80,10 +126,10 @@ impl Served {
         self.engine.ring.watchers.want(event::BUFFER_FREE | event::RING_HIGH)
     }
 
-    /// How long the image needs no look.
-    fn looked_at_in(&self) -> Duration {
+    /// How long the image needs no look, if no checkpoint is made before `rest_until`.
+    fn looked_at_in(&self, rest_until: Instant) -> Duration {
         let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        let to_checkpoint = closing.next.saturating_duration_since(Instant::now());
+        let to_checkpoint = closing.next.max(rest_until).saturating_duration_since(Instant::now());
         let looks = self.watches_ring() || closing.effort.is_needed();
         if looks { to_checkpoint.min(LOOK_AT_RING_EVERY) } else { to_checkpoint }
     }
@@ -93,10 +139,8 @@ impl Served {
         let close = || {
             match thing {
                 Closing::Park(block) => self.park(block),
-                // They are closed with others.
-                Closing::Cell(_) | Closing::Parked(_) => {}
-                Closing::Records(block) => close_records(engine, &self.image, block, &self.ends.written_records),
-                Closing::Look => {}
+                // They are closed and written with others.
+                Closing::Cell(_) | Closing::Parked(_) | Closing::Records(_) | Closing::Look => {}
             }
             Ok(())
         };
@@ -113,9 +157,15 @@ impl Served {
             look_at_ring(engine);
         }
         closing.effort.look(engine);
+    }
+
+    /// False: the next checkpoint is not due yet.
+    fn checkpoint_if_due(&self) -> bool {
+        let engine = &*self.engine;
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
         if start < closing.next {
-            return;
+            return false;
         }
         let every = self.checkpoints_are_apart();
         let ClosingState { paused, watch, copy, .. } = &mut *closing;
@@ -127,6 +177,7 @@ impl Served {
         caught(run).unwrap_or_else(|error| engine.first_error.set(error));
         // On a slow device the shards that wait to be closed come first.
         closing.next = Instant::now() + every.max(CHECKPOINT_REST * start.elapsed());
+        true
     }
 }
 
@@ -137,14 +188,6 @@ fn look_at_ring(engine: &Engine) {
         engine.relieve();
     }
     engine.ring.note_level();
-}
-
-fn close_records(engine: &Engine, image: &ImageWriter, block: RecordBlock, written: &Sender<RecordBlock>) {
-    if let Err(error) = caught(|| image.write_records(&engine.plan, &block)) {
-        engine.first_error.set(error);
-    }
-    let _ = written.send(block);
-    engine.pump();
 }
 
 /// Lets indexes, records and documents catch up with what is in the slots.
