@@ -329,7 +329,8 @@ impl Acquisition {
         })
     }
 
-    /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
+    /// driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
     pub fn reorder_window(&self) -> u64 {
         self.engine.plan.ring.window
     }
@@ -411,7 +412,8 @@ impl Acquisition {
     /// documents.
     ///
     /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
-    /// missing; chunks that lack frames are written with the fill value in their place.
+    /// missing, and so do those beyond it for which the array has a place all the same, as in a stack or among channels
+    /// that were begun; chunks that lack frames are written with the fill value in their place.
     ///
     /// # Errors
     ///

@@ -195,8 +195,8 @@ pub enum RefusedNumber {
     /// A frame with this number was committed before.
     #[error("was committed before; frame numbers are unique")]
     Duplicate,
-    /// Frames so much newer were committed that this one was already recorded as missing.
-    #[error("comes too late: everything below {oldest} is settled and it was recorded as missing")]
+    /// Frames so much newer were committed that this one counts as missing.
+    #[error("comes too late: what is so far below the newest counts as missing; the oldest to be taken is {oldest}")]
     TooLate {
         /// The oldest number that would still be taken.
         oldest: u64,

@@ -58,6 +58,8 @@ pub(crate) use whereabouts::Whereabouts;
 #[cfg(all(test, not(loom)))]
 mod tests {
     use crate::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Memory, Placement, Record};
+    mod order;
+
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 

@@ -90,7 +90,8 @@ fn check_owner(run: &Run) -> Outcome<()> {
 }
 
 /// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
-/// closed, the documents completed. Numbers below the newest that never came count as missing.
+/// closed, the documents completed. Numbers below the newest that never came count as missing, and so do those beyond
+/// it for which the array has a place all the same, as in a stack or among channels that were begun.
 ///
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call
 /// again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be

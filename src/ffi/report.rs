@@ -126,7 +126,8 @@ pub struct sw_layout {
     pub buffer_bytes: usize,
     /// Frame buffers in the ring.
     pub ring_frames: u64,
-    /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
+    /// driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
     pub reorder_window: u64,
     /// Dimensions.
     pub dim_count: u64,
