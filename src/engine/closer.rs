@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::cell::ShardCell;
 use super::closing_state::ClosingState;
 use super::closings::Closings;
+use super::index_budget::IndexBudget;
 use super::messages::{Closing, ClosingOf};
 use super::paused::Paused;
 use super::pump::Engine;
@@ -30,7 +31,7 @@ const LOOK_AT_RING_EVERY: Duration = Duration::from_millis(50);
 
 /// Closes shards, writes records, and between whiles brings open shards and documents up to date.
 pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>, roster: &Roster) {
-    let mut is_end = false;
+    let (mut is_end, mut budget) = (false, IndexBudget::new(Instant::now()));
     while !is_end {
         let images = roster.all();
         let wait = images.iter().map(|of| of.looked_at_in()).min().unwrap_or(CHECKPOINT_EVERY_MAX);
@@ -53,7 +54,7 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
             closing = closings.beside();
         }
         if !is_end {
-            roster.all().iter().for_each(|of| of.look());
+            roster.all().iter().for_each(|of| of.look(&mut budget));
         }
     }
 }
@@ -109,7 +110,7 @@ impl Served {
     }
 
     /// Does what is due.
-    fn look(&self) {
+    fn look(&self, budget: &mut IndexBudget) {
         let engine = &*self.engine;
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.watches_ring() {
@@ -121,9 +122,12 @@ impl Served {
             return;
         }
         let every = self.checkpoints_are_apart();
-        let ClosingState { paused, watch, copy, .. } = &mut *closing;
+        let ClosingState { paused, watch, copy, indexes_from, .. } = &mut *closing;
         let run = || {
-            checkpoint(engine, &self.image, copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record)), paused);
+            let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
+            let paused = Some(paused).filter(|_| start >= *indexes_from);
+            let bytes = checkpoint(engine, &self.image, copy, paused);
+            *indexes_from = (*indexes_from).max(budget.spend(bytes, Instant::now()));
             watch.look(engine, start.elapsed(), every);
             Ok(())
         };
@@ -150,21 +154,24 @@ fn close_records(engine: &Engine, image: &ImageWriter, block: RecordBlock, writt
     engine.pump();
 }
 
-/// Lets indexes, records and documents catch up with what is in the slots.
-fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: &mut Paused) {
-    paused.keep(engine);
+/// Lets records and documents catch up with what is in the slots, and, if layers are given to look at, indexes. Returns
+/// how many bytes of these were written.
+fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: Option<&mut Paused>) -> u64 {
+    let renews_indexes = paused.is_some();
+    let mut renewed = paused.map_or(0, |paused| paused.keep(engine));
     // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
     let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
     let cells: Vec<_> = cells.collect();
     // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
     let newest_end = engine.newest_end();
-    for (written, cell) in cells {
-        checkpoint_cell(engine, &cell, written);
+    for (written, cell) in cells.into_iter().filter(|_| renews_indexes) {
+        renewed += checkpoint_cell(engine, &cell, written);
     }
     if let Err(error) = caught(|| checkpoint_records(engine, image, copy)) {
         engine.first_error.set(error);
     }
     advance(engine, image, newest_end);
+    renewed * engine.plan.shard.index.renewal_bytes()
 }
 
 /// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind
@@ -190,19 +197,26 @@ fn advance(engine: &Engine, image: &ImageWriter, newest_end: u64) {
     }
 }
 
-fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
+/// Returns how many indexes were written.
+fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) -> u64 {
     // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks' entries.
     let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
-    let mut all_named = true;
+    let (mut all_named, mut renewed) = (true, 0);
     for shard in &cell.shards {
         let start = Instant::now();
         match caught(|| shard.checkpoint(&done)) {
-            Ok(Checkpoint::Named) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
+            Ok(Checkpoint::Named) => {
+                renewed += 1;
+                engine.finalizer_times().of(Stage::Checkpoint).since(start);
+            }
             Ok(Checkpoint::Unchanged) => {}
             // Then the others' newer indexes make no frame durable either.
             Ok(Checkpoint::Postponed) => all_named = false,
             // What becomes of the shard is seen when it is closed.
-            Err(error) => return engine.first_error.set_about(error, first_frame(engine, cell)),
+            Err(error) => {
+                engine.first_error.set_about(error, first_frame(engine, cell));
+                return renewed;
+            }
         }
     }
     if all_named {
@@ -210,6 +224,7 @@ fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
         *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
         count_synced(engine, cell, written + kept);
     }
+    renewed
 }
 
 /// The first of a cell's frames, by their numbers.

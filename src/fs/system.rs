@@ -151,8 +151,8 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<bool> {
     unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, flags, at, len)))
 }
 
-/// As [`punch`], for the whole pages in a range, and for none where there are no holes.
-pub(crate) fn give_back(file: &File, at: u64, len: u64) -> io::Result<()> {
+/// As [`punch`], for the whole pages in a range.
+pub(crate) fn give_back(file: &File, at: u64, len: u64) -> io::Result<bool> {
     let (start, end) = (at.next_multiple_of(PAGE), (at + len) / PAGE * PAGE);
     if start < end { punch(file, start, end - start).map(drop) } else { Ok(()) }
 }

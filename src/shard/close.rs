@@ -5,7 +5,7 @@ use std::io;
 use super::file::Shard;
 use super::slot::Entry;
 use crate::aligned_memory::PAGE;
-use crate::error::Result;
+use crate::error::{Result, logged};
 use crate::format::slot_header::HEADER_BYTES;
 
 /// What a closed shard holds.
@@ -40,7 +40,9 @@ impl Shard {
         self.sync().map_err(self.failed("sync shard"))?;
         let data_end = committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(shard.first_slot_at);
         self.end_with_index(&committed, data_end)?;
-        self.give_back_slack(&committed, data_end).map_err(self.failed("give back unused space of shard"))?;
+        if let Err(error) = self.give_back_slack(&committed, data_end) {
+            logged(|| tracing::debug!(shard = self.key, %error, "unused space can't be given back"));
+        }
         self.sync().map_err(self.failed("sync finished shard"))?;
         self.blob.forget();
         Ok(closed)
