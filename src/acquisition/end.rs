@@ -83,10 +83,11 @@ impl Acquisition {
             }
             match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
                 Ok(()) => {
-                    summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
-                    self.engine.note_durable(summary.frames_durable);
+                    let synced = self.engine.counters.frames_synced.load(Relaxed);
+                    summary.frames_durable = synced.min(summary.frames_written);
+                    self.engine.note_durable(synced);
                 }
-                Err(error) => self.engine.first_error.set(error),
+                Err(error) => self.note_last_documents(error, frames, &mut summary),
             }
             summary.shape = self.image.shape();
             self.write_manifest(&mut summary);
@@ -108,6 +109,25 @@ impl Acquisition {
             None => Ok(summary),
             Some(error) => Err(Unfinished { summary: Box::new(summary), error }),
         }
+    }
+
+    /// The last documents could not be written: those that are there may tell of fewer frames than the shards hold.
+    fn note_last_documents(&self, error: Error, frames: u64, summary: &mut Summary) {
+        let hidden = self.engine.plan.hidden(self.image.shape()[0], frames);
+        let error = match error {
+            Error::Io { action, path, source } if !hidden.is_empty() => {
+                let (first, last) = (hidden.start, hidden.end - 1);
+                let text = format!(
+                    "{source}; frames {first} to {last} are in their shards as far as they came, but readers do not \
+                     see them before `shardwright recover`"
+                );
+                Error::io(action, path, std::io::Error::new(source.kind(), text))
+            }
+            other => other,
+        };
+        // Behind an earlier error of the run nobody would hear of this one.
+        summary.notes.push(format!("the last documents are not written: {error}"));
+        self.engine.first_error.set(error);
     }
 
     /// Writes the manifest, if there is to be one. By now the dataset is what it will be, whatever becomes of this.
@@ -166,10 +186,12 @@ impl Acquisition {
         let end = engine.counters.newest_end.load(Relaxed);
         let (settled, lost) = self.missing_and_lost(end);
         let frames_missing = stats.frames_missing + lost.len() as u64;
+        let frames_written = end.saturating_sub(frames_missing);
         Summary {
             frames_accepted: stats.frames_accepted,
-            frames_written: end.saturating_sub(frames_missing),
-            frames_durable: stats.frames_durable,
+            frames_written,
+            // A shard that can't be closed may be lost with what was durable in it.
+            frames_durable: stats.frames_durable.min(frames_written),
             frames_missing,
             missing: losses::merge(&settled, &lost),
             bytes_in: stats.bytes_in,
