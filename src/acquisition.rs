@@ -380,7 +380,8 @@ impl Acquisition {
     }
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
-    /// shares this handle. Frames that were committed go on to their shards, which [`finish`](Self::finish) waits for,
+    /// shares this handle, and whoever waits for [`Events::BUFFER_FREE`](crate::Events::BUFFER_FREE) is woken. Frames that
+    /// were committed go on to their shards, which [`finish`](Self::finish) waits for,
     /// or the end of the last handle.
     ///
     /// ```
@@ -399,7 +400,7 @@ impl Acquisition {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.engine.gate.close();
+        self.engine.close_gate();
     }
 
     /// What lives on when the run has ended: counters, the ring, the plan.

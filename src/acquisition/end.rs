@@ -25,7 +25,7 @@ impl Acquisition {
             logged(
                 || tracing::error!(%error, "no thread to end an acquisition; its dataset is as a kill would leave it"),
             );
-            self.engine.gate.close();
+            self.engine.close_gate();
             // Its threads wait for the end of the process. To drop it here would be to come here again.
             std::mem::forget(take(&run));
         }
@@ -54,7 +54,7 @@ impl Acquisition {
     }
 
     fn end_untold(&mut self) -> Result<Summary, Unfinished> {
-        self.engine.gate.close();
+        self.engine.close_gate();
         if let Some((pool, begun)) = self.running.take() {
             self.drain();
             pool.end(&begun);

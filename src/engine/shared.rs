@@ -169,6 +169,13 @@ impl Shared {
         self.closings.put(Closing::Look);
     }
 
+    /// Takes no more frames, and returns when those that are being committed are in the queue.
+    pub(crate) fn close_gate(&self) {
+        self.gate.close();
+        // Whoever waits for a buffer does so in vain.
+        self.ring.watchers.tell(event::BUFFER_FREE);
+    }
+
     /// The run has ended; nothing more happens. What the caller's functions own is let go of: it may be a handle that
     /// would keep this alive.
     pub(crate) fn tell_end(&self) {

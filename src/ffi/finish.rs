@@ -34,14 +34,16 @@ impl Run {
         let thread = std::thread::Builder::new().name("sw-finish".into()).spawn(move || run.end());
         let thread = thread
             .map_err(|error| told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {error}")))?;
-        // Those who wait for a buffer or are about to commit leave now.
-        self.engine.gate.close();
         state.thread = Some(thread);
+        // Whoever hears of it may ask for the outcome.
+        drop(state);
+        // Those who wait for a buffer or are about to commit leave now.
+        self.engine.close_gate();
         Ok(())
     }
 
     fn end(&self) {
-        self.engine.gate.close();
+        self.engine.close_gate();
         // The last of those who wait in a call lets this thread in.
         let acquisition = self.acquisition.write().unwrap_or_else(PoisonError::into_inner).take();
         let own = acquisition.and_then(|held| match held {
