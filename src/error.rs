@@ -101,7 +101,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another writer holds the dataset's lock.
-    #[error("{} is being written by another process (its lock file is held)", path.display())]
+    #[error("{} is being written, by this process or another (its lock file is held)", path.display())]
     Locked {
         /// The dataset.
         path: PathBuf,
@@ -172,7 +172,7 @@ pub enum ErrorKind {
     NotFound,
     /// Something is in the way.
     AlreadyExists,
-    /// Another process writes the dataset.
+    /// Somebody writes the dataset, in this process or another.
     Locked,
     /// What was read is not what it should be.
     Corrupt,
