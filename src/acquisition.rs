@@ -345,8 +345,8 @@ impl Acquisition {
         &self.engine.plan.array.layout.file_shape
     }
 
-    /// One more than the largest number that a frame has got so far: what the next one gets without a number of its
-    /// own.
+    /// One more than the largest number that a frame has got so far, or that was given up: what the next one gets without
+    /// a number of its own.
     pub fn next_number(&self) -> u64 {
         self.engine.numbers.next()
     }
