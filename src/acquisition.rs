@@ -381,8 +381,7 @@ impl Acquisition {
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
     /// shares this handle, and whoever waits for [`Events::BUFFER_FREE`](crate::Events::BUFFER_FREE) is woken. Frames that
-    /// were committed go on to their shards, which [`finish`](Self::finish) waits for,
-    /// or the end of the last handle.
+    /// were committed go on to their shards, which [`finish`](Self::finish) waits for, or the end of the last handle.
     ///
     /// ```
     /// # use shardwright::{Acquisition, Config, Dim, Memory};
