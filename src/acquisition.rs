@@ -78,8 +78,8 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the field and the value that can't work; [`Error::Exists`], [`Error::Locked`] or
-    /// [`Error::Io`] where the path can't be used.
+    /// [`Error::Config`] with the field and the value that can't work. Where the path can't be used, [`Error::Exists`]
+    /// for a dataset, [`Error::Format`] for anything else that stands there, [`Error::Locked`] or [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, config: Config) -> Result<Self> {
         Self::create_at(path.as_ref(), config, None)
     }
@@ -329,7 +329,8 @@ impl Acquisition {
         })
     }
 
-    /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
+    /// driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
     pub fn reorder_window(&self) -> u64 {
         self.engine.plan.ring.window
     }
@@ -344,8 +345,8 @@ impl Acquisition {
         &self.engine.plan.array.layout.file_shape
     }
 
-    /// One more than the largest number that a frame has got so far: what the next one gets without a number of its
-    /// own.
+    /// One more than the largest number that a frame has got so far, or that was given up: what the next one gets without
+    /// a number of its own.
     pub fn next_number(&self) -> u64 {
         self.engine.numbers.next()
     }
@@ -380,8 +381,8 @@ impl Acquisition {
     }
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
-    /// shares this handle. Frames that were committed go on to their shards, which [`finish`](Self::finish) waits for,
-    /// or the end of the last handle.
+    /// shares this handle, and whoever waits for [`Events::BUFFER_FREE`](crate::Events::BUFFER_FREE) is woken. Frames that
+    /// were committed go on to their shards, which [`finish`](Self::finish) waits for, or the end of the last handle.
     ///
     /// ```
     /// # use shardwright::{Acquisition, Config, Dim, Memory};
@@ -399,7 +400,7 @@ impl Acquisition {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.engine.gate.close();
+        self.engine.close_gate();
     }
 
     /// What lives on when the run has ended: counters, the ring, the plan.
@@ -412,7 +413,8 @@ impl Acquisition {
     /// documents.
     ///
     /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
-    /// missing; chunks that lack frames are written with the fill value in their place.
+    /// missing, and so do those beyond it for which the array has a place all the same, as in a stack or among channels
+    /// that were begun; chunks that lack frames are written with the fill value in their place.
     ///
     /// # Errors
     ///

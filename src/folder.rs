@@ -103,12 +103,14 @@ impl Folder {
         let old = Held::open(path)?;
         if !overwrite {
             Lock::look(&old.root()).map_err(|error| named(error, path))?;
-            return Err(Error::Exists { path: path.to_path_buf() });
         }
         if !is_dataset(&old.root()) {
             let reason =
                 "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
             return Err(Error::format(path, reason));
+        }
+        if !overwrite {
+            return Err(Error::Exists { path: path.to_path_buf() });
         }
         // Who holds it is the only one who may move the folder.
         let old_lock = Lock::take(&old.root()).map_err(|error| named(error, path))?;

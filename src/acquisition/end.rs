@@ -44,7 +44,7 @@ impl Acquisition {
             logged(
                 || tracing::error!(%error, "no thread to end an acquisition; its dataset is as a kill would leave it"),
             );
-            self.engine.gate.close();
+            self.engine.close_gate();
             // Its threads wait for the end of the process. To drop it here would be to come here again.
             std::mem::forget(take(&run));
         }
@@ -73,7 +73,7 @@ impl Acquisition {
     }
 
     fn end_untold(&mut self) -> Result<Summary, Unfinished> {
-        self.engine.gate.close();
+        self.engine.close_gate();
         if let Some((pool, begun)) = self.running.take() {
             while !self.drain() {
                 std::thread::sleep(DRAIN_PAUSE);
@@ -111,7 +111,7 @@ impl Acquisition {
     fn note(&self, outcome: Result<()>, end: &mut End) {
         if let Err(error) = outcome {
             end.is_told = false;
-            self.engine.first_error.set(error);
+            self.note_last_documents(error, end.frames, &mut end.summary);
         }
     }
 
@@ -146,8 +146,9 @@ impl Acquisition {
     fn conclude(&self, end: End) -> Result<Summary, Unfinished> {
         let End { mut summary, is_empty, is_told, .. } = end;
         if is_told {
-            summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
-            self.engine.note_durable(summary.frames_durable);
+            let synced = self.engine.counters.frames_synced.load(Relaxed);
+            summary.frames_durable = synced.min(summary.frames_written);
+            self.engine.note_durable(synced);
         }
         if !is_empty {
             summary.shape = self.image.shape();
@@ -170,6 +171,25 @@ impl Acquisition {
             None => Ok(summary),
             Some(error) => Err(Unfinished { summary: Box::new(summary), error }),
         }
+    }
+
+    /// The last documents could not be written: those that are there may tell of fewer frames than the shards hold.
+    fn note_last_documents(&self, error: Error, frames: u64, summary: &mut Summary) {
+        let hidden = self.engine.plan.hidden(self.image.shape()[0], frames);
+        let error = match error {
+            Error::Io { action, path, source } if !hidden.is_empty() => {
+                let (first, last) = (hidden.start, hidden.end - 1);
+                let text = format!(
+                    "{source}; frames {first} to {last} are in their shards as far as they came, but readers do not \
+                     see them before `shardwright recover`"
+                );
+                Error::io(action, path, std::io::Error::new(source.kind(), text))
+            }
+            other => other,
+        };
+        // Behind an earlier error of the run nobody would hear of this one.
+        summary.notes.push(format!("the last documents are not written: {error}"));
+        self.engine.first_error.set(error);
     }
 
     /// Writes the manifest, if there is to be one. By now the dataset is what it will be, whatever becomes of this.
@@ -223,10 +243,12 @@ impl Acquisition {
         let end = engine.counters.newest_end.load(Relaxed);
         let (settled, lost) = self.missing_and_lost(end);
         let frames_missing = stats.frames_missing + lost.len() as u64;
+        let frames_written = end.saturating_sub(frames_missing);
         Summary {
             frames_accepted: stats.frames_accepted,
-            frames_written: end.saturating_sub(frames_missing),
-            frames_durable: stats.frames_durable,
+            frames_written,
+            // A shard that can't be closed may be lost with what was durable in it.
+            frames_durable: stats.frames_durable.min(frames_written),
             frames_missing,
             missing: losses::merge(&settled, &lost),
             bytes_in: stats.bytes_in,
@@ -249,7 +271,7 @@ fn finish_together(mut runs: Vec<Acquisition>) -> Vec<Result<Summary, Unfinished
     if Pool::is_one_of_any() || runs.iter().any(|run| run.manifest.is_some()) {
         return runs.into_iter().map(Acquisition::finish).collect();
     }
-    runs.iter().for_each(|run| run.engine.gate.close());
+    runs.iter().for_each(|run| run.engine.close_gate());
     let mut to_drain: Vec<_> = runs.iter().filter(|run| run.running.is_some()).collect();
     loop {
         to_drain.retain(|run| !run.drain());

@@ -161,20 +161,26 @@ impl Served {
     }
 }
 
-/// `all`: whatever is committed is worth a new index.
-pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64, all: bool) {
+/// `all`: whatever is committed is worth a new index. Returns how many indexes were written.
+pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64, all: bool) -> u64 {
     // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks' entries.
     let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
-    let mut all_named = true;
+    let (mut all_named, mut renewed) = (true, 0);
     for shard in &cell.shards {
         let start = Instant::now();
         match caught(|| shard.checkpoint(&done, all)) {
-            Ok(Checkpoint::Named) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
+            Ok(Checkpoint::Named) => {
+                renewed += 1;
+                engine.finalizer_times().of(Stage::Checkpoint).since(start);
+            }
             Ok(Checkpoint::Unchanged) => {}
             // Then the others' newer indexes make no frame durable either.
             Ok(Checkpoint::Postponed) => all_named = false,
             // What becomes of the shard is seen when it is closed.
-            Err(error) => return engine.first_error.set_about(error, first_frame(engine, cell)),
+            Err(error) => {
+                engine.first_error.set_about(error, first_frame(engine, cell));
+                return renewed;
+            }
         }
     }
     if all_named {
@@ -182,6 +188,7 @@ pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64, a
         *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
         count_synced(engine, cell, written + kept);
     }
+    renewed
 }
 
 /// The first of a cell's frames, by their numbers.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
+use super::index_budget::IndexBudget;
 use super::messages::{Closing, ClosingOf};
 use super::paused::Paused;
 use super::pump::Engine;
@@ -31,7 +32,7 @@ const LOOK_AT_RING_EVERY: Duration = Duration::from_millis(50);
 
 /// Closes shards, writes records, and between whiles brings open shards and documents up to date.
 pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>, roster: &Roster) {
-    let (mut is_end, mut rest_until) = (false, Instant::now());
+    let (mut is_end, mut rest_until, mut budget) = (false, Instant::now(), IndexBudget::new(Instant::now()));
     while !is_end {
         let images = roster.all();
         let wait = images.iter().map(|of| of.looked_at_in(rest_until)).min().unwrap_or(CHECKPOINT_EVERY_MAX);
@@ -60,14 +61,14 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
         write_records(records);
         cells.close();
         if !is_end {
-            look_at_all(roster, &mut rest_until);
+            look_at_all(roster, &mut rest_until, &mut budget);
         }
     }
 }
 
 /// Looks at all images, and makes the checkpoints that are due, the oldest first, until it is enough for one time: the
 /// shards that wait to be closed come first.
-fn look_at_all(roster: &Roster, rest_until: &mut Instant) {
+fn look_at_all(roster: &Roster, rest_until: &mut Instant, budget: &mut IndexBudget) {
     let mut images = roster.all();
     images.iter().for_each(|of| of.look());
     let start = Instant::now();
@@ -76,7 +77,7 @@ fn look_at_all(roster: &Roster, rest_until: &mut Instant) {
     }
     images.sort_by_cached_key(|of| of.closing.lock().unwrap_or_else(PoisonError::into_inner).next);
     for of in &images {
-        if start.elapsed() >= CHECKPOINTS_AT_ONCE || !of.checkpoint_if_due() {
+        if start.elapsed() >= CHECKPOINTS_AT_ONCE || !of.checkpoint_if_due(budget) {
             break;
         }
     }
@@ -160,7 +161,7 @@ impl Served {
     }
 
     /// False: the next checkpoint is not due yet.
-    fn checkpoint_if_due(&self) -> bool {
+    fn checkpoint_if_due(&self, budget: &mut IndexBudget) -> bool {
         let engine = &*self.engine;
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
@@ -168,9 +169,12 @@ impl Served {
             return false;
         }
         let every = self.checkpoints_are_apart();
-        let ClosingState { paused, watch, copy, .. } = &mut *closing;
+        let ClosingState { paused, watch, copy, indexes_from, .. } = &mut *closing;
         let run = || {
-            checkpoint(engine, &self.image, copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record)), paused);
+            let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
+            let paused = Some(paused).filter(|_| start >= *indexes_from);
+            let bytes = checkpoint(engine, &self.image, copy, paused);
+            *indexes_from = (*indexes_from).max(budget.spend(bytes, Instant::now()));
             watch.look(engine, start.elapsed(), every);
             Ok(())
         };
@@ -190,21 +194,24 @@ fn look_at_ring(engine: &Engine) {
     engine.ring.note_level();
 }
 
-/// Lets indexes, records and documents catch up with what is in the slots.
-fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: &mut Paused) {
-    paused.keep(engine);
+/// Lets records and documents catch up with what is in the slots, and, if layers are given to look at, indexes. Returns
+/// how many bytes of these were written.
+fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: Option<&mut Paused>) -> u64 {
+    let renews_indexes = paused.is_some();
+    let mut renewed = paused.map_or(0, |paused| paused.keep(engine));
     // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
     let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
     let cells: Vec<_> = cells.collect();
     // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
     let newest_end = engine.newest_end();
-    for (written, cell) in cells {
-        checkpoint_cell(engine, &cell, written, false);
+    for (written, cell) in cells.into_iter().filter(|_| renews_indexes) {
+        renewed += checkpoint_cell(engine, &cell, written, false);
     }
     if let Err(error) = caught(|| checkpoint_records(engine, image, copy)) {
         engine.first_error.set(error);
     }
     advance(engine, image, newest_end);
+    renewed * engine.plan.shard.index.renewal_bytes()
 }
 
 /// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind

@@ -31,6 +31,7 @@ mod counters;
 mod effort;
 mod effort_watch;
 mod gather;
+mod index_budget;
 mod kits;
 pub(crate) mod layer;
 pub(crate) mod losses;
@@ -67,6 +68,8 @@ pub(crate) use whereabouts::Whereabouts;
 /// Whole runs without C and without files, which miri can follow: `cargo +nightly miri test --lib whole_run`.
 #[cfg(all(test, not(loom)))]
 mod tests {
+    mod order;
+
     use crate::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Memory, Placement, Record};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

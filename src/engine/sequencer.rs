@@ -15,6 +15,7 @@ use super::cell::{ShardBlock, ShardPlace};
 use super::layer::Layer;
 use super::losses::note_range;
 use super::messages::{Arrival, Requests};
+use super::numbers::Outcome;
 use super::records::{RecordCopy, Records};
 use super::shared::{Shared, relief};
 use super::window::Window;
@@ -57,11 +58,28 @@ struct Early {
     frames: BinaryHeap<Reverse<Arrival>>,
     /// All numbers below were settled when the first of them was last tried; none if something else has changed since.
     tried_at: Option<u64>,
+    /// Others were added since.
+    has_untried: bool,
 }
 
 impl Early {
     fn holds(&self, numbers: &Range<u64>) -> bool {
-        self.frames.iter().any(|Reverse(arrival)| numbers.contains(&arrival.number))
+        let lowest = self.frames.peek().map_or(u64::MAX, |Reverse(lowest)| lowest.number);
+        lowest < numbers.end && self.frames.iter().any(|Reverse(arrival)| numbers.contains(&arrival.number))
+    }
+
+    /// Takes what is in the queue, so that [`holds`](Self::holds) knows of it.
+    fn take_arrivals(&mut self, shared: &Shared) {
+        while let Ok(arrival) = shared.arrivals.1.try_recv() {
+            self.frames.push(Reverse(arrival));
+            self.has_untried = true;
+        }
+    }
+
+    /// Keeps one that has to wait for an older one.
+    fn keep(&mut self, arrival: Arrival, settled_end: u64) {
+        self.frames.push(Reverse(arrival));
+        self.tried_at = (!std::mem::take(&mut self.has_untried)).then_some(settled_end);
     }
 
     fn may_go(&self, settled_end: u64) -> bool {
@@ -84,7 +102,7 @@ impl Sequencer {
         let window = plan.ring.window;
         Self {
             waiting: None,
-            early: Early { frames: BinaryHeap::with_capacity(plan.ring.frames), tried_at: None },
+            early: Early { frames: BinaryHeap::with_capacity(plan.ring.frames), tried_at: None, has_untried: false },
             settled_end: 0,
             newest_end: 0,
             newest: (0, 0),
@@ -120,10 +138,7 @@ impl Sequencer {
                     self.waiting = Some(arrival);
                     return false;
                 }
-                Err(Hold::Older) => {
-                    self.early.frames.push(Reverse(arrival));
-                    self.early.tried_at = Some(self.settled_end);
-                }
+                Err(Hold::Older) => self.early.keep(arrival, self.settled_end),
             }
         }
         let has_more = !shared.arrivals.1.is_empty() || self.early.may_go(self.settled_end);
@@ -197,7 +212,7 @@ impl Sequencer {
 
     /// Makes room for a frame: settles what falls out of the window, opens its layer. `None` if it was settled before.
     fn admit(&mut self, arrival: &Arrival, shared: &Shared) -> Result<Option<(CellOf, u32)>, Hold> {
-        self.settle_missing((arrival.number + 1).saturating_sub(shared.numbers.window()), shared)?;
+        self.settle_missing(arrival.number.saturating_sub(shared.numbers.patience()), shared)?;
         if arrival.number < self.settled_end {
             return Ok(None);
         }
@@ -241,12 +256,23 @@ impl Sequencer {
     }
 
     /// Gives up numbers that nobody has brought; false if somebody has one of them.
-    fn give_up(&self, numbers: Range<u64>, shared: &Shared) -> bool {
-        !self.early.holds(&numbers)
-            && match numbers.end - numbers.start {
-                1 => shared.numbers.give_up(numbers.start),
-                _ => shared.numbers.give_up_range(numbers),
+    fn give_up(&mut self, numbers: Range<u64>, shared: &Shared) -> bool {
+        if self.early.holds(&numbers) {
+            return false;
+        }
+        let outcome = match numbers.end - numbers.start {
+            1 => shared.numbers.give_up(numbers.start),
+            _ => shared.numbers.give_up_range(numbers.clone()),
+        };
+        match outcome {
+            Outcome::GivenUp => true,
+            Outcome::Brought => false,
+            // A leap behind one that is still in the queue, where a frame that came later stands before it.
+            Outcome::Displaced => {
+                self.early.take_arrivals(shared);
+                !self.early.holds(&numbers)
             }
+        }
     }
 
     /// Counts every unsettled number below `end` as missing.
@@ -390,7 +416,7 @@ impl Sequencer {
         // by then.
         let (_, dropped_before) = self.newest;
         let dropped_last = shared.counters.dropped_unnumbered.load(Relaxed).saturating_sub(dropped_before);
-        let end = shared.numbers.next().saturating_add(dropped_last).max(self.newest_end);
+        let end = shared.numbers.claimed_end().saturating_add(dropped_last).max(self.newest_end);
         let total = self.plan.frames_total.unwrap_or(u64::MAX);
         let end = if end == 0 { 0 } else { self.plan.places_end(end).unwrap_or(total) };
         end.min(total).max(self.newest_end)
@@ -409,7 +435,7 @@ impl Sequencer {
         }
         if gaps > 0 {
             // Next time without a wait: as many numbers as this ring can hold beside what is on loan.
-            shared.numbers.shrink_window(((self.newest_end - self.settled_end).max(gaps) / 2).max(1));
+            shared.numbers.shrink_patience(((self.newest_end - self.settled_end).max(gaps) / 2).saturating_sub(1));
         }
         if !for_long || !self.is_starving(shared) {
             return;

@@ -179,6 +179,13 @@ impl Shared {
         self.closings.put(Closing::Look);
     }
 
+    /// Takes no more frames, and returns when those that are being committed are in the queue.
+    pub(crate) fn close_gate(&self) {
+        self.gate.close();
+        // Whoever waits for a buffer does so in vain.
+        self.ring.watchers.tell(event::BUFFER_FREE);
+    }
+
     /// The run has ended; nothing more happens. What the caller's functions own is let go of: it may be a handle that
     /// would keep this alive.
     pub(crate) fn tell_end(&self) {
@@ -239,13 +246,15 @@ impl Shared {
 
     pub(crate) fn stats(&self) -> Stats {
         let counters = &self.counters;
-        // The counters are read one after the other, while they grow; a frame that is written was accepted.
-        let frames_written = counters.frames_written.load(Relaxed);
+        // The counters are read one after the other, while they grow: a frame that is durable counts as written, also
+        // where that was done for a layer that waits for more, and one that is written was accepted.
+        let frames_durable = counters.frames_durable.load(Relaxed);
+        let frames_written = counters.frames_written.load(Relaxed).max(frames_durable);
         let frames_accepted = counters.frames_accepted.load(Relaxed).max(frames_written);
         Stats {
             frames_accepted,
             frames_written,
-            frames_durable: counters.frames_durable.load(Relaxed),
+            frames_durable,
             frames_missing: counters.frames_missing.load(Relaxed),
             frames_dropped: counters.frames_dropped.load(Relaxed),
             bytes_in: frames_accepted * self.plan.frame.bytes as u64,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::forks::NotInherited;
 use super::identity::Identity;
 use super::system::{has_no_locks, open_folder, open_unfollowed, try_lock};
 use crate::error::{Error, Result};
@@ -17,6 +18,8 @@ pub(crate) const LOCK_FILE: &str = ".shardwright.lock";
 #[derive(Debug)]
 pub(crate) struct Lock {
     path: PathBuf,
+    /// Dropped before the file.
+    _not_inherited: NotInherited,
     file: File,
     is_shared: bool,
 }
@@ -48,7 +51,7 @@ impl Lock {
             // Its last holder may have removed the file between the opening and the locking; then the lock means
             // nothing.
             if Identity::of(&file).is_ok_and(|held| held.is_at(&path)) {
-                return Ok(Self { path, file, is_shared: false });
+                return Ok(Self::held(path, file, false));
             }
         }
     }
@@ -68,7 +71,7 @@ impl Lock {
         let path = root.join(LOCK_FILE);
         let Some(file) = open(&path, Purpose::Share)? else { return Ok(None) };
         hold(&file, false, root)?;
-        Ok(Some(Self { path, file, is_shared: true }))
+        Ok(Some(Self::held(path, file, true)))
     }
 
     /// Looks whether a writer is at work, without keeping it from anything.
@@ -93,7 +96,11 @@ impl Lock {
     pub(crate) fn on_folder(folder: &Path) -> Result<Self> {
         let file = open_folder(folder).map_err(|error| Error::io("open the folder", folder, error))?;
         hold(&file, true, folder)?;
-        Ok(Self { path: folder.to_path_buf(), file, is_shared: true })
+        Ok(Self::held(folder.to_path_buf(), file, true))
+    }
+
+    fn held(path: PathBuf, file: File, is_shared: bool) -> Self {
+        Self { path, _not_inherited: NotInherited::of(&file), file, is_shared }
     }
 }
 

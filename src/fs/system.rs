@@ -151,10 +151,10 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<bool> {
     unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, flags, at, len)))
 }
 
-/// As [`punch`], for the whole pages in a range, and for none where there are no holes.
-pub(crate) fn give_back(file: &File, at: u64, len: u64) -> io::Result<()> {
+/// As [`punch`], for the whole pages in a range.
+pub(crate) fn give_back(file: &File, at: u64, len: u64) -> io::Result<bool> {
     let (start, end) = (at.next_multiple_of(PAGE), (at + len) / PAGE * PAGE);
-    if start < end { punch(file, start, end - start).map(drop) } else { Ok(()) }
+    if start < end { punch(file, start, end - start) } else { Ok(true) }
 }
 
 /// Where data may start at or after `at`; `None` where nothing but a hole follows.
@@ -352,8 +352,20 @@ pub(crate) fn prefer_throughput() {
 pub(crate) fn prefer_throughput() {}
 
 /// Calls a function in each child that this process forks from now on. It may do what a signal handler may.
-#[cfg(feature = "capi")]
 pub(crate) fn in_forked_children(call: unsafe extern "C" fn()) {
     // SAFETY: the function is there as long as the process is.
     unsafe { libc::pthread_atfork(None, None, Some(call)) };
+}
+
+/// Has a descriptor stand for nothing, in a child after a fork: it is not closed, because the number must not come to
+/// stand for another file under the hands of who still has it. It takes no lock and no memory.
+pub(crate) fn let_go_of(descriptor: i32) {
+    // SAFETY: all three may be called after a fork; the path ends with a zero, and what was opened here is closed here.
+    unsafe {
+        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if nothing >= 0 {
+            libc::dup3(nothing, descriptor, libc::O_CLOEXEC);
+            libc::close(nothing);
+        }
+    }
 }

@@ -124,7 +124,7 @@ impl Shard {
         while open.retired.front().is_some_and(|(serial, _)| serial + KEPT <= open.serial) {
             let Some((_, range)) = open.retired.pop_front() else { break };
             // Best effort: it goes with the close.
-            let _ = self.blob.punch(range.start, range.end - range.start);
+            open.keeps_retired |= self.blob.punch(range.start, range.end - range.start).is_err();
         }
         Ok(renewed)
     }

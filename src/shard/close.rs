@@ -7,7 +7,7 @@ use super::checkpoint::Replacing;
 use super::file::Shard;
 use super::slot::Entry;
 use crate::aligned_memory::PAGE;
-use crate::error::{Result, caught};
+use crate::error::{Result, caught, logged};
 use crate::format::slot_header::HEADER_BYTES;
 
 /// What a closed shard holds.
@@ -41,7 +41,9 @@ impl Shard {
         self.sync().map_err(self.failed("sync shard"))?;
         let data_end = self.data_end(&committed);
         self.end_with_index(&committed, data_end)?;
-        self.give_back_slack(&committed, data_end).map_err(self.failed("give back unused space of shard"))?;
+        if let Err(error) = self.give_back_slack(&committed, data_end) {
+            logged(|| tracing::debug!(shard = self.key, %error, "unused space can't be given back"));
+        }
         self.sync().map_err(self.failed("sync finished shard"))?;
         self.blob.forget();
         Ok(closed)

@@ -252,7 +252,10 @@ impl Blob for FileBlob {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        system::give_back(&self.file, offset, len)
+        match system::give_back(&self.file, offset, len)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {

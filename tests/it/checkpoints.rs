@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::fault_log::{FaultLog, Image, Op, crash};
 use crate::common::storage::{Call, Probed, is_worker, read_back, wait_until};
@@ -169,6 +169,71 @@ fn a_disk_without_room_for_a_newer_index_ends_no_run() {
     }
     assert_eq!(acquisition.stats().frames_durable, 0);
     assert_eq!(acquisition.finish().unwrap().frames_durable, 8);
+}
+
+/// Frames a shard, each a chunk, and how often checkpoints are due.
+fn of_many_chunks(shard: u64, checkpoint_every: Duration) -> Config {
+    let dims = vec![Dim::time(None).chunk(1).shard(shard), Dim::y(16), Dim::x(16)];
+    Config { dims, checkpoint_every, sync: true, ..tiny(None, 32) }
+}
+
+#[test]
+fn a_long_index_names_new_frames_with_the_next_checkpoint() {
+    let storage = Probed::new(|_, _| Ok(()));
+    let config = of_many_chunks(4096, Duration::from_millis(500));
+    let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
+    for frames in 1..4 {
+        assert_eq!(acquisition.append(&frame(frames, 256)).unwrap().frames, 1);
+        let start = Instant::now();
+        wait_until("it is durable", || acquisition.stats().frames_durable == frames);
+        // 32 checkpoints later it was.
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
+    acquisition.finish().unwrap();
+}
+
+#[test]
+fn what_older_indexes_keep_has_a_bound_where_there_are_no_holes() {
+    let grown = Arc::new(AtomicU64::new(0));
+    let counted = grown.clone();
+    let storage = Probed::new(move |call, _| match call {
+        Call::Punch => Err(io::ErrorKind::Unsupported.into()),
+        Call::Grow => Ok(_ = counted.fetch_add(1, SeqCst)),
+        _ => Ok(()),
+    });
+    // The first of them would be given back after nine.
+    let acquisition = Acquisition::create_in(storage.shared(), of_many_chunks(4096, OFTEN)).unwrap();
+    let start = Instant::now();
+    for number in 0..60 {
+        assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1);
+        std::thread::sleep(OFTEN);
+    }
+    let checkpoints = (start.elapsed().as_millis() / OFTEN.as_millis()) as u64;
+    assert!((1..=10 + checkpoints / 32).contains(&grown.load(SeqCst)), "{grown:?} of {checkpoints}");
+    // Nor does the close mind.
+    assert_eq!(acquisition.finish().unwrap().frames_durable, 60);
+}
+
+#[test]
+fn long_indexes_leave_the_device_to_the_frames() {
+    const CHUNKS: u64 = 100_000;
+    let grown = Arc::new(AtomicU64::new(0));
+    let counted = grown.clone();
+    let storage = Probed::new(move |call, _| match call {
+        Call::Grow => Ok(_ = counted.fetch_add(16 * CHUNKS, SeqCst)),
+        _ => Ok(()),
+    });
+    let acquisition = Acquisition::create_in(storage.shared(), of_many_chunks(CHUNKS, OFTEN)).unwrap();
+    let start = Instant::now();
+    for number in 0..150 {
+        assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1);
+        std::thread::sleep(OFTEN);
+    }
+    let (written, durable) = (grown.load(SeqCst), acquisition.stats().frames_durable);
+    let allowed = (start.elapsed().as_secs_f64() * (10 << 20) as f64) as u64 + 16 * CHUNKS;
+    assert!(written <= allowed, "{written} bytes of indexes; {allowed} were allowed");
+    assert!(durable > 0 && durable < 150, "{durable}");
+    assert_eq!(acquisition.finish().unwrap().frames_durable, 150);
 }
 
 #[test]

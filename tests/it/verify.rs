@@ -1,6 +1,6 @@
 //! A check finds everything that headers and checksums cover, and nothing where nothing is wrong.
 
-use crate::common::checked;
+use crate::common::{checked, recovered};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -310,6 +310,20 @@ fn what_is_being_written_or_is_no_dataset_is_not_checked() {
     for wrong in [folder.path().join("nothing"), folder.path().to_path_buf()] {
         checked(&wrong).unwrap_err();
     }
+}
+
+#[test]
+fn a_dataset_in_which_another_is_being_written_is_neither_checked_nor_recovered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path(), &small(FIXED), 8);
+    let inner = Acquisition::create(path.join("day/two.zarr"), small(FIXED)).unwrap();
+    for apply in [false, true] {
+        for error in [checked(&path).unwrap_err(), recovered(&path, apply).unwrap_err()] {
+            assert!(matches!(&error, Error::Locked { path } if path.ends_with("day/two.zarr")), "{error}");
+        }
+    }
+    inner.abort();
+    sound(&path);
 }
 
 #[test]

@@ -79,7 +79,9 @@ impl Recover {
         // A writer's documents come one by one.
         Lock::look_around(&root)?;
         // A folder that is no dataset gets no lock file.
-        images(&root, &Tree::walk(&root)?)?;
+        let tree = Tree::walk(&root)?;
+        tree.check_unwritten()?;
+        images(&root, &tree)?;
         let lock = match options.apply {
             true => Some(Lock::take(&root)?),
             false => Lock::look(&root).map(|()| None)?,
@@ -96,6 +98,9 @@ impl Recover {
     pub fn run(&self) -> Result<Recovery> {
         // A writer may have ended since `new` looked.
         let tree = Tree::walk(&self.root)?;
+        if !self.apply {
+            tree.check_unwritten()?;
+        }
         let images = images(&self.root, &tree)?;
         self.pool.install(|| {
             let plan = plan(&self.root, &tree, images, &self.counters)?;

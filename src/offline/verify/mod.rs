@@ -125,11 +125,13 @@ impl Verify {
     ///
     /// # Errors
     ///
-    /// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work ([`Error::Locked`]).
+    /// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work, there or in a
+    /// dataset inside ([`Error::Locked`]).
     /// Damage is no error: see [`Verification::findings`].
     pub fn run(&self) -> Result<Verification> {
         Lock::look_around(&self.root)?;
         let tree = Tree::walk(&self.root)?;
+        tree.check_unwritten()?;
         let books = books::all(&tree);
         let check = Check { root: &self.root, tree: &tree, findings: Findings::default(), counters: &self.counters };
         let run = Run { check, books };

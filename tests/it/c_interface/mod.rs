@@ -8,6 +8,7 @@
 mod buffers;
 mod building;
 mod linking;
+mod storms;
 
 use std::collections::BTreeMap;
 use std::fs;
