@@ -89,7 +89,7 @@ impl Dataset {
     }
 
     /// Starts the acquisition of the image `name`, a group of that name in the dataset: letters, digits, `_`, `-` and
-    /// `.`, not starting with a dot, and neither `OME` nor `zarr.json`, in whatever case.
+    /// `.`, not starting with a dot or with `__`, and neither `OME` nor `zarr.json`, in whatever case.
     ///
     /// # Errors
     ///
@@ -195,8 +195,10 @@ impl Dataset {
 fn check_name(name: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let is_reserved = ["ome", "zarr.json"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
-    if name.is_empty() || name.starts_with('.') || is_reserved || !name.chars().all(plain) {
-        let reason = "letters, digits, _, - and . are possible, not starting with a dot, and neither OME nor zarr.json";
+    let is_hidden = name.starts_with('.') || name.starts_with("__");
+    if name.is_empty() || is_hidden || is_reserved || !name.chars().all(plain) {
+        let reason = "letters, digits, _, - and . are possible, not starting with a dot or with __, which Zarr \
+                      reserves, and neither OME nor zarr.json";
         return Err(Error::config("name", format_args!("{name:?}"), reason));
     }
     Ok(())

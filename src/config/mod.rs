@@ -351,7 +351,7 @@ pub enum RingFull {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordField {
-    /// The array's name: letters, digits, `_` and `-`.
+    /// The array's name: letters, digits, `_` and `-`, not starting with `__`.
     pub name: String,
     /// Its element type.
     pub dtype: Dtype,

@@ -67,6 +67,8 @@ impl Fault {
         match (error, error.kind()) {
             (Error::Stopped, _) => Self::Interrupted,
             (Error::Io { source, .. }, _) => Self::of_io(source),
+            // A limit of the system, whatever the options are.
+            (Error::Config { field: "open files", .. }, _) => Self::Failed,
             (_, ErrorKind::InvalidArgument) => Self::Usage,
             (_, ErrorKind::NotFound) => Self::NotFound,
             (_, ErrorKind::Corrupt) => Self::Damaged,
