@@ -1,5 +1,5 @@
-//! The thread that creates shards ahead of need, for all images of a pool. It may be slow; no frame waits for it as long
-//! as it keeps up on average.
+//! The thread that creates shards ahead of need, for all images of a pool. It may be slow; no frame waits for it as
+//! long as it keeps up on average.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, PoisonError};
