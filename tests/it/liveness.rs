@@ -56,7 +56,7 @@ fn a_driver_that_keeps_buffers_gets_through_whatever_numbers_are_lost() {
             if queue <= 100 {
                 assert_eq!(refused, 0);
                 assert!(flat(&summary.missing).iter().all(|number| number % 16 == 3));
-                assert!(started.elapsed() < Duration::from_secs(5), "queue {queue}: {:?}", started.elapsed());
+                assert!(started.elapsed() < Duration::from_secs(20), "queue {queue}: {:?}", started.elapsed());
             }
         });
     }

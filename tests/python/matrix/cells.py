@@ -56,9 +56,9 @@ def writer_of(number):
     return TURNS[number % len(TURNS)]
 
 
-def numbers(count, writer=None):
-    """Of the first `count` cells, those of a writer."""
-    return [number for number in range(count) if writer in (None, writer_of(number))]
+def numbers(count, writers=()):
+    """Of the first `count` cells, those of some writers, or all."""
+    return [number for number in range(count) if not writers or writer_of(number) in writers]
 
 
 def cell(seed, number):
