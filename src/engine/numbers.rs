@@ -128,7 +128,7 @@ impl Numbers {
     }
 
     /// The next number for a caller who does not count.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.claimed_end().max(self.given_up_end.load(Ordering::Relaxed))
     }
 
