@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
 use super::system::has_no_links;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 
 /// Why what is no part of the dataset itself is not changed.
 pub(super) const BEHIND_A_LINK: &str =
@@ -47,7 +47,7 @@ fn root_of(path: &Path) -> Option<PathBuf> {
 /// # Errors
 ///
 /// A reason, with where it leads.
-pub(crate) fn check(path: &Path) -> Result<(), String> {
+pub(crate) fn check(path: &Path) -> Result<(), Refusal> {
     if ANYWHERE.load(Relaxed) {
         return Ok(());
     }
@@ -61,7 +61,7 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
     if file.starts_with(&root) {
         return Ok(());
     }
-    Err(format!(
+    Refusal::unsupported(format!(
         "is, or lies behind, a link out of {} to {}; if you trust it, allow it (--follow-links, follow_links_anywhere)",
         root.display(),
         file.display()
@@ -106,7 +106,7 @@ mod tests {
                 assert_eq!(check(&root.join(good)), Ok(()), "{good}");
             }
             for bad in ["out", "folder/file", "folder"] {
-                let reason = check(&root.join(bad)).unwrap_err();
+                let reason = check(&root.join(bad)).unwrap_err().to_string();
                 assert!(reason.contains("outside") && reason.contains("--follow-links"), "{reason}");
             }
         }

@@ -92,6 +92,7 @@ impl Pyramid {
         // What is none is left alone; nothing else is believed before the lock is held.
         group(&root)?;
         let lock = lock::to_write(&root)?;
+        Lock::look_below(&root)?;
         let image = Image::find(&root)?;
         refuse_incomplete(&image.root)?;
         if let Some(lost) = image.finest.lost()? {

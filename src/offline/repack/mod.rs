@@ -36,6 +36,7 @@ mod receipt;
 mod refusal;
 mod rest;
 mod selection;
+mod settle;
 pub(super) mod shard;
 mod source_file;
 pub(super) mod space;
@@ -58,6 +59,7 @@ use crate::fs::links;
 use crate::fs::{self as os, Lock};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
+use crate::offline::levels;
 use crate::offline::progress::{Counters, Progress, pool};
 use change::Change;
 use consolidated::Consolidated;
@@ -69,7 +71,7 @@ pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
 use shard::{Outcome, Totals};
-use staging::{Staging, below, is_behind_link};
+use staging::{Staging, below};
 
 /// A repacking that was checked and can be run.
 ///
@@ -119,7 +121,9 @@ impl Repack {
     /// Looks at the dataset or array at `path` and checks what is asked for; nothing is written yet.
     ///
     /// The result goes to the new dataset `out`, or takes the place of the old one. All arrays with shards are
-    /// repacked; everything else is copied as it is, or left as it is, but for manifests, which become what they name.
+    /// repacked, and arrays whose chunks are files where something is asked for that changes them; these keep their
+    /// files unless they are to get shards. Everything else is copied as it is, or left as it is, but for manifests,
+    /// which become what they name.
     /// In a dialect other than
     /// [`Zarr3`](crate::Dialect::Zarr3), what changes more than the places of chunks can be only the one array of a
     /// dataset.
@@ -149,16 +153,22 @@ impl Repack {
         }
         out.iter().try_for_each(|out| check_out(&root, out))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
+        Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
         if out.is_none() && !options.incomplete {
             refuse_incomplete(&nodes)?;
         }
+        let absent = missing::absent(&nodes, options)?;
+        let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
         let pool = pool(options.workers)?;
-        let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
-        let Jobs { mut jobs, form, groups, left, files, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
+        let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
+        let Jobs { mut jobs, form, groups, left, files, mut notes } =
+            Jobs::new(nodes, &place, options, &Arc::new(pool))?;
+        notes.extend(of_levels);
         if jobs.is_empty() {
             return Err(refusal::of_nothing(root, options));
         }
+        missing::refuse_absent(&absent, options)?;
         let done = match &out {
             Some(_) if is_untidy => Some(Done::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
@@ -265,6 +275,7 @@ impl Repack {
             Staging::discard(&self.staging)?;
             let summary = self.make_shards()?;
             self.put_groups(&self.root)?;
+            Consolidated::of(&self.root, &self.groups, &self.staging)?.refresh()?;
             return Ok(summary);
         }
         let sources: Vec<&Array> = self.jobs.iter().map(|job| &job.change.source).collect();
@@ -282,6 +293,7 @@ impl Repack {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
                 consolidated.set_aside()?;
                 os::exchange(&staging.tree(), &self.root)?;
+                self.put_around()?;
                 consolidated.bring_back()?;
             }
             None => self.exchange()?,
@@ -369,22 +381,6 @@ impl Repack {
         Ok(())
     }
 
-    /// Corrects what the groups in `tree` say of an array that keeps its place among others.
-    fn refresh_around(&self, tree: &Path) -> Result<()> {
-        let names = self.jobs.iter().filter_map(|job| job.change.design.as_ref()?.stays());
-        for name in names {
-            let place = below(tree, name);
-            let groups = place.ancestors().skip(1).take_while(|above| above.starts_with(tree));
-            for (steps, group) in groups.enumerate() {
-                if steps == 0 {
-                    documents::forget_hosted_slots(group, &self.jobs)?;
-                }
-                consolidated::put_zarr2(group)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Lets the new arrays take the places of the old ones.
     fn exchange(&self) -> Result<()> {
         let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
@@ -395,25 +391,6 @@ impl Repack {
         }
         self.put_groups(&self.root)?;
         consolidated.bring_back()
-    }
-
-    /// The groups that are part of the result at `root`: where a link was copied, what it leads to is not changed.
-    fn groups_in<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = &'a Group> {
-        let is_copy = root != self.root;
-        self.groups.iter().filter(move |group| !(is_copy && is_behind_link(root, &group.name)))
-    }
-
-    /// Corrects what groups in the dataset at `root` say of arrays that have changed.
-    fn put_groups(&self, root: &Path) -> Result<()> {
-        for job in &self.jobs {
-            let array = job.change.source.path().strip_prefix(&self.root).unwrap_or(Path::new(""));
-            job.given_up.settle_records(root, array)?;
-        }
-        match self.form {
-            Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs)),
-            Form::Kept => documents::forget_hosted_slots(root, &self.jobs),
-            Form::Designed => Ok(()),
-        }
     }
 }
 

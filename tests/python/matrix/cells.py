@@ -271,6 +271,9 @@ def volume(pick, writer):
     encoding = pick.choice(encodings)
     if encoding in ("png", "jpeg") and (writer == "cloud-volume" or dtype != "uint8" or shape[3] == 2):
         encoding = "raw"
+    if writer == "cloud-volume" and sharding:
+        # Its shards are made of chunks that nobody has encoded.
+        encoding = "raw"
     return {
         "shape": shape,
         "chunk": chunk,
