@@ -8,9 +8,9 @@
    process after a fork) is found out and returned as an error. What the library can't see is whether a pointer that is
    neither null nor misaligned points to as much memory as its description says.
 
-   For C99 or later, and C++11 or later. All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for
-   callbacks, their contexts, the functions of a storage and the buffers of `own_buffers`. No function unwinds, and
-   callbacks must not either.
+   For C99 or later, and C++11 or later. All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a
+   pointer that it was given, but for callbacks, their contexts, the functions of a storage and the buffers of
+   `own_buffers`. No function unwinds, and callbacks must not either.
 
    The calls by phase of a run:
 
@@ -435,12 +435,12 @@ typedef struct sw_appended {
 typedef uint32_t sw_events;
 
 // Hears of one or more events. It is called by whichever thread makes them happen: one of the program's own, during
-// any call with the acquisition (sw_acquire, sw_commit, sw_discard, sw_append and sw_on_event above all), or one of the
-// library's; and by several at once, in any order. So it must be safe for threads, and must not wait.
+// any call with the acquisition (sw_acquire, sw_commit, sw_discard, sw_append and sw_on_event above all), or one of
+// the library's; and by several at once, in any order. So it must be safe for threads, and must not wait.
 typedef void (*sw_event_fn)(void *context, sw_events events);
 
-// A moment's view of an acquisition. Counters never go back, and no frame is written that was not accepted, nor durable
-// that was not written. Set `size` to sizeof(sw_stats) before the call.
+// A moment's view of an acquisition. Counters never go back, and no frame is written that was not accepted, nor
+// durable that was not written. Set `size` to sizeof(sw_stats) before the call.
 typedef struct sw_stats {
     // sizeof(sw_stats).
     size_t size;
@@ -934,10 +934,10 @@ sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *mem
 // A process that ends without sw_finish leaves a dataset as a kill would: what the last checkpoint made durable is
 // there, and `shardwright recover` restores the rest of what was stored.
 //
-// Errors: those of a wrong configuration; SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT for
-// a path at which something stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written, by this
-// process or another; SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to
-// reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
+// Errors: those of a wrong configuration; SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT
+// for a path at which something stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written, by
+// this process or another; SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to reserve a
+// shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
 sw_status sw_create(const char *path, const struct sw_config *config, struct sw_acquisition **acquisition);
 
 // As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay

@@ -345,8 +345,8 @@ impl Acquisition {
         &self.engine.plan.array.layout.file_shape
     }
 
-    /// One more than the largest number that a frame has got so far, or that was given up: what the next one gets without
-    /// a number of its own.
+    /// One more than the largest number that a frame has got so far, or that was given up: what the next one gets
+    /// without a number of its own.
     pub fn next_number(&self) -> u64 {
         self.engine.numbers.next()
     }
@@ -381,8 +381,9 @@ impl Acquisition {
     }
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
-    /// shares this handle, and whoever waits for [`Events::BUFFER_FREE`](crate::Events::BUFFER_FREE) is woken. Frames that
-    /// were committed go on to their shards, which [`finish`](Self::finish) waits for, or the end of the last handle.
+    /// shares this handle, and whoever waits for [`Events::BUFFER_FREE`](crate::Events::BUFFER_FREE) is woken. Frames
+    /// that were committed go on to their shards, which [`finish`](Self::finish) waits for, or the end of the last
+    /// handle.
     ///
     /// ```
     /// # use shardwright::{Acquisition, Config, Dim, Memory};

@@ -170,8 +170,8 @@ impl EventHandle {
         Events(self.inbox.pending.take(|| self.inbox.bell.silence()))
     }
 
-    /// As [`take`](Self::take), as soon as there is something, or the time is up. `None`: waits for ever. It never waits
-    /// beyond the end of the run: [`Events::ENDED`] then comes each time.
+    /// As [`take`](Self::take), as soon as there is something, or the time is up. `None`: waits for ever. It never
+    /// waits beyond the end of the run: [`Events::ENDED`] then comes each time.
     ///
     /// # Errors
     ///

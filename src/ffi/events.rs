@@ -34,8 +34,8 @@ pub const SW_EVENT_SHARD_CLOSED: sw_events = 16;
 pub const SW_EVENT_ENDED: sw_events = 32;
 
 /// Hears of one or more events. It is called by whichever thread makes them happen: one of the program's own, during
-/// any call with the acquisition (sw_acquire, sw_commit, sw_discard, sw_append and sw_on_event above all), or one of the
-/// library's; and by several at once, in any order. So it must be safe for threads, and must not wait.
+/// any call with the acquisition (sw_acquire, sw_commit, sw_discard, sw_append and sw_on_event above all), or one of
+/// the library's; and by several at once, in any order. So it must be safe for threads, and must not wait.
 pub type sw_event_fn = Option<unsafe extern "C" fn(context: *mut c_void, events: sw_events)>;
 
 fn events_of(bits: sw_events) -> Outcome<Events> {

@@ -13,8 +13,8 @@ macro_rules! copied {
     };
 }
 
-/// A moment's view of an acquisition. Counters never go back, and no frame is written that was not accepted, nor durable
-/// that was not written. Set `size` to sizeof(sw_stats) before the call.
+/// A moment's view of an acquisition. Counters never go back, and no frame is written that was not accepted, nor
+/// durable that was not written. Set `size` to sizeof(sw_stats) before the call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_stats {

@@ -1,5 +1,5 @@
-//! The nodes that a group promises: in OME-Zarr's metadata, in consolidated ones, and as an image of this crate's writer.
-//! Of a dataset that lacks one, no copy may look whole.
+//! The nodes that a group promises: in OME-Zarr's metadata, in consolidated ones, and as an image of this crate's
+//! writer. Of a dataset that lacks one, no copy may look whole.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;

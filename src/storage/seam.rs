@@ -185,8 +185,8 @@ pub trait Blob: Send + Sync {
     /// Returns when everything written so far has reached the device.
     fn sync(&self) -> io::Result<()>;
 
-    /// Gives back the disk blocks that lie wholly within the range. Best effort; [`io::ErrorKind::Unsupported`] where it
-    /// can't be done at all, so that less is written that would have to be given back.
+    /// Gives back the disk blocks that lie wholly within the range. Best effort; [`io::ErrorKind::Unsupported`] where
+    /// it can't be done at all, so that less is written that would have to be given back.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
 
     /// Cuts the file off at `len` bytes.

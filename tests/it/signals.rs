@@ -162,7 +162,7 @@ fn flags_of_the_map_at(address: usize) -> Option<String> {
 fn a_lock_ends_with_its_process_though_a_child_lives_on() {
     let folder = tempfile::tempdir().unwrap();
     let told = told(&output_of_child("signals::child_forks_and_dies", folder.path(), ""));
-    let child = told.lines().find_map(|line| line.strip_prefix("forked ")).expect("its number").parse().unwrap();
+    let child = told.split("forked ").nth(1).and_then(|rest| rest.lines().next()).expect("its number").parse().unwrap();
     let path = folder.path().join("run.zarr");
     let created = Acquisition::create(&path, Config { overwrite: true, ..config(StorageKind::Buffered) });
     // SAFETY: signals to a process that the test began, for which nobody else waits; signal 0 only looks.

@@ -90,9 +90,9 @@ impl Array {
         Ok(())
     }
 
-    /// Refuses the bytes of a chunk if the slot header before them was written for others, or for another place: without
-    /// a checksum in the chunk, nothing else tells that they were changed, and with one, that they changed places.
-    /// Returns whether there is a header, which vouches for them.
+    /// Refuses the bytes of a chunk if the slot header before them was written for others, or for another place:
+    /// without a checksum in the chunk, nothing else tells that they were changed, and with one, that they changed
+    /// places. Returns whether there is a header, which vouches for them.
     pub(crate) fn check_header(&self, file: &ShardFile, range: Range, encoded: &[u8], chunk: &[u64]) -> Result<bool> {
         let at = range.offset.checked_sub(HEADER_BYTES as u64).filter(|_| self.layout().has_index());
         let Some(at) = at else { return Ok(false) };
@@ -110,8 +110,8 @@ impl Array {
                 && header.nbytes == range.nbytes;
             if !is_of_chunk {
                 let reason = format!(
-                    "the index names {} bytes of this chunk, and the header before them is that of {} bytes of chunk {} \
-                     in shard {}; verify tells more, and recover goes by the headers",
+                    "the index names {} bytes of this chunk, and the header before them is that of {} bytes of \
+                     chunk {} in shard {}; verify tells more, and recover goes by the headers",
                     range.nbytes, header.nbytes, header.chunk, header.shard
                 );
                 return Err(Error::codec("slot header", reason));

@@ -181,7 +181,8 @@ impl Array {
         AcquisitionMap::new(self.layout(), own).map_err(|reason| Error::format(&self.path, reason))
     }
 
-    /// The writer's books and which frames are where, where this crate's writer has left slot headers before the chunks.
+    /// The writer's books and which frames are where, where this crate's writer has left slot headers before the
+    /// chunks.
     pub(crate) fn slots(&self) -> Option<&(Provenance, AcquisitionMap)> {
         let own = || self.acquisition().filter(|(own, _)| own.slots.is_some() && self.manifest.is_none());
         self.slots.get_or_init(own).as_ref()

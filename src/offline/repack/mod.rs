@@ -137,13 +137,7 @@ impl Repack {
     /// [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks that its writer counted, or is not
     /// complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
-        let path = path.as_ref();
-        os::finish_exchange(path)?;
-        let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
-        if !root.is_dir() {
-            return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
-        }
-        links::enter(&root);
+        let root = root_of(path.as_ref())?;
         let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let is_there = out.as_ref().is_some_and(|out| out.exists());
@@ -165,10 +159,10 @@ impl Repack {
         let Jobs { mut jobs, form, groups, left, files, mut notes } =
             Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         notes.extend(of_levels);
+        missing::refuse_absent(&absent, options)?;
         if jobs.is_empty() {
             return Err(refusal::of_nothing(root, options));
         }
-        missing::refuse_absent(&absent, options)?;
         let done = match &out {
             Some(_) if is_untidy => Some(Done::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
@@ -392,6 +386,17 @@ impl Repack {
         self.put_groups(&self.root)?;
         consolidated.bring_back()
     }
+}
+
+/// The directory that is repacked, once an exchange that a kill cut short is finished.
+fn root_of(path: &Path) -> Result<PathBuf> {
+    os::finish_exchange(path)?;
+    let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
+    if !root.is_dir() {
+        return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
+    }
+    links::enter(&root);
+    Ok(root)
 }
 
 /// That the result is there already; refused if it is that of another call.

@@ -1,5 +1,5 @@
-//! What documents say of arrays that have changed: those of the groups in the dataset, and of one around an array that is
-//! repacked by its own path.
+//! What documents say of arrays that have changed: those of the groups in the dataset, and of one around an array that
+//! is repacked by its own path.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

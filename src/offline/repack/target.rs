@@ -99,8 +99,8 @@ fn refuse_undecided(array: &Array, options: &RepackOptions) -> Result<()> {
     if is_decided || !array.layout().has_index() {
         return Ok(());
     }
-    let reason = "its shards are no boxes, as those of Zarr are; the option `shard` says how large shards shall be, and \
-                  the option `sharding` that there are to be none";
+    let reason = "its shards are no boxes, as those of Zarr are; the option `shard` says how large shards shall be, \
+                  and the option `sharding` that there are to be none";
     Err(Error::config("dialect", options.dialect, reason))
 }
 

@@ -335,8 +335,8 @@ impl<'a> Run<'a> {
             _ => String::new(),
         };
         let what = format!(
-            "{absent} of {all} chunks are not there{files}, and read as the fill value: they hold nothing else, or files \
-             are missing"
+            "{absent} of {all} chunks are not there{files}, and read as the fill value: they hold nothing else, or \
+             files are missing"
         );
         self.check.note(array.path(), what);
         absent

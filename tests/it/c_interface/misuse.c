@@ -198,7 +198,7 @@ static void wrong_configurations(void) {
     WRONG(SW_ERROR_IO, sw_create("/proc/no such folder/a", &config, &acquisition));
     FILE *file = fopen(path("a file"), "w");
     HOLDS(file && !fclose(file));
-    WRONG(SW_ERROR_EXISTS, sw_create(folder, &config, &acquisition));
+    WRONG(SW_ERROR_FORMAT, sw_create(folder, &config, &acquisition));
     WRONG(SW_ERROR_FORMAT, sw_create(path("a file"), &config, &acquisition));
     WRONG(SW_ERROR_FORMAT, (config.overwrite = 1, sw_create(folder, &config, &acquisition)));
     config.overwrite = 0;
