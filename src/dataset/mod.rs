@@ -51,7 +51,7 @@ type Listed = (String, Config, Vec<u64>);
 
 #[derive(Debug)]
 enum Location {
-    Folder(Folder),
+    Folder(Box<Folder>),
     Storage(Arc<dyn Storage>),
 }
 
@@ -59,7 +59,7 @@ impl Root {
     pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
         let folder = Folder::create(path, overwrite, &hex(&uuid)[..8])?;
-        Ok(Self::new(Location::Folder(folder), uuid, several))
+        Ok(Self::new(Location::Folder(Box::new(folder)), uuid, several))
     }
 
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
