@@ -23,7 +23,7 @@ pub(super) trait Starving: Send + Sync {
 /// What rings that share buffers have in common.
 pub(super) struct Shares {
     /// Free buffers that are kept for no ring.
-    surplus: AtomicUsize,
+    pub(super) surplus: AtomicUsize,
     /// Some ring found no buffer, and none has become free since.
     pub(super) any_starved: AtomicBool,
     rings: Mutex<Vec<Weak<dyn Starving>>>,
