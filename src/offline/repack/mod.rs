@@ -61,6 +61,7 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
 use crate::offline::levels;
 use crate::offline::progress::{Counters, Progress, pool};
+use crate::offline::promises::Broken;
 use change::Change;
 use consolidated::Consolidated;
 use groups::Group;
@@ -159,10 +160,7 @@ impl Repack {
         let Jobs { mut jobs, form, groups, left, files, mut notes } =
             Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         notes.extend(of_levels);
-        missing::refuse_absent(&absent, options)?;
-        if jobs.is_empty() {
-            return Err(refusal::of_nothing(root, options));
-        }
+        refuse_lacking(&root, jobs.is_empty(), &absent, options)?;
         let done = match &out {
             Some(_) if is_untidy => Some(Done::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
@@ -397,6 +395,16 @@ fn root_of(path: &Path) -> Result<PathBuf> {
     }
     links::enter(&root);
     Ok(root)
+}
+
+/// Refuses options by which nothing is to be done, then what lacks arrays that its documents promise, then what holds
+/// none.
+fn refuse_lacking(root: &Path, is_empty: bool, absent: &[Broken], options: &RepackOptions) -> Result<()> {
+    let nothing = is_empty.then(|| refusal::of_nothing(root.to_path_buf(), options));
+    match nothing {
+        Some(error @ Error::Config { .. }) => Err(error),
+        nothing => missing::refuse_absent(absent, options).and(nothing.map_or(Ok(()), Err)),
+    }
 }
 
 /// That the result is there already; refused if it is that of another call.
