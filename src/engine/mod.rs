@@ -40,6 +40,7 @@ mod served;
 mod shared;
 mod strided;
 mod tile_encoder;
+mod unpack;
 mod worker;
 mod writers;
 
