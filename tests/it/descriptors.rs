@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::common::child::{child_path, in_child};
-use crate::common::{frame, tiny};
+use crate::common::{frame, on_disk, tiny};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shardwright::{Acquisition, Config, Dim, Error, Record, StorageKind};
 
@@ -24,7 +24,7 @@ fn limit_files(current: u64) {
 
 #[test]
 fn more_open_files_than_allowed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     in_child("descriptors::child_has_few_descriptors", folder.path());
 }
 
@@ -50,7 +50,7 @@ fn child_has_few_descriptors() {
 
 #[test]
 fn a_plan_that_passes_never_runs_out_of_descriptors() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     in_child("descriptors::child_opens_as_many_shards_as_it_may", folder.path());
 }
 
@@ -81,7 +81,7 @@ fn child_opens_as_many_shards_as_it_may() {
 
 #[test]
 fn shards_too_many_to_be_opened_twice_are_not_written_past_the_page_cache() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     in_child("descriptors::child_may_open_each_shard_once", folder.path());
 }
 

@@ -24,7 +24,7 @@ impl Array {
     /// Files are listed rather than computed from the shape: a shape may promise more files than there are atoms.
     pub(crate) fn file_positions(&self) -> Result<Vec<Vec<u64>>> {
         if let Some(manifest) = self.manifest() {
-            return Ok(manifest.positions(self.shape(), self.chunk_shape()));
+            return Ok(manifest.positions(self.layout()));
         }
         let mut found = Vec::new();
         list(self, self.folder(), "", 0, &mut |_, position| found.push(position))?;
@@ -133,7 +133,7 @@ impl Array {
                 (file, whole)
             }));
         };
-        manifest.open_chunk(position, self.shape(), self.chunk_shape())
+        manifest.open_chunk(position, self.layout())
     }
 }
 

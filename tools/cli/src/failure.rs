@@ -118,6 +118,16 @@ impl Failure {
         Self::Known { fault: Fault::Exists, message, path: Some(path.to_path_buf()) }
     }
 
+    /// What went wrong with an output: a folder there that is no dataset is not a damaged input, but in the way.
+    pub(crate) fn of_output(error: Error) -> Self {
+        match &error {
+            Error::Format { path, .. } => {
+                Self::Known { fault: Fault::Exists, message: error.to_string(), path: Some(path.into()) }
+            }
+            _ => error.into(),
+        }
+    }
+
     /// The same, of `path` unless it is about another one.
     pub(crate) fn about(self, path: &Path) -> Self {
         match self {

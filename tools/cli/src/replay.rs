@@ -95,7 +95,7 @@ fn begin(
     pass: u64,
 ) -> Result<(Acquisition, Option<Resident>), Failure> {
     let waits = matches!(config.ring_full, RingFull::Block { .. });
-    let acquisition = Acquisition::create(&args.output, config)?;
+    let acquisition = Acquisition::create(&args.output, config).map_err(Failure::of_output)?;
     match args.recording.dma.then(|| Resident::fill(&acquisition, source, pass, waits)).transpose() {
         Ok(resident) => Ok((acquisition, resident)),
         Err(failure) => {
