@@ -159,6 +159,11 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses one of the numbers of a shape.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| format!("{text:?} is not a whole number; a shape reads 16,256,256"))
+}
+
 pub(super) fn positive(text: &str) -> Result<u64, String> {
     match text.trim().parse() {
         Ok(number @ 1..) => Ok(number),

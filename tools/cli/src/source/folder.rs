@@ -39,7 +39,14 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
     }
     if files.is_empty() {
         super::refuse_option("--series", series.is_some(), "a Zarr array")?;
-        return Ok(Box::new(zarr::Zarr::open(path)?));
+        let opened = zarr::Zarr::open(path);
+        return match opened {
+            Err(_) if !is_zarr && !has_folders(path) => {
+                let why = "holds no recording: no TIFF files, no NDTiff.index, no .companion.ome and no Zarr array";
+                Err(refused(path, format!("{} {why}", path.display())))
+            }
+            opened => Ok(Box::new(opened?)),
+        };
     }
     let places: Option<Vec<_>> = files.iter().map(|file| Place::of(file)).collect();
     let found = match places {
@@ -50,6 +57,11 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
         },
     };
     Ok(Box::new(Planes::new(found)?))
+}
+
+/// Whether there are folders in a folder, as arrays of some formats have them below it.
+fn has_folders(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(|entry| entry.path().is_dir()))
 }
 
 /// The names of files in a folder, numbers in them in the order of their values.

@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use memmap2::MmapMut;
-use shardwright::{Channel, Dim, DimKind, Dtype};
+use shardwright::{Channel, Dim, DimKind, Dtype, FrameLayout, PixelFormat};
 
 use crate::args::{Camera, RecordingArgs};
 use crate::failure::{Failure, Fault};
@@ -30,7 +30,8 @@ pub(crate) trait Source: Send {
     /// What the frames are.
     fn recording(&self) -> &Recording;
 
-    /// Fills `frame` with the recording's frame `index`, in native byte order and without gaps.
+    /// Fills `frame` with the recording's frame `index`: in native byte order and without gaps, unless the recording
+    /// says otherwise.
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure>;
 
     /// Whether frame `index` is missing from the recording. `read` fills it with zeros.
@@ -63,6 +64,12 @@ pub(crate) struct Recording {
     pub(crate) dims: Vec<Dim>,
     /// The outer dimensions by name as the frames arrive, slowest first; empty: as they are stored.
     pub(crate) acquisition_order: Vec<String>,
+    /// How pixels lie in a frame as it is read.
+    pub(crate) pixel_format: PixelFormat,
+    /// The lowest bits of a pixel that mean nothing.
+    pub(crate) unused_low_bits: u32,
+    /// How a frame's rows lie in it as it is read; `None`: they follow each other.
+    pub(crate) layout: Option<FrameLayout>,
     /// The frames that there are. `None`: as many as one likes.
     pub(crate) frames: Option<u64>,
     /// The frames' own speed.
@@ -84,6 +91,9 @@ impl Recording {
             dtype,
             dims: vec![Dim::time(frames), Dim::y(height), Dim::x(width)],
             acquisition_order: Vec::new(),
+            pixel_format: PixelFormat::Plain,
+            unused_low_bits: 0,
+            layout: None,
             frames,
             fps: None,
             channels: Vec::new(),
@@ -93,14 +103,22 @@ impl Recording {
         }
     }
 
-    /// Pixels a frame.
-    pub(crate) fn frame_pixels(&self) -> u64 {
-        self.dims.iter().rev().take(2).map(|dim| dim.size.unwrap_or(1)).product()
+    /// Rows and columns of a frame.
+    pub(crate) fn sides(&self) -> [u64; 2] {
+        let [.., rows, columns] = &self.dims[..] else { return [1, 1] };
+        [rows, columns].map(|dim| dim.size.unwrap_or(1))
     }
 
-    /// Bytes a frame.
+    /// Pixels a frame.
+    pub(crate) fn frame_pixels(&self) -> u64 {
+        self.sides().iter().product()
+    }
+
+    /// Bytes a frame, as it is read.
     pub(crate) fn frame_bytes(&self) -> u64 {
-        self.frame_pixels() * self.dtype.size() as u64
+        let packed = || self.pixel_format.bytes(self.frame_pixels() as usize).map(|bytes| bytes as u64);
+        let layout = self.layout.map(|layout| layout.buffer_bytes as u64);
+        layout.or_else(packed).unwrap_or_else(|| self.frame_pixels() * self.dtype.size() as u64)
     }
 
     /// The outer dimension that changes slowest as frames arrive, by its place in `dims`.
@@ -173,8 +191,11 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
         .map_err(|error| Failure::io("read", input, &error))?;
     if head.starts_with(&npy::MAGIC) {
         refuse_option("--series", args.series.is_some(), "an .npy file")?;
-        refuse_options(args, &["--shape", "--dtype", "--offset"], "an .npy file")?;
+        refuse_options(args, &OF_RAW_FILES.map(|option| if option == "--axes" { "" } else { option }), "an .npy file")?;
         return Ok(Box::new(raw::Raw::open_npy(input, args)?));
+    }
+    if head.is_empty() {
+        return Err(refused(input, format!("{} is empty", input.display())));
     }
     let name = input.file_name().unwrap_or_default();
     if name == ndtiff::INDEX {
@@ -202,19 +223,28 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
     )))
 }
 
+/// Options that are about the bytes of a raw file.
+const OF_RAW_FILES: [&str; 8] =
+    ["--shape", "--axes", "--dtype", "--pixel-format", "--unused-bits", "--offset", "--row-stride", "--frame-stride"];
+
 fn refuse_raw_options(args: &RecordingArgs, what: &str) -> Result<(), Failure> {
-    refuse_options(args, &["--shape", "--axes", "--dtype", "--offset"], what)
+    refuse_options(args, &OF_RAW_FILES, what)
 }
 
 fn refuse_options(args: &RecordingArgs, refused: &[&str], what: &str) -> Result<(), Failure> {
     let given = [
-        ("--shape", !args.shape.is_empty()),
-        ("--axes", !args.axes.is_empty()),
-        ("--dtype", args.dtype.is_some()),
-        ("--offset", args.offset != 0),
+        !args.shape.is_empty(),
+        !args.axes.is_empty(),
+        args.dtype.is_some(),
+        args.pixel_format.is_some(),
+        args.unused_bits != 0,
+        args.offset != 0,
+        args.row_stride.is_some(),
+        args.frame_stride.is_some(),
     ];
-    match given.iter().find(|option| option.1 && refused.contains(&option.0)) {
-        Some((option, _)) => Err(Failure::Usage(format!("{option} belongs to raw files; {what} says this itself"))),
+    let given = OF_RAW_FILES.iter().zip(given).filter(|(option, given)| *given && refused.contains(option));
+    match given.map(|(option, _)| option).next() {
+        Some(option) => Err(Failure::Usage(format!("{option} belongs to raw files; {what} says this itself"))),
         None => Ok(()),
     }
 }

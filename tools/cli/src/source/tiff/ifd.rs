@@ -230,6 +230,11 @@ impl Ifd {
         self.field(tag).map_or(0, |field| field.count)
     }
 
+    /// Where a field's value is in the file.
+    pub(crate) fn place(&self, tag: u16) -> Option<u64> {
+        self.field(tag).map(|field| field.at)
+    }
+
     pub(crate) fn has(&self, tag: u16) -> bool {
         self.field(tag).is_some()
     }

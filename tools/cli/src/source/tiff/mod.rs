@@ -4,12 +4,16 @@ mod compression;
 mod decode;
 mod ifd;
 pub(crate) mod imagej;
+mod lsm;
+mod metamorph;
 pub(crate) mod mmstack;
 mod ome;
 mod ome_xml;
 pub(crate) mod page;
 pub(crate) mod planes;
+mod scanimage;
 mod shaped;
+mod slides;
 pub(crate) mod stack;
 #[cfg(test)]
 mod tests;
@@ -22,7 +26,7 @@ pub(crate) use self::ifd::{ByteOrder, MAGIC};
 pub(crate) use self::ome::open_companion;
 use self::planes::{Found, Planes};
 use self::stack::Stack;
-pub(crate) use self::values::to_native;
+pub(crate) use self::values::{to_native, widen};
 use super::axes::Axes;
 use crate::failure::Failure;
 
@@ -43,16 +47,24 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Planes, Failure> 
 }
 
 /// A file that says nothing of others.
-fn find_alone(stack: Stack) -> Result<Found, Failure> {
+fn find_alone(mut stack: Stack) -> Result<Found, Failure> {
     if let Some(imagej) = imagej::ImageJ::parse(&stack.description) {
         return imagej.find(stack);
     }
     if let Some(axes) = shaped::axes(&stack.description) {
         return shaped::find(axes, stack);
     }
-    if stack.entries.len() == 1 && stack.metamorph_planes > 1 {
-        let planes = stack.metamorph_planes;
-        return behind_first(stack, Axes::movie(planes), planes);
+    if let Some(info) = stack.lsm.take() {
+        return lsm::find(stack, &info);
+    }
+    if slides::is_aperio(&stack.description) {
+        return slides::find(stack);
+    }
+    if scanimage::is_scanimage(&stack.software) {
+        return scanimage::find(stack);
+    }
+    if let (1, Some((planes, table))) = (stack.entries.len(), stack.metamorph.take()) {
+        return metamorph::find(stack, planes, &table);
     }
     let planes = stack.full_pages().count() as u64;
     in_order(stack, Axes::movie(planes))
