@@ -13,8 +13,9 @@ use std::fs::File;
 
 use shardwright::Dtype;
 
+use super::files::read_at;
 use super::tiff::ByteOrder;
-use super::{Why, read_at};
+use super::why::Why;
 
 pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
 

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use shardwright::{Dim, DimKind, Dtype, FrameLayout, PixelFormat};
 
+use super::files::{open_regular, read_at};
+use super::npy;
+use super::recording::{Recording, Source, dim_named};
 use super::tiff::{ByteOrder, reason, to_native, widen};
-use super::{Recording, Source, cannot, dim_named, npy, open_regular, read_at};
+use super::why::cannot;
 use crate::args::RecordingArgs;
 use crate::failure::Failure;
 

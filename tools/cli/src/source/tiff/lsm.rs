@@ -12,9 +12,10 @@
 //! Source: "LSM 5/7 file format description", release 2.3.
 
 use super::super::axes::{Axes, Axis, Step};
-use super::super::{Why, cannot};
+use super::super::why::{Why, cannot};
 use super::ifd::ByteOrder;
 use super::page::{Compression, Piece, Place};
+use super::pages::in_order;
 use super::planes::Found;
 use super::stack::Stack;
 use crate::failure::Failure;
@@ -46,7 +47,7 @@ pub(super) fn find(stack: Stack, info: &[u8]) -> Result<Found, Failure> {
         let why = format!("its LSM information means {planes} planes, but it has {pages} pages");
         return Err(cannot("read", &path, why));
     }
-    super::in_order(stack, axes)
+    in_order(stack, axes)
 }
 
 fn axes(stack: &Stack, info: &[u8]) -> Result<Axes, Why> {

@@ -5,6 +5,7 @@
 
 use super::super::axes::{Axes, Axis};
 use super::ifd::ByteOrder;
+use super::pages::behind_first;
 use super::planes::Found;
 use super::stack::{METAMORPH_PLANE_BYTES, Stack};
 use crate::failure::Failure;
@@ -18,5 +19,5 @@ pub(super) fn find(stack: Stack, planes: u64, table: &[u8]) -> Result<Found, Fai
     let mut rows = table.chunks_exact(METAMORPH_PLANE_BYTES as usize);
     let has_depth = !table.is_empty() && rows.all(is_deep);
     let axes = Axes { outer: vec![Axis::new(if has_depth { "z" } else { "t" }, planes)], ..Axes::default() };
-    super::behind_first(stack, axes, planes)
+    behind_first(stack, axes, planes)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shardwright::Dtype;
 
-use super::super::Why;
+use super::super::why::Why;
 use super::ifd::{ByteOrder, Bytes, Ifd};
 
 pub(crate) mod tag {

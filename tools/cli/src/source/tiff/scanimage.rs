@@ -1,6 +1,7 @@
 //! ScanImage: the pages are channels, fastest, then frames, then slices, as its text in the field `Software` says.
 
 use super::super::axes::{Axes, Axis};
+use super::pages::in_order;
 use super::planes::Found;
 use super::stack::Stack;
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ pub(super) fn find(stack: Stack) -> Result<Found, Failure> {
     let pages = stack.full_pages().count() as u64;
     let axes = axes(&stack.software, pages);
     let is_known = axes.is_some();
-    let mut found = super::in_order(stack, axes.unwrap_or_else(|| Axes::movie(pages)))?;
+    let mut found = in_order(stack, axes.unwrap_or_else(|| Axes::movie(pages)))?;
     if !is_known {
         found.notes.push("ScanImage's text does not say what the pages are; they become one time axis".to_owned());
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::super::{Why, cannot, refused};
+use super::super::why::{Why, cannot, refused};
 use super::ifd::{Bytes, Header, Ifd};
 use super::page::{Page, Place, tag};
 use super::planes::Plane;
