@@ -104,8 +104,7 @@ where it stopped.
 pub(super) const REPACK_HELP: &str = concat!(
     "\
 Every new shard is read back and compared before an old one goes. Killed and called again with the same words, it goes
-on where it stopped; called again after its end, it says that all is done. --only and --skip take all words up to the
-next option: give PATH before them.
+on where it stopped; called again after its end, it says that all is done.
 
 ",
     exit_codes!("  0  done\n")

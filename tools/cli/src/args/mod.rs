@@ -227,7 +227,8 @@ pub(crate) struct Repack {
     /// The dataset to create [default: in place]
     pub(crate) output: Option<PathBuf>,
     /// The order of chunks in their shard
-    #[arg(long, default_value = "c", value_parser = one_of(ChunkOrder::ALL, ChunkOrder::name), help_heading = "Layout and codec")]
+    #[arg(long, default_value = "c", value_parser = one_of(ChunkOrder::ALL, ChunkOrder::name))]
+    #[arg(help_heading = "Layout and codec")]
     pub(crate) order: ChunkOrder,
     #[command(flatten)]
     pub(crate) layout: LayoutArgs,
@@ -236,11 +237,11 @@ pub(crate) struct Repack {
     #[arg(conflicts_with_all = ["shard", "index", "index_checksum", "no_index_checksum"])]
     pub(crate) unsharded: bool,
     /// Repack only these arrays, or all in these groups, by their paths within the dataset; others are as with --skip
-    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', help_heading = "Arrays")]
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
     pub(crate) only: Vec<String>,
     /// Don't repack these arrays, or those in these groups: in place they are left alone; a new dataset has them as
     /// they are, or, where their group becomes another format, without them, and says so
-    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', help_heading = "Arrays")]
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
     pub(crate) skip: Vec<String>,
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
@@ -418,6 +419,20 @@ mod tests {
         assert_eq!(replay.layout.index, Some(IndexLocation::Start));
         let zstd = Compressor::Blosc { cname: BloscCname::Zstd, level: 3, shuffle: Shuffle::Byte, block_bytes: 0 };
         assert_eq!(replay.layout.compressor().unwrap(), zstd);
+    }
+
+    #[test]
+    fn a_list_takes_no_path() {
+        let parse = |words: &str| Cli::try_parse_from(["shardwright"].into_iter().chain(words.split(' ')));
+        let Command::Repack(repack) = parse("repack --only a,b --only c --skip d in.zarr out.zarr").unwrap().command
+        else {
+            panic!("no repack")
+        };
+        assert_eq!((repack.only, repack.skip), (vec!["a".into(), "b".into(), "c".into()], vec!["d".to_owned()]));
+        assert_eq!((repack.path, repack.output), ("in.zarr".into(), Some("out.zarr".into())));
+        assert!(matches!(parse("pyramid --z always in.zarr").unwrap().command, Command::Pyramid(_)));
+        let refused = parse("pyramid --z in.zarr").unwrap_err().to_string();
+        assert!(refused.contains("in.zarr") && refused.contains("never, always, auto"), "{refused}");
     }
 
     #[test]

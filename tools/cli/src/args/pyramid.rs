@@ -22,8 +22,8 @@ pub(crate) struct Pyramid {
     /// pixels at most]
     #[arg(long, value_name = "N")]
     pub(crate) levels: Option<usize>,
-    /// Halve z, too: always, which is what --z alone means, or auto: once planes are no further apart than pixels
-    #[arg(long, value_name = "WHEN", default_value = "never", num_args = 0..=1, default_missing_value = "always")]
+    /// Halve z, too: always, or auto: once planes are no further apart than pixels
+    #[arg(long, value_name = "WHEN", default_value = "never")]
     #[arg(value_parser = one_of(Depth::ALL, Depth::name))]
     pub(crate) z: Depth,
     /// Replace levels that are there
