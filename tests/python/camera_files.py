@@ -77,7 +77,7 @@ def pairs(pixels, bits):
     """Two pixels in three bytes, their lowest bits in the second one."""
     values = pixels.reshape(-1).astype("u4")
     odd = len(values) % 2
-    one, other = np.append(values, [0] * odd).reshape(-1, 2).T
+    one, other = np.append(values, np.zeros(odd, "u4")).reshape(-1, 2).T
     low = bits - 8
     middle = (one & (1 << low) - 1) | (other & (1 << low) - 1) << 4
     packed = np.stack([one >> low, middle, other >> low], axis=-1).astype("u1").tobytes()

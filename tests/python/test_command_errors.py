@@ -2,9 +2,9 @@
 
 import json
 import os
-import pathlib
 import shutil
 import subprocess
+import tempfile
 
 import numpy as np
 import pytest
@@ -99,8 +99,9 @@ def test_files_that_are_empty_or_cut(fails, movie_tif, tmp_path, name):
 def test_documents_that_are_cut(fails, dataset, tmp_path):
     document = (dataset / "0/zarr.json").read_bytes()
     (dataset / "0/zarr.json").write_bytes(document[: len(document) // 2])
+    # These tell it of the one array, and go on with others.
     for name, words in calls(dataset, tmp_path).items():
-        if name not in ("info", "verify"):
+        if name not in ("info", "verify", "manifest"):
             fails(*words, code=3, parts=["zarr.json", "is not JSON"])
 
 
@@ -114,8 +115,8 @@ def test_outputs_that_exist(fails, dataset, movie_tif, tmp_path):
     fails("repack", movie_tif.parent / "run.ome.zarr", tmp_path / "mine", code=1, parts=["already exists"])
     fails("manifest", dataset, tmp_path / "mine", code=1, parts=["already exists"])
     fails("manifest", dataset, tmp_path / "mine", "--overwrite", code=3, parts=["mine"])
-    fails("replay", movie_tif, tmp_path / "mine", "--overwrite", code=3, parts=["never overwritten"])
-    fails("replay", movie_tif, movie_tif / "below", code=3, parts=["below"])
+    fails("replay", movie_tif, tmp_path / "mine", "--overwrite", code=1, parts=["never overwritten"])
+    fails("replay", movie_tif, movie_tif / "below", code=1, parts=["below"])
     assert (tmp_path / "taken.tif").read_text() == (tmp_path / "mine/letter.txt").read_text() == "mine"
 
 
@@ -133,7 +134,7 @@ WRONG = {
         ("--frames", "0", "above 0"),
         ("--frames", "99", "the recording's 5"),
         ("--pixel-size", "0.3", "0.325um"),
-        ("--camera", "64", "belongs to the input `synthetic`"),
+        ("--camera", "64x48xu8", "belongs to the input `synthetic`"),
         ("--shape", "1,2,3", "--dtype"),
         ("--dtype", "u17", "u16"),
         ("--dtype", "u16", "--dtype belongs to raw files"),
@@ -190,7 +191,7 @@ def test_what_the_user_may_not_do(fails, command, dataset, movie_tif, tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o755)
     for folder in [tmp_path, *tmp_path.parents]:
-        if folder != pathlib.Path("/") and folder.stat().st_uid == os.geteuid() and str(folder).startswith("/tmp/"):
+        if folder.is_relative_to(tempfile.gettempdir()) and folder.stat().st_uid == os.geteuid():
             folder.chmod(folder.stat().st_mode | 0o055)
     copy = tmp_path / "shardwright"
     shutil.copy(command, copy)
@@ -238,7 +239,7 @@ def test_a_full_disk(fails, command, tmp_path):
         assert error["kind"] == "no-space" and error["exit_code"] == 1, (words, error)
         return error["message"]
 
-    assert "disk" in full("replay", tmp_path / "in.tif", disk / "out.zarr", "--codec", "none")
+    assert "reserve space" in full("replay", tmp_path / "in.tif", disk / "out.zarr", "--codec", "none")
     subprocess.run([command, "replay", tmp_path / "in.tif", tmp_path / "run.zarr", "--quiet"], check=True)
     assert "nothing was left behind" in full("export", tmp_path / "run.zarr", disk / "out.tif")
     full("repack", tmp_path / "run.zarr", disk / "out.zarr")
@@ -253,7 +254,7 @@ def test_one_fault_has_one_exit_code(tool, dataset, tmp_path):
     shard.write_bytes(content)
     for name, words in calls(dataset, tmp_path).items():
         if name in ("replay", "export", "repack", "verify", "pyramid"):
-            more = ["--codec", "none"] if name == "repack" else []
+            more = {"repack": ["--codec", "none"], "pyramid": ["--levels", "1"]}.get(name, [])
             said = tool(*words, *more, code=3)
             assert "damage" in said or "checksum" in said or "crc32c" in said, (name, said)
 

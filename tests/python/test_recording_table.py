@@ -149,7 +149,8 @@ def ome_set(folder, companion):
     data = volume(4, 3, 2, 20, 30)
     first = sets.ome_set(folder, data, companion)
     expected = (np.ascontiguousarray(data.transpose(0, 2, 1, 3, 4)), "tczyx")
-    yield first, [], tifffile_reads(first)
+    # tifffile does not look into the companion.
+    yield first, [], expected if companion else tifffile_reads(first)
     yield folder / "set_t2.ome.tif", [], expected
     yield folder, [], expected
     if companion:

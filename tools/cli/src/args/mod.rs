@@ -210,6 +210,7 @@ pub(crate) struct Probe {
     pub(crate) camera: Camera,
     /// How long each codec is tried
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) seconds: Duration,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,

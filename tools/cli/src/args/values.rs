@@ -106,7 +106,11 @@ impl FromStr for Length {
             _ => return Err(format!("{text:?} is not a length; a number above 0 and a unit are, such as 0.325um")),
         };
         let unit = unit_name(unit.trim()).ok_or_else(|| {
-            format!("{:?} is not a known unit of length; possible are pm, nm, um, mm, cm, m", unit.trim())
+            let known = "possible are pm, nm, um, mm, cm, m, as in 0.325um";
+            match unit.trim() {
+                "" => format!("{text:?} has no unit of length; {known}"),
+                unit => format!("{unit:?} is not a known unit of length; {known}"),
+            }
         })?;
         Ok(Self { value, unit })
     }

@@ -15,7 +15,7 @@ use super::tiff::planes::{Found, Planes};
 use super::tiff::stack::Stack;
 use super::why::{cannot, refused};
 use super::{ndtiff, tiff, zarr};
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
 
 /// A summary of an acquisition, with a few lines for each image.
 const METADATA_BYTES_MAX: u64 = 1 << 30;
@@ -47,7 +47,8 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
         return match opened {
             Err(_) if !is_zarr && !has_folders(path) => {
                 let why = "holds no recording: no TIFF files, no NDTiff.index, no .companion.ome and no Zarr array";
-                Err(refused(path, format!("{} {why}", path.display())))
+                let message = format!("{} {why}", path.display());
+                Err(Failure::Known { fault: Fault::NotFound, message, path: Some(path.to_path_buf()) })
             }
             opened => Ok(Box::new(opened?)),
         };
