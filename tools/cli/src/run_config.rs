@@ -14,6 +14,41 @@ pub(crate) fn config(
     rate: Rate,
     held_bytes: u64,
 ) -> Result<Config, Failure> {
+    let dims = dims(args, recording, total, rate)?;
+    let named = named_channels(&dims, recording);
+    let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
+    Ok(Config {
+        dtype: recording.dtype,
+        dims,
+        acquisition_order: recording.acquisition_order.clone(),
+        dialect: args.layout.dialect,
+        codec: Codec { compressor: args.layout.compressor()?, checksum },
+        placement: args.run.placement,
+        index_location: args.layout.index.unwrap_or_default(),
+        index_checksum: !args.layout.no_index_checksum,
+        volume: args.volume.volume()?,
+        storage: args.engine.storage,
+        guard_maps: args.engine.guard_maps,
+        checkpoint_every: args.engine.checkpoint_every,
+        ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
+        pixel_format: recording.pixel_format,
+        unused_low_bits: recording.unused_low_bits,
+        frame_layout: recording.layout,
+        orientation: args.recording.turn(),
+        ring_full: args.pace.ring_full()?,
+        workers: args.engine.workers,
+        affinity: args.engine.affinity.clone(),
+        sync: !args.engine.no_sync,
+        channels: channels(&recording.channels[..named]),
+        manifest: args.run.manifest.clone(),
+        name: recording.name.clone(),
+        overwrite: args.run.overwrite,
+        ..Config::default()
+    })
+}
+
+/// The array's dimensions.
+fn dims(args: &Replay, recording: &Recording, total: u64, rate: Rate) -> Result<Vec<Dim>, Failure> {
     let mut dims = recording.dims.clone();
     let (slowest, outer) = (recording.slowest(), dims.len() - 2);
     let inner: u64 = (0..outer).filter(|&dim| dim != slowest).map(|dim| dims[dim].size.unwrap_or(1)).product();
@@ -21,6 +56,13 @@ pub(crate) fn config(
     dims[slowest].size = Some(total.div_ceil(inner));
     if args.run.unbounded {
         dims[0].size = None;
+    }
+    if args.recording.turn().transpose {
+        // Names stay: rows become columns.
+        let [.., rows, columns] = &mut dims[..] else { unreachable!("a recording has rows and columns") };
+        std::mem::swap(&mut rows.size, &mut columns.size);
+        std::mem::swap(&mut rows.scale, &mut columns.scale);
+        std::mem::swap(&mut rows.unit, &mut columns.unit);
     }
     for (dim, &size) in last("--chunk", &mut dims, &args.layout.chunk)? {
         dim.chunk = size;
@@ -39,32 +81,7 @@ pub(crate) fn config(
     {
         (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
     }
-    let named = named_channels(&dims, recording);
-    let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
-    Ok(Config {
-        dtype: recording.dtype,
-        dims,
-        acquisition_order: recording.acquisition_order.clone(),
-        dialect: args.layout.dialect,
-        codec: Codec { compressor: args.layout.compressor()?, checksum },
-        placement: args.run.placement,
-        index_location: args.layout.index.unwrap_or_default(),
-        index_checksum: !args.layout.no_index_checksum,
-        volume: args.volume.volume()?,
-        storage: args.engine.storage,
-        guard_maps: args.engine.guard_maps,
-        checkpoint_every: args.engine.checkpoint_every,
-        ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
-        ring_full: args.pace.ring_full()?,
-        workers: args.engine.workers,
-        affinity: args.engine.affinity.clone(),
-        sync: !args.engine.no_sync,
-        channels: channels(&recording.channels[..named]),
-        manifest: args.run.manifest.clone(),
-        name: recording.name.clone(),
-        overwrite: args.run.overwrite,
-        ..Config::default()
-    })
+    Ok(dims)
 }
 
 fn check_repeat(args: &Replay, slowest: &Dim) -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 
 use shardwright::{Channel, Dim};
 
+use super::recording::{Recording, dim_named, named_channel};
 use super::tiff::page::{self, Shape};
-use super::{Recording, dim_named, named_channel};
 
 /// The samples of a colour pixel, and the colours that these are.
 const RGBA: [(&str, &str); 4] = [("R", "FF0000"), ("G", "00FF00"), ("B", "0000FF"), ("A", "")];
