@@ -65,15 +65,15 @@ mod tests {
         let noted = names.all();
         names.make(&inner, || std::fs::write(inner.join("c"), "")).unwrap();
         names.are_synced(&noted);
-        assert_eq!(folders(), [inner.clone()]);
+        assert_eq!(folders(), [inner.as_path()]);
         names.sync_above(&root.path().join("other/b")).unwrap();
-        assert_eq!(folders(), [inner.clone()]);
+        assert_eq!(folders(), [inner.as_path()]);
         names.sync_above(&inner.join("b")).unwrap();
         assert!(folders().is_empty());
         // A failure leaves it noted: the next one tries again.
         names.make(&inner, || Err(io::Error::other("no"))).unwrap_err();
         std::fs::remove_dir_all(&inner).unwrap();
         names.sync_above(&inner.join("b")).unwrap_err();
-        assert_eq!(folders(), [inner]);
+        assert_eq!(folders(), [inner.as_path()]);
     }
 }
