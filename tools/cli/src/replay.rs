@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let config = config(args, &recording, total, rate, source.held_bytes())?;
     // A recording whose very first frame can't be read leaves no dataset behind.
     source.read(0, &mut vec![0; frame_bytes as usize]).map_err(of_input)?;
-    let mut run = circumstances(&config, recording.notes.clone());
+    let mut run = circumstances(&config, &recording);
     if !args.quiet {
         run.notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
@@ -101,7 +101,15 @@ fn begin(
 }
 
 /// What the report says of the run beside its counts.
-fn circumstances(config: &Config, mut notes: Vec<String>) -> Circumstances {
+fn circumstances(config: &Config, recording: &Recording) -> Circumstances {
+    let mut notes = recording.notes.clone();
+    let left =
+        recording.dims.iter().zip(&config.dims).filter(|(was, is)| was.translation != 0.0 && is.translation == 0.0);
+    let left: Vec<_> = left.map(|(dim, _)| dim.name.as_str()).collect();
+    if config.dialect == Dialect::Precomputed && !left.is_empty() {
+        let names = left.join(", ");
+        notes.push(format!("the place of the first pixel ({names}) is not taken along; a volume has --voxel-offset"));
+    }
     if let (Compressor::Lz4 | Compressor::Zlib { .. }, Dialect::Zarr3) = (config.codec.compressor, config.dialect) {
         notes.push("only zarr-python reads numcodecs' lz4 and zlib; every Zarr library reads blosc and gzip".into());
     }

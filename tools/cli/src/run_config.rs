@@ -2,7 +2,7 @@
 
 use shardwright::{Channel, Codec, Config, Dialect, Dim, DimKind};
 
-use crate::args::{Rate, Replay};
+use crate::args::{Rate, Replay, in_unit};
 use crate::failure::Failure;
 use crate::source::Recording;
 
@@ -30,9 +30,11 @@ pub(crate) fn config(
     }
     if let Some(size) = &args.run.pixel_size {
         for dim in &mut dims[outer..] {
+            dim.translation = in_unit(dim.translation, dim.unit.as_deref(), size.unit);
             (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
         }
     }
+    place(args, &mut dims)?;
     if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
         && time.unit.is_none()
         && inner == 1
@@ -65,6 +67,22 @@ pub(crate) fn config(
         overwrite: args.run.overwrite,
         ..Config::default()
     })
+}
+
+/// Sets where the first pixel is.
+fn place(args: &Replay, dims: &mut [Dim]) -> Result<(), Failure> {
+    if args.layout.dialect == Dialect::Precomputed {
+        dims.iter_mut().for_each(|dim| dim.translation = 0.0);
+    }
+    for place in &args.run.translation {
+        let Some(dim) = dims.iter_mut().find(|dim| dim.name == place.name) else {
+            let names: Vec<_> = dims.iter().map(|dim| dim.name.as_str()).collect();
+            let (name, names) = (&place.name, names.join(", "));
+            return Err(Failure::Usage(format!("--translation: there is no dimension {name:?}, but {names}")));
+        };
+        dim.translation = place.translation;
+    }
+    Ok(())
 }
 
 fn check_repeat(args: &Replay, slowest: &Dim) -> Result<(), Failure> {

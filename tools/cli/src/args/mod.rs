@@ -14,7 +14,7 @@ use shardwright::{Codec, Dialect, ManifestForm};
 pub(crate) use self::groups::RecordingArgs;
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, WorkArgs, compressor};
 pub(crate) use self::pyramid::Pyramid;
-pub(crate) use self::values::{Camera, Rate, unit_name};
+pub(crate) use self::values::{Camera, Rate, in_unit, unit_name};
 use self::values::{bytes, one_of, seconds};
 use crate::failure::Failure;
 use crate::region::RegionArg;

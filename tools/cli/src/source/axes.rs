@@ -4,6 +4,7 @@ use shardwright::Dim;
 
 use super::tiff::page::{self, Shape};
 use super::{Recording, dim_named};
+use crate::args::in_unit;
 
 /// A distance between neighbours along an axis, with its unit.
 pub(crate) type Step = (f64, &'static str);
@@ -14,15 +15,21 @@ pub(crate) struct Axis {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) step: Option<Step>,
+    /// Where the first plane is.
+    pub(crate) place: Option<Step>,
 }
 
 impl Axis {
     pub(crate) fn new(name: &str, size: u64) -> Self {
-        Self { name: name.to_owned(), size, step: None }
+        Self { name: name.to_owned(), size, step: None, place: None }
     }
 
     pub(crate) fn step(self, step: Option<Step>) -> Self {
         Self { step, ..self }
+    }
+
+    pub(crate) fn place(self, place: Option<Step>) -> Self {
+        Self { place, ..self }
     }
 }
 
@@ -33,6 +40,8 @@ pub(crate) struct Axes {
     pub(crate) outer: Vec<Axis>,
     pub(crate) y_step: Option<Step>,
     pub(crate) x_step: Option<Step>,
+    pub(crate) y_place: Option<Step>,
+    pub(crate) x_place: Option<Step>,
     /// Names of the channels; empty if they have none.
     pub(crate) channels: Vec<String>,
     /// Their colours, as six hexadecimal digits, where these are known.
@@ -84,8 +93,9 @@ impl Axes {
             recording.acquisition_order = arrival.iter().map(|axis| axis.name.clone()).collect();
         }
         let [.., rows, columns] = recording.dims.as_slice() else { unreachable!("a movie has rows and columns") };
-        let inner_dims = [scaled(rows.clone(), self.y_step), scaled(columns.clone(), self.x_step)];
-        let outer_dims = stored.iter().map(|axis| scaled(dim_named(&axis.name, axis.size), axis.step));
+        let inner_dims =
+            [placed(rows.clone(), self.y_step, self.y_place), placed(columns.clone(), self.x_step, self.x_place)];
+        let outer_dims = stored.iter().map(|axis| placed(dim_named(&axis.name, axis.size), axis.step, axis.place));
         recording.dims = outer_dims.chain(inner_dims).collect();
         if let Some(axis) = stored.iter().find(|axis| axis.name == "c") {
             let names = channel_names(self.channels, shape.samples, photometric);
@@ -97,10 +107,14 @@ impl Axes {
     }
 }
 
-fn scaled(dim: Dim, step: Option<Step>) -> Dim {
-    match step {
-        Some((step, unit)) => dim.scale(step, unit),
-        None => dim,
+/// A dimension with its distances, in whose unit its place is. Without distances, there is none.
+fn placed(dim: Dim, step: Option<Step>, place: Option<Step>) -> Dim {
+    match (step, place) {
+        (Some((step, unit)), place) => {
+            let place = place.map_or(0.0, |(place, of)| in_unit(place, Some(of), unit));
+            dim.scale(step, unit).translation(place)
+        }
+        (None, _) => dim,
     }
 }
 
