@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
     Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dialect, Dim, DimKind, Dtype, FrameLayout,
-    IndexLocation, ManifestForm, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    IndexLocation, ManifestForm, Orientation, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind,
+    Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -187,7 +188,7 @@ fn every_option() -> Config {
             dim("p", DimKind::Other, 3),
             dim("c", DimKind::Channel, 2),
             dim("y", DimKind::Space, 30).chunk(10).shard(30),
-            dim("x", DimKind::Space, 40).scale(1.0, "micrometer"),
+            dim("x", DimKind::Space, 40).scale(1.0, "micrometer").translation(-12.5),
         ],
         acquisition_order: ["t", "c", "p"].map(String::from).to_vec(),
         codec: Codec { compressor: blosc, checksum: false },
@@ -198,6 +199,9 @@ fn every_option() -> Config {
         skip_empty_chunks: false,
         ring_bytes: 1 << 20,
         frame_layout: Some(FrameLayout { buffer_bytes: 8192, offset: 16, row_stride: 256 }),
+        pixel_format: PixelFormat::Mono12Packed,
+        unused_low_bits: 4,
+        orientation: Orientation { transpose: true, flip_rows: false, flip_columns: true },
         ring_full: RingFull::Block { timeout: Some(Duration::from_millis(1500)) },
         workers: 2,
         affinity: vec![0],
