@@ -47,8 +47,8 @@
 // As a time limit of sw_acquire, sw_acquire_buffer and sw_append: as the configuration's `ring_full` says.
 #define SW_AS_CONFIGURED -2
 
-// Acquisitions that may exist at once in a process, and datasets.
-#define SW_ACQUISITIONS_MAX 256
+// Acquisitions that may exist at once in a process.
+#define SW_ACQUISITIONS_MAX 2048
 
 // As a frame number: one more than the largest number that was committed so far.
 #define SW_NEXT UINT64_MAX

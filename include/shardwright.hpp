@@ -613,6 +613,27 @@ public:
             return sw_dataset_acquisition(handle_, name, &whole, handle);
         });
     }
+    // Many at once, as the images of a plate. `configs` has one for all of them, or one for each.
+    sw_status try_acquisitions(const std::vector<std::string> &names, const std::vector<Config> &configs,
+                               std::vector<Acquisition> &acquisitions) {
+        std::vector<sw_config> whole;
+        for (const Config &config : configs) whole.push_back(config.whole());
+        std::vector<const char *> named;
+        std::vector<const sw_config *> pointers;
+        for (size_t at = 0; at < names.size(); at++) {
+            named.push_back(names[at].c_str());
+            // Fewer than there are names: null, which is refused.
+            pointers.push_back(whole.size() == 1 ? whole.data() : at < whole.size() ? &whole[at] : nullptr);
+        }
+        std::vector<sw_acquisition *> handles(names.size());
+        std::vector<Acquisition> fresh(names.size());
+        sw_status status =
+            sw_dataset_acquisitions(handle_, named.data(), pointers.data(), names.size(), handles.data());
+        if (status != SW_OK) return status;
+        for (size_t at = 0; at < names.size(); at++) fresh[at].handle_ = handles[at];
+        acquisitions = std::move(fresh);
+        return SW_OK;
+    }
 
 #if SHARDWRIGHT_EXCEPTIONS
     explicit Dataset(const char *path, bool overwrite = false) { check(try_create(path, overwrite)); }
@@ -623,11 +644,28 @@ public:
         check(try_acquisition(name, config, acquisition));
         return acquisition;
     }
+    std::vector<Acquisition> acquisitions(const std::vector<std::string> &names, const std::vector<Config> &configs) {
+        std::vector<Acquisition> acquisitions;
+        check(try_acquisitions(names, configs, acquisitions));
+        return acquisitions;
+    }
 #endif
 
 private:
     sw_dataset *handle_ = nullptr;
 };
+
+// Ends many at once; the outcome of each is its summary.
+inline sw_status try_finish_all(const std::vector<Acquisition> &acquisitions, int64_t timeout_ms = SW_FOREVER) {
+    std::vector<sw_acquisition *> handles;
+    for (const Acquisition &acquisition : acquisitions) handles.push_back(acquisition.get());
+    return sw_finish_all(handles.data(), handles.size(), timeout_ms);
+}
+#if SHARDWRIGHT_EXCEPTIONS
+inline void finish_all(const std::vector<Acquisition> &acquisitions, int64_t timeout_ms = SW_FOREVER) {
+    check(try_finish_all(acquisitions, timeout_ms));
+}
+#endif
 
 // Whether the library that is loaded fits the header that the program was compiled with.
 inline sw_status try_check_version() noexcept { return sw_check_version(SW_VERSION_MAJOR, SW_VERSION_MINOR); }

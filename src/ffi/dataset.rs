@@ -8,7 +8,7 @@ use super::config::sw_config;
 use super::handle::Registry;
 use super::own_buffers::own_buffers;
 use super::pointer::{out, text};
-use super::registry::{SW_ACQUISITIONS_MAX, sw_acquisition};
+use super::registry::sw_acquisition;
 use super::run::{path, start};
 use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
 use super::storage::{caller_storage, sw_storage};
@@ -18,7 +18,10 @@ use crate::Dataset;
 /// from any thread.
 pub struct sw_dataset(());
 
-static DATASETS: Registry<Dataset, SW_ACQUISITIONS_MAX> = Registry::new(0b1011, "dataset");
+/// Datasets that may exist at once in a process.
+const DATASETS_MAX: usize = 256;
+
+pub(super) static DATASETS: Registry<Dataset, DATASETS_MAX> = Registry::new(0b1011, "dataset");
 
 /// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced;
 /// anything else never is. Free the handle with sw_dataset_free.

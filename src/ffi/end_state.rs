@@ -4,7 +4,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::status::{Outcome, SW_TIMEOUT, refuse};
+use super::status::{Outcome, SW_ERROR_BUSY, SW_ERROR_ENDED, SW_TIMEOUT, refuse};
+use crate::acquisition::Unfinished;
 use crate::error::Error;
 use crate::stats::Summary;
 
@@ -17,6 +18,9 @@ pub(super) struct Ending {
 
 #[derive(Default)]
 pub(super) struct State {
+    /// It is on its way to the end.
+    pub(super) begun: bool,
+    /// That brings it there; none if that is the thread of another run, which ends with this one.
     pub(super) thread: Option<JoinHandle<()>>,
     /// A thread waits in sw_finish.
     pub(super) waited_for: bool,
@@ -25,12 +29,39 @@ pub(super) struct State {
     pub(super) outcome: Option<Finished>,
 }
 
+#[derive(Clone)]
 pub(super) struct Finished {
     pub(super) summary: Option<Summary>,
     pub(super) error: Option<Error>,
 }
 
+impl From<Result<Summary, Unfinished>> for Finished {
+    fn from(outcome: Result<Summary, Unfinished>) -> Self {
+        match outcome {
+            Ok(summary) => Self { summary: Some(summary), error: None },
+            Err(Unfinished { summary, error }) => Self { summary: Some(*summary), error: Some(error) },
+        }
+    }
+}
+
 impl Ending {
+    /// Lets the calling thread alone wait for the outcome, until [`leave`](Self::leave).
+    pub(super) fn claim(&self) -> Outcome<()> {
+        let mut state = self.state();
+        if state.told {
+            return refuse!(SW_ERROR_ENDED, "the acquisition was finished or aborted before");
+        }
+        if state.waited_for {
+            return refuse!(SW_ERROR_BUSY, "another thread waits for the end of this run");
+        }
+        state.waited_for = true;
+        Ok(())
+    }
+
+    pub(super) fn leave(&self) {
+        self.state().waited_for = false;
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,52 +15,60 @@ use super::log::in_callback;
 use super::pointer::{grown_out, put_text};
 use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::report::sw_summary;
-use super::status::{
-    Outcome, SW_ERROR_BUSY, SW_ERROR_ENDED, SW_ERROR_IO, SW_ERROR_NOT_ENDED, boundary, refuse, sw_status, told,
-};
-use crate::acquisition::Unfinished;
+use super::status::{Outcome, SW_ERROR_BUSY, SW_ERROR_IO, SW_ERROR_NOT_ENDED, boundary, refuse, sw_status, told};
+use crate::acquisition::Acquisition;
 use crate::error::Error;
 use crate::error::caught;
 use crate::stats::Summary;
 
-impl Run {
-    /// No more frames are taken; a thread brings the run to its end.
-    fn begin_to_end(self: &Arc<Self>) -> Outcome<()> {
-        let mut state = self.ending.state();
-        if state.thread.is_some() {
-            return Ok(());
-        }
-        let run = self.clone();
-        let thread = std::thread::Builder::new().name("sw-finish".into()).spawn(move || run.end());
-        let thread = thread
-            .map_err(|error| told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {error}")))?;
-        state.thread = Some(thread);
-        // Whoever hears of it may ask for the outcome.
-        drop(state);
-        // Those who wait for a buffer or are about to commit leave now.
-        self.engine.close_gate();
-        Ok(())
+/// No more frames of these runs are taken; a thread brings those of them that are not on their way yet to their ends.
+pub(super) fn begin_to_end(runs: &[Arc<Run>]) -> Outcome<()> {
+    let mut states: Vec<_> = runs.iter().map(|run| (run, run.ending.state())).filter(|(_, of)| !of.begun).collect();
+    if states.is_empty() {
+        return Ok(());
     }
+    let begun: Vec<_> = states.iter().map(|(run, _)| (*run).clone()).collect();
+    let thread = std::thread::Builder::new().name("sw-finish".into()).spawn(move || end(&begun));
+    let thread =
+        thread.map_err(|error| told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {error}")))?;
+    states[0].1.thread = Some(thread);
+    states.iter_mut().for_each(|(_, state)| state.begun = true);
+    let begun: Vec<_> = states.into_iter().map(|(run, _)| run).collect();
+    // Those who wait for a buffer or are about to commit leave now. Whoever hears of it may ask for the outcome, so the
+    // states are free by now.
+    begun.iter().for_each(|run| run.engine.close_gate());
+    Ok(())
+}
 
-    fn end(&self) {
-        self.engine.close_gate();
+fn end(runs: &[Arc<Run>]) {
+    runs.iter().for_each(|run| run.engine.close_gate());
+    let take = |run: &Arc<Run>| {
         // The last of those who wait in a call lets this thread in.
-        let acquisition = self.acquisition.write().unwrap_or_else(PoisonError::into_inner).take();
-        let own = acquisition.and_then(|held| match held {
-            Held::Own(acquisition) => Some(acquisition),
-            Held::Lent(_) => None,
-        });
-        let finished = match caught(|| Ok(own.map(|own| own.finish()))) {
-            Ok(Some(Ok(summary))) => Finished { summary: Some(summary), error: None },
-            Ok(Some(Err(Unfinished { summary, error }))) => Finished { summary: Some(*summary), error: Some(error) },
-            Ok(None) => Finished { summary: None, error: Some(Error::Ended) },
-            Err(error) => Finished { summary: None, error: Some(error) },
-        };
-        self.ending.state().outcome = Some(finished);
-        self.ending.ended.notify_all();
-        self.engine.tell_end();
+        match run.acquisition.write().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Held::Own(acquisition)) => Some(*acquisition),
+            Some(Held::Lent(_)) | None => None,
+        }
+    };
+    let (owners, mut own): (Vec<_>, Vec<_>) = runs.iter().filter_map(|run| take(run).map(|own| (run, own))).unzip();
+    let finish = || match own.len() {
+        1 => own.drain(..).map(Acquisition::finish).collect(),
+        _ => Acquisition::finish_all(own),
+    };
+    let finished = match caught(|| Ok(finish())) {
+        Ok(outcomes) => outcomes.into_iter().map(Finished::from).collect(),
+        Err(error) => vec![Finished { summary: None, error: Some(error) }; owners.len()],
+    };
+    for (run, finished) in owners.iter().zip(finished) {
+        run.ending.state().outcome = Some(finished);
     }
+    for run in runs {
+        run.ending.state().outcome.get_or_insert(Finished { summary: None, error: Some(Error::Ended) });
+        run.ending.ended.notify_all();
+        run.engine.tell_end();
+    }
+}
 
+impl Run {
     /// What came of the run.
     pub(super) fn summary(&self) -> Outcome<Summary> {
         match &self.ending.state().outcome {
@@ -71,7 +79,7 @@ impl Run {
     }
 }
 
-fn check_thread() -> Outcome<()> {
+pub(super) fn check_thread() -> Outcome<()> {
     if in_callback() {
         return refuse!(
             SW_ERROR_BUSY,
@@ -81,7 +89,7 @@ fn check_thread() -> Outcome<()> {
     Ok(())
 }
 
-fn check_owner(run: &Run) -> Outcome<()> {
+pub(super) fn check_owner(run: &Run) -> Outcome<()> {
     if run.is_lent {
         return refuse!(
             SW_ERROR_BUSY,
@@ -115,22 +123,13 @@ pub unsafe extern "C" fn sw_finish(
         let place = if summary.is_null() { None } else { Some(unsafe { grown_out(summary) }?) };
         let wait = limit(timeout_ms)?;
         check_thread()?;
-        {
-            let mut state = run.ending.state();
-            if state.told {
-                return refuse!(SW_ERROR_ENDED, "the acquisition was finished or aborted before");
-            }
-            if state.waited_for {
-                return refuse!(SW_ERROR_BUSY, "another thread waits for the end of this run");
-            }
-            state.waited_for = true;
-        }
-        let begun = run.begin_to_end();
+        run.ending.claim()?;
+        let begun = begin_to_end(std::slice::from_ref(&run));
         let waited = begun.and_then(|()| run.ending.wait(wait)).map(|mut state| {
             state.told = true;
             state.outcome.as_ref().map(|finished| (finished.error.clone(), finished.summary.clone()))
         });
-        run.ending.state().waited_for = false;
+        run.ending.leave();
         match waited?.unwrap_or_default() {
             (Some(error), _) => Err(error.into()),
             (None, finished) => {
@@ -159,7 +158,7 @@ pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) ->
         let wait = limit(timeout_ms)?;
         check_thread()?;
         run.engine.aborting.store(true, Relaxed);
-        run.begin_to_end()?;
+        begin_to_end(std::slice::from_ref(&run))?;
         run.ending.wait(wait)?.told = true;
         Ok(())
     })

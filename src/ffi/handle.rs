@@ -87,14 +87,44 @@ impl<T> Drop for Entered<'_, T> {
     }
 }
 
+fn token(kind: usize, at: usize, state: u64) -> usize {
+    ((state >> 32) as usize) << 16 | at << 4 | kind
+}
+
+/// A place that is kept for an object until it is dropped.
+pub(super) struct Room<'a, T> {
+    place: &'a HandleSlot<T>,
+    at: usize,
+    kind: usize,
+}
+
+impl<T> Room<'_, T> {
+    /// The object's handle.
+    pub(super) fn fill<H>(self, object: T) -> *mut H {
+        let place = self.place;
+        debug_assert_eq!(phase(place.state.load(Ordering::Relaxed)), MAKING);
+        // SAFETY: only one thread makes a place MAKING, and nobody else looks at its object.
+        unsafe { *place.object.get() = Some(object) };
+        place.forks.store(FORKS.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Release: whoever sees LIVE sees the object.
+        let live = place.state.fetch_add(TURN, Ordering::Release) + TURN;
+        let handle = std::ptr::without_provenance_mut(token(self.kind, self.at, live));
+        std::mem::forget(self);
+        handle
+    }
+}
+
+impl<T> Drop for Room<'_, T> {
+    fn drop(&mut self) {
+        // Through the phases in which nobody touches the object. Release: as for the removal of an object.
+        self.place.state.fetch_add(u64::from(REMOVING + 1 - MAKING) * TURN, Ordering::Release);
+    }
+}
+
 impl<T: Send + Sync, const N: usize> Registry<T, N> {
     pub(super) const fn new(kind: usize, name: &'static str) -> Self {
         assert!(kind < 16 && kind % 2 == 1 && N <= 1 << 12);
         Self { kind, name, places: [const { HandleSlot::new() }; N] }
-    }
-
-    fn token(&self, at: usize, state: u64) -> usize {
-        ((state >> 32) as usize) << 16 | at << 4 | self.kind
     }
 
     /// Whether there is room for one more. Only a look: another thread may be faster.
@@ -105,21 +135,22 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
 
     /// Keeps an object; the result is its handle.
     pub(super) fn insert<H>(&self, object: T) -> Outcome<*mut H> {
+        Ok(self.room()?.fill(object))
+    }
+
+    /// Keeps room for so many objects.
+    pub(super) fn reserve(&self, count: usize) -> Outcome<Vec<Room<'_, T>>> {
+        (0..count).map(|_| self.room()).collect()
+    }
+
+    fn room(&self) -> Outcome<Room<'_, T>> {
         count_forks();
         for (at, place) in self.places.iter().enumerate() {
             let mut state = place.state.load(Ordering::Relaxed);
             while phase(state) == FREE {
                 // Acquire: meets the Release of the removal, after which the place is this thread's.
                 match place.state.compare_exchange_weak(state, state + TURN, Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => {
-                        debug_assert_eq!(phase(state + TURN), MAKING);
-                        // SAFETY: only one thread makes a place MAKING, and nobody else looks at its object.
-                        unsafe { *place.object.get() = Some(object) };
-                        place.forks.store(FORKS.load(Ordering::Relaxed), Ordering::Relaxed);
-                        // Release: whoever sees LIVE sees the object.
-                        let live = place.state.fetch_add(TURN, Ordering::Release) + TURN;
-                        return Ok(std::ptr::without_provenance_mut(self.token(at, live)));
-                    }
+                    Ok(_) => return Ok(Room { place, at, kind: self.kind }),
                     Err(now) => state = now,
                 }
             }
@@ -140,7 +171,7 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
         // Acquire: meets the Release with which the place became LIVE.
         let state = place.state.fetch_add(1, Ordering::Acquire);
         let entered = Entered { place };
-        if phase(state) != LIVE || self.token(at, state) != token {
+        if phase(state) != LIVE || self::token(self.kind, at, state) != token {
             // Counted in by mistake; the object is not touched.
             drop(entered);
             return wrong();
@@ -206,6 +237,15 @@ mod tests {
         is(SW_ERROR_HANDLE, REGISTRY.remove(one, |_| Ok(())));
         let three: *mut u8 = REGISTRY.insert(3).unwrap();
         assert_ne!(one, three);
+        // Room that is not used, or that there is not.
+        is(SW_ERROR_TOO_MANY, REGISTRY.reserve(1).map(|_| 0));
+        assert_eq!(REGISTRY.remove(two, |_| Ok(())).unwrap(), 2);
+        drop(REGISTRY.reserve(1).unwrap());
+        is(SW_ERROR_TOO_MANY, REGISTRY.reserve(2).map(|_| 0));
+        let rooms = REGISTRY.reserve(1).unwrap();
+        is(SW_ERROR_TOO_MANY, REGISTRY.insert::<u8>(4).map(|_| 0));
+        let four: Vec<*mut u8> = rooms.into_iter().map(|room| room.fill(4)).collect();
+        assert_eq!(*REGISTRY.enter(four[0]).unwrap(), 4);
         is(SW_ERROR_HANDLE, REGISTRY.enter(one).map(|n| *n));
         is(SW_ERROR_NULL, REGISTRY.enter(std::ptr::null::<u8>()).map(|n| *n));
         assert_eq!(*REGISTRY.enter(three).unwrap(), 3);

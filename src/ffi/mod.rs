@@ -12,6 +12,7 @@
 //! own_buffers  the caller's own memory as the ring
 //! storage      the caller's own functions as a storage
 //! dataset      several images
+//! together     many of them begun or ended at once
 //! limits       how long a call may wait
 //! registry     the acquisitions of the process
 //! run          create, acquire, commit, discard, append
@@ -43,3 +44,4 @@ pub mod report;
 pub mod run;
 pub mod status;
 pub mod storage;
+pub mod together;

@@ -64,6 +64,28 @@ pub(super) unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
+/// Places for several results.
+pub(super) struct Outs<T>(*mut T);
+
+/// # Safety
+/// If it is neither null nor misaligned, it must be good for writing `count` elements until the call returns.
+pub(super) unsafe fn outs<T>(pointer: *mut T, count: usize, name: &str) -> Outcome<Outs<T>> {
+    if count > 0 {
+        check(pointer, name)?;
+    }
+    Ok(Outs(pointer))
+}
+
+impl<T> Outs<T> {
+    /// As many as there are places, or fewer.
+    pub(super) fn set(self, values: impl IntoIterator<Item = T>) {
+        for (at, value) in values.into_iter().enumerate() {
+            // SAFETY: the caller of `outs` promised that it is good for writing until the call returns.
+            unsafe { self.0.add(at).write(value) };
+        }
+    }
+}
+
 /// Text that ends with a zero.
 ///
 /// # Safety

@@ -14,8 +14,8 @@ use crate::events::EventHandle;
 /// A running or ended acquisition of one image. Its calls may come from any thread, and from several at once.
 pub struct sw_acquisition(());
 
-/// Acquisitions that may exist at once in a process, and datasets.
-pub const SW_ACQUISITIONS_MAX: usize = 256;
+/// Acquisitions that may exist at once in a process.
+pub const SW_ACQUISITIONS_MAX: usize = 2048;
 
 /// What a handle stands for.
 pub(super) struct Run {

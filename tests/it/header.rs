@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The files in the order in which a reader of the header wants to meet them.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "status",
     "config/mod",
     "memory",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 12] = [
     "events",
     "report",
     "finish",
+    "together",
     "log",
 ];
 
@@ -41,13 +42,13 @@ const INTRODUCTION: &str = "\
    anytime        sw_last_error, sw_status_text, sw_status_name, sw_version, sw_check_version, sw_set_log
    configure      sw_config_init, sw_config_json, sw_memory_needed
    create         sw_create, sw_create_in; several images: sw_dataset_create, sw_dataset_create_in,
-                  sw_dataset_acquisition, sw_dataset_free
+                  sw_dataset_acquisition, sw_dataset_acquisitions, sw_dataset_free
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
                   or sw_append for all of it
    meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_first_error, sw_first_error_frame,
                   sw_set_attribute
-   end            sw_finish or sw_abort; sw_get_summary, sw_summary_json; sw_free */
+   end            sw_finish, sw_finish_all or sw_abort; sw_get_summary, sw_summary_json; sw_free */
 ";
 
 fn root() -> PathBuf {

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace sw = shardwright;
 
@@ -22,17 +23,20 @@ namespace sw = shardwright;
 
 static std::string folder;
 
-static std::unique_ptr<sw::Acquisition> run(int round) {
+static sw::Config tiny() {
     sw::Config config;
     config.fields.dtype = SW_U8;
     config.fields.ring_bytes = 8 * 4096;
     config.fields.workers = 1;
     config.fields.sync = 0;
     config.dim("t", SW_DIM_TIME, 0, 1, 2).dim("y", SW_DIM_SPACE, 16).dim("x", SW_DIM_SPACE, 16);
+    return config;
+}
+
+static std::unique_ptr<sw::Acquisition> run(int round) {
     std::unique_ptr<sw::Acquisition> acquisition(new sw::Acquisition);
     const std::string path = folder + "/" + std::to_string(round) + ".zarr";
-    // More handles than there may be at once are made in all: one that is lost would be missed.
-    HOLDS(acquisition->try_create(path.c_str(), config) == SW_OK);
+    HOLDS(acquisition->try_create(path.c_str(), tiny()) == SW_OK);
     return acquisition;
 }
 
@@ -102,12 +106,29 @@ static void with_threads_inside(int rounds) {
     }
 }
 
+// As many handles as there may be can be had: a handle that was lost would be missed.
+static void all_are_free() {
+    const std::vector<std::string> names = [] {
+        std::vector<std::string> names;
+        for (int at = 0; at < SW_ACQUISITIONS_MAX; at++) names.push_back("image-" + std::to_string(at));
+        return names;
+    }();
+    sw::Dataset dataset;
+    HOLDS(dataset.try_create((folder + "/all.zarr").c_str()) == SW_OK);
+    std::vector<sw::Acquisition> all;
+    HOLDS(dataset.try_acquisitions(names, {tiny()}, all) == SW_OK && all.size() == names.size());
+    sw::Acquisition more;
+    HOLDS(dataset.try_acquisition("more", tiny(), more) == SW_ERROR_TOO_MANY);
+    HOLDS(sw::try_finish_all(all) == SW_OK);
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
     folder = argv[1];
     alarm(300);
-    in_its_own_callback(2 * SW_ACQUISITIONS_MAX);
-    with_threads_inside(2 * SW_ACQUISITIONS_MAX);
+    in_its_own_callback(200);
+    with_threads_inside(200);
+    all_are_free();
     std::puts("none was lost");
     return 0;
 }

@@ -1,0 +1,123 @@
+//! Many acquisitions at once, as the images of a plate: what has to reach the device is brought there together.
+#![allow(unsafe_code)]
+
+use std::ffi::c_char;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::config::convert::configuration;
+use super::config::sw_config;
+use super::dataset::{DATASETS, sw_dataset};
+use super::finish::{begin_to_end, check_owner, check_thread};
+use super::limits::limit;
+use super::own_buffers::own_buffers;
+use super::pointer::{outs, slice, text};
+use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
+use super::status::{Outcome, SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
+use crate::config::Config;
+use crate::error::Error;
+
+/// As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together: for a
+/// plate, it takes little longer than for one image. `names` and `configs` have `count` pointers; several of `configs`
+/// may be the same. `acquisitions` gets `count` handles. Their shards are created when their first frames come.
+///
+/// The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
+/// least and 4,096 at most.
+///
+/// Errors: as sw_dataset_acquisition; SW_ERROR_ARGUMENT for a configuration with buffers of the caller's own;
+/// SW_ERROR_TOO_MANY. No image is left behind then, and no handle is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_dataset_acquisitions(
+    dataset: *mut sw_dataset,
+    names: *const *const c_char,
+    configs: *const *const sw_config,
+    count: usize,
+    acquisitions: *mut *mut sw_acquisition,
+) -> sw_status {
+    boundary(|| {
+        let dataset = DATASETS.enter(dataset)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let (names, configs) = unsafe { (slice(names, count, "names")?, slice(configs, count, "configs")?) };
+        // SAFETY: as above.
+        let places = unsafe { outs(acquisitions, count, "acquisitions")? };
+        let mut images: Vec<(&str, Config)> = Vec::new();
+        for (&name, &config) in names.iter().zip(configs) {
+            // SAFETY: as above.
+            let (name, own, config) = unsafe { (text(name, "name")?, own_buffers(config)?, configuration(config)?) };
+            if own.is_some() {
+                return refuse!(SW_ERROR_ARGUMENT, "buffers of your own are for one image: see sw_dataset_acquisition");
+            }
+            images.push((name, config));
+        }
+        let rooms = RUNS.reserve(count)?;
+        let ring_full: Vec<_> = images.iter().map(|(_, config)| config.ring_full).collect();
+        let begun = dataset.acquisitions(images)?;
+        let runs =
+            begun.into_iter().zip(ring_full).map(|(own, full)| Arc::new(Run::new(Held::Own(Box::new(own)), full)));
+        places.set(rooms.into_iter().zip(runs).map(|(room, run)| room.fill(run)));
+        Ok(())
+    })
+}
+
+/// Ends several acquisitions as sw_finish ends each, but together: for the images of a plate, it takes little longer
+/// than for one. Their summaries are to be had by sw_get_summary.
+///
+/// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT all go on ending by themselves; call
+/// again to wait longer.
+///
+/// Errors: SW_ERROR_ARGUMENT for a handle that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and SW_ERROR_ENDED as
+/// sw_finish, before any run is ended; otherwise the first error of the first of these runs that has one, when all have
+/// ended: sw_first_error tells that of each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_finish_all(
+    acquisitions: *const *mut sw_acquisition,
+    count: usize,
+    timeout_ms: i64,
+) -> sw_status {
+    boundary(|| {
+        // SAFETY: as the caller promises, which is what the header says.
+        let handles = unsafe { slice(acquisitions, count, "acquisitions")? };
+        let mut addresses: Vec<usize> = handles.iter().map(|handle| handle.addr()).collect();
+        addresses.sort_unstable();
+        if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+            return refuse!(SW_ERROR_ARGUMENT, "acquisition {:#x} is there twice", twice[0]);
+        }
+        // To stay in each keeps it from being freed.
+        let entered = handles.iter().map(|&handle| enter(handle)).collect::<Outcome<Vec<_>>>()?;
+        let runs: Vec<Arc<Run>> = entered.iter().map(|run| Arc::clone(run)).collect();
+        runs.iter().try_for_each(|run| check_owner(run))?;
+        let wait = limit(timeout_ms)?;
+        check_thread()?;
+        let claims = runs.iter().map(|run| Claim::of(run)).collect::<Outcome<Vec<_>>>()?;
+        begin_to_end(&runs)?;
+        let start = Instant::now();
+        for run in &runs {
+            drop(run.ending.wait(wait.map(|wait| wait.saturating_sub(start.elapsed())))?);
+        }
+        let mut first: Option<Error> = None;
+        for run in &runs {
+            let mut state = run.ending.state();
+            state.told = true;
+            let error = state.outcome.as_ref().and_then(|finished| finished.error.clone());
+            first = first.or(error);
+        }
+        drop(claims);
+        first.map_or(Ok(()), |error| Err(error.into()))
+    })
+}
+
+/// The right to wait for the end of a run, which one thread has at a time.
+struct Claim<'a>(&'a Run);
+
+impl<'a> Claim<'a> {
+    fn of(run: &'a Run) -> Outcome<Self> {
+        run.ending.claim()?;
+        Ok(Self(run))
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.ending.leave();
+    }
+}
