@@ -4,6 +4,7 @@ pub(crate) mod append;
 mod choice;
 pub(crate) mod dataset;
 mod end;
+mod interleaved;
 #[cfg(feature = "offline")]
 mod read;
 mod watch;
