@@ -98,8 +98,10 @@ typedef struct sw_dim {
     double scale;
     // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
     const char *unit;
+    // Where the centre of the first element is, in `unit`: for y and x the position of the stage.
+    double translation;
     // 0.
-    uint64_t reserved_too[2];
+    uint64_t reserved_too;
 } sw_dim;
 
 // What makes a chunk smaller.

@@ -80,6 +80,8 @@ fn scales_and_sizes_that_can_not_be() {
     let [t, y, x] = [Dim::time(None), Dim::y(16), Dim::x(16)];
     let far = y.clone().scale(f64::INFINITY, "m");
     refused_config("no distance", dims(vec![t.clone(), far, x.clone()]), "dims.scale", "inf", &["y"]);
+    let nowhere = y.clone().translation(f64::NAN);
+    refused_config("no place", dims(vec![t.clone(), nowhere, x.clone()]), "dims.translation", "NaN", &["y"]);
     refused_config("no scale", dims(vec![t.clone(), y.clone().scale(0.0, "m"), x.clone()]), "dims.scale", "0", &["y"]);
     refused_config(
         "nan scale",

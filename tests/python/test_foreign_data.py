@@ -403,12 +403,19 @@ def test_a_replay_takes_axes_scales_and_channels_from_ome_zarr(replay, tmp_path,
     assert [axis.get("unit") for axis in image["axes"][-2:]] == ["nanometer"] * 2
 
 
-def test_a_replay_says_that_the_place_of_an_image_stays_behind(replay, tmp_path):
+def test_a_replay_takes_the_place_of_an_image_along(replay, tmp_path):
     root = zarr.open_group(tmp_path / "i.zarr", mode="w")
     axes = [{"name": name, "type": "space"} for name in "zyx"]
     moved = [{"type": "scale", "scale": [1, 1, 1]}, {"type": "translation", "translation": [0, 7.5, 0]}]
     datasets = [{"path": "./0", "coordinateTransformations": moved}]
     root.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
     root.create_array("0", data=pixels(), chunks=(1, 16, 16))
-    report, _ = replay(tmp_path / "i.zarr/0")
-    assert ["the place of the first pixel (y) is not taken along, only distances"] == report["notes"]
+    _, out = replay(tmp_path / "i.zarr/0")
+    (image,) = json.loads((out / "zarr.json").read_text())["attributes"]["ome"]["multiscales"]
+    assert image["datasets"][0]["coordinateTransformations"] == [
+        {"type": "scale", "scale": [1, 1, 1]},
+        {"type": "translation", "translation": [0, 7.5, 0]},
+    ]
+    report, _ = replay(tmp_path / "i.zarr/0", "--dialect", "precomputed")
+    (note,) = report["notes"]
+    assert note == "the place of the first pixel (y) is not taken along; a volume has --voxel-offset"

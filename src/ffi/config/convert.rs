@@ -237,7 +237,7 @@ unsafe fn volume(volume: &sw_volume) -> Outcome<Volume> {
 /// # Safety
 /// All that `dim` points to must be good for reads, unless null or misaligned.
 unsafe fn dim(dim: &sw_dim) -> Outcome<Dim> {
-    is_zero(&[dim.reserved.into(), dim.reserved_too[0], dim.reserved_too[1]], "sw_dim.reserved")?;
+    is_zero(&[dim.reserved.into(), dim.reserved_too], "sw_dim.reserved")?;
     Ok(Dim {
         // SAFETY: as the caller promises.
         name: unsafe { text(dim.name, "sw_dim.name") }?.to_owned(),
@@ -246,6 +246,7 @@ unsafe fn dim(dim: &sw_dim) -> Outcome<Dim> {
         chunk: dim.chunk,
         shard: dim.shard,
         scale: if dim.scale == 0.0 { 1.0 } else { dim.scale },
+        translation: dim.translation,
         // SAFETY: as the caller promises.
         unit: unsafe { optional_text(dim.unit, "sw_dim.unit") }?.map(str::to_owned),
     })

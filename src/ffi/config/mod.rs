@@ -237,8 +237,10 @@ pub struct sw_dim {
     pub scale: f64,
     /// A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
     pub unit: *const c_char,
+    /// Where the centre of the first element is, in `unit`: for y and x the position of the stage.
+    pub translation: f64,
     /// 0.
-    pub reserved_too: [u64; 2],
+    pub reserved_too: u64,
 }
 
 /// One channel, as viewers show it.

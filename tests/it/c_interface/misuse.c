@@ -179,7 +179,7 @@ static void wrong_configurations(void) {
     DIM(wrong[1].name = "t", SW_ERROR_CONFIG);
     DIM(wrong[1].kind = 4, SW_ERROR_ARGUMENT);
     DIM(wrong[1].reserved = 1, SW_ERROR_ARGUMENT);
-    DIM(wrong[0].reserved_too[1] = 1, SW_ERROR_ARGUMENT);
+    DIM(wrong[0].reserved_too = 1, SW_ERROR_ARGUMENT);
     DIM(wrong[2].size = 0, SW_ERROR_CONFIG);
     DIM((wrong[2].chunk = 5, wrong[2].shard = 7), SW_ERROR_CONFIG);
     DIM(wrong[2].scale = -1, SW_ERROR_CONFIG);

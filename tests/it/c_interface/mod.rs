@@ -189,7 +189,7 @@ fn every_option() -> Config {
             dim("p", DimKind::Other, 3),
             dim("c", DimKind::Channel, 2),
             dim("y", DimKind::Space, 30).chunk(10).shard(30),
-            dim("x", DimKind::Space, 40).scale(1.0, "micrometer"),
+            dim("x", DimKind::Space, 40).scale(1.0, "micrometer").translation(-12.5),
         ],
         acquisition_order: ["t", "c", "p"].map(String::from).to_vec(),
         codec: Codec { compressor: blosc, checksum: false },

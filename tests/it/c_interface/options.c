@@ -11,7 +11,8 @@ int main(int argc, char **argv) {
         {.name = "p", .size = 3},
         {.name = "c", .kind = SW_DIM_CHANNEL, .size = 2},
         {.name = "y", .kind = SW_DIM_SPACE, .size = 30, .chunk = 10, .shard = 30},
-        {.name = "x", .kind = SW_DIM_SPACE, .size = 40, .unit = "micrometer"},
+        {.name = "x", .kind = SW_DIM_SPACE, .size = 40, .unit = "micrometer",
+         .translation = -12.5},
     };
     const char *const order[] = {"t", "c", "p"};
     const size_t affinity[] = {0};

@@ -116,6 +116,13 @@ fn begin(
 /// What the report says of the run beside its counts.
 fn circumstances(config: &Config, recording: &Recording) -> Circumstances {
     let mut notes: Vec<_> = recording.notes.iter().cloned().chain(note_of_colors(recording, config)).collect();
+    let left =
+        recording.dims.iter().zip(&config.dims).filter(|(was, is)| was.translation != 0.0 && is.translation == 0.0);
+    let left: Vec<_> = left.map(|(dim, _)| dim.name.as_str()).collect();
+    if config.dialect == Dialect::Precomputed && !left.is_empty() {
+        let names = left.join(", ");
+        notes.push(format!("the place of the first pixel ({names}) is not taken along; a volume has --voxel-offset"));
+    }
     if let (Compressor::Lz4 | Compressor::Zlib { .. }, Dialect::Zarr3) = (config.codec.compressor, config.dialect) {
         notes.push("only zarr-python reads numcodecs' lz4 and zlib; every Zarr library reads blosc and gzip".into());
     }

@@ -2,7 +2,7 @@
 
 use shardwright::{Channel, Codec, Config, Dialect, Dim, DimKind};
 
-use crate::args::{Rate, Replay};
+use crate::args::{Rate, Replay, in_unit};
 use crate::failure::Failure;
 use crate::source::Recording;
 
@@ -63,6 +63,7 @@ fn dims(args: &Replay, recording: &Recording, total: u64, rate: Rate) -> Result<
         std::mem::swap(&mut rows.size, &mut columns.size);
         std::mem::swap(&mut rows.scale, &mut columns.scale);
         std::mem::swap(&mut rows.unit, &mut columns.unit);
+        std::mem::swap(&mut rows.translation, &mut columns.translation);
     }
     for (dim, &size) in last("--chunk", &mut dims, &args.layout.chunk)? {
         dim.chunk = size;
@@ -70,11 +71,7 @@ fn dims(args: &Replay, recording: &Recording, total: u64, rate: Rate) -> Result<
     for (dim, &size) in last("--shard", &mut dims, &args.layout.shard)? {
         dim.shard = size;
     }
-    if let Some(size) = &args.run.pixel_size {
-        for dim in &mut dims[outer..] {
-            (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
-        }
-    }
+    place(args, &mut dims)?;
     if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
         && time.unit.is_none()
         && inner == 1
@@ -82,6 +79,28 @@ fn dims(args: &Replay, recording: &Recording, total: u64, rate: Rate) -> Result<
         (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
     }
     Ok(dims)
+}
+
+/// Sets how large a pixel is, and where the first one is.
+fn place(args: &Replay, dims: &mut [Dim]) -> Result<(), Failure> {
+    if let Some(size) = &args.run.pixel_size {
+        for dim in dims.iter_mut().rev().take(2) {
+            dim.translation = in_unit(dim.translation, dim.unit.as_deref(), size.unit);
+            (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
+        }
+    }
+    if args.layout.dialect == Dialect::Precomputed {
+        dims.iter_mut().for_each(|dim| dim.translation = 0.0);
+    }
+    for place in &args.run.translation {
+        let Some(dim) = dims.iter_mut().find(|dim| dim.name == place.name) else {
+            let names: Vec<_> = dims.iter().map(|dim| dim.name.as_str()).collect();
+            let (name, names) = (&place.name, names.join(", "));
+            return Err(Failure::Usage(format!("--translation: there is no dimension {name:?}, but {names}")));
+        };
+        dim.translation = place.translation;
+    }
+    Ok(())
 }
 
 fn check_repeat(args: &Replay, slowest: &Dim) -> Result<(), Failure> {

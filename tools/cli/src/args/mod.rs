@@ -18,7 +18,7 @@ use self::help::{
     EXAMPLES, EXIT_CODES, EXPORT_HELP, MANIFEST_HELP, PROBE_HELP, RECOVER_HELP, REPACK_HELP, REPLAY_HELP, VERIFY_HELP,
 };
 pub(crate) use self::pyramid::Pyramid;
-pub(crate) use self::values::{Camera, Rate, unit_name};
+pub(crate) use self::values::{Camera, Rate, in_unit, unit_name};
 use self::values::{bytes, one_of, seconds};
 use crate::failure::Failure;
 use crate::region::RegionArg;

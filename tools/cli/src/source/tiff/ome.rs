@@ -269,13 +269,15 @@ impl Set {
 /// The axes of planes whose pixels have so many samples.
 fn axes(image: &OmeImage, samples: u64) -> Axes {
     let [x_step, y_step, z_step] = image.pixel_size;
+    let [x_place, y_place, z_place] = image.place;
     let axis = |&(letter, size): &(char, u64)| match letter {
         't' => Axis::new("t", size).step(image.time_step),
-        'z' => Axis::new("z", size).step(z_step),
+        'z' => Axis::new("z", size).step(z_step).place(z_place),
         _ => Axis::new("c", size / samples),
     };
     let outer = image.outer.iter().map(axis).collect();
-    Axes { outer, y_step, x_step, channels: image.channels.clone(), name: image.name.clone() }
+    let (channels, name) = (image.channels.clone(), image.name.clone());
+    Axes { outer, y_step, x_step, y_place, x_place, channels, name }
 }
 
 /// The place of a block's first plane; `None` if it is beyond the sizes.
