@@ -163,8 +163,10 @@ fn a_full_ring_lets_whole_pictures_go() {
     let summary = acquisition.finish().unwrap();
     assert_eq!((summary.frames_written, summary.frames_missing), (3, 3));
 
-    let (acquisition, mut kept) = full(RingFull::Block { timeout: Some(Duration::from_millis(50)) });
+    let (acquisition, kept) = full(RingFull::Block { timeout: Some(Duration::from_millis(20)) });
     assert!(acquisition.append_interleaved(&picture, samples).unwrap_err().is_ring_full());
+    drop(kept);
+    let (acquisition, mut kept) = full(RingFull::Block { timeout: None });
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| acquisition.append_interleaved(&picture, samples).unwrap().frames);
         std::thread::sleep(Duration::from_millis(5));

@@ -148,4 +148,4 @@ def test_interleaved_colors_become_channels(start: Start, tmp_path: Path, sample
         for wrong in (colors[0, ..., :2], colors[0, 0]):
             with pytest.raises(sw.FrameError, match=f"{samples} samples"):
                 acq.append_interleaved(wrong)
-    np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr"), np.moveaxis(colors, -1, 2))
+    np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr"), np.moveaxis(colors, -1, 1))
