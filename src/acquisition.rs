@@ -4,6 +4,7 @@ pub(crate) mod append;
 mod choice;
 pub(crate) mod dataset;
 mod end;
+mod levels;
 #[cfg(feature = "offline")]
 mod read;
 mod watch;
@@ -17,8 +18,8 @@ use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, RingFull};
 use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
-use crate::engine::Engine;
 use crate::engine::pool::{Begun, Pool};
+use crate::engine::{Engine, Listener};
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
@@ -28,6 +29,7 @@ use crate::record::FIXED_FIELDS;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
+use levels::Levels;
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -59,6 +61,7 @@ pub struct Acquisition {
     lender: Arc<Lender>,
     /// Its threads, until it has ended.
     running: Option<(Arc<Pool>, Begun)>,
+    levels: Levels,
     notes: Vec<String>,
     manifest: Option<Manifest>,
     /// Whether the end is told to those who watch; else that is the business of whoever ends it.
@@ -126,7 +129,7 @@ impl Acquisition {
     /// Starts the one image of a dataset, with threads of its own.
     fn start_alone(root: Root, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         let path = root.path().to_path_buf();
-        let pool = |workers| Pool::start(&path, &config, workers, 1).map(Arc::new);
+        let pool = |plan: &Plan| Pool::start(&path, &config, plan.workers, 1 + plan.levels.len()).map(Arc::new);
         Self::start_in(Arc::new(root), None, config.clone(), buffers, pool)
     }
 
@@ -135,13 +138,13 @@ impl Acquisition {
         name: Option<&str>,
         mut config: Config,
         buffers: Option<RingBuffers>,
-        pool: impl Fn(usize) -> Result<Arc<Pool>>,
+        pool: impl Fn(&Plan) -> Result<Arc<Pool>>,
     ) -> Result<Self> {
         let CodecPlan { compressor, efforts, choice } = choice::codec(&root, &config)?;
         config.codec.compressor = compressor;
         let plan = Arc::new(Plan { efforts, ..Plan::new(&config)? });
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
-        let start = || Self::start_image(&image, &plan, &config, choice, buffers, pool(plan.workers)?);
+        let start = || Self::start_image(&image, &plan, &config, choice, buffers, pool(&plan)?);
         caught(start).inspect_err(|_| image.undo(&plan))
     }
 
@@ -164,7 +167,16 @@ impl Acquisition {
                 .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
         }
         notes.extend(codec_choice.clone());
-        let (engine, begun) = pool.begin(image, plan, config, buffers)?;
+        let (engine, begun) = pool.begin(image, plan, config, buffers, None)?;
+        let levels = match Levels::start(image, plan, config, &pool, (&engine, &begun)) {
+            Ok(levels) => levels,
+            Err(error) => {
+                engine.aborting.store(true, Relaxed);
+                engine.drain();
+                pool.end(&begun);
+                return Err(error);
+            }
+        };
         let lender = Lender {
             engine: engine.clone(),
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
@@ -187,6 +199,7 @@ impl Acquisition {
             ring_full: config.ring_full,
             lender: Arc::new(lender),
             running: Some((pool, begun)),
+            levels,
             notes,
             engine,
             image: image.clone(),
@@ -361,7 +374,7 @@ impl Acquisition {
         self.engine.latencies()
     }
 
-    /// Has `call` told the key of every shard that is closed from now on: it is complete, and with [`Config::sync`] on
+    /// Has `call` told the key of every shard that is closed from now on, those of levels too: it is complete, and with [`Config::sync`] on
     /// the device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first
     /// call counts; false: there was one before.
     ///
@@ -373,7 +386,11 @@ impl Acquisition {
         let mut listener = self.engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = listener.is_none();
         if is_first {
-            *listener = Some(Arc::new(Contained::new(Box::new(call))));
+            let call: Listener = Arc::new(Contained::new(Box::new(call)));
+            *listener = Some(call.clone());
+            for engine in self.levels.engines() {
+                *engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(call.clone());
+            }
         }
         is_first
     }
@@ -419,7 +436,8 @@ impl Acquisition {
     /// [`Error::InCallback`] if one of the run's own threads calls, which can't wait for its own end: then the run ends
     /// by itself, and the summary is that of this moment.
     pub fn finish(mut self) -> Result<Summary, Unfinished> {
-        if self.running.as_ref().is_some_and(|(pool, _)| pool.has_this_thread()) {
+        let is_one_of_them = self.running.as_ref().is_some_and(|(pool, _)| pool.has_this_thread());
+        if is_one_of_them || self.levels.is_one_of_them() {
             let error = Error::InCallback;
             let summary = Summary { error: Some(error.clone()), ..self.summary() };
             return Err(Unfinished { summary: Box::new(summary), error });

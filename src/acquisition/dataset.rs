@@ -92,7 +92,7 @@ impl Dataset {
         let mut config = config;
         config.workers = self.pool.workers().unwrap_or(config.workers);
         plan_with(&mut config, buffers.as_ref())?;
-        let pool = |_| self.pool.get(self.root.path(), &config);
+        let pool = |_: &Plan| self.pool.get(self.root.path(), &config);
         Acquisition::start_in(self.root.clone(), Some(name), config.clone(), buffers, pool)
     }
 }

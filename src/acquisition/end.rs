@@ -39,6 +39,7 @@ impl Acquisition {
             ring_full: self.ring_full,
             lender: self.lender.clone(),
             running: self.running.take(),
+            levels: std::mem::take(&mut self.levels),
             notes: std::mem::take(&mut self.notes),
             manifest: self.manifest.take(),
             tells_end: self.tells_end,
@@ -47,6 +48,7 @@ impl Acquisition {
 
     pub(super) fn end(&mut self) -> Result<Summary, Unfinished> {
         let outcome = self.end_untold();
+        self.levels.tell_end();
         if self.tells_end {
             self.engine.tell_end();
         }
@@ -55,9 +57,13 @@ impl Acquisition {
 
     fn end_untold(&mut self) -> Result<Summary, Unfinished> {
         self.engine.gate.close();
+        if self.engine.aborting.load(Relaxed) {
+            self.levels.abort();
+        }
         if let Some((pool, begun)) = self.running.take() {
-            self.drain();
+            self.engine.drain();
             pool.end(&begun);
+            self.levels.end(&pool, self.engine.counters.newest_end.load(Relaxed));
         }
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
         let aborted_empty = self.engine.aborting.load(Relaxed) && nothing_came;
@@ -81,6 +87,10 @@ impl Acquisition {
             if let Err(error) = caught(|| self.write_lost(frames)) {
                 self.engine.first_error.set(error);
             }
+            // The image is complete when all of its levels are.
+            let levels = self.levels.finish(frames, &ending);
+            levels.as_ref().err().into_iter().for_each(|error| self.engine.first_error.set(error.clone()));
+            let ending = Ending { error: ending.error.or(levels.as_ref().err()), ..ending };
             match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
                 Ok(()) => {
                     summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
@@ -89,6 +99,7 @@ impl Acquisition {
                 Err(error) => self.engine.first_error.set(error),
             }
             summary.shape = self.image.shape();
+            summary.levels = self.levels.summary();
             self.write_manifest(&mut summary);
         }
         summary.elapsed = self.lender.started.get().map(Instant::elapsed).unwrap_or_default();
@@ -137,20 +148,6 @@ impl Acquisition {
         (missing, lost)
     }
 
-    /// Returns when every frame is with the workers, and every layer that will not be complete as well.
-    fn drain(&self) {
-        let engine = &self.engine;
-        loop {
-            engine.pump();
-            let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
-            if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
-                return;
-            }
-            drop(sequencer);
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-
     fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         notes.extend(self.engine.effort_changes.lock().unwrap_or_else(PoisonError::into_inner).notes());
@@ -179,6 +176,7 @@ impl Acquisition {
             shards: stats.shards_closed,
             elapsed: Duration::ZERO,
             shape: Vec::new(),
+            levels: Vec::new(),
             storage: self.image.storage_choice.clone(),
             stages: engine.latencies(),
             notes: self.notes(),

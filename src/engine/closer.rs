@@ -9,7 +9,6 @@ use super::cell::ShardCell;
 use super::closing_state::ClosingState;
 use super::closings::Closings;
 use super::messages::{Closing, ClosingOf};
-use super::paused::Paused;
 use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
@@ -63,6 +62,8 @@ impl Served {
     /// Almost zero would keep a core and the device busy, and the far future has no `Instant`.
     fn checkpoints_are_apart(&self) -> Duration {
         match self.checkpoint_every {
+            // Level 0 looks after all levels.
+            _ if self.is_level => CHECKPOINT_EVERY_MAX,
             Duration::ZERO => CHECKPOINT_EVERY_MAX,
             every => every.clamp(CHECKPOINT_EVERY_MIN, CHECKPOINT_EVERY_MAX),
         }
@@ -123,7 +124,16 @@ impl Served {
         let every = self.checkpoints_are_apart();
         let ClosingState { paused, watch, copy, .. } = &mut *closing;
         let run = || {
-            checkpoint(engine, &self.image, copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record)), paused);
+            // What is done of a level is done below, too: looked at before, it is named by the levels below already
+            // when its own indexes are.
+            let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let mut done: Vec<Done> = levels.iter().rev().map(|level| Done::of(&level.engine)).collect();
+            let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
+            paused.keep(engine);
+            checkpoint(self, Done::of(engine), Some(copy));
+            for level in &levels {
+                done.pop().into_iter().for_each(|done| checkpoint(level, done, None));
+            }
             watch.look(engine, start.elapsed(), every);
             Ok(())
         };
@@ -150,21 +160,40 @@ fn close_records(engine: &Engine, image: &ImageWriter, block: RecordBlock, writt
     engine.pump();
 }
 
-/// Lets indexes, records and documents catch up with what is in the slots.
-fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: &mut Paused) {
-    paused.keep(engine);
-    // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
-    let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
-    let cells: Vec<_> = cells.collect();
-    // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
-    let newest_end = engine.newest_end();
-    for (written, cell) in cells {
-        checkpoint_cell(engine, &cell, written);
+/// What is in the slots of the open shards, in whole layers.
+struct Done {
+    /// With each cell, its frames and its layers.
+    cells: Vec<(Arc<ShardCell>, u64, Vec<bool>)>,
+    newest_end: u64,
+}
+
+impl Done {
+    fn of(engine: &Engine) -> Self {
+        let done = |cell: Arc<ShardCell>| {
+            // Acquire: that these frames' layers are done is seen just below.
+            let written = cell.frames_written.load(Acquire);
+            // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks'
+            // entries.
+            let layers = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
+            (cell, written, layers)
+        };
+        let cells = engine.open_cells.all().into_iter().map(done).collect();
+        // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many
+        // more.
+        Self { cells, newest_end: engine.newest_end() }
     }
-    if let Err(error) = caught(|| checkpoint_records(engine, image, copy)) {
+}
+
+/// Lets indexes, records and documents catch up with what is in the slots. `copy`: for records, if there are any.
+fn checkpoint(of: &Served, done: Done, copy: Option<&mut RecordCopy>) {
+    let engine = &*of.engine;
+    for (cell, written, layers) in done.cells {
+        checkpoint_cell(engine, &cell, written, layers);
+    }
+    if let Some(Err(error)) = copy.map(|copy| caught(|| checkpoint_records(engine, &of.image, copy))) {
         engine.first_error.set(error);
     }
-    advance(engine, image, newest_end);
+    advance(engine, &of.image, done.newest_end);
 }
 
 /// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind
@@ -190,9 +219,7 @@ fn advance(engine: &Engine, image: &ImageWriter, newest_end: u64) {
     }
 }
 
-fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
-    // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks' entries.
-    let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
+fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64, done: Vec<bool>) {
     let mut all_named = true;
     for shard in &cell.shards {
         let start = Instant::now();

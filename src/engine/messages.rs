@@ -8,13 +8,14 @@ use super::closings::Closings;
 use crate::dataset::image::RecordBlock;
 use crate::error::Contained;
 use crate::ring::Frame;
-use crate::sync::{Lane, Lanes};
+use crate::sync::{Lane, Lanes, Sender};
 
 /// A committed frame on its way to its layer. The order is that of the numbers.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Arrival {
     pub(crate) number: u64,
-    pub(crate) frame: Frame,
+    /// `None`: of a level, that the level below lacks this frame.
+    pub(crate) frame: Option<Frame>,
     /// How many frames without a number had been dropped when its buffer was loaned: those that followed come after it.
     pub(crate) dropped_before: u64,
 }
@@ -45,6 +46,25 @@ pub(crate) enum Closing {
 
 /// What the thread that closes gets, and from which image; `None`: nothing more comes.
 pub(crate) type ClosingOf = Option<(u32, Closing)>;
+
+/// The way of stored layers to the next level of a pyramid.
+pub(crate) struct NextLevel(pub(super) Sender<Stored>);
+
+/// What the thread between two levels is told.
+pub(crate) enum Stored {
+    /// All chunks of this layer are in their slots, or lost.
+    Layer { turn: u64, slot: u32 },
+    /// No more come.
+    End,
+}
+
+impl NextLevel {
+    /// Hands a layer on, which is freed there.
+    pub(super) fn offer(&self, turn: u64, slot: u32) {
+        let sent = self.0.try_send(Stored::Layer { turn, slot });
+        debug_assert!(sent.is_ok(), "the queue holds all layers");
+    }
+}
 
 /// Hears the key of each closed shard.
 pub(crate) type Listener = Arc<Contained<dyn Fn(&str) + Send + Sync>>;

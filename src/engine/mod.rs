@@ -10,6 +10,9 @@
 //!                         └ a new block of shards begins ─ create the next
 //! ```
 //!
+//! A level of a pyramid is an engine of its own, served by the same threads. Its frames come from the level below, by a
+//! thread that halves what is stored there (see [`feed`]).
+//!
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time,
 //! and nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the
 //! ring has room: a worker that has nothing to do, and the preparer, snapshot by themselves whether something came (see
@@ -24,6 +27,7 @@ mod closings;
 mod counters;
 mod effort;
 mod effort_watch;
+pub(crate) mod feed;
 mod gather;
 mod kits;
 pub(crate) mod layer;
@@ -49,7 +53,7 @@ mod writers;
 pub(crate) use cell::ShardCell;
 #[cfg(feature = "capi")]
 pub(crate) use counters::StageTimes;
-pub(crate) use messages::Arrival;
+pub(crate) use messages::{Arrival, Listener};
 pub(crate) use pump::Engine;
 #[cfg(feature = "offline")]
 pub(crate) use whereabouts::Whereabouts;

@@ -113,7 +113,7 @@ impl Pool {
     }
 
     /// Starts a thread.
-    fn spawn(&self, name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    pub(super) fn spawn(&self, name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
         let run = move || {
             OF_A_RUN.set(true);
             prefer_throughput();
@@ -149,13 +149,15 @@ impl Pool {
     }
 
     /// Begins with an image whose documents are written: takes everything that its run needs, and creates its first
-    /// shards. Here, so that a full disk or a read-only folder is an error of whoever begins.
+    /// shards. Here, so that a full disk or a read-only folder is an error of whoever begins. `level_of`: of a level of a
+    /// pyramid, its level 0.
     pub(crate) fn begin(
         &self,
         image: &Arc<ImageWriter>,
         plan: &Arc<Plan>,
         config: &Config,
         buffers: Option<RingBuffers>,
+        level_of: Option<&Begun>,
     ) -> Result<(Arc<Engine>, Begun)> {
         let number = self.numbers.fetch_add(1, Relaxed);
         let ports = Ports {
@@ -164,6 +166,7 @@ impl Pool {
             requests: self.requests.clone(),
             closings: self.closings.clone(),
             times: self.times.clone(),
+            first_error: level_of.map(|of| of.served.engine.first_error.clone()),
         };
         let (engine, ends) = Engine::new(image, plan, config, buffers, &ports)?;
         let block = preparer::create_block(&engine, image, 0)?;
@@ -174,10 +177,14 @@ impl Pool {
         })?;
         let sent = ends.deliver.try_send(block);
         debug_assert!(sent.is_ok(), "the queue is empty");
-        let served = Arc::new(Served::new(number, engine.clone(), image.clone(), config, ends, kit));
+        let is_level = level_of.is_some();
+        let served = Arc::new(Served::new(number, engine.clone(), image.clone(), config, ends, kit, is_level));
         self.roster.add(served.clone());
         engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).begin();
         served.begin();
+        if let Some(finest) = level_of {
+            finest.served.levels.lock().unwrap_or_else(PoisonError::into_inner).push(served.clone());
+        }
         Ok((engine, Begun { served }))
     }
 

@@ -116,8 +116,11 @@ impl Engine {
             }
         }
         self.counters.frames_done.fetch_add(u64::from(layer.state.present), Relaxed);
-        layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
-        let cell = layer.state.cell.take();
+        let next_level = self.next_level.get();
+        if next_level.is_none() {
+            layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
+        }
+        let (cell, turn) = (layer.state.cell.take(), layer.state.turn);
         drop(layer);
         if let Some(cell) = cell {
             // Where a layer's chunks lie scattered over all shards, they have no range.
@@ -133,8 +136,38 @@ impl Engine {
             }
             self.layer_done(cell);
         }
+        match next_level {
+            Some(level) => level.offer(turn, slot),
+            None => self.free_layer(slot),
+        }
+    }
+
+    /// A layer is stored, and nobody reads its frames any more.
+    pub(super) fn free_layer(&self, slot: u32) {
+        let mut layer = self.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+        layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
+        drop(layer);
         self.layers.free(slot);
         self.pump();
+    }
+
+    /// Returns when every frame is with the workers, and every layer that will not be complete as well. No more may
+    /// come.
+    pub(crate) fn drain(&self) {
+        loop {
+            self.pump();
+            let mut sequencer = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+            if sequencer.is_idle() && self.arrivals.1.is_empty() && sequencer.flush(self) {
+                return;
+            }
+            drop(sequencer);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// As many frames came to the level below as these, before nothing more comes.
+    pub(crate) fn reach(&self, frames: u64) {
+        self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).reach(frames);
     }
 
     /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed

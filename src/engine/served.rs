@@ -25,6 +25,10 @@ pub(super) struct Served {
     pub(super) closing: StdMutex<ClosingState>,
     /// Which of the workers' kits makes its chunks.
     pub(super) kit: usize,
+    /// It is a level of a pyramid above level 0.
+    pub(super) is_level: bool,
+    /// Of level 0, those above it, in their order.
+    pub(super) levels: StdMutex<Vec<Arc<Self>>>,
 }
 
 impl Served {
@@ -35,11 +39,13 @@ impl Served {
         config: &Config,
         ends: Ends,
         kit: usize,
+        is_level: bool,
     ) -> Self {
         let plan = &engine.plan;
         let live = LiveCells::new(plan.ring.shard_blocks_live * plan.shards.cells_a_block);
         let closing = StdMutex::new(ClosingState::new(&engine));
-        Self { number, image, ends, live, checkpoint_every: config.checkpoint_every, closing, kit, engine }
+        let (checkpoint_every, levels) = (config.checkpoint_every, StdMutex::default());
+        Self { number, image, ends, live, checkpoint_every, closing, kit, is_level, levels, engine }
     }
 
     /// Returns when nothing of the image is with any thread, and all its shards are closed. No frame may come any more,

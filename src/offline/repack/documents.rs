@@ -45,6 +45,15 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     job.settle(own);
 }
 
+/// The same for a level of a pyramid, which speaks for itself. False: it is none.
+pub(super) fn forget_slots_of_level(document: &mut Value, job: &Job) -> bool {
+    let own = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut);
+    let Some(own) = own.filter(|own| own.contains_key("level_of")) else { return false };
+    own.shift_remove("slots");
+    job.settle(own);
+    true
+}
+
 /// The same in a dataset of another format, whose documents stay.
 pub(super) fn forget_hosted_slots(root: &Path, jobs: &[Job]) -> Result<()> {
     let (file, pointer) = match CentralMetadata::at(root)? {

@@ -347,7 +347,9 @@ impl Repack {
                         Rest { root: job.change.source.path(), changes: &changes, left: &[], sync }.copy(&place)?;
                     }
                     let old = job.change.source.document();
-                    documents::put_for(&place.join("zarr.json"), &job.document, old)?;
+                    let mut document = job.document.clone();
+                    documents::forget_slots_of_level(&mut document, job);
+                    documents::put_for(&place.join("zarr.json"), &document, old)?;
                 }
                 Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
                 Form::Designed => {
@@ -408,6 +410,10 @@ impl Repack {
         for job in &self.jobs {
             let array = job.change.source.path().strip_prefix(&self.root).unwrap_or(Path::new(""));
             job.given_up.settle_records(root, array)?;
+            let mut document = job.document.clone();
+            if job.in_place && documents::forget_slots_of_level(&mut document, job) && document != job.document {
+                documents::put(&below(root, &job.name).join("zarr.json"), &document)?;
+            }
         }
         match self.form {
             Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs)),

@@ -19,8 +19,9 @@ use self::building::{Linking, Program, folder, is_there, not_run, prefix, run, r
 use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
-    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dialect, Dim, DimKind, Dtype, FrameLayout,
-    IndexLocation, ManifestForm, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Depth, Dialect, Dim, DimKind, Downsampling,
+    Dtype, FrameLayout, IndexLocation, ManifestForm, Placement, PyramidMethod, RecordField, RingFull, Shuffle,
+    StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -205,6 +206,13 @@ fn every_option() -> Config {
         overwrite: true,
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
+        pyramid: Some(Downsampling {
+            method: PyramidMethod::Mode,
+            levels: Some(3),
+            y: true,
+            x: false,
+            depth: Depth::Auto,
+        }),
     }
 }
 

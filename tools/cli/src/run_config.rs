@@ -63,6 +63,7 @@ pub(crate) fn config(
         sync: !args.engine.no_sync,
         channels: channels(&recording.channels[..named], &recording.colors),
         manifest: args.run.manifest.clone(),
+        pyramid: args.run.downsampling(),
         name: recording.name.clone(),
         overwrite: args.run.overwrite,
         ..Config::default()
