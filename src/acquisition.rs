@@ -5,6 +5,7 @@ mod choice;
 pub(crate) mod dataset;
 mod end;
 mod levels;
+mod planned;
 #[cfg(feature = "offline")]
 mod read;
 mod watch;
@@ -14,22 +15,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::aligned_memory::{PAGE, RingBuffers};
+use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, RingFull};
 use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
-use crate::engine::pool::{Begun, Pool};
+use crate::engine::pool::{Begun, Bounds, Pool};
+use crate::engine::rings::RingSource;
 use crate::engine::{Engine, Listener};
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
-use crate::plan::{CodecPlan, Plan};
+use crate::plan::Plan;
 use crate::record::FIXED_FIELDS;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use levels::Levels;
+use planned::Planned;
+pub(crate) use planned::plan_with;
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -80,8 +84,8 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the field and the value that can't work; [`Error::Exists`], [`Error::Locked`] or
-    /// [`Error::Io`] where the path can't be used.
+    /// [`Error::Config`] with the field and the value that can't work. Where the path can't be used, [`Error::Exists`]
+    /// for a dataset, [`Error::Format`] for anything else that stands there, [`Error::Locked`] or [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, config: Config) -> Result<Self> {
         Self::create_at(path.as_ref(), config, None)
     }
@@ -129,22 +133,24 @@ impl Acquisition {
     /// Starts the one image of a dataset, with threads of its own.
     fn start_alone(root: Root, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         let path = root.path().to_path_buf();
-        let pool = |plan: &Plan| Pool::start(&path, &config, plan.workers, 1 + plan.levels.len()).map(Arc::new);
-        Self::start_in(Arc::new(root), None, config.clone(), buffers, pool)
+        let pool = |plan: &Plan| {
+            let bounds = Bounds::alone(1 + plan.levels.len());
+            Pool::start(&path, &config, plan.workers, bounds).map(Arc::new)
+        };
+        Self::start_in(Arc::new(root), None, config.clone(), RingSource::Own(buffers), pool)
     }
 
     fn start_in(
         root: Arc<Root>,
         name: Option<&str>,
-        mut config: Config,
-        buffers: Option<RingBuffers>,
+        config: Config,
+        ring: RingSource,
         pool: impl Fn(&Plan) -> Result<Arc<Pool>>,
     ) -> Result<Self> {
-        let CodecPlan { compressor, efforts, choice } = choice::codec(&root, &config)?;
-        config.codec.compressor = compressor;
-        let plan = Arc::new(Plan { efforts, ..Plan::new(&config)? });
+        let codec = choice::codec(&root, &config)?;
+        let Planned { config, plan, choice } = Planned::new(config, codec, &ring)?;
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
-        let start = || Self::start_image(&image, &plan, &config, choice, buffers, pool(&plan)?);
+        let start = || Self::start_image(&image, &plan, &config, choice, (ring, false), pool(&plan)?);
         caught(start).inspect_err(|_| image.undo(&plan))
     }
 
@@ -154,7 +160,7 @@ impl Acquisition {
         plan: &Arc<Plan>,
         config: &Config,
         codec_choice: Option<String>,
-        buffers: Option<RingBuffers>,
+        (ring, late): (RingSource, bool),
         pool: Arc<Pool>,
     ) -> Result<Self> {
         let mut notes =
@@ -167,13 +173,14 @@ impl Acquisition {
                 .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
         }
         notes.extend(codec_choice.clone());
-        let (engine, begun) = pool.begin(image, plan, config, buffers, None)?;
-        let levels = match Levels::start(image, plan, config, &pool, (&engine, &begun)) {
+        let is_shared = matches!(ring, RingSource::Shared(_));
+        let (engine, begun) = pool.begin(image, plan, config, ring, late, None)?;
+        let levels = match Levels::start(image, plan, config, &pool, &begun, (is_shared, late)) {
             Ok(levels) => levels,
             Err(error) => {
                 engine.aborting.store(true, Relaxed);
-                engine.drain();
-                pool.end(&begun);
+                Engine::drain([&engine]);
+                pool.end(&[&begun]);
                 return Err(error);
             }
         };
@@ -317,8 +324,8 @@ impl Acquisition {
         self.engine.plan.frame.bytes
     }
 
-    /// Where the ring's buffers begin, by their [index](FrameMut::index), for devices that want to know all places before
-    /// the first frame. A buffer may be filled only while it is on loan; the addresses are good as long as the
+    /// Where the ring's buffers begin, by their [index](FrameMut::index), for devices that want to know all places
+    /// before the first frame. A buffer may be filled only while it is on loan; the addresses are good as long as the
     /// acquisition, or a frame of it.
     pub fn buffer_addresses(&self) -> Vec<*mut u8> {
         let ring = &self.engine.ring;
@@ -342,7 +349,8 @@ impl Acquisition {
         })
     }
 
-    /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
+    /// driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
     pub fn reorder_window(&self) -> u64 {
         self.engine.plan.ring.window
     }
@@ -357,8 +365,8 @@ impl Acquisition {
         &self.engine.plan.array.layout.file_shape
     }
 
-    /// One more than the largest number that a frame has got so far: what the next one gets without a number of its
-    /// own.
+    /// One more than the largest number that a frame has got so far, or that was given up: what the next one gets
+    /// without a number of its own.
     pub fn next_number(&self) -> u64 {
         self.engine.numbers.next()
     }
@@ -369,13 +377,14 @@ impl Acquisition {
     }
 
     /// How long each stage took until now, in the order of [`Stage::ALL`](crate::Stage::ALL). Unlike
-    /// [`stats`](Self::stats) it takes memory.
+    /// [`stats`](Self::stats) it takes memory. Images of a [`Dataset`](crate::Dataset) share their threads, and what is
+    /// told is of all of them.
     pub fn latencies(&self) -> Vec<StageLatency> {
         self.engine.latencies()
     }
 
-    /// Has `call` told the key of every shard that is closed from now on, those of levels too: it is complete, and with [`Config::sync`] on
-    /// the device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first
+    /// Has `call` told the key of every shard that is closed from now on, those of levels, too: it is complete, and with
+    /// [`Config::sync`] on the device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first
     /// call counts; false: there was one before.
     ///
     /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this
@@ -396,8 +405,9 @@ impl Acquisition {
     }
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
-    /// shares this handle. Frames that were committed go on to their shards, which [`finish`](Self::finish) waits for,
-    /// or the end of the last handle.
+    /// shares this handle, and whoever waits for [`Events::BUFFER_FREE`](crate::Events::BUFFER_FREE) is woken. Frames
+    /// that were committed go on to their shards, which [`finish`](Self::finish) waits for, or the end of the last
+    /// handle.
     ///
     /// ```
     /// # use shardwright::{Acquisition, Config, Dim, Memory};
@@ -415,7 +425,7 @@ impl Acquisition {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.engine.gate.close();
+        self.engine.close_gate();
     }
 
     /// What lives on when the run has ended: counters, the ring, the plan.
@@ -428,7 +438,8 @@ impl Acquisition {
     /// documents.
     ///
     /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
-    /// missing; chunks that lack frames are written with the fill value in their place.
+    /// missing, and so do those beyond it for which the array has a place all the same, as in a stack or among channels
+    /// that were begun; chunks that lack frames are written with the fill value in their place.
     ///
     /// # Errors
     ///
@@ -436,8 +447,7 @@ impl Acquisition {
     /// [`Error::InCallback`] if one of the run's own threads calls, which can't wait for its own end: then the run ends
     /// by itself, and the summary is that of this moment.
     pub fn finish(mut self) -> Result<Summary, Unfinished> {
-        let is_one_of_them = self.running.as_ref().is_some_and(|(pool, _)| pool.has_this_thread());
-        if is_one_of_them || self.levels.is_one_of_them() {
+        if self.running.as_ref().is_some_and(|(pool, _)| pool.has_this_thread()) {
             let error = Error::InCallback;
             let summary = Summary { error: Some(error.clone()), ..self.summary() };
             return Err(Unfinished { summary: Box::new(summary), error });
@@ -454,24 +464,6 @@ impl Acquisition {
             let _ = self.end();
         }
     }
-}
-
-/// Checks a configuration. With buffers of the caller's own, the ring becomes as large as there are of them.
-pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> Result<Plan> {
-    let Some(buffers) = buffers else { return Plan::new(config) };
-    // A ring that is large enough for anything, to hear of all other mistakes first.
-    config.ring_bytes = isize::MAX as usize;
-    let needed = Plan::new(config)?.frame.layout.buffer_bytes;
-    let (count, bytes) = (buffers.count(), buffers.bytes());
-    let value = || format!("{count} buffers of {bytes} bytes");
-    if bytes < needed {
-        return Err(Error::config("own_buffers", value(), format!("a frame's buffer needs {needed} bytes")));
-    }
-    config.ring_bytes = needed.next_multiple_of(PAGE).saturating_mul(count);
-    Plan::new(config).map_err(|error| match error {
-        Error::Config { field: "ring_bytes", reason, .. } => Error::config("own_buffers", value(), reason),
-        other => other,
-    })
 }
 
 impl std::fmt::Debug for Acquisition {

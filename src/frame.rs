@@ -127,8 +127,9 @@ impl FrameMut {
         self.hand_over(None, record)
     }
 
-    /// Which of the ring's buffers this is: below [`Stats::ring_frames`](crate::Stats::ring_frames), and always the
-    /// same memory.
+    /// Which of the ring's buffers this is, always the same memory: below
+    /// [`Stats::ring_frames`](crate::Stats::ring_frames), unless several images of a [`Dataset`](crate::Dataset) share
+    /// the ring.
     pub fn index(&self) -> usize {
         self.loan.index() as usize
     }
@@ -161,7 +162,7 @@ impl FrameMut {
         // A block, because what is borrowed of the lender must have ended before the frame is given back.
         let error = 'refused: {
             let Lender { engine, started, keep, .. } = &*self.lender;
-            let (number, _inside) = match self.lender.claim(&mut self.loan, number, &record) {
+            let (number, inside) = match self.lender.claim(&mut self.loan, number, &record) {
                 Ok(claimed) => claimed,
                 Err(error) => break 'refused error,
             };
@@ -175,6 +176,8 @@ impl FrameMut {
             let sent = engine.arrivals.0.try_send(arrival);
             debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
             engine.numbers.sent(number);
+            // Whoever is told of what happens from here on may close the gate.
+            drop(inside);
             engine.pump();
             let times = engine.caller_times();
             times.of(Stage::Commit).since(start);

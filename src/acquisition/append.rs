@@ -58,8 +58,9 @@ impl Acquisition {
         self.append_within(pixels, row_stride, record, Some(timeout))
     }
 
-    /// As [`append_with`](Self::append_with) of `bytes` bytes from `pixels` on, which other threads may write meanwhile:
-    /// then the frames hold some mixture. For callers that can't promise a slice, as those from other languages.
+    /// As [`append_with`](Self::append_with) of `bytes` bytes from `pixels` on, which other threads may write
+    /// meanwhile: then the frames hold some mixture. For callers that can't promise a slice, as those from other
+    /// languages.
     /// `wait`: as of [`append_timeout`](Self::append_timeout); `None`: as the configuration says.
     ///
     /// # Safety

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::end::end_images;
 use crate::config::{Config, Downsampling};
+use crate::dataset::documents::Documents;
 use crate::dataset::image::ImageWriter;
 use crate::downsample::halver::Halver;
-use crate::engine::feed::Feeder;
 use crate::engine::pool::{Begun, Pool};
+use crate::engine::rings::RingSource;
 use crate::engine::{Engine, losses};
-use crate::error::{Result, caught};
+use crate::error::{Error, Result, caught};
 use crate::format::provenance::Ending;
 use crate::plan::{LevelPlan, Plan};
 use crate::stats::LevelSummary;
@@ -22,8 +24,8 @@ struct Level {
     path: String,
     engine: Arc<Engine>,
     image: Arc<ImageWriter>,
-    feeder: Option<Feeder>,
-    begun: Begun,
+    /// Until it has ended.
+    running: Option<(Arc<Pool>, Begun)>,
 }
 
 impl Levels {
@@ -33,17 +35,18 @@ impl Levels {
         image: &ImageWriter,
         plan: &Plan,
         config: &Config,
-        pool: &Pool,
-        base: (&Arc<Engine>, &Begun),
+        pool: &Arc<Pool>,
+        base: &Begun,
+        (is_shared, late): (bool, bool),
     ) -> Result<Self> {
         let mut levels = Self::default();
         let Some(wish) = &config.pyramid else { return Ok(levels) };
         for planned in &plan.levels {
-            let below = levels.0.last().map_or(base.0, |level| &level.engine).clone();
-            match Level::start(image, planned, wish, pool, (&below, base.1)) {
+            let below = levels.0.last().and_then(|level| level.running.as_ref()).map(|(_, begun)| begun);
+            match Level::start(image, planned, wish, pool, (below.unwrap_or(base), base), (is_shared, late)) {
                 Ok(level) => levels.0.push(level),
                 Err(error) => {
-                    levels.undo(pool);
+                    levels.undo();
                     return Err(error);
                 }
             }
@@ -55,20 +58,28 @@ impl Levels {
         self.0.iter().map(|level| &level.engine)
     }
 
-    /// Whether the calling thread is one of theirs.
-    pub(super) fn is_one_of_them(&self) -> bool {
-        self.0.iter().any(|level| level.feeder.as_ref().is_some_and(Feeder::is_this_thread))
-    }
-
-    /// Waits until everything is in its shards, after level 0 has ended. `frames`: one past the newest that came there.
-    pub(super) fn end(&mut self, pool: &Pool, frames: u64) {
-        self.0.iter_mut().for_each(|level| level.end(pool, frames));
+    /// Waits until everything of several images is in its shards, after their levels 0 have ended. With each, one past
+    /// the newest frame that came there.
+    pub(super) fn end(mut all: Vec<(u64, &mut Self)>) {
+        let count = all.iter().map(|(_, levels)| levels.0.len()).max().unwrap_or(0);
+        for number in 0..count {
+            let mut levels: Vec<&mut Level> = Vec::new();
+            for (frames, of) in &mut all {
+                if let Some(level) = of.0.get_mut(number).filter(|level| level.running.is_some()) {
+                    level.engine.gate.close();
+                    level.engine.reach(*frames);
+                    levels.push(level);
+                }
+            }
+            Engine::drain(levels.iter().map(|level| &level.engine));
+            end_images(levels.iter_mut().filter_map(|level| level.running.take()).collect());
+        }
     }
 
     /// What was begun is taken back, because the acquisition can't start.
-    fn undo(mut self, pool: &Pool) {
+    fn undo(mut self) {
         self.abort();
-        self.end(pool, 0);
+        Self::end(vec![(0, &mut self)]);
         self.0.iter().for_each(|level| level.image.undo(&level.engine.plan));
     }
 
@@ -77,22 +88,28 @@ impl Levels {
         self.engines().for_each(|engine| engine.aborting.store(true, Relaxed));
     }
 
-    /// Writes their documents for the last time. `ending`: of level 0, whose missing frames are missing in all. Returns
-    /// the first error.
-    pub(super) fn finish(&self, frames: u64, ending: &Ending) -> Result<()> {
-        let finish = |level: &Level| {
+    /// What the arrays are by now.
+    pub(super) fn write_shape(&self, frames: u64, documents: &mut Documents) -> Result<()> {
+        let mut write = |level: &Level| caught(|| level.image.write_shape(&level.engine.plan, frames, documents));
+        // What can be written is.
+        let outcomes: Vec<Result<()>> = self.0.iter().map(&mut write).collect();
+        outcomes.into_iter().collect()
+    }
+
+    /// What is to be said of each level, behind its last shape. `error`: of the run.
+    pub(super) fn write_ending(&self, frames: u64, error: Option<&Error>, documents: &mut Documents) -> Result<()> {
+        let mut write = |level: &Level| {
             let Level { engine, image, .. } = level;
-            let lost = engine.losses.numbers(&engine.plan, ending.missing, frames);
-            let missing = losses::merge(ending.missing, &lost);
+            let (missing, lost) = engine.missing_and_lost(frames);
             let ending = Ending {
                 chunks: engine.counters.chunks_written.load(Relaxed),
-                frames_missing: ending.frames_missing + lost.len() as u64,
-                missing: &missing,
-                error: ending.error.or(engine.first_error.get()),
+                frames_missing: engine.counters.frames_missing.load(Relaxed) + lost.len() as u64,
+                missing: &losses::merge(&missing, &lost),
+                error,
             };
-            caught(|| image.finish(&engine.plan, frames, &ending))
+            caught(|| image.write_ending(&engine.plan, frames, &ending, documents))
         };
-        let outcomes: Vec<Result<()>> = self.0.iter().map(finish).collect();
+        let outcomes: Vec<Result<()>> = self.0.iter().map(&mut write).collect();
         outcomes.into_iter().collect()
     }
 
@@ -117,35 +134,25 @@ impl Level {
         image: &ImageWriter,
         planned: &LevelPlan,
         wish: &Downsampling,
-        pool: &Pool,
-        (below, finest): (&Arc<Engine>, &Begun),
+        pool: &Arc<Pool>,
+        (below, finest): (&Begun, &Begun),
+        (is_shared, late): (bool, bool),
     ) -> Result<Self> {
         let LevelPlan { path, config, plan, level } = planned;
         let image = Arc::new(image.level(planned));
-        let begun = caught(|| pool.begin(&image, plan, config, None, Some(finest)));
+        // Levels of one size share their memory where images do.
+        let ring = if is_shared { RingSource::Shared(plan.ring.frames) } else { RingSource::Own(None) };
+        let begun = caught(|| pool.begin(&image, plan, config, ring, late, Some(finest)));
         let (engine, begun) = begun.inspect_err(|_| image.undo(plan))?;
         let halved = [2, 1].map(|back| level.steps[level.steps.len() - back] == 2);
-        let halver = Halver::new(wish.method, config.dtype, halved);
-        let mut level = Self { path: path.clone(), engine, image, feeder: None, begun };
-        match Feeder::start(pool, below, &level.engine, halver) {
-            Ok(feeder) => {
-                level.feeder = Some(feeder);
-                Ok(level)
-            }
+        let led = pool.lead(below, &begun, Halver::new(wish.method, config.dtype, halved));
+        let level = Self { path: path.clone(), engine, image, running: Some((pool.clone(), begun)) };
+        match led {
+            Ok(()) => Ok(level),
             Err(error) => {
-                Levels(vec![level]).undo(pool);
+                Levels(vec![level]).undo();
                 Err(error)
             }
         }
-    }
-
-    fn end(&mut self, pool: &Pool, frames: u64) {
-        if let Some(feeder) = self.feeder.take() {
-            feeder.join();
-        }
-        self.engine.gate.close();
-        self.engine.reach(frames);
-        self.engine.drain();
-        pool.end(&self.begun);
     }
 }

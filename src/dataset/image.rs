@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use super::{Root, put_json};
+use super::Root;
+use super::documents::Documents;
 use crate::config::{Config, Dialect};
 use crate::error::{Error, Result, caught};
 #[cfg(feature = "offline")]
@@ -79,6 +80,20 @@ struct ImageState {
 impl ImageWriter {
     /// Writes the documents with which a reader can open the image.
     pub(crate) fn create(root: Arc<Root>, name: Option<&str>, config: Config, plan: &Plan) -> Result<Self> {
+        let image = Self::new(root, name, config, plan)?;
+        // A storage of the caller's own may panic: what was begun is taken back all the same.
+        let write = || {
+            image.list(plan);
+            let documents = &mut Documents::AtOnce(&*image.storage);
+            image.root.write_collection(documents)?;
+            image.write_documents(plan, documents)
+        };
+        caught(write).inspect_err(|_| image.undo(plan))?;
+        Ok(image)
+    }
+
+    /// An image whose documents are yet to be written, and which is yet to be [listed](Self::list).
+    pub(crate) fn new(root: Arc<Root>, name: Option<&str>, config: Config, plan: &Plan) -> Result<Self> {
         if let Some(name) = name.filter(|name| root.has_image(name)) {
             return Err(Error::Exists { path: root.path().join(name) });
         }
@@ -90,7 +105,7 @@ impl ImageWriter {
         let (storage, storage_choice) = root.storage(&config, plan)?;
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
         let uuid = name.map_or(root.uuid, |name| image_uuid(root.uuid, name));
-        let image = Self {
+        Ok(Self {
             root,
             storage,
             storage_choice,
@@ -108,10 +123,14 @@ impl ImageWriter {
                 ..ImageState::default()
             }),
             attributes: Mutex::default(),
-        };
-        // A storage of the caller's own may panic: what was begun is taken back all the same.
-        caught(|| image.write_documents(plan)).inspect_err(|_| image.undo(plan))?;
-        Ok(image)
+        })
+    }
+
+    /// Lists the image among those of its dataset.
+    pub(crate) fn list(&self, plan: &Plan) {
+        if let Some(name) = &self.name {
+            self.root.list_image(name, &self.config, &plan.array.layout.shape);
+        }
     }
 
     /// A level of the image, whose document is there.
@@ -157,27 +176,24 @@ impl ImageWriter {
         }
     }
 
-    fn write_documents(&self, plan: &Plan) -> Result<()> {
-        if let Some(name) = &self.name {
-            self.root.list_image(&*self.storage, name, &self.config, &plan.array.layout.shape)?;
-        }
-        self.put("records/zarr.json", &zarr3::group(json!({})))?;
-        self.put_record_documents(plan, plan.frames_total.unwrap_or(0))?;
+    pub(crate) fn write_documents(&self, plan: &Plan, to: &mut Documents) -> Result<()> {
+        self.put(to, "records/zarr.json", &zarr3::group(json!({})))?;
+        self.put_record_documents(plan, plan.frames_total.unwrap_or(0), to)?;
         let (user, own) = (Map::new(), self.own(plan, None));
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let image = self.described(plan, &state.shape, &user, &own);
-        image.entry().iter().try_for_each(|document| self.put_document(document))?;
+        image.entry().iter().try_for_each(|document| self.put_document(to, document))?;
         // Before the document that names them.
         for level in &plan.levels {
             let LevelPlan { path, plan, .. } = level;
-            self.put_document(&self.level(level).level_document(plan, path, &plan.first_shape(), None))?;
+            self.put_document(to, &self.level(level).level_document(plan, path, &plan.first_shape(), None))?;
         }
         let (of_shape, of_attributes) = (image.of_shape(), image.of_attributes());
         // A volume has one document for both.
         if of_shape.0 != of_attributes.0 {
-            self.put_document(&of_shape)?;
+            self.put_document(to, &of_shape)?;
         }
-        self.put_document(&of_attributes)
+        self.put_document(to, &of_attributes)
     }
 
     fn described<'a>(
@@ -190,11 +206,11 @@ impl ImageWriter {
         format::ImageDescription { array: &plan.array, shape, of_array: None, user, own, ome: self.ome.as_ref() }
     }
 
-    fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {
+    fn put_record_documents(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
         for (at, field) in plan.record.fields.iter().enumerate() {
             let fill = if at == 0 { json!(NO_FRAME) } else { json!(0) };
             let document = zarr3::record(field.dtype, frames, plan.record.block_frames, &fill);
-            self.put(&format!("records/{}/zarr.json", field.name), &document)?;
+            self.put(to, &format!("records/{}/zarr.json", field.name), &document)?;
         }
         Ok(())
     }
@@ -280,15 +296,22 @@ impl ImageWriter {
         (attributes.values.clone(), changed)
     }
 
-    /// A level's frames are those of level 0, whose records stand for all.
     pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
+        let files = self.record_files(plan, block);
+        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
+        let key = || format!("{}records/*/c/{}", self.prefix, block.number);
+        self.storage.put_all(&files).map_err(|e| Error::io("write", key(), e))
+    }
+
+    /// The files that hold a block of records: their keys and their bytes. A level's frames are those of level 0, whose
+    /// records stand for all.
+    pub(crate) fn record_files<'a>(&self, plan: &Plan, block: &'a RecordBlock) -> Vec<(String, &'a [u8])> {
         if self.level.is_some() {
-            return Ok(());
+            return Vec::new();
         }
         let key = |name: &str| format!("{}records/{name}/c/{}", self.prefix, block.number);
-        let keys: Vec<_> = plan.record.fields.iter().map(|field| key(&field.name)).collect();
-        let files: Vec<_> = keys.iter().map(String::as_str).zip(block.columns.iter().map(Vec::as_slice)).collect();
-        self.storage.put_all(&files).map_err(|e| Error::io("write", key("*"), e))
+        let keys = plan.record.fields.iter().map(|field| key(&field.name));
+        keys.zip(block.columns.iter().map(Vec::as_slice)).collect()
     }
 
     /// Replaces the frame numbers of a block of records.
@@ -298,14 +321,25 @@ impl ImageWriter {
     }
 
     /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.
-    pub(crate) fn advance(&self, plan: &Plan, frames: u64, last: bool) -> Result<()> {
+    pub(crate) fn advance(&self, plan: &Plan, frames: u64) -> Result<()> {
+        self.write_progress(plan, frames, false, &mut Documents::AtOnce(&*self.storage))
+    }
+
+    /// The documents of the array and of the records, for the last time.
+    pub(crate) fn write_shape(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
+        self.write_progress(plan, frames, true, to)
+    }
+
+    fn write_progress(&self, plan: &Plan, frames: u64, last: bool, to: &mut Documents) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = &self.level {
             let Some(extent) = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]) else {
                 return Ok(());
             };
-            state.shape[0] = extent;
-            return self.put_document(&self.level_document(plan, path, &state.shape, None));
+            let shape: Vec<u64> = [&[extent], &state.shape[1..]].concat();
+            self.put_document(to, &self.level_document(plan, path, &shape, None))?;
+            state.shape = shape;
+            return Ok(());
         }
         let (user, user_changed) = self.take_attributes();
         let mut shape = state.shape.clone();
@@ -314,25 +348,31 @@ impl ImageWriter {
         }
         if shape != state.shape {
             let own = self.own(plan, None);
-            self.put_document(&self.described(plan, &shape, &user, &own).of_shape())?;
+            self.put_document(to, &self.described(plan, &shape, &user, &own).of_shape())?;
             state.shape = shape;
         }
         if frames != state.frames && (last || plan.frames_total.is_none()) {
-            self.put_record_documents(plan, frames)?;
+            self.put_record_documents(plan, frames, to)?;
             state.frames = frames;
         }
         if user_changed {
             let own = self.own(plan, None);
-            self.put_document(&self.described(plan, &state.shape, &user, &own).of_attributes())?;
+            self.put_document(to, &self.described(plan, &state.shape, &user, &own).of_attributes())?;
         }
         Ok(())
     }
 
-    /// Writes the documents for the last time.
-    pub(crate) fn finish(&self, plan: &Arc<Plan>, frames: u64, ending: &Ending) -> Result<()> {
-        self.advance(plan, frames, true)?;
+    /// Completes the shards and writes what is to be said of the run as a whole, behind its last shape. The
+    /// collection's documents are yet to be written.
+    pub(crate) fn write_ending(
+        &self,
+        plan: &Arc<Plan>,
+        frames: u64,
+        ending: &Ending,
+        to: &mut Documents,
+    ) -> Result<()> {
         if let Some(path) = &self.level {
-            return self.put_document(&self.level_document(plan, path, &self.shape(), Some((frames, ending))));
+            return self.put_document(to, &self.level_document(plan, path, &self.shape(), Some((frames, ending))));
         }
         // What is missing is told all the same.
         let completed = self.complete_shards(plan);
@@ -340,9 +380,9 @@ impl ImageWriter {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let own = self.own(plan, Some((frames, ending)));
         let (user, _) = self.take_attributes();
-        self.put_document(&self.described(plan, &state.shape, &user, &own).of_attributes())?;
+        self.put_document(to, &self.described(plan, &state.shape, &user, &own).of_attributes())?;
         if let Some(name) = &self.name {
-            self.root.list_image(&*self.storage, name, &self.config, &state.shape)?;
+            self.root.list_image(name, &self.config, &state.shape);
         }
         completed
     }
@@ -379,12 +419,12 @@ impl ImageWriter {
         }
     }
 
-    fn put_document(&self, (key, document): &Document) -> Result<()> {
-        self.put(key, document)
+    fn put_document(&self, to: &mut Documents, (key, document): &Document) -> Result<()> {
+        self.put(to, key, document)
     }
 
-    fn put(&self, key: &str, document: &Value) -> Result<()> {
-        put_json(&*self.storage, &format!("{}{key}", self.prefix), document)
+    fn put(&self, to: &mut Documents, key: &str, document: &Value) -> Result<()> {
+        to.put(&format!("{}{key}", self.prefix), document)
     }
 }
 

@@ -11,159 +11,169 @@
 //! given to the workers: then a level's frames come as much out of order as those of the level below were allowed to,
 //! and by no more than a block of layers beyond that, for which its window has room.
 //!
-//! The feeder waits for free buffers of the level above, and holds those of the level below meanwhile: a camera that is
-//! too fast finds the ring of level 0 full, as without levels. What gives buffers back above are the threads of the
-//! pool, none of which waits for a feeder. So nobody waits in a circle. Whoever lets workers do this instead of
-//! a thread must let a layer lie until there is room for all of its frames above.
+//! One thread feeds all levels of all images of a pool. It waits for none of them: a layer for whose frames there is no
+//! room above stays where it is, with its buffers, and is tried again. A camera that is too fast so finds the ring of
+//! level 0 full, as without levels. A level takes all frames of a layer or none, and these are a whole layer there:
+//! what it holds goes on to the workers and comes back. So nobody waits in a circle.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::messages::{Arrival, NextLevel, Stored};
-use super::pool::Pool;
+use super::closings::Closings;
+use super::layer::Layer;
+use super::messages::Arrival;
 use super::pump::Engine;
+use super::served::{Roster, Served};
 use crate::downsample::halver::Halver;
 use crate::error::{Result, caught};
 use crate::pixels::Plane;
 use crate::record::NUMBER_IN_RECORD;
 use crate::ring::{Frame, Loan};
-use crate::sync::{Receiver, bounded};
+use crate::sync::Receiver;
 
-/// How often a feeder that finds no room looks whether the run was aborted.
-const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
-/// How long it waits for a sequencer that has not taken what was sent.
-const ARRIVALS_FULL_PAUSE: Duration = Duration::from_micros(200);
+/// How often it is looked whether there is room for what has to wait for it.
+const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// The thread that feeds a level.
-pub(crate) struct Feeder {
-    thread: JoinHandle<()>,
-    below: Arc<Engine>,
+/// A layer whose chunks are in their slots, or lost: of which image, and when it was given to the workers there.
+/// `None`: no more come.
+pub(super) type StoredOf = Option<(u32, u64, u32)>;
+
+/// An image's way to the level above it.
+pub(crate) struct NextLevel {
+    image: u32,
+    stored: Arc<Closings<StoredOf>>,
 }
 
-impl Feeder {
-    /// Lets the layers of `below` go to `above` from now on, by a thread of `pool`.
-    pub(crate) fn start(pool: &Pool, below: &Arc<Engine>, above: &Arc<Engine>, halver: Halver) -> Result<Self> {
-        let (offered, stored) = bounded(below.layers.count() + 1);
-        let feed = Feed { below: below.clone(), above: above.clone(), halver, early: BTreeMap::new(), next: 0 };
-        let thread = pool.spawn("sw-level".into(), move || feed.run(&stored))?;
-        let is_first = below.next_level.set(NextLevel(offered)).is_ok();
-        debug_assert!(is_first, "a level has one above");
-        Ok(Self { thread, below: below.clone() })
+impl NextLevel {
+    pub(super) fn new(image: u32, stored: &Arc<Closings<StoredOf>>) -> Self {
+        Self { image, stored: stored.clone() }
     }
 
-    pub(crate) fn is_this_thread(&self) -> bool {
-        self.thread.thread().id() == std::thread::current().id()
-    }
-
-    /// Ends it, after the workers of the level below have ended and everything stored there was handed on.
-    pub(crate) fn join(self) {
-        if let Some(NextLevel(offered)) = self.below.next_level.get() {
-            let _ = offered.send(Stored::End);
-        }
-        if self.thread.join().is_err() {
-            self.below.first_error.set(crate::Error::Panicked { message: "between two levels".into() });
-        }
+    /// Hands a layer on, which is freed there.
+    pub(super) fn offer(&self, turn: u64, slot: u32) {
+        self.stored.put(Some((self.image, turn, slot)));
     }
 }
 
-/// What a feeder does.
-struct Feed {
+/// Feeds the levels of all images of a pool.
+pub(super) fn run(stored: &Closings<StoredOf>, to_feed: &Receiver<StoredOf>, roster: &Roster) {
+    // Images of which a layer waits for room.
+    let mut waiting: Vec<Arc<Served>> = Vec::new();
+    loop {
+        let next = match waiting.is_empty() {
+            true => to_feed.recv().map_err(|_| true),
+            false => to_feed.recv_timeout(LOOK_EVERY).map_err(|error| error.is_disconnected()),
+        };
+        let mut next = match next {
+            Ok(next) => Some(next),
+            Err(true) => return,
+            Err(false) => None,
+        };
+        while let Some(thing) = next {
+            let Some((image, turn, slot)) = thing else { return };
+            if let Some(of) = roster.get(image) {
+                if let Some(feed) = of.feed.get() {
+                    feed.lock().unwrap_or_else(PoisonError::into_inner).early.insert(turn, slot);
+                }
+                if !waiting.iter().any(|other| Arc::ptr_eq(other, &of)) {
+                    waiting.push(of);
+                }
+            }
+            next = stored.beside().or_else(|| to_feed.try_recv().ok());
+        }
+        waiting.retain(|of| {
+            let feed = of.feed.get().map(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner));
+            feed.is_some_and(|mut feed| feed.pass_on())
+        });
+    }
+}
+
+/// What leads from one level to the next.
+pub(super) struct Feed {
     below: Arc<Engine>,
     above: Arc<Engine>,
     halver: Halver,
-    /// Layers that were stored before their turn.
+    /// Layers that were stored, perhaps before their turn.
     early: BTreeMap<u64, u32>,
     next: u64,
+    loans: Vec<Loan>,
+    is_over: bool,
 }
 
 impl Feed {
-    fn run(mut self, stored: &Receiver<Stored>) {
-        while let Ok(Stored::Layer { turn, slot }) = stored.recv() {
-            self.early.insert(turn, slot);
-            while let Some(slot) = self.early.remove(&self.next) {
-                self.pass_on(slot);
-                self.next += 1;
+    pub(super) fn new(below: &Arc<Engine>, above: &Arc<Engine>, halver: Halver) -> Self {
+        let (below, above) = (below.clone(), above.clone());
+        Self { below, above, halver, early: BTreeMap::new(), next: 0, loans: Vec::new(), is_over: false }
+    }
+
+    /// The level below has ended: what a worker that died left behind is not passed on any more.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Passes on the layers whose turn it is. True: one of them waits for room above.
+    fn pass_on(&mut self) -> bool {
+        while let Some(&slot) = self.early.get(&self.next) {
+            let (below, above) = (self.below.clone(), self.above.clone());
+            // A panic must not keep the layer for ever.
+            let is_done = caught(|| self.halve_layer(&below, &above, slot)).unwrap_or_else(|error| {
+                above.first_error.set(error);
+                true
+            });
+            if !is_done {
+                return true;
             }
+            self.early.remove(&self.next);
+            self.next += 1;
+            below.free_layer(slot);
         }
-        // None, unless a worker died with the one before.
-        while let Some((_, slot)) = self.early.pop_first() {
-            self.pass_on(slot);
-        }
+        false
     }
 
-    /// Makes the frames above of those of a layer, and frees it.
-    fn pass_on(&mut self, slot: u32) {
-        let below = self.below.clone();
-        let halved = caught(|| self.halve_layer(&below, slot));
-        halved.unwrap_or_else(|error| self.above.first_error.set(error));
-        below.free_layer(slot);
-    }
-
-    fn halve_layer(&mut self, below: &Engine, slot: u32) -> Result<()> {
+    /// Makes the frames above of those of a layer. False: there is no room for them yet.
+    fn halve_layer(&mut self, below: &Engine, above: &Engine, slot: u32) -> Result<bool> {
+        // Such a run has no use for them.
+        if self.is_over || above.aborting.load(Relaxed) || above.is_broken.load(Acquire) {
+            return Ok(true);
+        }
         let layer_slot = below.layers.slot(slot);
         let layer = layer_slot.layer.read().unwrap_or_else(PoisonError::into_inner);
         let is_lost = layer_slot.failed.load(Relaxed);
-        let (block, cell) = layer.state.at;
-        // Of the last layer, what never came is not missing.
-        let end = below.counters.newest_end.load(Relaxed);
-        let layers = &below.plan.layers;
-        let block_frames = layers.block_frames(block);
-        for number in block_frames.start..block_frames.end.min(end) {
-            let at = layers.locate(number);
-            if at.cell == cell {
-                let frame = layer.frames[at.place as usize].as_ref().filter(|_| !is_lost);
-                self.give(number, frame)?;
-            }
+        let frames = if is_lost { 0 } else { layer.state.present as usize };
+        let numbers = numbers(below, &layer);
+        if !self.has_room(above, frames, numbers.len()) {
+            return Ok(false);
         }
-        Ok(())
-    }
-
-    /// Gives the level above its frame, or the word that there is none.
-    fn give(&mut self, number: u64, frame: Option<&Frame>) -> Result<()> {
-        let above = self.above.clone();
-        let made = match frame {
-            None => None,
-            Some(frame) => {
-                // An aborted run has no use for it.
-                let Some(mut loan) = self.loan() else { return Ok(()) };
+        for (number, place) in numbers {
+            let frame = layer.frames[place].as_ref().filter(|_| !is_lost);
+            let loan = frame.and_then(|frame| Some((frame, self.loans.pop()?)));
+            let made = loan.map(|(frame, mut loan)| {
                 self.halve(frame, &mut loan);
                 loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
-                Some(loan)
-            }
-        };
-        above.numbers.claim(number)?;
-        let is_frame = made.is_some();
-        let mut arrival = Arrival { number, frame: made.map(Loan::commit), dropped_before: 0 };
-        above.counters.frames_accepted.fetch_add(u64::from(is_frame), Relaxed);
-        while let Err(unsent) = above.arrivals.0.try_send(arrival) {
-            // Frames alone would find room.
-            arrival = unsent.into_inner();
-            above.pump();
-            std::thread::sleep(ARRIVALS_FULL_PAUSE);
+                loan.commit()
+            });
+            give(above, number, made)?;
         }
-        above.numbers.sent(number);
-        above.pump();
-        Ok(())
+        Ok(true)
     }
 
-    /// A free buffer above; `None` if the run is aborted.
-    fn loan(&self) -> Option<Loan> {
-        let above = &self.above;
-        loop {
-            if above.aborting.load(Relaxed) {
-                return None;
+    /// Whether a level can take so many frames, of so many numbers, at once; their buffers are on loan then. All or
+    /// none: with some of them it might wait for the others for ever.
+    fn has_room(&mut self, above: &Engine, frames: usize, numbers: usize) -> bool {
+        // Nobody else sends arrivals there.
+        let room = above.plan.ring.frames.saturating_sub(above.arrivals.1.len());
+        if room >= numbers && above.ring.free_frames() >= frames {
+            self.loans.extend(std::iter::from_fn(|| above.ring.try_loan()).take(frames));
+            if self.loans.len() == frames {
+                return true;
             }
-            if let Some(loan) = above.ring.try_loan() {
-                return Some(loan);
-            }
-            above.wake_if_work_waits();
-            if let Some(loan) = above.ring.loan_within(LOOK_UP_EVERY) {
-                return Some(loan);
-            }
+            self.loans.clear();
         }
+        above.pump();
+        above.wake_if_work_waits();
+        false
     }
 
     fn halve(&mut self, frame: &Frame, loan: &mut Loan) {
@@ -176,4 +186,30 @@ impl Feed {
         };
         self.halver.halve(&[plane], &mut loan.pixels_mut()[..to.bytes]);
     }
+}
+
+/// The numbers of a layer's frames, each with its place in the layer. What never came behind the newest frame is not
+/// missing.
+fn numbers(below: &Engine, layer: &Layer) -> Vec<(u64, usize)> {
+    let (block, cell) = layer.state.at;
+    let end = below.counters.newest_end.load(Relaxed);
+    let layers = &below.plan.layers;
+    let block_frames = layers.block_frames(block);
+    let numbers = block_frames.start..block_frames.end.min(end);
+    let located = numbers.map(|number| (number, layers.locate(number))).filter(|(_, at)| at.cell == cell);
+    located.map(|(number, at)| (number, at.place as usize)).collect()
+}
+
+/// Gives a level its frame, or the word that there is none.
+fn give(above: &Engine, number: u64, frame: Option<Frame>) -> Result<()> {
+    if let Err(error) = above.numbers.claim(number) {
+        frame.into_iter().for_each(|frame| above.ring.release(frame));
+        return Err(error);
+    }
+    above.counters.frames_accepted.fetch_add(u64::from(frame.is_some()), Relaxed);
+    let sent = above.arrivals.0.try_send(Arrival { number, frame, dropped_before: 0 });
+    debug_assert!(sent.is_ok(), "there is room for all frames of a layer");
+    above.numbers.sent(number);
+    above.pump();
+    Ok(())
 }

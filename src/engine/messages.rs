@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 
-use super::cell::ShardCell;
+use super::cell::{ParkedCell, ShardBlock, ShardCell};
 use super::closings::Closings;
 use crate::dataset::image::RecordBlock;
 use crate::error::Contained;
 use crate::ring::Frame;
-use crate::sync::{Lane, Lanes, Sender};
+use crate::sync::{Lane, Lanes};
 
 /// A committed frame on its way to its layer. The order is that of the numbers.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,10 +34,13 @@ pub(crate) enum Ticket {
 pub(crate) struct PrepareBlock(pub(crate) u64);
 
 /// Work for the thread that closes.
-#[derive(Debug)]
 pub(crate) enum Closing {
     /// All layers of these shards are done.
     Cell(Arc<ShardCell>),
+    /// Nobody uses these shards for a while: their files shall be closed.
+    Park(ShardBlock),
+    /// So it was with these, and nothing more will come.
+    Parked(ParkedCell),
     /// These records are complete.
     Records(RecordBlock),
     /// Something is to be looked after from now on: somebody watches the ring, or an image has begun.
@@ -46,25 +49,6 @@ pub(crate) enum Closing {
 
 /// What the thread that closes gets, and from which image; `None`: nothing more comes.
 pub(crate) type ClosingOf = Option<(u32, Closing)>;
-
-/// The way of stored layers to the next level of a pyramid.
-pub(crate) struct NextLevel(pub(super) Sender<Stored>);
-
-/// What the thread between two levels is told.
-pub(crate) enum Stored {
-    /// All chunks of this layer are in their slots, or lost.
-    Layer { turn: u64, slot: u32 },
-    /// No more come.
-    End,
-}
-
-impl NextLevel {
-    /// Hands a layer on, which is freed there.
-    pub(super) fn offer(&self, turn: u64, slot: u32) {
-        let sent = self.0.try_send(Stored::Layer { turn, slot });
-        debug_assert!(sent.is_ok(), "the queue holds all layers");
-    }
-}
 
 /// Hears the key of each closed shard.
 pub(crate) type Listener = Arc<Contained<dyn Fn(&str) + Send + Sync>>;

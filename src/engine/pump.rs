@@ -1,6 +1,7 @@
 //! The engine: what its threads share, and whose turn it is to run the sequencer.
 
-use std::ops::Deref;
+use std::collections::BTreeSet;
+use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,13 +12,14 @@ use super::messages::Ticket;
 use super::records::Records;
 use super::sequencer::Sequencer;
 use super::shared::{Ports, Shared, relief};
-use crate::aligned_memory::RingBuffers;
 use crate::config::Config;
 use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::sync::{Mutex, Relay, Sender, bounded};
+
+const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 
 /// Everything that the threads of one acquisition share.
 pub(crate) struct Engine {
@@ -50,14 +52,12 @@ impl Engine {
         image: &ImageWriter,
         plan: &Arc<Plan>,
         config: &Config,
-        buffers: Option<RingBuffers>,
+        ring: Arc<Ring>,
         ports: &Ports,
     ) -> Result<(Arc<Self>, Ends)> {
-        let frame_bytes = plan.frame.layout.buffer_bytes;
-        let ring = Arc::new(Ring::new(plan.ring.frames, frame_bytes, plan.record.bytes, buffers)?);
+        let (records, written_records) = Records::new(&plan.record, plan.ring.window, ring.is_shared());
         let shared = Shared::new(image, plan, config, ring, ports);
         let (deliver, prepared) = bounded(2 * plan.ring.shard_blocks_max());
-        let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let sequencer = Sequencer::new(plan.clone(), records, shared.requests.clone(), prepared);
         let (sequencer, relay, starving) = (Mutex::new(sequencer), Relay::default(), StdMutex::default());
         Ok((Arc::new(Self { shared, sequencer, relay, starving }), Ends { deliver, written_records }))
@@ -95,7 +95,8 @@ impl Engine {
             return;
         }
         let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
-        let failed = layer_slot.failed.load(Relaxed);
+        // Without its shards, nobody could store anything.
+        let failed = layer_slot.failed.load(Relaxed) || layer.state.cell.is_none();
         let (present, first_chunk) = (u64::from(layer.state.present), layer.state.first_chunk);
         let first_frame = layer.state.first_frame;
         let shard = &self.plan.shard;
@@ -151,18 +152,31 @@ impl Engine {
         self.pump();
     }
 
-    /// Returns when every frame is with the workers, and every layer that will not be complete as well. No more may
-    /// come.
-    pub(crate) fn drain(&self) {
+    /// Brings every frame to the workers, and every layer that will not be complete as well. No more may come. False:
+    /// it has to be tried again.
+    pub(crate) fn try_drain(&self) -> bool {
+        self.pump();
+        let mut sequencer = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+        sequencer.is_idle() && self.arrivals.1.is_empty() && sequencer.flush(self)
+    }
+
+    /// Returns when that is done of all these.
+    pub(crate) fn drain<'a>(engines: impl IntoIterator<Item = &'a Arc<Self>>) {
+        let mut left: Vec<_> = engines.into_iter().collect();
         loop {
-            self.pump();
-            let mut sequencer = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
-            if sequencer.is_idle() && self.arrivals.1.is_empty() && sequencer.flush(self) {
+            left.retain(|engine| !engine.try_drain());
+            if left.is_empty() {
                 return;
             }
-            drop(sequencer);
-            std::thread::sleep(Duration::from_micros(200));
+            std::thread::sleep(DRAIN_PAUSE);
         }
+    }
+
+    /// The numbers below `end` that never came, and those that came and could not be stored.
+    pub(crate) fn missing_and_lost(&self, end: u64) -> (Vec<Range<u64>>, BTreeSet<u64>) {
+        let missing = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
+        let lost = self.losses.numbers(&self.plan, &missing, end);
+        (missing, lost)
     }
 
     /// As many frames came to the level below as these, before nothing more comes.

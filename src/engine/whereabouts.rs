@@ -56,7 +56,8 @@ impl Engine {
         (0..self.layers.count() as u32).find_map(|slot| {
             // It is held for no longer than it takes to become a user of the frame.
             let layer = self.layers.slot(slot).layer.read().unwrap_or_else(PoisonError::into_inner);
-            let is_there = layer.state.cell.is_some() && layer.state.at == (at.block, at.cell);
+            // Its shards may be closed for a while.
+            let is_there = layer.state.at == (at.block, at.cell);
             let frame = layer.frames.get(at.place as usize).filter(|_| is_there)?.as_ref()?;
             Some(self.ring.view(frame))
         })

@@ -34,14 +34,16 @@ impl Run {
         let thread = std::thread::Builder::new().name("sw-finish".into()).spawn(move || run.end());
         let thread = thread
             .map_err(|error| told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {error}")))?;
-        // Those who wait for a buffer or are about to commit leave now.
-        self.engine.gate.close();
         state.thread = Some(thread);
+        // Whoever hears of it may ask for the outcome.
+        drop(state);
+        // Those who wait for a buffer or are about to commit leave now.
+        self.engine.close_gate();
         Ok(())
     }
 
     fn end(&self) {
-        self.engine.gate.close();
+        self.engine.close_gate();
         // The last of those who wait in a call lets this thread in.
         let acquisition = self.acquisition.write().unwrap_or_else(PoisonError::into_inner).take();
         let own = acquisition.and_then(|held| match held {
@@ -90,7 +92,8 @@ fn check_owner(run: &Run) -> Outcome<()> {
 }
 
 /// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
-/// closed, the documents completed. Numbers below the newest that never came count as missing.
+/// closed, the documents completed. Numbers below the newest that never came count as missing, and so do those beyond
+/// it for which the array has a place all the same, as in a stack or among channels that were begun.
 ///
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call
 /// again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be

@@ -1,5 +1,6 @@
 //! A file of a folder: written through a map, past the page cache, or into it.
 
+use std::any::Any;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
@@ -40,7 +41,24 @@ pub(super) struct FileBlob {
     sync: bool,
 }
 
+/// What is known of a file that was closed before it was finished.
+pub(super) struct ParkedFile {
+    identity: Identity,
+    pub(super) len: u64,
+}
+
 impl FileBlob {
+    /// A published file that was parked.
+    pub(super) fn again(file: File, path: PathBuf, parked: &ParkedFile, sync: bool) -> io::Result<Self> {
+        let blob = Self::new(file, path.clone(), path, parked.len, sync);
+        blob.published.store(true, Ordering::Relaxed);
+        if Identity::of(&blob.file)? != parked.identity {
+            return Err(io::Error::other("another program replaced the file"));
+        }
+        blob.check_file()?;
+        Ok(blob)
+    }
+
     /// `len`: how long the file must be. Dropped before it is published, it removes the file.
     pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, sync: bool) -> Self {
         Self {
@@ -203,6 +221,11 @@ impl Blob for FileBlob {
         Ok(())
     }
 
+    fn park(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        let identity = Identity::of(&self.file).ok().filter(|_| self.published.load(Ordering::Relaxed))?;
+        Some(Arc::new(ParkedFile { identity, len: self.len.load(Ordering::Relaxed) }))
+    }
+
     fn forget(&self) {
         system::forget_cached(&self.file);
     }
@@ -229,7 +252,10 @@ impl Blob for FileBlob {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        system::give_back(&self.file, offset, len)
+        match system::give_back(&self.file, offset, len)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {

@@ -39,6 +39,24 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Removes `key`, if it is there.
     fn remove(&self, key: &str) -> io::Result<()>;
 
+    /// Makes everything that was written to any of the files last, as [`Blob::sync`] does for one; `None`: only that
+    /// can.
+    fn sync_all(&self) -> Option<io::Result<()>> {
+        None
+    }
+
+    /// Whether files are closed and opened again when many images take turns, so that not all of their shards are open
+    /// at the same time: see [`Blob::park`].
+    fn parks(&self) -> bool {
+        false
+    }
+
+    /// Opens again what was [parked](Blob::park), and is no other file than that.
+    fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
+        let _ = (key, parked);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Whether there is something in it already: then no dataset is created there.
     fn is_used(&self) -> bool {
         false
@@ -167,11 +185,21 @@ pub trait Blob: Send + Sync {
     /// Returns when everything written so far has reached the device.
     fn sync(&self) -> io::Result<()>;
 
-    /// Gives back the disk blocks that lie wholly within the range. Best effort.
+    /// Gives back the disk blocks that lie wholly within the range. Best effort; [`io::ErrorKind::Unsupported`] where
+    /// it can't be done at all, so that less is written that would have to be given back.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
 
     /// Cuts the file off at `len` bytes.
     fn truncate(&self, len: u64) -> io::Result<()>;
+
+    /// What [`Storage::reopen`] needs to know of a published file when this is dropped before the file is finished, as
+    /// when many images take turns and not all of their shards may be open. `None`: it has to stay open, and counts as
+    /// nothing that the system has few of.
+    ///
+    /// Everything was synced. Nobody uses the [map](Self::map) any more.
+    fn park(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
 
     /// Says that the file is finished, and that its bytes need not be kept in memory any longer.
     fn forget(&self) {}

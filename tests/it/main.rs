@@ -34,6 +34,7 @@ mod live_reads;
 mod liveness;
 mod loans;
 mod manifest;
+mod many_images;
 mod meddling;
 mod missing_calls;
 mod mounts;

@@ -22,6 +22,8 @@ pub(crate) struct ShardFile {
     file: File,
     len: u64,
     disk_bytes: u64,
+    /// The part of it that is meant, if a manifest names no more.
+    part: Option<Range>,
 }
 
 impl ShardFile {
@@ -39,7 +41,7 @@ impl ShardFile {
         }
         let file = File::open(&path).map_err(|error| Error::io("open", &path, error))?;
         let metadata = file.metadata().map_err(|error| Error::io("look at", &path, error))?;
-        Ok(Some(Self { path, file, len: metadata.len(), disk_bytes: system::disk_bytes(&metadata) }))
+        Ok(Some(Self { path, file, len: metadata.len(), disk_bytes: system::disk_bytes(&metadata), part: None }))
     }
 
     /// Opens a file that is compressed as a whole, and decompresses it: it looks as if it were not. `bytes_max`: of it
@@ -59,7 +61,7 @@ impl ShardFile {
         let length = codec::gunzip(&encoded, &mut bytes).map_err(|error| Error::format(&path, error.to_string()))?;
         bytes.truncate(length);
         let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", &path, error))?;
-        Ok(Some(Self { path, file, len: length as u64, disk_bytes: packed.disk_bytes }))
+        Ok(Some(Self { path, file, len: length as u64, disk_bytes: packed.disk_bytes, part: None }))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -79,19 +81,32 @@ impl ShardFile {
         self.disk_bytes
     }
 
-    /// The whole file as one range.
-    pub(crate) fn whole(&self) -> Range {
-        Range { offset: 0, nbytes: self.len }
+    /// The same file, of which this part is meant.
+    pub(crate) fn with_part(self, part: Range) -> Self {
+        Self { part: Some(part), ..self }
     }
 
+    /// Whether a part of the file is meant, rather than all of it.
+    pub(crate) fn is_part(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// The whole file as one range, or the part of it that is meant.
+    pub(crate) fn whole(&self) -> Range {
+        self.part.unwrap_or(Range { offset: 0, nbytes: self.len })
+    }
+
+    /// The table of a shard, which may be a part of the file. Its ranges are the file's.
     pub(crate) fn table(&self, layout: TableLayout) -> Result<Table> {
-        let Some(part) = layout.part(self.len) else {
-            let reason = format!("{} bytes are too few for a shard's index of {} bytes", self.len, layout.bytes());
+        let shard = self.whole();
+        let Some(part) = layout.part(shard.nbytes) else {
+            let reason = format!("{} bytes are too few for a shard's index of {} bytes", shard.nbytes, layout.bytes());
             return Err(Error::format(&self.path, reason));
         };
         let mut bytes = Vec::new();
-        self.read(part, &mut bytes)?;
-        Table::decode(layout, part, self.len, bytes).map_err(|reason| Error::format(&self.path, reason))
+        self.read(Range { offset: shard.offset + part.offset, ..part }, &mut bytes)?;
+        let table = Table::decode(layout, part, shard.nbytes, bytes);
+        table.map(|table| table.at(shard.offset)).map_err(|reason| Error::format(&self.path, reason))
     }
 
     /// Where data may start at or after `at`; `None` where nothing but a hole follows.

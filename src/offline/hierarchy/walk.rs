@@ -14,7 +14,7 @@ use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::zarr3_draft;
-use crate::fs::{self as os, Identity, document, is_partial, links};
+use crate::fs::{self as os, Identity, Lock, document, is_partial, links};
 use crate::offline::array::Array;
 
 const DEPTH_MAX: usize = 32;
@@ -146,6 +146,16 @@ impl Tree {
         tree.partial.sort();
         tree.unexpected.sort();
         Ok(tree)
+    }
+
+    /// Refuses a dataset while a writer is at work in one that lies inside.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] with the inner one.
+    pub(crate) fn check_unwritten(&self) -> Result<()> {
+        let groups = self.groups.iter().map(|group| group.path.as_path());
+        groups.chain(self.arrays.iter().map(|node| node.array.path())).try_for_each(Lock::look)
     }
 
     pub(crate) fn group(&self, name: &str) -> Option<&Group> {

@@ -25,6 +25,7 @@ use crate::fs::{Lock, links};
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::repack::consolidated::Consolidated;
 use crate::storage::{Directory, Storage};
 use documents::Change;
 use image::ImagePlan;
@@ -79,11 +80,14 @@ impl Recover {
         // A writer's documents come one by one.
         Lock::look_around(&root)?;
         // A folder that is no dataset gets no lock file.
-        images(&root, &Tree::walk(&root)?)?;
+        let tree = Tree::walk(&root)?;
+        tree.check_unwritten()?;
+        images(&root, &tree)?;
         let lock = match options.apply {
             true => Some(Lock::take(&root)?),
             false => Lock::look(&root).map(|()| None)?,
         };
+        Lock::look_below(&root)?;
         let pool = pool(options.workers)?;
         Ok(Self { root, apply: options.apply, pool, counters: Counters::default(), _lock: lock })
     }
@@ -96,6 +100,9 @@ impl Recover {
     pub fn run(&self) -> Result<Recovery> {
         // A writer may have ended since `new` looked.
         let tree = Tree::walk(&self.root)?;
+        if !self.apply {
+            tree.check_unwritten()?;
+        }
         let images = images(&self.root, &tree)?;
         self.pool.install(|| {
             let plan = plan(&self.root, &tree, images, &self.counters)?;
@@ -137,8 +144,11 @@ impl Plan<'_> {
     fn apply(&self, root: &Path, tree: &Tree) -> Result<()> {
         let storage = Directory::open(root, StorageKind::Buffered, true);
         let storage = storage.map_err(|error| Error::io("look at", root, error))?;
+        // All of it is refused before any of it is changed.
+        let keys = self.documents.iter().map(|change| change.key.clone());
+        let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
+        keys.chain(records).try_for_each(|key| links::stays_below(root, &root.join(key)))?;
         for change in &self.documents {
-            links::stays_below(root, &root.join(&change.key))?;
             storage.put(&change.key, &change.bytes).map_err(|error| Error::io("write", &change.key, error))?;
         }
         let below = Root::open(root)?;
@@ -151,7 +161,8 @@ impl Plan<'_> {
         }
         // A new document was made under such a name, and has its own by now.
         tree.partial.iter().try_for_each(|path| below.remove_file(path))?;
-        Ok(())
+        let groups: Vec<&str> = tree.groups.iter().map(|group| group.name.as_str()).collect();
+        Consolidated::around(root, &groups)?.refresh()
     }
 
     fn report(&self, root: &Path, tree: &Tree, applied: bool) -> Recovery {

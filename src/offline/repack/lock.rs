@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Result;
 use crate::fs::Lock;
 use crate::offline::hierarchy::central::CentralMetadata;
+use crate::offline::hierarchy::has_node;
 
 /// Takes the lock of the dataset that `path` is or belongs to, as its one writer.
 pub(crate) fn to_write(path: &Path) -> Result<Lock> {
@@ -18,14 +19,10 @@ pub(super) fn to_read(path: &Path) -> Result<Option<Lock>> {
 
 /// The topmost group above `path`, or the dataset whose document describes what is there.
 fn root_of(path: &Path) -> Result<PathBuf> {
-    let group = path.ancestors().take_while(|above| above.join("zarr.json").is_file()).last();
+    let group = path.ancestors().take_while(|above| has_node(above)).last();
     if let Some(group) = group {
         return Ok(group.to_path_buf());
     }
-    let central = if path.join(".zarray").is_file() || CentralMetadata::at(path)?.is_some() {
-        None
-    } else {
-        CentralMetadata::of(path)?
-    };
+    let central = if CentralMetadata::at(path)?.is_some() { None } else { CentralMetadata::of(path)? };
     Ok(central.map_or_else(|| path.to_path_buf(), |(central, _)| central.root))
 }

@@ -274,8 +274,8 @@ fn axes(image: &OmeImage, samples: u64) -> Axes {
         _ => Axis::new("c", size / samples),
     };
     let outer = image.outer.iter().map(axis).collect();
-    let (channels, colors, name) = (image.channels.clone(), image.colors.clone(), image.name.clone());
-    Axes { outer, y_step, x_step, y_place, x_place, channels, colors, name }
+    let (channels, name) = (image.channels.clone(), image.name.clone());
+    Axes { outer, y_step, x_step, y_place, x_place, channels, name }
 }
 
 /// The place of a block's first plane; `None` if it is beyond the sizes.
