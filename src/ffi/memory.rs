@@ -99,10 +99,12 @@ fn needed(config: &Config, has_ring: bool) -> Result<sw_memory> {
         memory.shard_bytes += of_level.shard_bytes;
         memory.other_bytes += of_level.other_bytes;
         memory.total_bytes += of_level.total_bytes;
-        // One halves the frames.
-        memory.threads += of_level.threads + 1;
-        memory.stack_bytes += of_level.stack_bytes + STACK_BYTES;
         memory.storage_bytes = memory.storage_bytes.saturating_add(of_level.storage_bytes);
+    }
+    if !plan.levels.is_empty() {
+        // One more than level 0 alone has halves the frames of all levels.
+        memory.threads += 1;
+        memory.stack_bytes += STACK_BYTES;
     }
     Ok(memory)
 }
