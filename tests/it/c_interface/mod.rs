@@ -177,6 +177,8 @@ fn every_option() -> Config {
         voxel_offset: [1, -2, 3],
         resolution: Some([4.0, 5.0, 6.5]),
     };
+    let (method, depth) = (PyramidMethod::Mode, Depth::Auto);
+    let pyramid = Downsampling { method, levels: Some(3), y: true, x: false, depth };
     Config {
         leap_max: 7_000,
         dialect: Dialect::Zarr2Sharded,
@@ -213,13 +215,7 @@ fn every_option() -> Config {
         overwrite: true,
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
-        pyramid: Some(Downsampling {
-            method: PyramidMethod::Mode,
-            levels: Some(3),
-            y: true,
-            x: false,
-            depth: Depth::Auto,
-        }),
+        pyramid: Some(pyramid),
     }
 }
 
