@@ -148,7 +148,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Refuses a dataset while a writer is at work in one that lies inside.
+    /// Refuses a dataset while a writer is at work in one that lies inside, or that a link inside leads to, where
+    /// [`Lock::look_below`] does not go.
     ///
     /// # Errors
     ///

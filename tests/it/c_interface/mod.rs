@@ -34,8 +34,9 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 10] = [
+const TESTS: [(&str, &[&str]); 11] = [
     ("tests/it/c_interface/misuse.c", &["."]),
+    ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
     ("tests/it/c_interface/moving.c", &["day1", "day2"]),
@@ -145,10 +146,12 @@ fn a_circular_buffer_gives_the_frames_that_went_in() {
 
 #[test]
 fn wrong_calls_end_in_codes() {
-    let folder = folder();
-    let output = Program::new("tests/it/c_interface/misuse.c").run(&[folder.path()]);
-    let calls: u32 = output.strip_suffix(" wrong calls\n").unwrap().parse().unwrap();
-    assert!(calls >= 150, "{output}");
+    for (program, at_least) in [("misuse.c", 150), ("misuse_threads.c", 25)] {
+        let folder = folder();
+        let output = Program::new(&format!("tests/it/c_interface/{program}")).run(&[folder.path()]);
+        let calls: u32 = output.strip_suffix(" wrong calls\n").unwrap().parse().unwrap();
+        assert!(calls >= at_least, "{program}: {output}");
+    }
 }
 
 #[test]
