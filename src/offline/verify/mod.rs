@@ -16,7 +16,6 @@ use serde::Serialize;
 use super::layers::{Budget, Found, Layers, groups};
 use super::levels;
 use super::promises::{self, Broken};
-use super::ranges::Ranges;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::product;
@@ -462,22 +461,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A level lacks at least what level 0 lacks.
-    fn frames_of_level(&self, level: &Image, path: &Path) {
-        let around = level.group.rsplit_once('/').map_or("", |(group, _)| group);
-        let Some(group) = self.check.tree.group(around) else { return };
-        let Ok(Some(finest)) = Provenance::parse(&group.path, &group.attributes) else { return };
-        let ranges = |own: &Provenance| Ranges::new(own.missing.clone());
-        let more = ranges(&finest).minus(&ranges(&level.own)).count();
-        let is_told_whole = |own: &Provenance| ranges(own).count() >= own.frames_missing;
-        if (more > 0 && is_told_whole(&level.own)) || finest.frames != level.own.frames {
-            let count = |own: &Provenance| own.frames.map_or("no".to_owned(), |frames| frames.to_string());
-            let (frames, all) = (count(&level.own), count(&finest));
-            let what = format!("has {frames} frames, and {more} of them are missing in level 0, which has {all}");
-            self.check.damage(path, what);
-        }
-    }
-
     /// Compares what was found with what the writer counted.
     fn totals(&self, image: &Image, array: &ArrayVerified) {
         let Some(node) = self.check.tree.array(&array.path) else { return };
@@ -495,7 +478,7 @@ impl<'a> Run<'a> {
         }
         let records = below(image.group, "records/frame_number");
         if image.own.level_of.is_some() {
-            self.frames_of_level(image, path);
+            books::of_level(&self.check, image, path);
         } else if self.check.tree.array(&records).is_none() {
             self.check.damage(path, format!("its writer made {records}, which is not there"));
         }
