@@ -87,16 +87,17 @@ impl Array {
     pub(super) fn said(&self) -> Result<Option<(PathBuf, Value)>> {
         let parent = self.path().parent().unwrap_or(Path::new(""));
         for (file, pointer) in [
-            (parent.join("zarr.json"), "/attributes"),
-            (parent.join(".zattrs"), ""),
             (self.path().join(".zattrs"), ""),
             (self.document().to_path_buf(), ""),
             (self.document().to_path_buf(), "/attributes"),
+            (parent.join("zarr.json"), "/attributes"),
+            (parent.join(".zattrs"), ""),
         ] {
-            let Some(document) = document::read(&file)? else { continue };
-            let attributes = document.pointer(pointer).filter(|attributes| attributes.get(ATTRIBUTE).is_some());
+            let Some(mut document) = document::read(&file)? else { continue };
+            // A list of frames that are missing may be long, so nothing is copied.
+            let attributes = document.pointer_mut(pointer).filter(|attributes| attributes.get(ATTRIBUTE).is_some());
             if let Some(attributes) = attributes {
-                return Ok(Some((file, attributes.clone())));
+                return Ok(Some((file, attributes.take())));
             }
         }
         if self.layout().dialect != Dialect::Zarr3Transformer {

@@ -31,6 +31,7 @@ mod interleaved;
 mod joined;
 mod kill;
 mod last_numbers;
+mod levels;
 mod live_reads;
 mod liveness;
 mod loans;

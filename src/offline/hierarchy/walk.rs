@@ -148,7 +148,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Refuses a dataset while a writer is at work in one that lies inside.
+    /// Refuses a dataset while a writer is at work in one that lies inside, or that a link inside leads to, where
+    /// [`Lock::look_below`] does not go.
     ///
     /// # Errors
     ///
@@ -304,13 +305,18 @@ impl Walk {
     fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
         // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
         let has_nodes = is_zarr2(&array);
-        if has_nodes && array.attributes().get(ATTRIBUTE).is_some() {
+        let (document, pointer) = match has_nodes {
+            true => (array.path().join(".zattrs"), ""),
+            false => (array.document().to_path_buf(), "/attributes"),
+        };
+        // A level of a pyramid speaks for itself, too.
+        if array.attributes().get(ATTRIBUTE).is_some_and(|own| has_nodes || own.get("level_of").is_some()) {
             self.add(Entry::Group(Group {
                 name: name.to_owned(),
                 path: array.path().to_path_buf(),
                 attributes: array.attributes().clone(),
-                document: array.path().join(".zattrs"),
-                pointer: "",
+                document,
+                pointer,
                 image: name.to_owned(),
                 speaker: Speaker::Array,
             }))?;
@@ -417,7 +423,12 @@ impl Walk {
                 self.strays(folder, &folders, depth)?;
             }
         }
-        self.children(path, name, depth, &central.folders())
+        let mut known = central.folders();
+        if central.is_volume() {
+            // Cloud-volume's, which says who made it.
+            known.push(path.join("provenance"));
+        }
+        self.children(path, name, depth, &known)
     }
 
     /// Files below a folder that are in no array's folder.
@@ -477,7 +488,8 @@ fn is_beside_array(name: &str) -> bool {
 /// The attributes of the group at `path`: an object, if they are there.
 fn attributes(path: &Path) -> Result<Value> {
     let attributes = match document::read(&path.join("zarr.json"))? {
-        Some(document) => document.get("attributes").cloned().unwrap_or_default(),
+        // Not a copy: a list of frames that are missing may be long.
+        Some(mut document) => document.get_mut("attributes").map(Value::take).unwrap_or_default(),
         None => document::read(&path.join(".zattrs"))?.unwrap_or_default(),
     };
     if attributes.is_null() || attributes.is_object() {

@@ -27,8 +27,9 @@ pub(super) struct Sums {
     pub(super) chunks: AtomicU64,
     /// Those among them that have a part in the array's shape.
     pub(super) inside: AtomicU64,
-    /// Chunks that a manifest names, and that are not read here.
+    /// Chunks in files, their own or a manifest's, that are not read here.
     pub(super) unchecked: AtomicU64,
+    pub(super) unread_shards: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) headers: AtomicU64,
     pub(super) without_header: AtomicU64,
@@ -305,7 +306,11 @@ impl Shard<'_> {
         let named: HashSet<u64> = entries.iter().filter_map(|(chunk, _)| number(*chunk)).collect();
         let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.chunk))).count();
         let twice = whole.len() - unnamed;
-        if unnamed > 0 {
+        let is_of_level = self.image.is_some_and(|image| image.own.level_of.is_some() && image.own.recovered);
+        if unnamed > 0 && is_of_level {
+            let what = format!("{unnamed} chunks are there whose frames a recovery did not find in level 0");
+            self.check.note(self.file.path(), what);
+        } else if unnamed > 0 {
             let what = format!("{unnamed} chunks are there that the index does not name; recover brings them back");
             self.damage(None, what);
         }
