@@ -34,7 +34,7 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 11] = [
+const TESTS: [(&str, &[&str]); 12] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
