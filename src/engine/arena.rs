@@ -73,7 +73,7 @@ impl Arena {
         slot + Spans::whole((spare / plan.workers).max(slot / 2), slot)
     }
 
-    /// ArenaMemory for a slot, from its start. Waits for writes to end if there is none.
+    /// Memory for a slot, from its start. Waits for writes to end if there is none.
     #[allow(unsafe_code)]
     pub(crate) fn open(&mut self) -> &mut [u8] {
         let place = self.open.get_or_insert_with(|| self.shared.spans.take()).clone();
@@ -257,7 +257,7 @@ mod loom {
 
     use super::*;
 
-    /// ArenaMemory for one slot and half of one: the third chunk has none before another came back.
+    /// Memory for one slot and half of one: the third chunk has none before another came back.
     #[test]
     #[allow(unsafe_code)]
     fn a_place_is_one_chunks_alone_and_who_waits_for_one_gets_it() {

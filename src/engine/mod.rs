@@ -20,7 +20,7 @@
 //!
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time,
 //! and nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the
-//! ring has room: a worker that has nothing to do, and the preparer, snapshot by themselves whether something came (see
+//! ring has room: a worker that has nothing to do, and the preparer, look by themselves whether something came (see
 //! [`PolledQueue`](crate::sync::Lanes)).
 
 pub(crate) mod arena;

@@ -72,7 +72,7 @@ impl DiskReserve {
     }
 }
 
-/// DiskReserve on the disk that is given up when it is full, so that documents and records can tell what is in the
+/// Room on the disk that is given up when it is full, so that documents and records can tell what is in the
 /// shards: those that are there by then are worth nothing to a reader whose document does not know of them.
 #[derive(Debug)]
 struct Ballast {
