@@ -17,13 +17,13 @@
    anytime        sw_last_error, sw_status_text, sw_status_name, sw_version, sw_check_version, sw_set_log
    configure      sw_config_init, sw_config_json, sw_memory_needed
    create         sw_create, sw_create_in; several images: sw_dataset_create, sw_dataset_create_in,
-                  sw_dataset_acquisition, sw_dataset_free
+                  sw_dataset_acquisition, sw_dataset_acquisitions, sw_dataset_free
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
                   or sw_append, sw_append_interleaved for all of it
    meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_first_error, sw_first_error_frame,
                   sw_set_attribute
-   end            sw_finish or sw_abort; sw_get_summary, sw_summary_json; sw_free */
+   end            sw_finish, sw_finish_all or sw_abort; sw_get_summary, sw_summary_json; sw_free */
 
 #ifndef SHARDWRIGHT_H
 #define SHARDWRIGHT_H
@@ -1297,6 +1297,32 @@ sw_status sw_summary_json(struct sw_acquisition *acquisition, char *text, size_t
 // Errors: SW_ERROR_NOT_ENDED: finish or abort it first, so that nothing is lost unnoticed. SW_ERROR_BUSY if another
 // thread is in a call with the handle, or this is a callback or a storage's function; the handle stays good then.
 sw_status sw_free(struct sw_acquisition *acquisition);
+
+// As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together: for a
+// plate, it takes little longer than for one image. `names` and `configs` have `count` pointers; several of `configs`
+// may be the same. `acquisitions` gets `count` handles. Their shards are created when their first frames come.
+//
+// The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
+// least and 4,096 at most.
+//
+// Errors: as sw_dataset_acquisition; SW_ERROR_ARGUMENT for a configuration with buffers of the caller's own;
+// SW_ERROR_TOO_MANY. No image is left behind then, and no handle is set.
+sw_status sw_dataset_acquisitions(struct sw_dataset *dataset,
+                                  const char *const *names,
+                                  const struct sw_config *const *configs,
+                                  size_t count,
+                                  struct sw_acquisition **acquisitions);
+
+// Ends several acquisitions as sw_finish ends each, but together: for the images of a plate, it takes little longer
+// than for one. Their summaries are to be had by sw_get_summary.
+//
+// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT all go on ending by themselves; call
+// again to wait longer.
+//
+// Errors: SW_ERROR_ARGUMENT for a handle that is there twice; SW_TIMEOUT; SW_ERROR_BUSY and SW_ERROR_ENDED as
+// sw_finish, before any run is ended; otherwise the first error of the first of these runs that has one, when all have
+// ended: sw_first_error tells that of each.
+sw_status sw_finish_all(struct sw_acquisition *const *acquisitions, size_t count, int64_t timeout_ms);
 
 // Has log lines up to `level` told to `callback`, in place of the function before; null: to nobody. It holds for the
 // whole process. On return, the function before is not called any more.

@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
     config.dim_count = 3;
     config.workers = 2;
     config.sync = 0;
-    static char names[IMAGES][16];
+    static char names[IMAGES][32];
     const char *named[IMAGES];
     const sw_config *configs[IMAGES];
     static sw_acquisition *images[IMAGES];
