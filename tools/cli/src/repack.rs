@@ -7,6 +7,7 @@ use shardwright::{Dialect, Error};
 
 use crate::args::Repack;
 use crate::failure::{Failure, with_options};
+use crate::place::refuse_dangling;
 use crate::report::{bytes_text, decimal, say};
 use crate::{interrupt, meter};
 
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
         incomplete: args.incomplete,
         space: if args.no_space_check { SpaceCheck::Skipped } else { SpaceCheck::Estimated },
     };
+    args.output.as_deref().map_or(Ok(()), refuse_dangling)?;
     let in_the_way = |error: Error| match error {
         Error::Exists { path } => {
             let help = "it is not what this call makes of the dataset as it is now: choose another path, or remove it";
