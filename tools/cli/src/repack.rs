@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use shardwright::Error;
 use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
-use shardwright::{Dialect, Error};
 
 use crate::args::Repack;
 use crate::failure::{Failure, with_options};
@@ -61,13 +61,16 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
     if args.work.quiet {
         return Ok(());
     }
-    let has_shards = !args.unsharded && args.layout.dialect != Dialect::Zarr2;
-    say(&format!("{}: {}\n", path.display(), sentence(&summary, has_shards, seconds)))
+    say(&format!("{}: {}\n", path.display(), sentence(&summary, seconds)))
 }
 
-fn sentence(summary: &RepackSummary, has_shards: bool, seconds: f64) -> String {
-    let RepackSummary { shards_written, shards_found, chunks, bytes, bytes_pixels, .. } = *summary;
-    let files = if has_shards { "shards" } else { "files of a chunk each" };
+fn sentence(summary: &RepackSummary, seconds: f64) -> String {
+    let RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, .. } = *summary;
+    let files = match chunk_files {
+        0 => "shards",
+        all if all == shards_written + shards_found => "files of a chunk each",
+        _ => "shards and files of a chunk",
+    };
     if summary.already_done {
         return "is there already, as this call made it before; nothing was to be done".to_owned();
     }
