@@ -96,7 +96,8 @@ typedef struct sw_dim {
     uint64_t shard;
     // The distance between neighbours, in `unit`. 0: 1.
     double scale;
-    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
+    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none. Of space and time, a note in the summary
+    // tells of units that OME-Zarr does not list.
     const char *unit;
     // Where the centre of the first element is, in `unit`: for y and x the position of the stage.
     double translation;

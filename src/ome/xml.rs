@@ -138,7 +138,7 @@ fn pixel_type(dtype: Dtype) -> &'static str {
 }
 
 /// The symbol of a UDUNITS-2 length in the schema's `UnitsLength`.
-fn length_symbol(unit: &str) -> Option<String> {
+pub(super) fn length_symbol(unit: &str) -> Option<String> {
     let symbol = match unit {
         "angstrom" => "Å",
         "inch" => "in",
@@ -152,7 +152,7 @@ fn length_symbol(unit: &str) -> Option<String> {
 }
 
 /// The symbol of a UDUNITS-2 time in the schema's `UnitsTime`.
-fn time_symbol(unit: &str) -> Option<String> {
+pub(super) fn time_symbol(unit: &str) -> Option<String> {
     let symbol = match unit {
         "minute" => "min",
         "hour" => "h",
