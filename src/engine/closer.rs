@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell};
+use super::cell::{ShardBlock, ShardCell};
+use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell, layers_done};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
 use super::index_budget::IndexBudget;
 use super::messages::{Closing, ClosingOf};
-use super::paused::Paused;
 use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
@@ -42,22 +42,25 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
             Err(error) if error.is_disconnected() => return,
             Err(_) => None,
         };
-        let (mut cells, mut records) = (ClosingCells::default(), Vec::new());
+        let (mut cells, mut records, mut parks) = (ClosingCells::default(), Vec::new(), Vec::new());
         while let Some(thing) = closing {
             match thing.map(|(image, thing)| (roster.get(image), thing)) {
                 Some((Some(of), Closing::Cell(cell))) => cells.add(of, cell),
                 Some((Some(of), Closing::Parked(cell))) => cells.add_parked(of, cell),
                 Some((Some(of), Closing::Records(block))) => records.push((of, block)),
-                Some((Some(of), thing)) => of.close(thing),
+                Some((Some(of), Closing::Park(block))) => parks.push((of, block)),
+                Some((Some(of), Closing::Look)) => of.engine.closings.settle(),
                 Some((None, _)) => {}
                 // What lies beside may be older.
                 None => is_end = true,
             }
             // What waits to be closed or written is closed and written together.
-            let some = !(cells.is_empty() && records.is_empty());
+            let some = !(cells.is_empty() && records.is_empty() && parks.is_empty());
             let next = || if some && !cells.is_full() { to_close.try_recv().ok() } else { None };
             closing = closings.beside().or_else(next);
         }
+        // First, because other images wait for their files.
+        park(parks);
         write_records(records);
         cells.close();
         if !is_end {
@@ -82,6 +85,24 @@ fn look_at_all(roster: &Roster, rest_until: &mut Instant, budget: &mut IndexBudg
         }
     }
     *rest_until = Instant::now() + CHECKPOINT_REST * start.elapsed();
+}
+
+/// Closes the files of blocks for a while. Where they are of many images, what they hold is brought to the device
+/// together, so that little is left to wait for with each.
+fn park(blocks: Vec<(Arc<Served>, ShardBlock)>) {
+    if let Some((first, _)) = blocks.first().filter(|_| blocks.len() >= TOGETHER_MIN) {
+        // What fails here fails again with the block that it is about.
+        let _ = caught(|| Ok(first.image.storage().sync_all()));
+    }
+    for (of, block) in blocks {
+        // A panic must not take other images' shards with it.
+        let parked = caught(|| {
+            of.park(block);
+            Ok(())
+        });
+        parked.unwrap_or_else(|error| of.engine.first_error.set(error));
+        of.engine.closings.settle();
+    }
 }
 
 /// Writes blocks of records, those of many images together.
@@ -111,6 +132,8 @@ impl Served {
     /// Almost zero would keep a core and the device busy, and the far future has no `Instant`.
     fn checkpoints_are_apart(&self) -> Duration {
         match self.checkpoint_every {
+            // Level 0 looks after all levels.
+            _ if self.is_level => CHECKPOINT_EVERY_MAX,
             Duration::ZERO => CHECKPOINT_EVERY_MAX,
             every => every.clamp(CHECKPOINT_EVERY_MIN, CHECKPOINT_EVERY_MAX),
         }
@@ -135,21 +158,6 @@ impl Served {
         if looks { to_checkpoint.min(LOOK_AT_RING_EVERY) } else { to_checkpoint }
     }
 
-    fn close(&self, thing: Closing) {
-        let engine = &*self.engine;
-        let close = || {
-            match thing {
-                Closing::Park(block) => self.park(block),
-                // They are closed and written with others.
-                Closing::Cell(_) | Closing::Parked(_) | Closing::Records(_) | Closing::Look => {}
-            }
-            Ok(())
-        };
-        // A panic must not take other images' shards with it.
-        caught(close).unwrap_or_else(|error| engine.first_error.set(error));
-        engine.closings.settle();
-    }
-
     /// Does what is due.
     fn look(&self) {
         let engine = &*self.engine;
@@ -171,9 +179,18 @@ impl Served {
         let every = self.checkpoints_are_apart();
         let ClosingState { paused, watch, copy, indexes_from, .. } = &mut *closing;
         let run = || {
+            // What is done of a level is done below, too: looked at before, it is named by the levels below already
+            // when its own indexes are.
+            let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let mut done: Vec<Done> = levels.iter().rev().map(|level| Done::of(&level.engine)).collect();
             let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
-            let paused = Some(paused).filter(|_| start >= *indexes_from);
-            let bytes = checkpoint(engine, &self.image, copy, paused);
+            let renews_indexes = start >= *indexes_from;
+            let mut bytes =
+                if renews_indexes { paused.keep(engine) * engine.plan.shard.index.renewal_bytes() } else { 0 };
+            bytes += checkpoint(self, Done::of(engine), Some(copy), renews_indexes);
+            for level in &levels {
+                bytes += done.pop().map_or(0, |done| checkpoint(level, done, None, renews_indexes));
+            }
             *indexes_from = (*indexes_from).max(budget.spend(bytes, Instant::now()));
             watch.look(engine, start.elapsed(), every);
             Ok(())
@@ -194,23 +211,40 @@ fn look_at_ring(engine: &Engine) {
     engine.ring.note_level();
 }
 
-/// Lets records and documents catch up with what is in the slots, and, if layers are given to look at, indexes. Returns
-/// how many bytes of these were written.
-fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: Option<&mut Paused>) -> u64 {
-    let renews_indexes = paused.is_some();
-    let mut renewed = paused.map_or(0, |paused| paused.keep(engine));
-    // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
-    let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
-    let cells: Vec<_> = cells.collect();
-    // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
-    let newest_end = engine.newest_end();
-    for (written, cell) in cells.into_iter().filter(|_| renews_indexes) {
-        renewed += checkpoint_cell(engine, &cell, written, false);
+/// What is in the slots of the open shards, in whole layers.
+struct Done {
+    /// With each cell, its frames and its layers.
+    cells: Vec<(Arc<ShardCell>, u64, Vec<bool>)>,
+    newest_end: u64,
+}
+
+impl Done {
+    fn of(engine: &Engine) -> Self {
+        let done = |cell: Arc<ShardCell>| {
+            // Acquire: that these frames' layers are done is seen just below.
+            let written = cell.frames_written.load(Acquire);
+            let layers = layers_done(&cell);
+            (cell, written, layers)
+        };
+        let cells = engine.open_cells.all().into_iter().map(done).collect();
+        // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many
+        // more.
+        Self { cells, newest_end: engine.newest_end() }
     }
-    if let Err(error) = caught(|| checkpoint_records(engine, image, copy)) {
+}
+
+/// Lets records and documents catch up with what is in the slots, and indexes, if these are to be renewed. `copy`: for
+/// records, if there are any. Returns how many bytes of indexes were written.
+fn checkpoint(of: &Served, done: Done, copy: Option<&mut RecordCopy>, renews_indexes: bool) -> u64 {
+    let engine = &*of.engine;
+    let mut renewed = 0;
+    for (cell, written, layers) in done.cells.into_iter().filter(|_| renews_indexes) {
+        renewed += checkpoint_cell(engine, &cell, (written, layers), false);
+    }
+    if let Some(Err(error)) = copy.map(|copy| caught(|| checkpoint_records(engine, &of.image, copy))) {
         engine.first_error.set(error);
     }
-    advance(engine, image, newest_end);
+    advance(engine, &of.image, done.newest_end);
     renewed * engine.plan.shard.index.renewal_bytes()
 }
 

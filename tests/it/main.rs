@@ -30,6 +30,7 @@ mod hostile;
 mod joined;
 mod kill;
 mod last_numbers;
+mod levels;
 mod live_reads;
 mod liveness;
 mod loans;

@@ -10,6 +10,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+from arrays import pixels
 from cloudvolume import CloudVolume
 
 SHARDS = ["--chunk", "1,8,8", "--shard", "7,64,64"]
@@ -23,10 +24,6 @@ ATTRIBUTES = {
     "f": 0.1,
     "deep": {"b": 1, "a": [1.0, 2]},
 }
-
-
-def pixels(seed=0, shape=(7, 50, 40)):
-    return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
 
 
 def group(path, zarr_format, names=("a", "img/0", "img/1")):

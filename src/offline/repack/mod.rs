@@ -356,7 +356,9 @@ impl Repack {
                         Rest { root: job.change.source.path(), changes: &changes, left: &[], sync }.copy(&place)?;
                     }
                     let old = job.change.source.document();
-                    documents::put_for(&place.join("zarr.json"), &job.document, old)?;
+                    let mut document = job.document.clone();
+                    documents::forget_slots_of_level(&mut document, job);
+                    documents::put_for(&place.join("zarr.json"), &document, old)?;
                 }
                 Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
                 Form::Designed => {

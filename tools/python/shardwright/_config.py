@@ -48,6 +48,7 @@ class ConfigFields(TypedDict, total=False):
     overwrite: bool
     guard_maps: bool
     manifest: Sequence[str]
+    pyramid: str | Mapping[str, Any] | None
 
 
 Config = Mapping[str, Any] | str | PathLike[str]
@@ -149,6 +150,10 @@ def _channels(channels: Sequence[Any]) -> list[Any]:
     return [document(channel) for channel in channels]
 
 
+def _pyramid(wish: str | Mapping[str, Any] | None) -> Any:
+    return {"method": wish} if isinstance(wish, str) else wish if wish is None else dict(wish)
+
+
 def _fill_value(value: float | str) -> Any:
     if isinstance(value, str):
         return value
@@ -170,4 +175,5 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "acquisition_order": list,
     "affinity": list,
     "manifest": list,
+    "pyramid": _pyramid,
 }
