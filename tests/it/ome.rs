@@ -61,7 +61,7 @@ fn units_that_ome_zarr_does_not_list_are_noted() {
         let dims = vec![dim(Dim::time(Some(1)), time), dim(Dim::y(4), Some(y)), Dim::x(4)];
         let config = Config { dims, ring_bytes: 1 << 20, ..Config::default() };
         let acquisition = Acquisition::create_in(Arc::new(Memory::new()), config).unwrap();
-        acquisition.append(&[1; 32]).unwrap();
+        assert_eq!(acquisition.append(&[1; 32]).unwrap().frames, 1);
         acquisition.finish().unwrap().notes.into_iter().filter(|note| note.contains("no unit")).collect::<Vec<_>>()
     };
     assert!(noted(None, "micrometer").is_empty() && noted(Some("millisecond"), "inch").is_empty());
