@@ -45,26 +45,6 @@ pub(crate) fn incompatibility(dims: &[Dim]) -> Option<String> {
     Some(format!("{reason}; {POSSIBLE}"))
 }
 
-/// Of dimensions whose units OME-Zarr does not list, what somebody should know who chose them.
-pub(crate) fn unknown_units(dims: &[Dim]) -> Vec<String> {
-    let note = |dim: &Dim| {
-        let unit = dim.unit.as_deref()?;
-        let (is_known, such_as) = match dim.kind {
-            DimKind::Space => (xml::length_symbol(unit).is_some(), "micrometer"),
-            DimKind::Time => (xml::time_symbol(unit).is_some(), "millisecond"),
-            DimKind::Channel | DimKind::Other => return None,
-        };
-        let name = &dim.name;
-        (!is_known).then(|| {
-            format!(
-                "dimension {name}: {unit:?} is no unit that OME-Zarr lists, and viewers may pass over it; units are \
-                 spelled as in UDUNITS-2, such as {such_as}"
-            )
-        })
-    };
-    dims.iter().filter_map(note).collect()
-}
-
 /// Where a kind of axis stands among the others.
 fn rank(kind: DimKind) -> u8 {
     match kind {
