@@ -63,8 +63,13 @@ fn end(runs: &[Arc<Run>]) {
     }
     for run in runs {
         run.ending.state().outcome.get_or_insert(Finished { summary: None, error: Some(Error::Ended) });
+        // Whoever waits for the end shall not wait for ever, whatever comes of this.
+        drop(caught(|| {
+            run.engine.tell_end();
+            Ok(())
+        }));
+        run.ending.state().end_is_told = true;
         run.ending.ended.notify_all();
-        run.engine.tell_end();
     }
 }
 
