@@ -55,12 +55,7 @@ impl Folder {
         let path = &absolute(path)?;
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
-        if let Some(above) =
-            path.ancestors().skip(1).find(|above| matches!(Lock::look(above), Err(Error::Locked { .. })))
-        {
-            let reason = format!("lies in {}, which is being written; choose a path beside it", above.display());
-            return Err(Error::format(path, reason));
-        }
+        Lock::look_above(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -268,7 +263,7 @@ fn named(error: Error, path: &Path) -> Error {
 
 /// The path of a dataset that is to be created, from the root of the file system: behind a link stands the folder that
 /// is meant, and neither must take the other's place.
-fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     if let Ok(found) = path.canonicalize() {
         return Ok(found);
     }

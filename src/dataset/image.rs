@@ -78,6 +78,7 @@ impl ImageWriter {
                           dataset for each image";
             return Err(Error::config("dialect", config.dialect.name(), reason));
         }
+        root.check_dialect(config.dialect)?;
         let (storage, storage_choice) = root.storage(&config, plan)?;
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
         let uuid = name.map_or(root.uuid, |name| image_uuid(root.uuid, name));
@@ -114,6 +115,7 @@ impl ImageWriter {
         if let Some(name) = &self.name {
             let _ = caught(|| self.root.unlist_image(&*self.storage, name));
         }
+        let _ = caught(|| self.settle());
     }
 
     fn write_documents(&self, plan: &Plan) -> Result<()> {
@@ -131,7 +133,8 @@ impl ImageWriter {
         if of_shape.0 != of_attributes.0 {
             self.put_document(&of_shape)?;
         }
-        self.put_document(&of_attributes)
+        self.put_document(&of_attributes)?;
+        self.settle()
     }
 
     fn described<'a>(
@@ -261,7 +264,7 @@ impl ImageWriter {
             let own = self.own(plan, None);
             self.put_document(&self.described(plan, &state.shape, &user, &own).of_attributes())?;
         }
-        Ok(())
+        self.settle()
     }
 
     /// Writes the documents for the last time.
@@ -277,6 +280,7 @@ impl ImageWriter {
         if let Some(name) = &self.name {
             self.root.list_image(&*self.storage, name, &self.config, &state.shape)?;
         }
+        self.settle()?;
         completed
     }
 
@@ -309,6 +313,11 @@ impl ImageWriter {
             [] => outer.iter().map(|dim| dim.name.as_str()).collect(),
             order => order.iter().map(String::as_str).collect(),
         }
+    }
+
+    /// Lets readers find what was written until now.
+    fn settle(&self) -> Result<()> {
+        self.storage.settle().map_err(|error| Error::io("write the directory of", self.root.path(), error))
     }
 
     fn put_document(&self, (key, document): &Document) -> Result<()> {

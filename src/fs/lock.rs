@@ -66,9 +66,33 @@ impl Lock {
     /// [`Error::Locked`] when a writer is at work.
     pub(crate) fn share(root: &Path) -> Result<Option<Self>> {
         let path = root.join(LOCK_FILE);
-        let Some(file) = open(&path, Purpose::Share)? else { return Ok(None) };
+        let Some(file) = open(&path, Purpose::Share)? else { return Self::share_file(root) };
         hold(&file, false, root)?;
         Ok(Some(Self { path, file, is_shared: true }))
+    }
+
+    /// The same, of a dataset that is one file, which its writer locks itself.
+    fn share_file(path: &Path) -> Result<Option<Self>> {
+        if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            return Ok(None);
+        }
+        let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+        match try_lock(&file, false) {
+            Ok(true) => Ok(Some(Self { path: path.to_path_buf(), file, is_shared: true })),
+            Ok(false) => Err(Error::Locked { path: path.to_path_buf() }),
+            // Where there are no locks, there is no writer.
+            Err(error) if has_no_locks(&error) => Ok(None),
+            Err(error) => Err(Error::io("lock", path, error)),
+        }
+    }
+
+    /// Locks a dataset that is one file, as its one writer, until all descriptors of this open file are closed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when another writer holds it.
+    pub(crate) fn hold_file(file: &File, path: &Path) -> Result<()> {
+        hold_in_spite_of_looks(file, path)
     }
 
     /// Looks whether a writer is at work, without keeping it from anything.
@@ -87,6 +111,14 @@ impl Lock {
         let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
         let locked = |above| Self::look(above).err().filter(|error| matches!(error, Error::Locked { .. }));
         root.ancestors().skip(1).find_map(locked).map_or(Ok(()), Err)
+    }
+
+    /// Refuses a path that lies in a dataset at which a writer is at work.
+    pub(crate) fn look_above(path: &Path) -> Result<()> {
+        let is_locked = |above: &&Path| matches!(Self::look(above), Err(Error::Locked { .. }));
+        let Some(above) = path.ancestors().skip(1).find(is_locked) else { return Ok(()) };
+        let reason = format!("lies in {}, which is being written; choose a path beside it", above.display());
+        Err(Error::format(path, reason))
     }
 
     /// Locks the folder itself: it is worked in, and has no lock file.

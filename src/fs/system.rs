@@ -77,7 +77,7 @@ impl FileSystem {
         Ok(Self(rustix::fs::statfs(path)?.f_type as u64))
     }
 
-    fn of(file: &File) -> io::Result<Self> {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
         Ok(Self(rustix::fs::fstatfs(file)?.f_type as u64))
     }
 
@@ -142,7 +142,13 @@ pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
 /// Takes room on the disk for `more` bytes behind the `len` that a file has, which stays as long as it is. Without a
 /// call for it, it takes none.
 pub(crate) fn reserve_behind(file: &File, len: u64, more: u64) -> io::Result<()> {
-    unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, len, more))).map(drop)
+    reserve_range(file, len, more).map(drop)
+}
+
+/// Takes room on the disk for a range, within a file or behind its end, which stays where it is; false where there is
+/// no call for it.
+pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<bool> {
+    unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, at, len)))
 }
 
 /// Makes a range read as zeros and gives back its whole blocks; false where the file system has no holes.
@@ -211,7 +217,12 @@ pub(crate) fn extend_at_once(file: &File, at: u64, bytes: &[u8]) -> io::Result<O
 
 /// Drops a file's clean pages from the page cache; best effort: cameras and readers have better uses for the memory.
 pub(crate) fn forget_cached(file: &File) {
-    let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+    forget_cached_range(file, 0, 0);
+}
+
+/// The same for a range; `len` 0: all behind `at`.
+pub(crate) fn forget_cached_range(file: &File, at: u64, len: u64) {
+    let _ = rustix::fs::fadvise(file, at, std::num::NonZeroU64::new(len), Advice::DontNeed);
 }
 
 /// Renames without replacing anything. Where the file system has no such rename, the caller's lock keeps others from

@@ -11,6 +11,7 @@
 //! its header, at multiples of 8 bytes.
 
 mod checkpoint;
+mod checksum;
 mod claim;
 mod close;
 mod file;

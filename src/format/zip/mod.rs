@@ -13,7 +13,6 @@ pub(crate) mod crc32;
 pub(crate) mod directory;
 pub(crate) mod local;
 mod modified;
-#[cfg(feature = "offline")]
 pub(crate) mod parse;
 
 pub(crate) use modified::Modified;
@@ -49,12 +48,10 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().copied().map(u16::from_le_bytes)
 }
 
-#[cfg(feature = "offline")]
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
 }
 
-#[cfg(feature = "offline")]
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
 }

@@ -21,7 +21,9 @@ impl Modified {
 
     /// So many seconds after 1970 began.
     fn at(seconds: u64) -> Self {
-        let Some(mut days) = (seconds / DAY).checked_sub(DAYS_BEFORE) else { return Self { time: 0, date: 1 << 5 | 1 } };
+        let Some(mut days) = (seconds / DAY).checked_sub(DAYS_BEFORE) else {
+            return Self { time: 0, date: 1 << 5 | 1 };
+        };
         // Until 2099, each fourth year has a day more.
         let mut year = 0;
         while days >= days_of_year(year) && year < YEARS_MAX {
