@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, logged};
 use crate::folder::absolute;
-use crate::format::zip::parse::{END64_BYTES_NEEDED, TAIL_BYTES_MAX, Tail, end64, tail};
-use crate::fs::system::{FileExt, open_unfollowed};
+use crate::fs::archives::directory;
+use crate::fs::system::open_unfollowed;
 use crate::fs::{Identity, Lock, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
 use crate::storage::Archive;
 
@@ -179,22 +179,8 @@ fn remove(path: &Path, identity: Identity) {
 /// Whether a file is an archive with a Zarr hierarchy at its root, or what a writer left that was killed at once.
 fn is_dataset(file: &File) -> io::Result<bool> {
     let len = file.metadata()?.len();
-    let mut last = vec![0; len.min(TAIL_BYTES_MAX) as usize];
-    let from = len - last.len() as u64;
-    file.read_exact_at(&mut last, from)?;
-    let place = match tail(&last, len) {
-        Ok(Tail::Directory(place)) => place,
-        Ok(Tail::End64(at)) => {
-            let mut bytes = [0; END64_BYTES_NEEDED];
-            file.read_exact_at(&mut bytes, at)?;
-            match end64(&bytes, at) {
-                Ok(place) => place,
-                Err(_) => return Ok(false),
-            }
-        }
-        Err(_) => return Ok(len == 0),
-    };
-    let mut bytes = vec![0; place.bytes as usize];
-    file.read_exact_at(&mut bytes, place.at)?;
-    Ok(place.entries(&bytes).is_ok_and(|entries| entries.contains_key(DOCUMENT)))
+    Ok(match directory(file, len)? {
+        Ok((entries, _)) => entries.contains_key(DOCUMENT),
+        Err(_) => len == 0,
+    })
 }

@@ -28,6 +28,9 @@ impl Lock {
     ///
     /// [`Error::Locked`] when another writer holds it.
     pub(crate) fn take(root: &Path) -> Result<Self> {
+        if fs::metadata(root).is_ok_and(|found| found.is_file()) {
+            return Self::take_file(root);
+        }
         let path = root.join(LOCK_FILE);
         loop {
             let (file, is_new) = match open(&path, Purpose::Hold)? {
@@ -51,6 +54,14 @@ impl Lock {
                 return Ok(Self { path, file, is_shared: false });
             }
         }
+    }
+
+    /// The same, of a dataset that is one file.
+    fn take_file(path: &Path) -> Result<Self> {
+        let open = File::options().read(true).write(true).open(path);
+        let file = open.map_err(|error| Error::io("open", path, error))?;
+        Self::hold_file(&file, path)?;
+        Ok(Self { path: path.to_path_buf(), file, is_shared: true })
     }
 
     /// The folder has another path now: there its file is removed at the end.

@@ -9,6 +9,8 @@ mod seam;
 pub(crate) mod trial;
 mod window;
 
+#[cfg(feature = "offline")]
+pub(crate) use archive::FoundEntry;
 pub(crate) use archive::{Archive, ArchiveView};
 pub(crate) use directory::Directory;
 pub use memory::Memory;

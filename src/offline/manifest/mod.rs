@@ -33,7 +33,7 @@ use crate::format::rules;
 use crate::fs as os;
 use crate::fs::Lock;
 use crate::fs::document;
-use crate::fs::links;
+use crate::fs::{links, look};
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::files::FileChunks;
@@ -157,6 +157,7 @@ impl WriteManifest {
     /// As [`new`](Self::new), of a dataset whose lock the caller may hold.
     pub(crate) fn by_its_writer(dataset: &Path, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         let root = dataset.canonicalize().map_err(|error| Error::io("open", dataset, error))?;
+        look::refuse_archive(&root)?;
         if !root.is_dir() {
             return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::fs::Lock;
+use crate::fs::{Lock, look};
 use crate::offline::hierarchy::central::CentralMetadata;
 
 /// Takes the lock of the dataset that `path` is or belongs to, as its one writer.
@@ -18,11 +18,11 @@ pub(super) fn to_read(path: &Path) -> Result<Option<Lock>> {
 
 /// The topmost group above `path`, or the dataset whose document describes what is there.
 fn root_of(path: &Path) -> Result<PathBuf> {
-    let group = path.ancestors().take_while(|above| above.join("zarr.json").is_file()).last();
+    let group = path.ancestors().take_while(|above| look::is_file(&above.join("zarr.json"))).last();
     if let Some(group) = group {
         return Ok(group.to_path_buf());
     }
-    let central = if path.join(".zarray").is_file() || CentralMetadata::at(path)?.is_some() {
+    let central = if look::is_file(&path.join(".zarray")) || CentralMetadata::at(path)?.is_some() {
         None
     } else {
         CentralMetadata::of(path)?

@@ -31,6 +31,7 @@ mod ome_lists;
 mod ome_xml;
 mod options;
 mod order;
+mod pack;
 mod progress;
 mod receipt;
 mod refusal;
@@ -52,10 +53,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
+use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
 use crate::format::provenance::is_unfinished;
-use crate::fs::links;
 use crate::fs::{self as os, Lock};
+use crate::fs::{links, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
 use crate::offline::progress::{Counters, Progress, pool};
@@ -135,8 +137,11 @@ impl Repack {
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let path = path.as_ref();
         os::finish_exchange(path)?;
-        let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
-        if !root.is_dir() {
+        let root = look::canonicalize(path).map_err(|error| Error::io("open", path, error))?;
+        if out.is_none() {
+            look::refuse_archive(&root)?;
+        }
+        if !look::is_root(&root) {
             return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
         }
         links::enter(&root);
@@ -276,7 +281,10 @@ impl Repack {
             Some(out) => {
                 let folder = self.jobs.first().map_or(self.root.as_path(), |job| job.change.target.folder());
                 receipt::leave(&staging.tree(), folder, &self.root, &source_files, &self.options)?;
-                os::publish(&staging.tree(), out)?;
+                match is_archive_name(out) {
+                    true => pack::pack(&staging.tree(), out, self.options.sync)?,
+                    false => os::publish(&staging.tree(), out)?,
+                }
             }
             None if self.form == Form::Designed => {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;

@@ -162,6 +162,7 @@ impl Archive {
     /// Room behind the end of the file, which then ends with the directory that it ends with now.
     fn append(&self, len: u64, access: Access) -> io::Result<u64> {
         let end = self.table().end;
+        debug_assert!(end.is_multiple_of(PAGE), "the file was finished");
         let at = end.checked_add(len).filter(|&at| at < 1 << 62).ok_or(io::ErrorKind::FileTooLarge)?;
         let block = {
             let table = self.table();

@@ -16,10 +16,14 @@
 
 mod blob;
 mod file;
+#[cfg(feature = "offline")]
+mod resume;
 mod settle;
 mod space;
 mod table;
 mod view;
 
 pub(crate) use file::Archive;
+#[cfg(feature = "offline")]
+pub(crate) use resume::FoundEntry;
 pub(crate) use view::ArchiveView;

@@ -15,7 +15,7 @@ const READ_BYTES: u64 = 1 << 20;
 
 impl Archive {
     /// Writes a directory that says all, if the one in the file doesn't.
-    pub(super) fn settle(&self) -> io::Result<()> {
+    pub(crate) fn settle(&self) -> io::Result<()> {
         let _tail = self.tail();
         self.write_directory()
     }
@@ -43,10 +43,14 @@ impl Archive {
         }
         // What the directory will name has to be there before it.
         self.sync_if_wanted()?;
-        let (end, documents) = (self.table().end, batch.appended.len() as u64);
-        let block = directory_block(std::mem::take(&mut batch.appended), end, &batch.names, &batch.comment);
-        growth::grow(&self.file, end, end, &block)?;
-        Ok((end + documents, end + block.len() as u64))
+        let (end, at) = {
+            let table = self.table();
+            (table.end, table.append_at())
+        };
+        let documents = batch.appended.len() as u64;
+        let block = directory_block(std::mem::take(&mut batch.appended), at, &batch.names, &batch.comment);
+        growth::grow(&self.file, end, at, &block)?;
+        Ok((at + documents, at + block.len() as u64))
     }
 
     /// Reads entries back of which nobody knows what is in them, as after a write that failed.
@@ -77,14 +81,30 @@ impl Archive {
         Ok(crc)
     }
 
+    /// Moves documents to where shards have left room, so that the file becomes shorter, and those of Zarr to its start.
+    fn move_documents(&self) -> io::Result<()> {
+        let movable = {
+            let mut table = self.table();
+            // Whoever is still at an older directory finds out that it is one.
+            table.space.release(0);
+            table.movable()
+        };
+        for (key, entry) in movable {
+            let mut bytes = vec![0; entry.content.len as usize];
+            self.file.read_exact_at(&mut bytes, entry.data_at)?;
+            self.table().staged.entry(key).or_insert(bytes);
+        }
+        self.write_directory()
+    }
+
     /// Ends the archive: its directory follows the last entry, the file is cut off behind that, and what is free goes
     /// back to the disk.
     pub(crate) fn finish(&self) -> io::Result<()> {
         let _tail = self.tail();
         self.write_directory()?;
+        self.move_documents()?;
         let (at, bytes, before) = {
             let mut table = self.table();
-            // Whoever is still at an older directory finds out that it is one.
             table.space.release(0);
             let at = table.entries.values().map(|entry| entry.data_at + entry.content.len).max().unwrap_or(0);
             (at, table.names.at(at, &table.comment), table.directory.start)

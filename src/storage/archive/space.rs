@@ -8,7 +8,7 @@ use std::ops::Range;
 const KEPT: u64 = 8;
 
 /// Free ranges, in whole pages.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Space {
     /// Ends by starts; no two touch.
     free: BTreeMap<u64, u64>,
@@ -38,6 +38,11 @@ impl Space {
         }
         self.free_bytes -= len;
         Some(start)
+    }
+
+    /// Whether [`take`](Self::take) would find a place before `limit`.
+    pub(super) fn has_before(&self, len: u64, limit: u64) -> bool {
+        self.free.iter().find(|&(start, end)| end - start >= len).is_some_and(|(&start, _)| start < limit)
     }
 
     /// Nothing needs a range.

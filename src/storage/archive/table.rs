@@ -10,8 +10,6 @@ use crate::format::zip::directory::{Directory, Named, comment, order};
 use crate::format::zip::local::{self, Kind, Origin, PAGE};
 use crate::format::zip::{Content, Modified};
 
-const ROOT: &str = "zarr.json";
-
 /// An entry: a document, a block of records, or a shard.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
@@ -78,6 +76,8 @@ pub(super) struct Batch {
 }
 
 impl Table {
+    pub(super) const ROOT: &str = "zarr.json";
+
     pub(super) fn next_serial(&mut self) -> u64 {
         self.serials += 1;
         self.serials
@@ -125,19 +125,24 @@ impl Table {
         self.space.next_directory()
     }
 
+    /// Where the file is made longer. Only one that was finished once ends within a page.
+    pub(super) fn append_at(&self) -> u64 {
+        self.end.next_multiple_of(PAGE)
+    }
+
     /// What is to be done so that the directory says all; `None`: nothing.
     pub(super) fn plan(&mut self) -> Option<Batch> {
         if !self.is_behind && self.staged.is_empty() {
             return None;
         }
         let staged = std::mem::take(&mut self.staged);
-        let root = staged.get(ROOT).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+        let root = staged.get(Self::ROOT).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
         let comment = root.map_or_else(|| self.comment.clone(), |root| comment(&root["attributes"]));
         let (mut writes, mut appended, mut documents) = (self.headers(), Vec::new(), Vec::new());
         let mut staged: Vec<_> = staged.into_iter().collect();
         staged.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
         for (key, bytes) in staged {
-            let (entry, file) = self.place(&key, &bytes, self.end + appended.len() as u64);
+            let (entry, file) = self.place(&key, &bytes, self.append_at() + appended.len() as u64);
             match entry.header_at < self.end {
                 true => writes.push((entry.header_at, file)),
                 false => appended.extend(file),
@@ -157,6 +162,18 @@ impl Table {
         Some(Batch { writes, appended, names, comment, documents, named })
     }
 
+    /// Documents for which there is room nearer to the start of the file, in the order in which they are placed.
+    pub(super) fn movable(&self) -> Vec<(String, Entry)> {
+        let mut space = self.space.clone();
+        let mut documents: Vec<_> = self.entries.iter().filter(|(_, entry)| entry.kind == Kind::Whole).collect();
+        documents.sort_by_key(|(key, _)| order(key));
+        let moves = documents.into_iter().filter(|(_, entry)| {
+            let len = (entry.data_at - entry.header_at + entry.content.len).next_multiple_of(PAGE);
+            space.has_before(len, entry.header_at) && space.take(len).is_some()
+        });
+        moves.map(|(key, entry)| (key.clone(), entry.clone())).collect()
+    }
+
     /// The headers that say something else than the next directory will.
     fn headers(&mut self) -> Vec<(u64, Vec<u8>)> {
         let archive = self.archive;
@@ -173,7 +190,11 @@ impl Table {
     /// Finds a place for a document, in the file or at `end`, and returns its bytes, in whole pages.
     fn place(&mut self, key: &str, bytes: &[u8], end: u64) -> (Entry, Vec<u8>) {
         let header_bytes = local::bytes(key, 1) as u64;
-        let file_bytes = (header_bytes + bytes.len() as u64).next_multiple_of(PAGE);
+        // A document of Zarr that grows a little shall find room where its first version was, which is in front of all
+        // shards.
+        let is_first = order(key).0 == order(Self::ROOT).0 && !self.entries.contains_key(key);
+        let spare = if is_first { PAGE } else { 0 };
+        let file_bytes = (header_bytes + bytes.len() as u64).next_multiple_of(PAGE) + spare;
         let header_at = self.space.take(file_bytes).unwrap_or(end);
         let room = file_bytes - header_bytes;
         let entry = Entry {
