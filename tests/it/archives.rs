@@ -111,7 +111,7 @@ fn an_archive_is_no_longer_than_what_is_in_it() {
     let config = Config { checkpoint_every: Duration::from_millis(10), sync: true, ..tiny(None, 32) };
     let acquisition = Acquisition::create(&path, config).unwrap();
     for number in 0..40 {
-        acquisition.append(&frame(number, 256)).unwrap();
+        assert_eq!(acquisition.append(&frame(number, 256)).unwrap().frames, 1);
         std::thread::sleep(Duration::from_millis(5));
     }
     let directories = fs::metadata(&path).unwrap().len();
@@ -213,9 +213,12 @@ fn an_archive_that_another_program_cut_off_ends_the_run() {
     let acquisition = Acquisition::create(&path, config.clone()).unwrap();
     commit(&acquisition, &config, 0);
     fs::File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
+    let mut next = 1;
     wait_until("it is noticed", || {
+        let taken = acquisition.append(&frame(next, 64)).is_ok();
+        next += u64::from(taken);
         std::thread::sleep(Duration::from_millis(5));
-        acquisition.try_acquire().is_err()
+        !taken
     });
     let unfinished = acquisition.finish().unwrap_err().to_string();
     assert!(unfinished.contains("another program cut the archive off"), "{unfinished}");

@@ -107,9 +107,9 @@ fn header_at(file: &File, at: u64, len: u64) -> io::Result<Option<local::Header>
     let mut bytes = vec![0; (2 * PAGE).min(len - at) as usize];
     file.read_exact_at(&mut bytes, at)?;
     Ok(local::decode(&bytes).filter(|header| {
-        let end = at.checked_add(header.bytes).and_then(|data| data.checked_add(header.origin.room));
-        let is_within = end.is_some_and(|end| end <= len.next_multiple_of(PAGE)) && at + header.bytes <= len;
-        is_within && header.content.len <= header.origin.room && check_name(&header.name).is_ok()
+        // Of its room, the rest may have been cut off, or is in use for documents.
+        let end = at.checked_add(header.bytes).and_then(|data| data.checked_add(header.content.len));
+        end.is_some_and(|end| end <= len) && header.content.len <= header.origin.room && check_name(&header.name).is_ok()
     }))
 }
 

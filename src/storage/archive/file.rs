@@ -184,8 +184,7 @@ impl Archive {
             self.keep_ballast(end);
             return Err(error);
         }
-        let freed = self.table().moved(at, new_end);
-        self.give_back(freed);
+        self.table().moved(at, new_end);
         self.keep_ballast(new_end);
         Ok(end)
     }

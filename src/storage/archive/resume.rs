@@ -81,7 +81,7 @@ impl Archive {
 
     /// Gives back to the disk what no entry needs any more.
     pub(crate) fn release(&self) {
-        let freed = self.table().space.release(0);
+        let freed = self.table().space.release(1);
         for range in freed {
             let _ = system::give_back(&self.file, range.start, range.end - range.start);
         }
@@ -95,7 +95,8 @@ fn entry(found: &FoundEntry) -> Entry {
         kind: header.origin.kind,
         header_at: *header_at,
         data_at: found.data_at(),
-        room: header.origin.room,
+        // What it had beside at first may be another's by now.
+        room: header.content.len.next_multiple_of(PAGE).min(header.origin.room),
         first_room: header.origin.room,
         content: header.content,
         is_known: true,

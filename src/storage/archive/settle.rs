@@ -86,7 +86,7 @@ impl Archive {
         let movable = {
             let mut table = self.table();
             // Whoever is still at an older directory finds out that it is one.
-            table.space.release(0);
+            table.space.release(1);
             table.movable()
         };
         for (key, entry) in movable {
@@ -105,7 +105,7 @@ impl Archive {
         self.move_documents()?;
         let (at, bytes, before) = {
             let mut table = self.table();
-            table.space.release(0);
+            table.space.release(1);
             let at = table.entries.values().map(|entry| entry.data_at + entry.content.len).max().unwrap_or(0);
             (at, table.names.at(at, &table.comment), table.directory.start)
         };

@@ -13,9 +13,9 @@ pub(super) struct Space {
     /// Ends by starts; no two touch.
     free: BTreeMap<u64, u64>,
     free_bytes: u64,
-    /// What some directory names that is not the newest one any more, with the number of the last such one.
+    /// What the next directory will not name, with the number of the last one that does.
     retired: VecDeque<(u64, Range<u64>)>,
-    /// Directories written.
+    /// Directories written, but for those that say what the one before did.
     directories: u64,
 }
 
@@ -70,13 +70,13 @@ impl Space {
         }
     }
 
-    /// Another directory was written. Returns what has become free.
+    /// A directory was written that says something new. Returns what has become free.
     pub(super) fn next_directory(&mut self) -> Vec<Range<u64>> {
         self.directories += 1;
         self.release(KEPT)
     }
 
-    /// Frees what only directories need that are older than the newest `kept`.
+    /// Frees what none of the newest `kept` directories names, at least the newest one.
     pub(super) fn release(&mut self, kept: u64) -> Vec<Range<u64>> {
         let mut freed = Vec::new();
         while self.retired.front().is_some_and(|(last, _)| *last + kept <= self.directories) {
@@ -127,6 +127,9 @@ mod tests {
         space.retire(8..16);
         assert_eq!(space.next_directory(), [0..8]);
         assert_eq!(space.release(1), [8..16]);
+        // What the newest one names stays, however often it is written.
+        space.retire(16..24);
+        assert!(space.release(1).is_empty());
         assert_eq!(space.free().collect::<Vec<_>>(), [0..16]);
     }
 }

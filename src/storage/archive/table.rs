@@ -117,12 +117,11 @@ impl Table {
         }
     }
 
-    /// The file has become longer, and ends with a directory that begins there.
-    pub(super) fn moved(&mut self, directory_at: u64, end: u64) -> Vec<Range<u64>> {
+    /// The file has become longer, and ends with a directory that begins there. It may say what the one before did.
+    pub(super) fn moved(&mut self, directory_at: u64, end: u64) {
         self.space.retire(self.directory.clone());
         self.directory = directory_at..end;
         self.end = end;
-        self.space.next_directory()
     }
 
     /// Where the file is made longer. Only one that was finished once ends within a page.
@@ -217,7 +216,7 @@ impl Table {
 
     /// What was planned is in the file.
     pub(super) fn commit(&mut self, batch: Batch, directory_at: u64, end: u64) -> Vec<Range<u64>> {
-        let freed = self.moved(directory_at, end);
+        self.moved(directory_at, end);
         self.names = batch.names;
         self.comment = batch.comment;
         let was_behind = self.is_behind;
@@ -228,7 +227,7 @@ impl Table {
         for entry in self.entries.values_mut() {
             entry.named = batch.named.get(&entry.serial).copied();
         }
-        freed
+        self.space.next_directory()
     }
 
     /// What was planned could not be written.
