@@ -38,11 +38,8 @@ fn main() -> Result<(), Failure> {
 impl Camera {
     fn acquisition(&self, dataset: &Dataset) -> shardwright::Result<Acquisition> {
         let dims = vec![Dim::time(self.frames), Dim::y(self.height), Dim::x(self.width)];
-        // Two rings and two sets of workers share the machine.
-        dataset.acquisition(
-            self.name,
-            Config { dtype: Dtype::U8, dims, ring_bytes: 256 << 20, workers: 1, ..Config::default() },
-        )
+        // Frames of different size have rings of their own; all images share the workers.
+        dataset.acquisition(self.name, Config { dtype: Dtype::U8, dims, ring_bytes: 256 << 20, ..Config::default() })
     }
 
     fn run(&self, acquisition: Acquisition) -> Result<(), Failure> {

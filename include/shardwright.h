@@ -8,9 +8,9 @@
    process after a fork) is found out and returned as an error. What the library can't see is whether a pointer that is
    neither null nor misaligned points to as much memory as its description says.
 
-   All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for
-   callbacks, their contexts, the functions of a storage and the buffers of `own_buffers`. No function unwinds, and
-   callbacks must not either.
+   For C99 or later, and C++11 or later. All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a
+   pointer that it was given, but for callbacks, their contexts, the functions of a storage and the buffers of
+   `own_buffers`. No function unwinds, and callbacks must not either.
 
    The calls by phase of a run:
 
@@ -434,17 +434,19 @@ typedef struct sw_appended {
 // What can happen in a run: the sum of SW_EVENT_... values.
 typedef uint32_t sw_events;
 
-// Hears of one or more events. It is called by the thread that makes them happen, which may be one that is in a call
-// of this library: it must not wait.
+// Hears of one or more events. It is called by whichever thread makes them happen: one of the program's own, during
+// any call with the acquisition (sw_acquire, sw_commit, sw_discard, sw_append and sw_on_event above all), or one of
+// the library's; and by several at once, in any order. So it must be safe for threads, and must not wait.
 typedef void (*sw_event_fn)(void *context, sw_events events);
 
-// A moment's view of an acquisition. Counters never go back. Set `size` to sizeof(sw_stats) before the call.
+// A moment's view of an acquisition. Counters never go back, and no frame is written that was not accepted, nor
+// durable that was not written. Set `size` to sizeof(sw_stats) before the call.
 typedef struct sw_stats {
     // sizeof(sw_stats).
     size_t size;
     // Frames in the ring or beyond it.
     uint64_t frames_accepted;
-    // Frames whose every chunk is in its shard.
+    // Frames whose every chunk is in its shard, and those that are durable in a chunk which waits for more.
     uint64_t frames_written;
     // Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0
     // without the configuration's `sync`.
@@ -497,7 +499,8 @@ typedef struct sw_layout {
     size_t buffer_bytes;
     // Frame buffers in the ring.
     uint64_t ring_frames;
-    // How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    // How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
+    // driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
     uint64_t reorder_window;
     // Dimensions.
     uint64_t dim_count;
@@ -805,7 +808,8 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // `f`.
 #define SW_VALUE_FLOAT 3
 
-// A frame buffer became free after a call had found none: acquire until SW_RING_FULL, then wait.
+// A frame buffer became free after a call had found none, or no call will get one any more, because of the run's first
+// error or because it takes no more frames: acquire until SW_RING_FULL, then wait.
 #define SW_EVENT_BUFFER_FREE 1
 
 // As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not more
@@ -930,9 +934,10 @@ sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *mem
 // A process that ends without sw_finish leaves a dataset as a kill would: what the last checkpoint made durable is
 // there, and `shardwright recover` restores the rest of what was stored.
 //
-// Errors: those of a wrong configuration; SW_ERROR_FORMAT for a path at which something stands that is no dataset;
-// SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to
-// reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
+// Errors: those of a wrong configuration; SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT
+// for a path at which something stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written, by
+// this process or another; SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to reserve a
+// shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
 sw_status sw_create(const char *path, const struct sw_config *config, struct sw_acquisition **acquisition);
 
 // As sw_create, in a storage of the caller's own, whose struct is copied; its functions and its context must stay
@@ -1030,7 +1035,8 @@ sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, 
 // Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced;
 // anything else never is. Free the handle with sw_dataset_free.
 //
-// Errors: SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY.
+// Errors: SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT for a path at which something
+// stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written; SW_ERROR_IO, SW_ERROR_TOO_MANY.
 sw_status sw_dataset_create(const char *path, uint32_t overwrite, struct sw_dataset **dataset);
 
 // As sw_dataset_create, in a storage of the caller's own, whose struct is copied; its functions and its context must
@@ -1069,8 +1075,8 @@ sw_status sw_dataset_free(struct sw_dataset *dataset);
 sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, uint64_t ring_mark, int32_t *descriptor);
 
 // Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
-// milliseconds; 0: not at all; SW_FOREVER: until the run has ended, and then SW_EVENT_ENDED comes each time, whatever
-// was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
+// milliseconds; 0: not at all; SW_FOREVER. It never waits beyond the end of the run: then SW_EVENT_ENDED comes each
+// time, whatever was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
 //
 // Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ENDED if another thread has closed the descriptor meanwhile;
 // SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.
@@ -1122,7 +1128,8 @@ sw_status sw_get_latency(struct sw_acquisition *acquisition, sw_stage stage, str
 sw_status sw_get_layout(struct sw_acquisition *acquisition, struct sw_layout *layout);
 
 // Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
-// closed, the documents completed. Numbers below the newest that never came count as missing.
+// closed, the documents completed. Numbers below the newest that never came count as missing, and so do those beyond
+// it for which the array has a place all the same, as in a stack or among channels that were begun.
 //
 // It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call
 // again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be

@@ -8,10 +8,12 @@
 
 #include "shardwright.h"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -55,6 +57,42 @@ template <typename Call> sw_status text(Call call, std::string &out) {
             return status;
         }
     }
+}
+
+// The functions that a run calls. Where they are must not change: the library knows it.
+struct Tellers {
+    using OfShards = std::function<void(const char *)>;
+    using OfEvents = std::function<void(sw_events)>;
+    std::unique_ptr<OfShards> of_shards;
+    std::vector<std::unique_ptr<OfEvents>> of_events;
+};
+
+// Frees a run that has ended, as soon as no other thread is in a call with it.
+inline void free_ended(sw_acquisition *handle, std::unique_ptr<Tellers> tellers) noexcept {
+    sw_status status;
+    while ((status = sw_free(handle)) == SW_ERROR_BUSY) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    // A run that could not be ended may still call them.
+    if (status == SW_ERROR_NOT_ENDED) (void)tellers.release();
+}
+
+// Ends a run that nobody has a handle of any more.
+inline void end(sw_acquisition *handle, std::unique_ptr<Tellers> tellers) noexcept {
+    if (sw_abort(handle, SW_FOREVER) != SW_ERROR_BUSY) return free_ended(handle, std::move(tellers));
+    // This is one of its callbacks, which can't wait for its own end.
+    Tellers *kept = tellers.release();
+    auto elsewhere = [handle, kept]() noexcept {
+        sw_abort(handle, SW_FOREVER);
+        free_ended(handle, std::unique_ptr<Tellers>(kept));
+    };
+#if SHARDWRIGHT_EXCEPTIONS
+    try {
+        std::thread(elsewhere).detach();
+    } catch (...) {
+        // There is no thread: the run goes on, and may call what is kept.
+    }
+#else
+    std::thread(elsewhere).detach();
+#endif
 }
 } // namespace detail
 
@@ -300,7 +338,9 @@ private:
     }
 };
 
-// An acquisition. Its destructor aborts a run that was not finished, and waits for that: finish to keep everything.
+// An acquisition. Its destructor aborts a run that was not finished, and waits for that, and for other threads that are
+// in a call with it: finish to keep everything. In one of the run's own callbacks it does not wait; a thread of its own
+// then ends the run, and the callbacks live until it has ended.
 class Acquisition {
 public:
     Acquisition() noexcept = default;
@@ -311,9 +351,7 @@ public:
         return *this;
     }
     ~Acquisition() {
-        if (!handle_) return;
-        sw_abort(handle_, SW_FOREVER);
-        sw_free(handle_);
+        if (handle_) detail::end(handle_, std::move(tellers_));
     }
 
     explicit operator bool() const noexcept { return handle_ != nullptr; }
@@ -364,8 +402,9 @@ public:
     sw_status try_on_shard_closed(std::function<void(const char *)> tell) {
         std::unique_ptr<Teller> teller(new Teller(std::move(tell)));
         auto call = [](void *context, const char *key) { (*static_cast<Teller *>(context))(key); };
+        detail::Tellers &kept = tellers();
         sw_status status = sw_on_shard_closed(handle_, call, teller.get());
-        if (status == SW_OK) teller_ = std::move(teller);
+        if (status == SW_OK) kept.of_shards = std::move(teller);
         return status;
     }
 
@@ -399,14 +438,16 @@ public:
         return sw_event_wait(handle_, descriptor, timeout_ms, &events);
     }
     sw_status try_event_close(int32_t descriptor) noexcept { return sw_event_close(handle_, descriptor); }
-    // Tells of each of `events` from now on. The function is called by any thread, and must neither wait nor throw.
+    // Tells of each of `events` from now on. The function is called by any thread, by several at once, and must neither
+    // wait nor throw.
     sw_status try_on_event(sw_events events, std::function<void(sw_events)> tell, uint64_t ring_mark = 0) {
         std::unique_ptr<EventTeller> teller(new EventTeller(std::move(tell)));
         auto call = [](void *context, sw_events happened) { (*static_cast<EventTeller *>(context))(happened); };
-        event_tellers_.reserve(event_tellers_.size() + 1);
-        sw_status status = sw_on_event(handle_, events, ring_mark, call, teller.get());
-        if (status == SW_OK) event_tellers_.push_back(std::move(teller));
-        return status;
+        std::vector<std::unique_ptr<EventTeller>> &kept = tellers().of_events;
+        // Whatever becomes of the call, which may tell at once: the function lives as long as the run.
+        kept.push_back(std::move(teller));
+        EventTeller *told = kept.back().get();
+        return sw_on_event(handle_, events, ring_mark, call, told);
     }
     sw_status try_latency(sw_stage stage, sw_latency &latency) const noexcept {
         latency.size = sizeof latency;
@@ -503,13 +544,16 @@ public:
 
 private:
     friend class Dataset;
-    using Teller = std::function<void(const char *)>;
-    using EventTeller = std::function<void(sw_events)>;
+    using Teller = detail::Tellers::OfShards;
+    using EventTeller = detail::Tellers::OfEvents;
 
     void swap(Acquisition &other) noexcept {
         std::swap(handle_, other.handle_);
-        std::swap(teller_, other.teller_);
-        std::swap(event_tellers_, other.event_tellers_);
+        std::swap(tellers_, other.tellers_);
+    }
+    detail::Tellers &tellers() {
+        if (!tellers_) tellers_.reset(new detail::Tellers);
+        return *tellers_;
     }
     // Becomes the run that a call creates, if it does.
     template <typename Create> sw_status take(Create create) noexcept {
@@ -528,9 +572,7 @@ private:
     }
 
     sw_acquisition *handle_ = nullptr;
-    // Where it is must not change: the library knows it.
-    std::unique_ptr<Teller> teller_;
-    std::vector<std::unique_ptr<EventTeller>> event_tellers_;
+    std::unique_ptr<detail::Tellers> tellers_;
 };
 
 // Several images in one dataset.
@@ -544,7 +586,9 @@ public:
         return *this;
     }
     ~Dataset() {
-        if (handle_) sw_dataset_free(handle_);
+        // Until no other thread is in a call with it.
+        while (handle_ && sw_dataset_free(handle_) == SW_ERROR_BUSY)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 
     sw_dataset *get() const noexcept { return handle_; }

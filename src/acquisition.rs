@@ -4,6 +4,8 @@ pub(crate) mod append;
 mod choice;
 pub(crate) mod dataset;
 mod end;
+#[cfg(feature = "offline")]
+mod read;
 mod watch;
 
 use std::path::Path;
@@ -16,7 +18,8 @@ use crate::config::{Config, RingFull};
 use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
 use crate::engine::Engine;
-use crate::engine::pool::{Begun, Pool};
+use crate::engine::pool::{Begun, Bounds, Pool};
+use crate::engine::rings::RingSource;
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
@@ -75,8 +78,8 @@ impl Acquisition {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the field and the value that can't work; [`Error::Exists`], [`Error::Locked`] or
-    /// [`Error::Io`] where the path can't be used.
+    /// [`Error::Config`] with the field and the value that can't work. Where the path can't be used, [`Error::Exists`]
+    /// for a dataset, [`Error::Format`] for anything else that stands there, [`Error::Locked`] or [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, config: Config) -> Result<Self> {
         Self::create_at(path.as_ref(), config, None)
     }
@@ -124,22 +127,21 @@ impl Acquisition {
     /// Starts the one image of a dataset, with threads of its own.
     fn start_alone(root: Root, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         let path = root.path().to_path_buf();
-        let pool = |workers| Pool::start(&path, &config, workers, 1).map(Arc::new);
-        Self::start_in(Arc::new(root), None, config.clone(), buffers, pool)
+        let pool = |workers| Pool::start(&path, &config, workers, Bounds::ALONE).map(Arc::new);
+        Self::start_in(Arc::new(root), None, config.clone(), RingSource::Own(buffers), pool)
     }
 
     fn start_in(
         root: Arc<Root>,
         name: Option<&str>,
-        mut config: Config,
-        buffers: Option<RingBuffers>,
+        config: Config,
+        ring: RingSource,
         pool: impl Fn(usize) -> Result<Arc<Pool>>,
     ) -> Result<Self> {
-        let CodecPlan { compressor, efforts, choice } = choice::codec(&root, &config)?;
-        config.codec.compressor = compressor;
-        let plan = Arc::new(Plan { efforts, ..Plan::new(&config)? });
+        let codec = choice::codec(&root, &config)?;
+        let Planned { config, plan, choice } = Planned::new(config, codec, &ring)?;
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
-        let start = || Self::start_image(&image, &plan, &config, choice, buffers, pool(plan.workers)?);
+        let start = || Self::start_image(&image, &plan, &config, choice, (ring, false), pool(plan.workers)?);
         caught(start).inspect_err(|_| image.undo(&plan))
     }
 
@@ -149,7 +151,7 @@ impl Acquisition {
         plan: &Arc<Plan>,
         config: &Config,
         codec_choice: Option<String>,
-        buffers: Option<RingBuffers>,
+        (ring, late): (RingSource, bool),
         pool: Arc<Pool>,
     ) -> Result<Self> {
         let mut notes =
@@ -162,7 +164,7 @@ impl Acquisition {
                 .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
         }
         notes.extend(codec_choice.clone());
-        let (engine, begun) = pool.begin(image, plan, config, buffers)?;
+        let (engine, begun) = pool.begin(image, plan, config, ring, late)?;
         let lender = Lender {
             engine: engine.clone(),
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
@@ -210,6 +212,12 @@ impl Acquisition {
             self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
             self.engine.counters.dropped_unnumbered.fetch_add(1, Relaxed);
         }
+    }
+
+    /// What calls do that find no free buffer.
+    #[cfg(feature = "capi")]
+    pub(crate) fn ring_full(&self) -> RingFull {
+        self.ring_full
     }
 
     /// How long a call may wait for a free buffer. `None`: for ever.
@@ -296,6 +304,14 @@ impl Acquisition {
         self.engine.plan.frame.bytes
     }
 
+    /// Where the ring's buffers begin, by their [index](FrameMut::index), for devices that want to know all places
+    /// before the first frame. A buffer may be filled only while it is on loan; the addresses are good as long as the
+    /// acquisition, or a frame of it.
+    pub fn buffer_addresses(&self) -> Vec<*mut u8> {
+        let ring = &self.engine.ring;
+        (0..ring.frames() as u32).map(|index| ring.address(index)).collect()
+    }
+
     /// The place of a record field by its name, for [`Record::set`](crate::Record::set).
     ///
     /// # Errors
@@ -313,7 +329,8 @@ impl Acquisition {
         })
     }
 
-    /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
+    /// driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
     pub fn reorder_window(&self) -> u64 {
         self.engine.plan.ring.window
     }
@@ -328,13 +345,20 @@ impl Acquisition {
         &self.engine.plan.array.layout.file_shape
     }
 
+    /// One more than the largest number that a frame has got so far, or that was given up: what the next one gets
+    /// without a number of its own.
+    pub fn next_number(&self) -> u64 {
+        self.engine.numbers.next()
+    }
+
     /// Counters of this moment.
     pub fn stats(&self) -> Stats {
         self.engine.stats()
     }
 
     /// How long each stage took until now, in the order of [`Stage::ALL`](crate::Stage::ALL). Unlike
-    /// [`stats`](Self::stats) it takes memory.
+    /// [`stats`](Self::stats) it takes memory. Images of a [`Dataset`](crate::Dataset) share their threads, and what is
+    /// told is of all of them.
     pub fn latencies(&self) -> Vec<StageLatency> {
         self.engine.latencies()
     }
@@ -357,8 +381,9 @@ impl Acquisition {
     }
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
-    /// shares this handle. Frames that were committed go on to their shards, which [`finish`](Self::finish) waits for,
-    /// or the end of the last handle.
+    /// shares this handle, and whoever waits for [`Events::BUFFER_FREE`](crate::Events::BUFFER_FREE) is woken. Frames
+    /// that were committed go on to their shards, which [`finish`](Self::finish) waits for, or the end of the last
+    /// handle.
     ///
     /// ```
     /// # use shardwright::{Acquisition, Config, Dim, Memory};
@@ -376,7 +401,7 @@ impl Acquisition {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.engine.gate.close();
+        self.engine.close_gate();
     }
 
     /// What lives on when the run has ended: counters, the ring, the plan.
@@ -389,7 +414,8 @@ impl Acquisition {
     /// documents.
     ///
     /// Frames that are still on loan can't be committed any more. Numbers below the newest that never came count as
-    /// missing; chunks that lack frames are written with the fill value in their place.
+    /// missing, and so do those beyond it for which the array has a place all the same, as in a stack or among channels
+    /// that were begun; chunks that lack frames are written with the fill value in their place.
     ///
     /// # Errors
     ///
@@ -413,6 +439,27 @@ impl Acquisition {
         if !Pool::is_one_of_any() {
             let _ = self.end();
         }
+    }
+}
+
+/// What is known of a run before anything is written.
+struct Planned {
+    config: Config,
+    plan: Arc<Plan>,
+    /// Why it has its codec, where that was left to us.
+    choice: Option<String>,
+}
+
+impl Planned {
+    fn new(mut config: Config, codec: CodecPlan, ring: &RingSource) -> Result<Self> {
+        let CodecPlan { compressor, efforts, choice } = codec;
+        config.codec.compressor = compressor;
+        let mut plan = Plan { efforts, ..Plan::new(&config)? };
+        if let RingSource::Shared(_) = ring {
+            // Many images would reserve much of the disk.
+            plan.ring.shard_blocks_ahead = plan.ring.shard_blocks_ahead.min(1);
+        }
+        Ok(Self { config, plan: Arc::new(plan), choice })
     }
 }
 

@@ -200,7 +200,6 @@ impl AlignedMemory {
         }
     }
 
-    #[cfg(feature = "capi")]
     pub(crate) fn address(&self, index: u32) -> *mut u8 {
         self.place(index, 1, 0)
     }
@@ -325,7 +324,6 @@ impl AlignedMemory {
         self
     }
 
-    #[cfg(feature = "capi")]
     pub(crate) fn address(&self, _index: u32) -> *mut u8 {
         unreachable!("loom watches accesses through cells, not through addresses")
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, logged};
 use crate::folder::absolute;
 use crate::fs::archives::directory;
 use crate::fs::system::open_unfollowed;
-use crate::fs::{Identity, Lock, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
+use crate::fs::{Identity, Lock, NotInherited, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
 use crate::storage::Archive;
 
 /// By this end of its name, a dataset is an archive.
@@ -26,6 +26,8 @@ pub(crate) fn is_archive_name(path: &Path) -> bool {
 /// An archive that this process made and locked.
 #[derive(Debug)]
 pub(crate) struct ArchiveFile {
+    /// Dropped before the archive.
+    _not_inherited: NotInherited,
     archive: Arc<Archive>,
     identity: Identity,
     path: PathBuf,
@@ -39,6 +41,8 @@ pub(crate) struct ArchiveFile {
 struct Replaced {
     aside: PathBuf,
     identity: Identity,
+    /// Dropped before the file.
+    _not_inherited: NotInherited,
     _file: File,
 }
 
@@ -48,7 +52,7 @@ impl ArchiveFile {
         let path = &absolute(path)?;
         // Else an archive whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path)?;
-        Lock::look_above(path)?;
+        Lock::refuse_within(path)?;
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::new_at(path, uuid),
             Err(error) => Err(Error::io("look at", path, error)),
@@ -69,14 +73,17 @@ impl ArchiveFile {
             other => other,
         });
         match begun {
-            Ok((archive, identity)) => {
-                Ok(Self { archive, identity, path: path.to_path_buf(), parents, replaced: None })
-            }
+            Ok(begun) => Ok(Self::of(begun, path, parents, None)),
             Err(error) => {
                 parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
                 Err(error)
             }
         }
+    }
+
+    fn of(begun: Begun, path: &Path, parents: Vec<PathBuf>, replaced: Option<Replaced>) -> Self {
+        let Begun { archive, identity, not_inherited } = begun;
+        Self { _not_inherited: not_inherited, archive, identity, path: path.to_path_buf(), parents, replaced }
     }
 
     /// Gives the name of an archive to a new one, in one step: at no moment is the name free for others.
@@ -88,7 +95,7 @@ impl ArchiveFile {
         let open = open_unfollowed(File::options().read(true).write(true), path);
         let old = open.map_err(|error| Error::io("open", path, error))?;
         // Who holds it is the only one who may take its name.
-        Lock::hold_file(&old, path)?;
+        let not_inherited = Lock::hold_file(&old, path)?;
         let identity = Identity::of(&old).map_err(|error| Error::io("look at", path, error))?;
         if !identity.is_at(path) {
             return Err(Error::Locked { path: path.to_path_buf() });
@@ -99,17 +106,17 @@ impl ArchiveFile {
             return Err(Error::format(path, reason));
         }
         let aside = hidden(path, &format!("replaced-{suffix}"));
-        let (archive, new) = begin(&aside, path, uuid)?;
+        let begun = begin(&aside, path, uuid)?;
         if let Err(error) = exchange(&aside, path) {
             // A sync may have failed after the names had changed.
             if identity.is_at(&aside) {
                 let _ = swap(&aside, path);
             }
-            remove(&aside, new);
+            remove(&aside, begun.identity);
             return Err(error);
         }
-        let replaced = Some(Replaced { aside, identity, _file: old });
-        Ok(Self { archive, identity: new, path: path.to_path_buf(), parents: Vec::new(), replaced })
+        let replaced = Replaced { aside, identity, _not_inherited: not_inherited, _file: old };
+        Ok(Self::of(begun, path, Vec::new(), Some(replaced)))
     }
 
     pub(crate) fn archive(&self) -> &Arc<Archive> {
@@ -156,15 +163,22 @@ impl ArchiveFile {
     }
 }
 
+/// An archive that has its file, and nothing in it.
+struct Begun {
+    not_inherited: NotInherited,
+    archive: Arc<Archive>,
+    identity: Identity,
+}
+
 /// Creates an empty archive at `at`, which will have the name `path`.
-fn begin(at: &Path, path: &Path, uuid: [u8; 16]) -> Result<(Arc<Archive>, Identity)> {
+fn begin(at: &Path, path: &Path, uuid: [u8; 16]) -> Result<Begun> {
     let create = || File::options().read(true).write(true).create_new(true).open(at);
     let file = create().map_err(|error| Error::io("create", at, error))?;
-    let begun = Lock::hold_file(&file, path).and_then(|()| {
+    let begun = Lock::hold_file(&file, path).and_then(|not_inherited| {
         let identity = Identity::of(&file).map_err(|error| Error::io("look at", at, error))?;
         let archive = Archive::begin(file, path, uuid).map_err(|error| Error::io("look at", at, error))?;
         sync_folder_of(at)?;
-        Ok((Arc::new(archive), identity))
+        Ok(Begun { not_inherited, archive: Arc::new(archive), identity })
     });
     begun.inspect_err(|_| drop(fs::remove_file(at)))
 }

@@ -101,7 +101,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another writer holds the dataset's lock.
-    #[error("{} is being written by another process (its lock file is held)", path.display())]
+    #[error("{} is being written, by this process or another (its lock file is held)", path.display())]
     Locked {
         /// The dataset.
         path: PathBuf,
@@ -172,7 +172,7 @@ pub enum ErrorKind {
     NotFound,
     /// Something is in the way.
     AlreadyExists,
-    /// Another process writes the dataset.
+    /// Somebody writes the dataset, in this process or another.
     Locked,
     /// What was read is not what it should be.
     Corrupt,
@@ -195,8 +195,8 @@ pub enum RefusedNumber {
     /// A frame with this number was committed before.
     #[error("was committed before; frame numbers are unique")]
     Duplicate,
-    /// Frames so much newer were committed that this one was already recorded as missing.
-    #[error("comes too late: everything below {oldest} is settled and it was recorded as missing")]
+    /// Frames so much newer were committed that this one counts as missing.
+    #[error("comes too late: what is so far below the newest counts as missing; the oldest to be taken is {oldest}")]
     TooLate {
         /// The oldest number that would still be taken.
         oldest: u64,

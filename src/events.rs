@@ -19,7 +19,8 @@ pub struct Events(u32);
 impl Events {
     /// None.
     pub const NONE: Self = Self(0);
-    /// A frame buffer became free after a call had found none: acquire until [`Error::RingFull`], then wait.
+    /// A frame buffer became free after a call had found none, or no call will get one any more, because of the run's
+    /// first error or because it takes no more frames: acquire until [`Error::RingFull`], then wait.
     pub const BUFFER_FREE: Self = Self(event::BUFFER_FREE);
     /// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not
     /// more than half as many were taken in between.
@@ -169,8 +170,8 @@ impl EventHandle {
         Events(self.inbox.pending.take(|| self.inbox.bell.silence()))
     }
 
-    /// As [`take`](Self::take), as soon as there is something, or the time is up. `None`: waits for ever, or until the
-    /// run has ended; [`Events::ENDED`] then comes each time.
+    /// As [`take`](Self::take), as soon as there is something, or the time is up. `None`: waits for ever. It never
+    /// waits beyond the end of the run: [`Events::ENDED`] then comes each time.
     ///
     /// # Errors
     ///
@@ -185,7 +186,7 @@ impl EventHandle {
                 return Ok(happened);
             }
             // Whoever sees the end sees what happened before it.
-            if left.is_none() && self.inbox.ended.load(SeqCst) {
+            if self.inbox.ended.load(SeqCst) {
                 let last = self.take();
                 return Ok(if last.is_empty() { Events::ENDED } else { last });
             }
@@ -275,7 +276,8 @@ fn watch(
 fn happened(engine: &Engine) -> u32 {
     let counters = &engine.counters;
     let bit = |is_so: bool, event| if is_so { event } else { 0 };
-    bit(engine.ring.has_free_or_is_awaited(), event::BUFFER_FREE)
+    let is_in_vain = || engine.first_error.get().is_some() || engine.gate.is_closed();
+    bit(engine.ring.has_free_or_is_awaited() || is_in_vain(), event::BUFFER_FREE)
         | bit(engine.first_error.get().is_some(), event::ERROR)
         | bit(counters.frames_durable.load(Relaxed) > 0, event::DURABLE)
         | bit(counters.shards_closed.load(Relaxed) > 0, event::SHARD_CLOSED)

@@ -55,7 +55,7 @@ impl Folder {
         let path = &absolute(path)?;
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
-        Lock::look_above(path)?;
+        Lock::refuse_within(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -78,6 +78,8 @@ impl Folder {
             if !held.identity.is_at(path) {
                 return Err(Error::Locked { path: path.to_path_buf() });
             }
+            // Who replaces a dataset around this one takes its lock before looking for this one's.
+            Lock::refuse_within(path)?;
             if held.has_files()? { Err(Error::Exists { path: path.to_path_buf() }) } else { Ok((held, lock)) }
         });
         match begun {
@@ -98,18 +100,22 @@ impl Folder {
         let old = Held::open(path)?;
         if !overwrite {
             Lock::look(&old.root()).map_err(|error| named(error, path))?;
-            return Err(Error::Exists { path: path.to_path_buf() });
         }
         if !is_dataset(&old.root()) {
             let reason =
                 "is a folder with files in it, but not a dataset; it is never overwritten, choose another path";
             return Err(Error::format(path, reason));
         }
+        if !overwrite {
+            return Err(Error::Exists { path: path.to_path_buf() });
+        }
         // Who holds it is the only one who may move the folder.
         let old_lock = Lock::take(&old.root()).map_err(|error| named(error, path))?;
         if !old.identity.is_at(path) {
             return Err(Error::Locked { path: path.to_path_buf() });
         }
+        Lock::refuse_within(path)?;
+        refuse_around(&old)?;
         let aside = hidden(path, &format!("replaced-{suffix}"));
         fs::create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
         let begun = Held::open(&aside).and_then(|held| Ok((Lock::take(&held.root())?, held)));
@@ -250,6 +256,17 @@ impl Held {
         let leads_here = fs::metadata(&root).is_ok_and(|metadata| Identity::from(&metadata) == self.identity);
         if leads_here { root } else { self.path.clone() }
     }
+}
+
+/// Refuses to replace a dataset with another one in it that is being written: its files would go.
+fn refuse_around(old: &Held) -> Result<()> {
+    let root = old.root();
+    Lock::look_below(&root).map_err(|error| match error {
+        Error::Locked { path } => {
+            Error::Locked { path: path.strip_prefix(&root).map_or(path.clone(), |below| old.path.join(below)) }
+        }
+        other => other,
+    })
 }
 
 /// The same error, with the name that the caller knows the folder by.

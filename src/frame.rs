@@ -9,8 +9,9 @@ use crate::dtype::{Dtype, Element};
 use crate::engine::{Arrival, Engine};
 use crate::error::{Error, Result};
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
-use crate::ring::{Loan, View};
+use crate::ring::{Frame, Loan, View};
 use crate::stats::Stage;
+use crate::sync::Inside;
 
 /// What every frame on loan needs when it is committed.
 pub(crate) struct Lender {
@@ -19,6 +20,23 @@ pub(crate) struct Lender {
     pub(crate) started: OnceLock<Instant>,
     /// The root's, which must not live on with a frame that outlives its run.
     pub(crate) keep: Arc<AtomicBool>,
+}
+
+impl Lender {
+    /// Writes the record of a frame that is about to be committed, under the number that is its own from now on. Until
+    /// the result is dropped, the run does not end.
+    fn claim(&self, loan: &mut Loan, number: Option<u64>, record: &Record) -> Result<(u64, Inside<'_>)> {
+        self.engine.first_error.check()?;
+        let inside = self.engine.gate.enter().ok_or(Error::Ended)?;
+        // A refused record must not use up a number, so the number comes last.
+        write_record(loan.record_mut(), record, &self.record_dtypes)?;
+        let number = match number {
+            Some(number) => self.engine.numbers.claim(number).map(|()| number)?,
+            None => self.engine.numbers.claim_next()?,
+        };
+        loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
+        Ok((number, inside))
+    }
 }
 
 /// A frame buffer on loan: fill it, then commit it. Dropping it gives it back unused.
@@ -109,39 +127,64 @@ impl FrameMut {
         self.hand_over(None, record)
     }
 
-    /// Which of the ring's buffers this is: below [`Stats::ring_frames`](crate::Stats::ring_frames), and always the
-    /// same memory.
+    /// Which of the ring's buffers this is, always the same memory: below
+    /// [`Stats::ring_frames`](crate::Stats::ring_frames), unless several images of a [`Dataset`](crate::Dataset) share
+    /// the ring.
     pub fn index(&self) -> usize {
         self.loan.index() as usize
     }
 
+    /// As [`commit`](Self::commit), or without a number as [`commit_next`](Self::commit_next), for a caller that can't
+    /// take back what it gave of the buffer's memory, as a language in which arrays are shared: the buffer does not go
+    /// back to the ring before the view is dropped, or after an error the frame.
+    ///
+    /// Whoever writes it all the same may spoil this frame's pixels, but never another's.
+    ///
+    /// # Errors
+    ///
+    /// As of [`commit`](Self::commit), with the frame, which is still on loan.
+    pub fn commit_viewed(self, number: Option<u64>, record: Record) -> Result<FrameView, Box<Uncommitted>> {
+        self.hand_over_by(number, record, Loan::commit_viewed).map(|view| FrameView { view })
+    }
+
     /// As [`commit`](Self::commit); without a number under the next one.
-    pub(crate) fn hand_over(mut self, number: Option<u64>, record: Record) -> Result<()> {
+    pub(crate) fn hand_over(self, number: Option<u64>, record: Record) -> Result<()> {
+        self.hand_over_by(number, record, |loan| (loan.commit(), ())).map_err(|uncommitted| uncommitted.error)
+    }
+
+    fn hand_over_by<T>(
+        mut self,
+        number: Option<u64>,
+        record: Record,
+        commit: impl FnOnce(Loan) -> (Frame, T),
+    ) -> Result<T, Box<Uncommitted>> {
         let start = Instant::now();
-        let Lender { engine, record_dtypes, started, keep } = &*self.lender;
-        engine.first_error.check()?;
-        let _inside = engine.gate.enter().ok_or(Error::Ended)?;
-        // A refused record must not use up a number, so the number comes last.
-        write_record(self.loan.record_mut(), &record, record_dtypes)?;
-        let number = match number {
-            Some(number) => engine.numbers.claim(number).map(|()| number)?,
-            None => engine.numbers.claim_next()?,
+        // A block, because what is borrowed of the lender must have ended before the frame is given back.
+        let error = 'refused: {
+            let Lender { engine, started, keep, .. } = &*self.lender;
+            let (number, inside) = match self.lender.claim(&mut self.loan, number, &record) {
+                Ok(claimed) => claimed,
+                Err(error) => break 'refused error,
+            };
+            if started.get().is_none() {
+                keep.store(true, Relaxed);
+                let _ = started.set(start);
+            }
+            let (frame, kept) = commit(self.loan);
+            let arrival = Arrival { number, frame, dropped_before: self.dropped_before };
+            engine.counters.frames_accepted.fetch_add(1, Relaxed);
+            let sent = engine.arrivals.0.try_send(arrival);
+            debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
+            engine.numbers.sent(number);
+            // Whoever is told of what happens from here on may close the gate.
+            drop(inside);
+            engine.pump();
+            let times = engine.caller_times();
+            times.of(Stage::Commit).since(start);
+            times.of(Stage::Acquire).record(self.acquired_in_ns);
+            return Ok(kept);
         };
-        self.loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
-        if started.get().is_none() {
-            keep.store(true, Relaxed);
-            let _ = started.set(start);
-        }
-        let arrival = Arrival { number, frame: self.loan.commit(), dropped_before: self.dropped_before };
-        engine.counters.frames_accepted.fetch_add(1, Relaxed);
-        let sent = engine.arrivals.0.try_send(arrival);
-        debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");
-        engine.numbers.sent(number);
-        engine.pump();
-        let times = engine.caller_times();
-        times.of(Stage::Commit).since(start);
-        times.of(Stage::Acquire).record(self.acquired_in_ns);
-        Ok(())
+        Err(Box::new(Uncommitted { frame: self, error }))
     }
 
     /// Gives the buffer back unused.
@@ -154,7 +197,19 @@ impl std::fmt::Debug for FrameMut {
     }
 }
 
-/// A committed frame, seen through [`Acquisition::newest`](crate::Acquisition::newest).
+/// A frame that could not be committed: still on loan, to be committed otherwise or given back.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Uncommitted {
+    /// The frame.
+    pub frame: FrameMut,
+    /// Why not.
+    #[source]
+    pub error: Error,
+}
+
+/// A committed frame, seen through [`Acquisition::newest`](crate::Acquisition::newest) or
+/// [`FrameMut::commit_viewed`].
 pub struct FrameView {
     pub(crate) view: View,
 }

@@ -92,7 +92,7 @@ pub use config::{
 pub use dtype::{Dtype, Element, ElementType};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use events::{EventHandle, Events};
-pub use frame::{FrameMut, FrameView};
+pub use frame::{FrameMut, FrameView, Uncommitted};
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
 pub use storage::{Blob, Mapped, Memory, Storage, StorageTrial, storage_rates};

@@ -7,24 +7,38 @@
 //! reader's reads happen before the next writer's writes.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
-use std::time::Duration;
+#[cfg(all(test, loom))]
+mod loom;
+mod shares;
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use shares::{Share, Shares, Starving};
 
 use crate::aligned_memory::{AlignedMemory, RingBuffers};
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Receiver, Sender, Watchers, bounded, event};
 
-/// All frame buffers and their records.
-pub(crate) struct Ring {
+/// Frame buffers and their records: a ring's own, or those that the rings of several images take theirs from.
+pub(crate) struct Buffers {
     pixels: AlignedMemory,
     records: AlignedMemory,
     free: Receiver<u32>,
     freed: Sender<u32>,
-    frames: usize,
+    count: usize,
     /// For each buffer, who needs its committed frame: the workers together, and each viewer. 0: nobody; it is free or
     /// on loan.
     users: Box<[AtomicU32]>,
+    shares: Shares,
+}
+
+/// The frame buffers of one image.
+pub(crate) struct Ring {
+    memory: Arc<Buffers>,
+    /// `None`: no other ring takes buffers from there.
+    share: Option<Share>,
     /// The buffer that was committed last, plus one.
     newest: AtomicU32,
     /// Committed buffers that became free again, in all.
@@ -53,72 +67,131 @@ pub(crate) struct View {
     index: u32,
 }
 
-impl Ring {
-    /// `frames` buffers of `frame_bytes` and records of `record_bytes` each, touched once so that no page fault comes
+impl Buffers {
+    /// `count` buffers of `frame_bytes` and records of `record_bytes` each, touched once so that no page fault comes
     /// later; or the first of the caller's own buffers, of which there must be as many.
     pub(crate) fn new(
-        frames: usize,
+        count: usize,
         frame_bytes: usize,
         record_bytes: usize,
         buffers: Option<RingBuffers>,
     ) -> Result<Self> {
         let memory = |bytes| {
             let refuse = |error: std::io::Error| {
-                Error::config("ring_bytes", format_args!("{frames} frames of {bytes} bytes"), error.to_string())
+                Error::config("ring_bytes", format_args!("{count} frames of {bytes} bytes"), error.to_string())
             };
-            AlignedMemory::new(frames, bytes).map(AlignedMemory::touched).map_err(refuse)
+            AlignedMemory::new(count, bytes).map(AlignedMemory::touched).map_err(refuse)
         };
-        let (freed, free) = bounded(frames);
-        for index in 0..frames as u32 {
+        let (freed, free) = bounded(count);
+        for index in 0..count as u32 {
             let sent = freed.try_send(index);
             debug_assert!(sent.is_ok(), "the queue holds all buffers");
         }
         let pixels = match buffers {
-            Some(buffers) => AlignedMemory::of_caller(buffers, frames, frame_bytes),
+            Some(buffers) => AlignedMemory::of_caller(buffers, count, frame_bytes),
             None => memory(frame_bytes)?,
         };
-        Ok(Self {
-            pixels,
-            records: memory(record_bytes)?,
-            free,
-            freed,
-            frames,
-            users: (0..frames).map(|_| AtomicU32::new(0)).collect(),
+        let users = (0..count).map(|_| AtomicU32::new(0)).collect();
+        Ok(Self { pixels, records: memory(record_bytes)?, free, freed, count, users, shares: Shares::new(count) })
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+}
+
+impl Ring {
+    /// A ring with [buffers](Buffers::new) of its own.
+    pub(crate) fn new(
+        frames: usize,
+        frame_bytes: usize,
+        record_bytes: usize,
+        buffers: Option<RingBuffers>,
+    ) -> Result<Self> {
+        Ok(Self::of(Arc::new(Buffers::new(frames, frame_bytes, record_bytes, buffers)?), None))
+    }
+
+    fn of(memory: Arc<Buffers>, share: Option<Share>) -> Self {
+        Self {
+            memory,
+            share,
             newest: AtomicU32::new(0),
             released: AtomicU64::new(0),
             starved: AtomicBool::new(false),
             watchers: Arc::new(Watchers::new()),
-        })
+        }
     }
 
+    /// A ring whose buffers are others', too: `floor` of them are kept for it, and it has `limit` at most. `None`:
+    /// there are not so many to spare.
+    pub(crate) fn sharing(memory: &Arc<Buffers>, floor: usize, limit: usize) -> Option<Arc<Self>> {
+        let share = memory.shares.begin(floor, limit)?;
+        let ring = Arc::new(Self::of(memory.clone(), Some(share)));
+        let starving: Weak<dyn Starving> = Arc::downgrade(&(ring.clone() as Arc<dyn Starving>));
+        memory.shares.join(starving);
+        Some(ring)
+    }
+
+    /// Whether other rings take buffers from the same memory.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// How many buffers it may have.
     pub(crate) fn frames(&self) -> usize {
-        self.frames
+        self.share.as_ref().map_or(self.memory.count, |share| share.limit)
     }
 
+    /// How many buffers it can get now.
     pub(crate) fn free_frames(&self) -> usize {
-        self.free.len()
+        match &self.share {
+            Some(share) => share.left(&self.memory.shares),
+            None => self.memory.free.len(),
+        }
+    }
+
+    /// How many buffers there are, of which any may become this ring's.
+    #[cfg(feature = "capi")]
+    pub(crate) fn buffers(&self) -> usize {
+        self.memory.count
     }
 
     /// Where a buffer's pixels begin, for a device that wants to know all places before the first frame. The address
     /// says nothing about who may use it: that is the business of [`Loan`].
-    #[cfg(feature = "capi")]
     pub(crate) fn address(&self, index: u32) -> *mut u8 {
-        self.pixels.address(index)
+        self.memory.pixels.address(index)
     }
 
     /// A free buffer, if there is one now.
     pub(crate) fn try_loan(self: &Arc<Self>) -> Option<Loan> {
-        let index = self.free.try_recv().ok().or_else(|| self.try_again())?;
+        let index = self.try_take().or_else(|| self.try_again())?;
         Some(self.lend(index))
+    }
+
+    fn try_take(&self) -> Option<u32> {
+        if let Some(share) = &self.share
+            && !share.take(&self.memory.shares)
+        {
+            return None;
+        }
+        // Whoever may take one finds one: what comes back is in the queue before it may be taken.
+        self.memory.free.try_recv().ok()
     }
 
     /// From now on, whoever frees a buffer tells those who wait for one; unless that was just before.
     #[cold]
     fn try_again(&self) -> Option<u32> {
-        self.starved.store(true, Ordering::Relaxed);
+        self.starve();
         // Meets the fence in `tell_free`: this thread sees the buffer, or the other one that it is wanted.
         fence(Ordering::SeqCst);
-        self.free.try_recv().ok()
+        self.try_take()
+    }
+
+    fn starve(&self) {
+        self.starved.store(true, Ordering::Relaxed);
+        if self.share.is_some() {
+            self.memory.shares.any_starved.store(true, Ordering::Relaxed);
+        }
     }
 
     fn lend(self: &Arc<Self>, index: u32) -> Loan {
@@ -130,7 +203,10 @@ impl Ring {
 
     /// Buffers that are on loan or committed.
     fn taken(&self) -> usize {
-        self.frames - self.free_frames().min(self.frames)
+        match &self.share {
+            Some(share) => share.held(),
+            None => self.memory.count - self.free_frames().min(self.memory.count),
+        }
     }
 
     /// Whether somebody found no free buffer, and none has become free since.
@@ -143,7 +219,7 @@ impl Ring {
         if self.free_frames() > 0 {
             return true;
         }
-        self.starved.store(true, Ordering::Relaxed);
+        self.starve();
         // As in `try_again`.
         fence(Ordering::SeqCst);
         self.free_frames() > 0
@@ -156,9 +232,24 @@ impl Ring {
 
     /// A free buffer, as soon as there is one.
     pub(crate) fn loan_within(self: &Arc<Self>, timeout: Duration) -> Option<Loan> {
-        match self.free.recv_timeout(timeout) {
+        if self.share.is_some() {
+            return self.share_within(timeout);
+        }
+        match self.memory.free.recv_timeout(timeout) {
             Ok(index) => Some(self.lend(index)),
             Err(_) => None,
+        }
+    }
+
+    /// Others that wait may have the better right to what comes back, so it is looked for again and again.
+    fn share_within(self: &Arc<Self>, timeout: Duration) -> Option<Loan> {
+        const LOOK_EVERY: Duration = Duration::from_micros(100);
+        let start = Instant::now();
+        loop {
+            match self.try_loan() {
+                None if start.elapsed() < timeout => std::thread::sleep(LOOK_EVERY),
+                found => return found,
+            }
         }
     }
 
@@ -167,7 +258,7 @@ impl Ring {
         // SAFETY: the buffer is committed: no `Loan` of it exists, and none will before `release` takes the `Frame`,
         // which is borrowed as long as the slice. A frame of another ring would be one of the crate's own mistakes; its
         // index is checked.
-        unsafe { self.pixels.read(frame.index) }
+        unsafe { self.memory.pixels.read(frame.index) }
     }
 
     /// The pixels of several frames as one slice, if their buffers follow each other without gaps.
@@ -176,12 +267,12 @@ impl Ring {
         let follow =
             frames.iter().zip(first..).all(|(frame, index)| matches!(frame, Some(frame) if frame.index == index));
         // SAFETY: as in `pixels`, for each of the frames.
-        if follow { unsafe { self.pixels.read_run(first, frames.len()) } } else { None }
+        if follow { unsafe { self.memory.pixels.read_run(first, frames.len()) } } else { None }
     }
 
     pub(crate) fn record<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         // SAFETY: as in `pixels`.
-        unsafe { self.records.read(frame.index) }
+        unsafe { self.memory.records.read(frame.index) }
     }
 
     /// The workers are done with the frame; its buffer is free again, unless someone views it.
@@ -191,16 +282,22 @@ impl Ring {
 
     /// AcqRel: every user's reads happen before the last one frees the buffer.
     fn end_use(&self, index: u32) {
-        if self.users[index as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.memory.users[index as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
             self.released.fetch_add(1, Ordering::Relaxed);
             self.free_again(index);
         }
     }
 
     fn free_again(&self, index: u32) {
-        let sent = self.freed.try_send(index);
+        let sent = self.memory.freed.try_send(index);
         debug_assert!(sent.is_ok(), "the queue holds all buffers");
-        self.tell_free();
+        match &self.share {
+            Some(share) => {
+                share.give_back(&self.memory.shares);
+                self.memory.shares.tell_free();
+            }
+            None => self.tell_free(),
+        }
         self.watchers.note_level(|| self.taken());
     }
 
@@ -213,26 +310,48 @@ impl Ring {
         }
     }
 
+    /// A committed frame, for whoever looks at it beside the workers.
+    #[cfg(feature = "offline")]
+    pub(crate) fn view(self: &Arc<Self>, frame: &Frame) -> View {
+        // Relaxed: whoever shows the frame is a user of it, and has made its pixels seen.
+        self.memory.users[frame.index as usize].fetch_add(1, Ordering::Relaxed);
+        View { ring: self.clone(), index: frame.index }
+    }
+
     /// The frame that was committed last, if its buffer still holds it.
     pub(crate) fn view_newest(self: &Arc<Self>) -> Option<View> {
         let index = self.newest.load(Ordering::Relaxed).checked_sub(1)?;
         // Only a frame that someone uses is there to be seen, and only from its commit on. Acquire: meets the Release
         // there.
         let join = |users: u32| users.checked_add(1).filter(|&users| users > 1);
-        let joined = self.users[index as usize].fetch_update(Ordering::Acquire, Ordering::Relaxed, join);
+        let joined = self.memory.users[index as usize].fetch_update(Ordering::Acquire, Ordering::Relaxed, join);
         joined.ok().map(|_| View { ring: self.clone(), index })
+    }
+}
+
+impl Starving for Ring {
+    fn tell_free(&self) {
+        Self::tell_free(self);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if let Some(share) = &self.share {
+            share.end(&self.memory.shares);
+        }
     }
 }
 
 impl View {
     pub(crate) fn pixels(&self) -> &[u8] {
         // SAFETY: the buffer is committed, and stays so while this view counts as a user.
-        unsafe { self.ring.pixels.read(self.index) }
+        unsafe { self.ring.memory.pixels.read(self.index) }
     }
 
     pub(crate) fn record(&self) -> &[u8] {
         // SAFETY: as in `pixels`.
-        unsafe { self.ring.records.read(self.index) }
+        unsafe { self.ring.memory.records.read(self.index) }
     }
 }
 
@@ -250,29 +369,42 @@ impl Loan {
 
     pub(crate) fn pixels_mut(&mut self) -> &mut [u8] {
         // SAFETY: a buffer on loan has this one `Loan`, and it is borrowed exclusively.
-        unsafe { self.ring.pixels.write(self.index) }
+        unsafe { self.ring.memory.pixels.write(self.index) }
     }
 
     pub(crate) fn pixels(&self) -> &[u8] {
         // SAFETY: as in `pixels_mut`, borrowed shared.
-        unsafe { self.ring.pixels.read(self.index) }
+        unsafe { self.ring.memory.pixels.read(self.index) }
     }
 
     pub(crate) fn record_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `pixels_mut`; records are a region of their own.
-        unsafe { self.ring.records.write(self.index) }
+        unsafe { self.ring.memory.records.write(self.index) }
     }
 
     /// The buffer is filled; nobody writes it any more.
     pub(crate) fn commit(self) -> Frame {
-        let mut loan = std::mem::ManuallyDrop::new(self);
-        let frame = Frame { index: loan.index };
-        // Release: who views the frame sees what was filled in. The workers get it through a queue.
-        loan.ring.users[frame.index as usize].store(1, Ordering::Release);
-        loan.ring.newest.store(frame.index + 1, Ordering::Relaxed);
-        // SAFETY: the loan is never used again, not even by its `Drop`; only its share of the ring must still end.
-        unsafe { std::ptr::drop_in_place(&mut loan.ring) };
+        let (frame, ring) = self.commit_for(1);
+        drop(ring);
         frame
+    }
+
+    /// As [`commit`](Self::commit), and the caller goes on looking at it.
+    pub(crate) fn commit_viewed(self) -> (Frame, View) {
+        let (frame, ring) = self.commit_for(2);
+        let view = View { ring, index: frame.index };
+        (frame, view)
+    }
+
+    fn commit_for(self, users: u32) -> (Frame, Arc<Ring>) {
+        let loan = std::mem::ManuallyDrop::new(self);
+        let frame = Frame { index: loan.index };
+        // SAFETY: the loan is never used again, not even by its `Drop`; its share of the ring moves out of it.
+        let ring = unsafe { std::ptr::read(&loan.ring) };
+        // Release: who views the frame sees what was filled in. The workers get it through a queue.
+        ring.memory.users[frame.index as usize].store(users, Ordering::Release);
+        ring.newest.store(frame.index + 1, Ordering::Relaxed);
+        (frame, ring)
     }
 }
 
@@ -315,140 +447,5 @@ mod tests {
         let lend = || ring.try_loan();
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(lend)).is_err());
         assert_eq!(ring.free_frames(), 2);
-    }
-}
-
-#[cfg(all(test, loom))]
-mod loom {
-    use super::*;
-    use crate::sync::Watcher;
-    use crate::sync::atomic::AtomicUsize;
-    use ::loom::sync::{Condvar, Mutex};
-    use ::loom::thread;
-    use std::cell::UnsafeCell;
-
-    /// A frame that two workers read, and the count by which the last of them knows that it is the last.
-    struct Shared {
-        ring: Arc<Ring>,
-        frame: UnsafeCell<Option<Frame>>,
-        readers: AtomicUsize,
-    }
-
-    // SAFETY: the frame is only read until the count says that nobody else is left.
-    unsafe impl Send for Shared {}
-    // SAFETY: as above.
-    unsafe impl Sync for Shared {}
-
-    impl Shared {
-        fn read_and_return(&self) {
-            // SAFETY: this reader still counts, so nobody takes the frame.
-            let frame = unsafe { &*self.frame.get() }.as_ref().unwrap();
-            assert_eq!(self.ring.pixels(frame), [7; 4]);
-            assert_eq!(self.ring.record(frame), [8; 4]);
-            if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
-                // SAFETY: the last reader is alone.
-                self.ring.release(unsafe { &mut *self.frame.get() }.take().unwrap());
-            }
-        }
-    }
-
-    #[test]
-    fn a_buffer_has_one_owner_at_a_time() {
-        ::loom::model(|| {
-            let ring = Arc::new(Ring::new(1, 4, 4, None).unwrap());
-            let mut loan = ring.try_loan().unwrap();
-            loan.pixels_mut().fill(7);
-            loan.record_mut().fill(8);
-            let (committed, frames) = bounded(1);
-            committed.try_send(loan.commit()).unwrap();
-
-            let workers_ring = ring.clone();
-            let worker = thread::spawn(move || {
-                let frame = UnsafeCell::new(Some(frames.recv().unwrap()));
-                let shared = Arc::new(Shared { ring: workers_ring, frame, readers: AtomicUsize::new(2) });
-                let other = shared.clone();
-                let other = thread::spawn(move || other.read_and_return());
-                shared.read_and_return();
-                other.join().unwrap();
-            });
-
-            // The camera wants the buffer again while the workers may still read it.
-            if let Some(mut loan) = ring.try_loan() {
-                loan.pixels_mut().fill(9);
-                loan.record_mut().fill(9);
-            }
-            worker.join().unwrap();
-            assert_eq!(ring.free_frames(), 1);
-        });
-    }
-
-    /// Whoever found no buffer, and waits for the event alone, hears of the next one.
-    #[test]
-    fn no_wake_up_is_lost() {
-        ::loom::model(|| {
-            let ring = Arc::new(Ring::new(1, 4, 4, None).unwrap());
-            let loan = ring.try_loan().unwrap();
-            let bell = Arc::new((Mutex::new(false), Condvar::new()));
-            let rings = bell.clone();
-            let watcher = Watcher::new(event::BUFFER_FREE, 1, move |_| {
-                *rings.0.lock().unwrap() = true;
-                rings.1.notify_one();
-            });
-            ring.watchers.add(Arc::new(watcher), || 0);
-            let worker = ring.clone();
-            let worker = thread::spawn(move || worker.release(loan.commit()));
-            while ring.try_loan().is_none() {
-                // If the wake-up were lost, this would wait for ever, and loom would say so.
-                let mut rang = bell.0.lock().unwrap();
-                while !*rang {
-                    rang = bell.1.wait(rang).unwrap();
-                }
-                *rang = false;
-            }
-            worker.join().unwrap();
-        });
-    }
-
-    #[test]
-    fn a_buffer_is_not_free_while_someone_views_it() {
-        ::loom::model(|| {
-            let ring = Arc::new(Ring::new(1, 4, 4, None).unwrap());
-            let mut loan = ring.try_loan().unwrap();
-            loan.pixels_mut().fill(7);
-            let frame = loan.commit();
-            let viewer = ring.clone();
-            let viewer = thread::spawn(move || {
-                if let Some(view) = viewer.view_newest() {
-                    // Either frame, but whole.
-                    assert!(matches!(view.pixels(), [7, 7, 7, 7] | [9, 9, 9, 9]));
-                }
-            });
-            ring.release(frame);
-            // The camera goes on, if it gets the buffer.
-            if let Some(mut loan) = ring.try_loan() {
-                loan.pixels_mut().fill(9);
-                ring.release(loan.commit());
-            }
-            viewer.join().unwrap();
-            assert_eq!(ring.free_frames(), 1);
-        });
-    }
-
-    #[test]
-    fn a_dropped_loan_is_free_again() {
-        ::loom::model(|| {
-            let ring = Arc::new(Ring::new(1, 4, 4, None).unwrap());
-            let mut loan = ring.try_loan().unwrap();
-            let other = ring.clone();
-            let thread = thread::spawn(move || {
-                if let Some(mut loan) = other.try_loan() {
-                    loan.pixels_mut().fill(2);
-                }
-            });
-            loan.pixels_mut().fill(1);
-            drop(loan);
-            thread.join().unwrap();
-            assert_eq!(ring.free_frames(), 1);
-        });
     }
 }

@@ -8,13 +8,14 @@ use serde::Serialize;
 
 use crate::named::named;
 
-/// A moment's view of a running acquisition. Counters never go back.
+/// A moment's view of a running acquisition. Counters never go back, and no frame is written that was not accepted, nor
+/// durable that was not written.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
     /// Frames in the ring or beyond it.
     pub frames_accepted: u64,
-    /// Frames whose every chunk is in its slot.
+    /// Frames whose every chunk is in its slot, and those that are durable in a chunk which waits for more.
     pub frames_written: u64,
     /// Frames that a loss of power does not take: their chunks have reached the device, and an index there names them.
     /// 0 without [`Config::sync`](crate::Config::sync).

@@ -1,4 +1,5 @@
 //! Frames that are copied into the ring, for callers that have them elsewhere.
+#![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -57,6 +58,27 @@ impl Acquisition {
         self.append_within(pixels, row_stride, record, Some(timeout))
     }
 
+    /// As [`append_with`](Self::append_with) of `bytes` bytes from `pixels` on, which other threads may write
+    /// meanwhile: then the frames hold some mixture. For callers that can't promise a slice, as those from other
+    /// languages.
+    /// `wait`: as of [`append_timeout`](Self::append_timeout); `None`: as the configuration says.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be there to be read until the call returns.
+    pub unsafe fn append_raw(
+        &self,
+        pixels: *const u8,
+        bytes: usize,
+        row_stride: usize,
+        record: Record,
+        wait: Option<Duration>,
+    ) -> Result<Appended> {
+        let pixels = Pixels { start: pixels, bytes, row_stride };
+        // SAFETY: as the caller promises.
+        unsafe { self.append_pixels(pixels, record, wait.map_or_else(|| self.patience(), Some)) }
+    }
+
     /// `None`: waits for ever.
     pub(crate) fn append_within(
         &self,
@@ -65,32 +87,24 @@ impl Acquisition {
         record: Record,
         wait: Option<Duration>,
     ) -> Result<Appended> {
+        let pixels = Pixels { start: pixels.as_ptr(), bytes: pixels.len(), row_stride };
+        // SAFETY: the slice outlives the call.
+        unsafe { self.append_pixels(pixels, record, wait) }
+    }
+
+    /// # Safety
+    ///
+    /// The bytes must be there to be read until the call returns.
+    unsafe fn append_pixels(&self, pixels: Pixels, record: Record, wait: Option<Duration>) -> Result<Appended> {
         let start = Instant::now();
         let frame = &self.engine.plan.frame;
-        let (got, row_bytes) = (pixels.len(), frame.row_bytes);
-        let wrong_stride =
-            || Err(Error::RowStride { got: row_stride, rows: frame.rows, row_bytes, bytes: pixels.len() });
-        let frame_stride = frame.rows.checked_mul(row_stride).filter(|_| row_stride >= frame.row_bytes);
-        // The last row needs no padding behind it.
-        let padded = pixels.len().checked_add(row_stride.saturating_sub(frame.row_bytes));
-        let (Some(frame_stride), Some(padded)) = (frame_stride, padded) else {
-            return wrong_stride();
-        };
-        let frames = padded / frame_stride.max(1);
-        let whole = frames > 0 && (pixels.len() == frames * frame_stride || padded == frames * frame_stride);
-        // Frames without gaps were given, and another distance.
-        if !whole && row_stride != row_bytes && got > 0 && got.is_multiple_of(frame.bytes) {
-            return wrong_stride();
-        }
-        if !whole {
-            return Err(Error::FrameSize { got, expected: frame_stride });
-        }
+        let (frames, frame_stride) = pixels.frames(frame)?;
         let mut done = Appended::default();
         for at in 0..frames {
-            let source = &pixels[at * frame_stride..];
             match self.acquire_within(wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
                 Ok(mut slot) => {
-                    copy_frame(&mut slot, source, row_stride, frame);
+                    // SAFETY: `frames` saw that so many whole frames are there.
+                    unsafe { copy_frame(&mut slot, pixels.start.add(at * frame_stride), pixels.row_stride, frame) };
                     if let Err(error) = slot.hand_over(None, record) {
                         return done.unless_some(error);
                     }
@@ -110,14 +124,51 @@ impl Acquisition {
     }
 }
 
-fn copy_frame(slot: &mut [u8], source: &[u8], row_stride: usize, frame: &FramePlan) {
+/// What is to be copied.
+struct Pixels {
+    start: *const u8,
+    bytes: usize,
+    row_stride: usize,
+}
+
+impl Pixels {
+    /// How many frames they are, and how far apart.
+    fn frames(&self, frame: &FramePlan) -> Result<(usize, usize)> {
+        let Self { bytes, row_stride, .. } = *self;
+        let row_bytes = frame.row_bytes;
+        let wrong_stride = || Err(Error::RowStride { got: row_stride, rows: frame.rows, row_bytes, bytes });
+        let frame_stride = frame.rows.checked_mul(row_stride).filter(|_| row_stride >= row_bytes);
+        // The last row needs no padding behind it.
+        let padded = bytes.checked_add(row_stride.saturating_sub(row_bytes));
+        let (Some(frame_stride), Some(padded)) = (frame_stride, padded) else {
+            return wrong_stride();
+        };
+        let frames = padded / frame_stride.max(1);
+        let whole = frames > 0 && (bytes == frames * frame_stride || padded == frames * frame_stride);
+        // Frames without gaps were given, and another distance.
+        if !whole && row_stride != row_bytes && bytes > 0 && bytes.is_multiple_of(frame.bytes) {
+            return wrong_stride();
+        }
+        if whole { Ok((frames, frame_stride)) } else { Err(Error::FrameSize { got: bytes, expected: frame_stride }) }
+    }
+}
+
+/// # Safety
+///
+/// From `source` on there must be the frame's rows, `row_stride` bytes apart.
+unsafe fn copy_frame(slot: &mut [u8], source: *const u8, row_stride: usize, frame: &FramePlan) {
     let layout = frame.layout;
+    let copy = |to: &mut [u8], from: *const u8| {
+        // SAFETY: as the caller promises; a buffer on loan is the loan's alone, so `from` can't be in it.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
+    };
     if row_stride == frame.row_bytes && layout.row_stride == frame.row_bytes {
-        slot[layout.offset..][..frame.bytes].copy_from_slice(&source[..frame.bytes]);
+        copy(&mut slot[layout.offset..][..frame.bytes], source);
         return;
     }
     for row in 0..frame.rows {
         let to = layout.offset + row * layout.row_stride;
-        slot[to..to + frame.row_bytes].copy_from_slice(&source[row * row_stride..][..frame.row_bytes]);
+        // SAFETY: within what the caller promises.
+        copy(&mut slot[to..to + frame.row_bytes], unsafe { source.add(row * row_stride) });
     }
 }

@@ -3,15 +3,29 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Acquisition, plan_with};
-use crate::aligned_memory::RingBuffers;
+use super::{Acquisition, Planned, choice, plan_with};
+use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::Config;
 use crate::dataset::Root;
-use crate::engine::pool::{IMAGES_MAX, Pool};
-use crate::error::{Error, Result};
+use crate::dataset::documents::Documents;
+use crate::dataset::image::ImageWriter;
+use crate::engine::pool::{Bounds, Pool};
+use crate::engine::rings::RingSource;
+use crate::error::{Error, Result, caught};
 use crate::manifest::Manifest;
-use crate::plan::Plan;
+use crate::plan::{CodecPlan, Plan};
 use crate::storage::Storage;
+
+/// Images that may be acquired at the same time in one dataset.
+const IMAGES_MAX: usize = 1 << 14;
+/// Files of shards that a dataset has open at the same time, if nothing else is wished for.
+const OPEN_FILES_MAX: usize = 256;
+
+/// Frames that one of several images may have in the ring that they share, unless a block of its layers needs more:
+/// what is kept for each of them takes memory for each image. And those of all images that begin together.
+const FRAMES_OF_AN_IMAGE: usize = 4096;
+const FRAMES_OF_AN_IMAGE_MIN: usize = 128;
+const FRAMES_OF_ALL_IMAGES: usize = 1 << 15;
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions.
 ///
@@ -19,7 +33,10 @@ use crate::storage::Storage;
 /// `bioformats2raw` layout describes it. For one image, [`Acquisition::create`] suffices.
 ///
 /// All images share the threads of the first one's [`Config::workers`] and [`Config::affinity`], which take the images
-/// that have frames in turn; the threads end with the dataset's last handle and its last image.
+/// that have frames in turn; the threads end with the dataset's last handle and its last image. Images whose frame
+/// buffers have the same size share a ring as well, as large as [`Config::ring_bytes`] of the first of them: whoever
+/// fills it leaves the others what a block of their layers needs, and a part of the rest. An image that has no room
+/// left there, or wants a larger one, gets another ring.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     root: Arc<Root>,
@@ -28,10 +45,10 @@ pub struct Dataset {
 
 impl Dataset {
     fn of(root: Root) -> Self {
-        Self { root: Arc::new(root), pool: Arc::default() }
+        Self { root: Arc::new(root), pool: Arc::new(SharedPool::new(OPEN_FILES_MAX)) }
     }
 
-    /// Creates the dataset `path`.
+    /// Creates the dataset `path`: a folder, or one file if its name ends in `.ozx`.
     ///
     /// # Errors
     ///
@@ -59,8 +76,20 @@ impl Dataset {
         Ok(Self::of(Root::in_storage(storage, true)?))
     }
 
+    /// Has at most so many files of shards open at the same time, whatever the number of images: 256 if nothing is
+    /// said. Where writes pass the page cache ([`StorageKind::Direct`](crate::StorageKind::Direct)), each shard is two
+    /// of them. It counts before the first image begins. An image of which a frame lies in more than eight files may
+    /// have three times as many open beside.
+    ///
+    /// When there are as many, those of the images that got no frame for the longest time are closed until frames come
+    /// again; what they hold is durable by then. While the index of a shard is replaced, it is open twice. At the end
+    /// of an image its shards are opened again one by one, one more than may be open if need be.
+    pub fn with_open_files(self, max: usize) -> Self {
+        Self { pool: Arc::new(SharedPool::new(max)), ..self }
+    }
+
     /// Starts the acquisition of the image `name`, a group of that name in the dataset: letters, digits, `_`, `-` and
-    /// `.`, not starting with a dot, and neither `OME` nor `zarr.json`, in whatever case.
+    /// `.`, not starting with a dot or with `__`, and neither `OME` nor `zarr.json`, in whatever case.
     ///
     /// # Errors
     ///
@@ -80,41 +109,160 @@ impl Dataset {
         self.start(name, config, Some(buffers))
     }
 
-    pub(crate) fn start(&self, name: &str, config: Config, buffers: Option<RingBuffers>) -> Result<Acquisition> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        let is_reserved = ["ome", "zarr.json"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
-        if name.is_empty() || name.starts_with('.') || is_reserved || !name.chars().all(plain) {
-            let reason =
-                "letters, digits, _, - and . are possible, not starting with a dot, and neither OME nor zarr.json";
-            return Err(Error::config("name", format_args!("{name:?}"), reason));
+    /// Starts the acquisitions of many images, as [`acquisition`](Self::acquisition) does for one, but with their
+    /// documents brought to the device together. Their shards are created when their first frames come.
+    ///
+    /// The more images, the fewer frames of the ring each of them may have: 32,768 divided by the number of images, but
+    /// 128 at least and 4,096 at most. Beside the ring, an image takes about 400 bytes for each of them until its first
+    /// frame comes, and then the memory for its records.
+    ///
+    /// # Errors
+    ///
+    /// As `acquisition`. No image is left behind then.
+    pub fn acquisitions<N: AsRef<str>>(
+        &self,
+        images: impl IntoIterator<Item = (N, Config)>,
+    ) -> Result<Vec<Acquisition>> {
+        let images: Vec<(N, Config)> = images.into_iter().collect();
+        let mut begun = Vec::new();
+        let started = caught(|| self.start_all(&images, &mut begun));
+        if started.is_err() {
+            begun.iter().for_each(|(image, plan)| image.undo(plan));
         }
+        started
+    }
+
+    fn start_all<N: AsRef<str>>(
+        &self,
+        images: &[(N, Config)],
+        begun: &mut Vec<(Arc<ImageWriter>, Arc<Plan>)>,
+    ) -> Result<Vec<Acquisition>> {
+        let Some((_, first)) = images.first() else { return Ok(Vec::new()) };
+        let limit = (FRAMES_OF_ALL_IMAGES / images.len()).clamp(FRAMES_OF_AN_IMAGE_MIN, FRAMES_OF_AN_IMAGE);
+        let pool = self.pool.get(self.root.path(), first)?;
+        let mut wanted = Vec::new();
+        for (name, config) in images {
+            check_name(name.as_ref())?;
+            Manifest::refuse(Some(name.as_ref()), config)?;
+            wanted.push(Wanted::new(config, pool.workers, limit)?);
+        }
+        let mut codecs: Vec<(String, CodecPlan)> = Vec::new();
+        let mut planned = Vec::new();
+        for ((name, _), of) in images.iter().zip(&wanted) {
+            let config = &of.config;
+            let kind = format!("{:?}", (&config.dims, config.dtype, &config.codec, config.storage, config.workers));
+            let codec = match codecs.iter().find(|(known, _)| *known == kind) {
+                Some((_, codec)) => codec.clone(),
+                None => choice::codec(&self.root, config)?,
+            };
+            codecs.push((kind, codec.clone()));
+            let ring = RingSource::Shared(of.with_all(&wanted));
+            let run = Planned::new(config.clone(), codec, &ring)?;
+            let image = ImageWriter::new(self.root.clone(), Some(name.as_ref()), run.config.clone(), &run.plan)?;
+            image.list(&run.plan);
+            begun.push((Arc::new(image), run.plan.clone()));
+            planned.push((run, ring));
+        }
+        let mut documents = Documents::Together(Vec::new());
+        self.root.write_collection(&mut documents)?;
+        begun.iter().try_for_each(|(image, plan)| image.write_documents(plan, &mut documents))?;
+        documents.write(begun[0].0.storage(), self.root.path())?;
+        let start = |((run, ring), (image, _)): ((Planned, RingSource), &(Arc<ImageWriter>, _))| {
+            let Planned { config, plan, choice } = run;
+            Acquisition::start_image(image, &plan, &config, choice, (ring, true), pool.clone())
+        };
+        planned.into_iter().zip(&*begun).map(start).collect()
+    }
+
+    pub(crate) fn start(&self, name: &str, config: Config, buffers: Option<RingBuffers>) -> Result<Acquisition> {
+        check_name(name)?;
         Manifest::refuse(Some(name), &config)?;
         let mut config = config;
-        config.workers = self.pool.workers().unwrap_or(config.workers);
         plan_with(&mut config, buffers.as_ref())?;
-        let pool = |_| self.pool.get(self.root.path(), &config);
-        Acquisition::start_in(self.root.clone(), Some(name), config.clone(), buffers, pool)
+        let pool = self.pool.get(self.root.path(), &config)?;
+        let (config, ring) = match buffers {
+            Some(buffers) => (Config { workers: pool.workers, ..config }, RingSource::Own(Some(buffers))),
+            None => {
+                let wanted = Wanted::new(&config, pool.workers, FRAMES_OF_AN_IMAGE)?;
+                let ring = RingSource::Shared(wanted.alone);
+                (wanted.config, ring)
+            }
+        };
+        Acquisition::start_in(self.root.clone(), Some(name), config, ring, |_| Ok(pool.clone()))
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let is_reserved = ["ome", "zarr.json"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
+    let is_hidden = name.starts_with('.') || name.starts_with("__");
+    if name.is_empty() || is_hidden || is_reserved || !name.chars().all(plain) {
+        let reason = "letters, digits, _, - and . are possible, not starting with a dot or with __, which Zarr \
+                      reserves, and neither OME nor zarr.json";
+        return Err(Error::config("name", format_args!("{name:?}"), reason));
+    }
+    Ok(())
+}
+
+/// What an image that shares a ring wants of it.
+struct Wanted {
+    /// With as much memory as the image may have at a time.
+    config: Config,
+    /// The frames that a ring for it alone would have, those that there is memory for, and what all have in common that
+    /// share a ring.
+    alone: usize,
+    affordable: usize,
+    class: (usize, usize),
+}
+
+impl Wanted {
+    fn new(config: &Config, workers: usize, limit: usize) -> Result<Self> {
+        let config = Config { workers, ..config.clone() };
+        let plan = Plan::new(&config)?;
+        let buffer_bytes = plan.frame.layout.buffer_bytes;
+        let stride = buffer_bytes.next_multiple_of(PAGE);
+        let layers = usize::try_from(plan.layers.frames_a_block()).unwrap_or(usize::MAX).saturating_add(2);
+        let ring_bytes = plan.ring.frames.min(limit.max(layers)) * stride;
+        Ok(Self {
+            alone: plan.ring.frames,
+            affordable: config.ring_bytes / stride,
+            class: (buffer_bytes, plan.record.bytes),
+            config: Config { ring_bytes, ..config },
+        })
+    }
+
+    /// The frames of a ring that it shares with those of `all` that are like it.
+    fn with_all(&self, all: &[Self]) -> usize {
+        let alike = all.iter().filter(|other| other.class == self.class);
+        alike.map(|other| other.alone).fold(0, usize::saturating_add).min(self.affordable).max(self.alone)
     }
 }
 
 /// The threads of a dataset's images, once there is one.
-#[derive(Default)]
-pub(super) struct SharedPool(Mutex<Option<Arc<Pool>>>);
+pub(super) struct SharedPool {
+    started: Mutex<Option<Arc<Pool>>>,
+    open_files: usize,
+}
 
 impl SharedPool {
+    fn new(open_files: usize) -> Self {
+        Self { started: Mutex::default(), open_files }
+    }
+
     /// The threads, started with the first image.
     pub(super) fn get(&self, path: &Path, config: &Config) -> Result<Arc<Pool>> {
-        let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = &*pool {
             return Ok(pool.clone());
         }
         let workers = Plan::new(config)?.workers;
-        Ok(pool.insert(Arc::new(Pool::start(path, config, workers, IMAGES_MAX)?)).clone())
+        let bounds = Bounds { images: IMAGES_MAX, open_files: self.open_files };
+        Ok(pool.insert(Arc::new(Pool::start(path, config, workers, bounds)?)).clone())
     }
 
     /// How many workers there are.
     pub(super) fn workers(&self) -> Option<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|pool| pool.workers)
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|pool| pool.workers)
     }
 }
 

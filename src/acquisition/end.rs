@@ -7,13 +7,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Acquisition, Unfinished};
-use crate::engine::pool::Pool;
+use crate::dataset::documents::Documents;
+use crate::engine::pool::{Begun, Pool};
 use crate::engine::{losses, records};
 use crate::error::{Error, Result, caught, logged};
 use crate::format::provenance::Ending;
 use crate::stats::Summary;
 
+const DRAIN_PAUSE: Duration = Duration::from_micros(200);
+
+/// A run whose shards are closed, on the way to its end.
+struct End {
+    summary: Summary,
+    frames: u64,
+    /// It was aborted before anything came.
+    is_empty: bool,
+    /// All documents that were to be written are.
+    is_told: bool,
+}
+
 impl Acquisition {
+    /// Ends several acquisitions as [`finish`](Self::finish) ends each, in the same order, but with what has to reach
+    /// the device brought there together: for the images of a plate, it takes little longer than for one.
+    pub fn finish_all(acquisitions: Vec<Self>) -> Vec<Result<Summary, Unfinished>> {
+        finish_together(acquisitions)
+    }
+
     /// Lets a thread of its own end the run. For a thread of a run, which can't wait for its own end, nor for
     /// another's, whose callback may be waiting for this one's.
     pub(super) fn end_elsewhere(&mut self) {
@@ -25,7 +44,7 @@ impl Acquisition {
             logged(
                 || tracing::error!(%error, "no thread to end an acquisition; its dataset is as a kill would leave it"),
             );
-            self.engine.gate.close();
+            self.engine.close_gate();
             // Its threads wait for the end of the process. To drop it here would be to come here again.
             std::mem::forget(take(&run));
         }
@@ -54,11 +73,28 @@ impl Acquisition {
     }
 
     fn end_untold(&mut self) -> Result<Summary, Unfinished> {
-        self.engine.gate.close();
+        self.engine.close_gate();
         if let Some((pool, begun)) = self.running.take() {
-            self.drain();
-            pool.end(&begun);
+            while !self.drain() {
+                std::thread::sleep(DRAIN_PAUSE);
+            }
+            pool.end(&[&begun]);
         }
+        let image = self.image.clone();
+        let mut end = self.begin_end();
+        self.write_shape(&mut end, &mut Documents::AtOnce(image.storage()));
+        let documents = &mut Documents::AtOnce(image.storage());
+        self.write_ending(&mut end, documents);
+        if !end.is_empty {
+            let write =
+                || image.root().write_collection(documents).and_then(|()| documents.settle(image.root().path()));
+            self.note(caught(write), &mut end);
+        }
+        self.conclude(end)
+    }
+
+    /// What is known of the run when its last shard is closed.
+    fn begin_end(&self) -> End {
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
         let aborted_empty = self.engine.aborting.load(Relaxed) && nothing_came;
         let counters = &self.engine.counters;
@@ -66,28 +102,57 @@ impl Acquisition {
         if self.engine.aborting.load(Relaxed) && lost > 0 {
             self.engine.first_error.set(Error::Aborted);
         }
-        let mut summary = self.summary();
+        let summary = self.summary();
         // From now on what was lost is missing for those who look at the counters, too.
         self.engine.counters.frames_missing.store(summary.frames_missing, Relaxed);
+        let frames = self.engine.counters.newest_end.load(Relaxed);
+        End { summary, frames, is_empty: aborted_empty, is_told: !aborted_empty }
+    }
+
+    /// An error on the way to the end keeps what was written from being told.
+    fn note(&self, outcome: Result<()>, end: &mut End) {
+        if let Err(error) = outcome {
+            end.is_told = false;
+            self.note_last_documents(error, end.frames, &mut end.summary);
+        }
+    }
+
+    /// What the array and the records are by now.
+    fn write_shape(&self, end: &mut End, documents: &mut Documents) {
+        if end.is_empty {
+            return;
+        }
+        self.image.root().keep();
+        if let Err(error) = caught(|| self.write_lost(end.frames)) {
+            self.engine.first_error.set(error);
+        }
+        self.note(caught(|| self.image.write_shape(&self.engine.plan, end.frames, documents)), end);
+    }
+
+    /// What is to be said of the run, unless not even its shape could be.
+    fn write_ending(&self, end: &mut End, documents: &mut Documents) {
+        if !end.is_told {
+            return;
+        }
+        let summary = &end.summary;
         let ending = Ending {
             chunks: summary.chunks_written,
             frames_missing: summary.frames_missing,
             missing: &summary.missing,
             error: self.engine.first_error.get(),
         };
-        if !aborted_empty {
-            self.image.root().keep();
-            let frames = self.engine.counters.newest_end.load(Relaxed);
-            if let Err(error) = caught(|| self.write_lost(frames)) {
-                self.engine.first_error.set(error);
-            }
-            match caught(|| self.image.finish(&self.engine.plan, frames, &ending)) {
-                Ok(()) => {
-                    summary.frames_durable = self.engine.counters.frames_synced.load(Relaxed);
-                    self.engine.note_durable(summary.frames_durable);
-                }
-                Err(error) => self.engine.first_error.set(error),
-            }
+        let written = caught(|| self.image.write_ending(&self.engine.plan, end.frames, &ending, documents));
+        self.note(written, end);
+    }
+
+    fn conclude(&self, end: End) -> Result<Summary, Unfinished> {
+        let End { mut summary, is_empty, is_told, .. } = end;
+        if is_told {
+            let synced = self.engine.counters.frames_synced.load(Relaxed);
+            summary.frames_durable = synced.min(summary.frames_written);
+            self.engine.note_durable(synced);
+        }
+        if !is_empty {
             summary.shape = self.image.shape();
             self.write_manifest(&mut summary);
         }
@@ -108,6 +173,25 @@ impl Acquisition {
             None => Ok(summary),
             Some(error) => Err(Unfinished { summary: Box::new(summary), error }),
         }
+    }
+
+    /// The last documents could not be written: those that are there may tell of fewer frames than the shards hold.
+    fn note_last_documents(&self, error: Error, frames: u64, summary: &mut Summary) {
+        let hidden = self.engine.plan.hidden(self.image.shape()[0], frames);
+        let error = match error {
+            Error::Io { action, path, source } if !hidden.is_empty() => {
+                let (first, last) = (hidden.start, hidden.end - 1);
+                let text = format!(
+                    "{source}; frames {first} to {last} are in their shards as far as they came, but readers do not \
+                     see them before `shardwright recover`"
+                );
+                Error::io(action, path, std::io::Error::new(source.kind(), text))
+            }
+            other => other,
+        };
+        // Behind an earlier error of the run nobody would hear of this one.
+        summary.notes.push(format!("the last documents are not written: {error}"));
+        self.engine.first_error.set(error);
     }
 
     /// Writes the manifest, if there is to be one. By now the dataset is what it will be, whatever becomes of this.
@@ -137,18 +221,13 @@ impl Acquisition {
         (missing, lost)
     }
 
-    /// Returns when every frame is with the workers, and every layer that will not be complete as well.
-    fn drain(&self) {
+    /// Brings every frame to the workers, and every layer that will not be complete as well. False: it has to be tried
+    /// again.
+    fn drain(&self) -> bool {
         let engine = &self.engine;
-        loop {
-            engine.pump();
-            let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
-            if sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine) {
-                return;
-            }
-            drop(sequencer);
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        engine.pump();
+        let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+        sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -166,10 +245,12 @@ impl Acquisition {
         let end = engine.counters.newest_end.load(Relaxed);
         let (settled, lost) = self.missing_and_lost(end);
         let frames_missing = stats.frames_missing + lost.len() as u64;
+        let frames_written = end.saturating_sub(frames_missing);
         Summary {
             frames_accepted: stats.frames_accepted,
-            frames_written: end.saturating_sub(frames_missing),
-            frames_durable: stats.frames_durable,
+            frames_written,
+            // A shard that can't be closed may be lost with what was durable in it.
+            frames_durable: stats.frames_durable.min(frames_written),
             frames_missing,
             missing: losses::merge(&settled, &lost),
             bytes_in: stats.bytes_in,
@@ -185,6 +266,70 @@ impl Acquisition {
             error: None,
         }
     }
+}
+
+/// Ends several runs, each phase of it once for all of them.
+fn finish_together(mut runs: Vec<Acquisition>) -> Vec<Result<Summary, Unfinished>> {
+    if Pool::is_one_of_any() || runs.iter().any(|run| run.manifest.is_some()) {
+        return runs.into_iter().map(Acquisition::finish).collect();
+    }
+    runs.iter().for_each(|run| run.engine.close_gate());
+    let mut to_drain: Vec<_> = runs.iter().filter(|run| run.running.is_some()).collect();
+    loop {
+        to_drain.retain(|run| !run.drain());
+        if to_drain.is_empty() {
+            break;
+        }
+        std::thread::sleep(DRAIN_PAUSE);
+    }
+    let running: Vec<_> = runs.iter_mut().filter_map(|run| run.running.take()).collect();
+    let mut rest: Vec<&(Arc<Pool>, Begun)> = running.iter().collect();
+    while let Some((pool, _)) = rest.first() {
+        let (of_pool, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(other, _)| Arc::ptr_eq(other, pool));
+        pool.end(&of_pool.iter().map(|(_, begun)| begun).collect::<Vec<_>>());
+        rest = others;
+    }
+    drop(running);
+    write_together(&runs)
+}
+
+/// Writes the documents of runs whose shards are closed.
+fn write_together(runs: &[Acquisition]) -> Vec<Result<Summary, Unfinished>> {
+    let mut ends: Vec<_> = runs.iter().map(Acquisition::begin_end).collect();
+    type Write = fn(&Acquisition, &mut End, &mut Documents);
+    let phases: [Write; 2] = [Acquisition::write_shape, Acquisition::write_ending];
+    for (phase, write) in phases.into_iter().enumerate() {
+        // Images of one dataset have one root, and storages that lead to the same place.
+        let mut rest: Vec<_> = runs.iter().zip(&mut ends).collect();
+        while let Some((first, _)) = rest.first() {
+            let image = first.image.clone();
+            let is_here = |run: &Acquisition| std::ptr::eq(run.image.root(), image.root());
+            let (mut here, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(run, _)| is_here(run));
+            let mut documents = Documents::Together(Vec::new());
+            here.iter_mut().for_each(|(run, end)| write(run, end, &mut documents));
+            let anything = here.iter().any(|(_, end)| !end.is_empty);
+            let written = caught(|| {
+                if phase > 0 && anything {
+                    image.root().write_collection(&mut documents)?;
+                }
+                documents.write(image.storage(), image.root().path())
+            });
+            if let Err(error) = written {
+                here.iter_mut()
+                    .filter(|(_, end)| !end.is_empty)
+                    .for_each(|(run, end)| run.note(Err(error.clone()), end));
+            }
+            rest = others;
+        }
+    }
+    let outcomes = runs.iter().zip(ends).map(|(run, end)| {
+        let outcome = run.conclude(end);
+        if run.tells_end {
+            run.engine.tell_end();
+        }
+        outcome
+    });
+    outcomes.collect()
 }
 
 impl Drop for Acquisition {

@@ -1,13 +1,18 @@
 //! One image of a dataset: its documents, its records, and the names of its shards.
 
 use std::collections::HashSet;
+#[cfg(feature = "offline")]
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use super::{Root, put_json};
+use super::Root;
+use super::documents::Documents;
 use crate::config::{Config, Dialect};
 use crate::error::{Error, Result, caught};
+#[cfg(feature = "offline")]
+use crate::format::layout::Layout;
 use crate::format::provenance::{Ending, Slots, Statement};
 use crate::format::{self, Document, zarr3};
 use crate::geometry::MAX_OUTER;
@@ -70,6 +75,21 @@ struct ImageState {
 impl ImageWriter {
     /// Writes the documents with which a reader can open the image.
     pub(crate) fn create(root: Arc<Root>, name: Option<&str>, config: Config, plan: &Plan) -> Result<Self> {
+        let image = Self::new(root, name, config, plan)?;
+        // A storage of the caller's own may panic: what was begun is taken back all the same.
+        let write = || {
+            image.list(plan);
+            let documents = &mut Documents::AtOnce(&*image.storage);
+            image.root.write_collection(documents)?;
+            image.write_documents(plan, documents)?;
+            documents.settle(image.root.path())
+        };
+        caught(write).inspect_err(|_| image.undo(plan))?;
+        Ok(image)
+    }
+
+    /// An image whose documents are yet to be written, and which is yet to be [listed](Self::list).
+    pub(crate) fn new(root: Arc<Root>, name: Option<&str>, config: Config, plan: &Plan) -> Result<Self> {
         if let Some(name) = name.filter(|name| root.has_image(name)) {
             return Err(Error::Exists { path: root.path().join(name) });
         }
@@ -82,7 +102,7 @@ impl ImageWriter {
         let (storage, storage_choice) = root.storage(&config, plan)?;
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
         let uuid = name.map_or(root.uuid, |name| image_uuid(root.uuid, name));
-        let image = Self {
+        Ok(Self {
             root,
             storage,
             storage_choice,
@@ -97,10 +117,14 @@ impl ImageWriter {
                 ..ImageState::default()
             }),
             attributes: Mutex::default(),
-        };
-        // A storage of the caller's own may panic: what was begun is taken back all the same.
-        caught(|| image.write_documents(plan)).inspect_err(|_| image.undo(plan))?;
-        Ok(image)
+        })
+    }
+
+    /// Lists the image among those of its dataset.
+    pub(crate) fn list(&self, plan: &Plan) {
+        if let Some(name) = &self.name {
+            self.root.list_image(name, &self.config, &plan.array.layout.shape);
+        }
     }
 
     /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
@@ -115,26 +139,22 @@ impl ImageWriter {
         if let Some(name) = &self.name {
             let _ = caught(|| self.root.unlist_image(&*self.storage, name));
         }
-        let _ = caught(|| self.settle());
+        let _ = caught(|| Documents::AtOnce(&*self.storage).settle(self.root.path()));
     }
 
-    fn write_documents(&self, plan: &Plan) -> Result<()> {
-        if let Some(name) = &self.name {
-            self.root.list_image(&*self.storage, name, &self.config, &plan.array.layout.shape)?;
-        }
-        self.put("records/zarr.json", &zarr3::group(json!({})))?;
-        self.put_record_documents(plan, plan.frames_total.unwrap_or(0))?;
+    pub(crate) fn write_documents(&self, plan: &Plan, to: &mut Documents) -> Result<()> {
+        self.put(to, "records/zarr.json", &zarr3::group(json!({})))?;
+        self.put_record_documents(plan, plan.frames_total.unwrap_or(0), to)?;
         let (user, own) = (Map::new(), self.own(plan, None));
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let image = self.described(plan, &state.shape, &user, &own);
-        image.entry().iter().try_for_each(|document| self.put_document(document))?;
+        image.entry().iter().try_for_each(|document| self.put_document(to, document))?;
         let (of_shape, of_attributes) = (image.of_shape(), image.of_attributes());
         // A volume has one document for both.
         if of_shape.0 != of_attributes.0 {
-            self.put_document(&of_shape)?;
+            self.put_document(to, &of_shape)?;
         }
-        self.put_document(&of_attributes)?;
-        self.settle()
+        self.put_document(to, &of_attributes)
     }
 
     fn described<'a>(
@@ -147,11 +167,11 @@ impl ImageWriter {
         format::ImageDescription { array: &plan.array, shape, of_array: None, user, own, ome: self.ome.as_ref() }
     }
 
-    fn put_record_documents(&self, plan: &Plan, frames: u64) -> Result<()> {
+    fn put_record_documents(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
         for (at, field) in plan.record.fields.iter().enumerate() {
             let fill = if at == 0 { json!(NO_FRAME) } else { json!(0) };
             let document = zarr3::record(field.dtype, frames, plan.record.block_frames, &fill);
-            self.put(&format!("records/{}/zarr.json", field.name), &document)?;
+            self.put(to, &format!("records/{}/zarr.json", field.name), &document)?;
         }
         Ok(())
     }
@@ -162,6 +182,13 @@ impl ImageWriter {
 
     pub(crate) fn root(&self) -> &Root {
         &self.root
+    }
+
+    /// Where the array's files are; `None` in a storage of the caller's own.
+    #[cfg(feature = "offline")]
+    pub(crate) fn array_folder(&self, layout: &Layout) -> Option<PathBuf> {
+        let folder = format::node_paths(layout).folder;
+        self.root.folder().map(|root| root.join(format!("{}{folder}", self.prefix)))
     }
 
     /// Creates a shard, whose key is `key`.
@@ -231,10 +258,17 @@ impl ImageWriter {
     }
 
     pub(crate) fn write_records(&self, plan: &Plan, block: &RecordBlock) -> Result<()> {
+        let files = self.record_files(plan, block);
+        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
+        let key = || format!("{}records/*/c/{}", self.prefix, block.number);
+        self.storage.put_all(&files).map_err(|e| Error::io("write", key(), e))
+    }
+
+    /// The files that hold a block of records: their keys and their bytes.
+    pub(crate) fn record_files<'a>(&self, plan: &Plan, block: &'a RecordBlock) -> Vec<(String, &'a [u8])> {
         let key = |name: &str| format!("{}records/{name}/c/{}", self.prefix, block.number);
-        let keys: Vec<_> = plan.record.fields.iter().map(|field| key(&field.name)).collect();
-        let files: Vec<_> = keys.iter().map(String::as_str).zip(block.columns.iter().map(Vec::as_slice)).collect();
-        self.storage.put_all(&files).map_err(|e| Error::io("write", key("*"), e))
+        let keys = plan.record.fields.iter().map(|field| key(&field.name));
+        keys.zip(block.columns.iter().map(Vec::as_slice)).collect()
     }
 
     /// Replaces the frame numbers of a block of records.
@@ -244,7 +278,16 @@ impl ImageWriter {
     }
 
     /// Lets the documents catch up with `frames` frames. `last`: the shape becomes that of what really came.
-    pub(crate) fn advance(&self, plan: &Plan, frames: u64, last: bool) -> Result<()> {
+    pub(crate) fn advance(&self, plan: &Plan, frames: u64) -> Result<()> {
+        self.write_progress(plan, frames, false, &mut Documents::AtOnce(&*self.storage))
+    }
+
+    /// The documents of the array and of the records, for the last time.
+    pub(crate) fn write_shape(&self, plan: &Plan, frames: u64, to: &mut Documents) -> Result<()> {
+        self.write_progress(plan, frames, true, to)
+    }
+
+    fn write_progress(&self, plan: &Plan, frames: u64, last: bool, to: &mut Documents) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (user, user_changed) = self.take_attributes();
         let mut shape = state.shape.clone();
@@ -253,34 +296,40 @@ impl ImageWriter {
         }
         if shape != state.shape {
             let own = self.own(plan, None);
-            self.put_document(&self.described(plan, &shape, &user, &own).of_shape())?;
+            self.put_document(to, &self.described(plan, &shape, &user, &own).of_shape())?;
             state.shape = shape;
         }
         if frames != state.frames && (last || plan.frames_total.is_none()) {
-            self.put_record_documents(plan, frames)?;
+            self.put_record_documents(plan, frames, to)?;
             state.frames = frames;
         }
         if user_changed {
             let own = self.own(plan, None);
-            self.put_document(&self.described(plan, &state.shape, &user, &own).of_attributes())?;
+            self.put_document(to, &self.described(plan, &state.shape, &user, &own).of_attributes())?;
         }
-        self.settle()
+        to.settle(self.root.path())
     }
 
-    /// Writes the documents for the last time.
-    pub(crate) fn finish(&self, plan: &Arc<Plan>, frames: u64, ending: &Ending) -> Result<()> {
-        self.advance(plan, frames, true)?;
+    /// Completes the shards and writes what is to be said of the run as a whole, behind its last shape. The
+    /// collection's documents are yet to be written.
+    pub(crate) fn write_ending(
+        &self,
+        plan: &Arc<Plan>,
+        frames: u64,
+        ending: &Ending,
+        to: &mut Documents,
+    ) -> Result<()> {
         // What is missing is told all the same.
         let completed = self.complete_shards(plan);
         let ending = &Ending { error: ending.error.or(completed.as_ref().err()), ..*ending };
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let own = self.own(plan, Some((frames, ending)));
         let (user, _) = self.take_attributes();
-        self.put_document(&self.described(plan, &state.shape, &user, &own).of_attributes())?;
+        self.put_document(to, &self.described(plan, &state.shape, &user, &own).of_attributes())?;
         if let Some(name) = &self.name {
-            self.root.list_image(&*self.storage, name, &self.config, &state.shape)?;
+            self.root.list_image(name, &self.config, &state.shape);
         }
-        self.settle()?;
+        to.settle(self.root.path())?;
         completed
     }
 
@@ -315,17 +364,12 @@ impl ImageWriter {
         }
     }
 
-    /// Lets readers find what was written until now.
-    fn settle(&self) -> Result<()> {
-        self.storage.settle().map_err(|error| Error::io("write the directory of", self.root.path(), error))
+    fn put_document(&self, to: &mut Documents, (key, document): &Document) -> Result<()> {
+        self.put(to, key, document)
     }
 
-    fn put_document(&self, (key, document): &Document) -> Result<()> {
-        self.put(key, document)
-    }
-
-    fn put(&self, key: &str, document: &Value) -> Result<()> {
-        put_json(&*self.storage, &format!("{}{key}", self.prefix), document)
+    fn put(&self, to: &mut Documents, key: &str, document: &Value) -> Result<()> {
+        to.put(&format!("{}{key}", self.prefix), document)
     }
 }
 

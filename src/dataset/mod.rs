@@ -11,6 +11,7 @@
 //! Documents are written before the first frame, so that a reader can open the dataset from the first second, and
 //! replaced as a whole whenever they change.
 
+pub(crate) mod documents;
 pub(crate) mod image;
 
 use std::io;
@@ -18,7 +19,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Value, json};
+use documents::Documents;
+use serde_json::json;
 
 use crate::archive_file::{ArchiveFile, is_archive_name};
 use crate::config::{Config, Dialect, StorageKind};
@@ -26,7 +28,6 @@ use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
 use crate::format::zarr3;
-use crate::fs::json as exact;
 use crate::fs::{lost_pages, system};
 use crate::ome;
 use crate::plan::Plan;
@@ -51,8 +52,8 @@ type Listed = (String, Config, Vec<u64>);
 
 #[derive(Debug)]
 enum Location {
-    Folder(Folder),
-    Archive(ArchiveFile),
+    Folder(Box<Folder>),
+    Archive(Box<ArchiveFile>),
     Storage(Arc<dyn Storage>),
 }
 
@@ -61,8 +62,8 @@ impl Root {
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
         let suffix = &hex(&uuid)[..8];
         let location = match is_archive_name(path) {
-            true => Location::Archive(ArchiveFile::create(path, overwrite, suffix, uuid)?),
-            false => Location::Folder(Folder::create(path, overwrite, suffix)?),
+            true => Location::Archive(Box::new(ArchiveFile::create(path, overwrite, suffix, uuid)?)),
+            false => Location::Folder(Box::new(Folder::create(path, overwrite, suffix)?)),
         };
         Ok(Self::new(location, uuid, several))
     }
@@ -160,6 +161,15 @@ impl Root {
         }
     }
 
+    /// The folder, if it is one.
+    #[cfg(feature = "offline")]
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match &self.location {
+            Location::Folder(folder) => Some(folder.path()),
+            Location::Archive(_) | Location::Storage(_) => None,
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         match &self.location {
             Location::Folder(folder) => folder.path(),
@@ -168,15 +178,21 @@ impl Root {
         }
     }
 
-    /// Lists an image in the collection's documents, or brings its shape there up to date.
-    pub(super) fn list_image(&self, storage: &dyn Storage, name: &str, config: &Config, shape: &[u64]) -> Result<()> {
-        let Some(collection) = &self.collection else { return Ok(()) };
+    /// Lists an image for the collection's documents, or brings its shape there up to date.
+    pub(super) fn list_image(&self, name: &str, config: &Config, shape: &[u64]) {
+        let Some(collection) = &self.collection else { return };
         let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
         match images.iter_mut().find(|(known, ..)| known == name) {
             Some((.., known)) => known.clone_from(&shape.to_vec()),
             None => images.push((name.to_owned(), config.clone(), shape.to_vec())),
         }
-        write_collection(storage, &images)
+    }
+
+    /// Writes the documents of the collection, if there is one.
+    pub(crate) fn write_collection(&self, to: &mut Documents) -> Result<()> {
+        let Some(collection) = &self.collection else { return Ok(()) };
+        // Locked until it is written: an older list must not come later.
+        write_collection(to, &collection.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes an image out of the collection's documents again, because nothing came of it.
@@ -184,7 +200,7 @@ impl Root {
         let Some(collection) = &self.collection else { return Ok(()) };
         let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
         images.retain(|(known, ..)| known != name);
-        write_collection(storage, &images)
+        write_collection(&mut Documents::AtOnce(storage), &images)
     }
 
     pub(super) fn has_image(&self, name: &str) -> bool {
@@ -204,14 +220,13 @@ pub(crate) fn expected(plan: &Plan) -> Expected {
     }
 }
 
-fn write_collection(storage: &dyn Storage, images: &[Listed]) -> Result<()> {
+fn write_collection(to: &mut Documents, images: &[Listed]) -> Result<()> {
     let names: Vec<_> = images.iter().map(|(name, ..)| name.clone()).collect();
     let described: Vec<_> = images.iter().map(|(name, config, shape)| (name.clone(), config, &shape[..])).collect();
-    put_json(storage, "zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
-    put_json(storage, "OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
+    to.put("zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
+    to.put("OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
     let xml = ome::xml::metadata_xml(&described);
-    let key = "OME/METADATA.ome.xml";
-    storage.put(key, xml.as_bytes()).map_err(|e| Error::io("write", key, e))
+    to.put_bytes("OME/METADATA.ome.xml", xml.into_bytes())
 }
 
 impl Drop for Root {
@@ -224,10 +239,6 @@ impl Drop for Root {
             Location::Storage(_) => {}
         }
     }
-}
-
-pub(super) fn put_json(storage: &dyn Storage, key: &str, document: &Value) -> Result<()> {
-    storage.put(key, &exact::render(document)).map_err(|e| Error::io("write", key, e))
 }
 
 /// A random (version 4) UUID.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::cell::{ShardBlock, ShardCell};
+use super::cell::{ShardBlock, ShardCell, ShardPlace};
 use super::messages::{Closing, PrepareBlock, Requests};
 use super::shared::Shared;
 use crate::plan::Plan;
@@ -19,6 +19,13 @@ pub(super) enum Hold {
     Never,
 }
 
+/// A block that is parked.
+struct ParkedPlace {
+    number: u64,
+    touched: bool,
+    is_wanted: bool,
+}
+
 /// The blocks of shards that are open or prepared, in the order of their numbers.
 pub(super) struct Blocks {
     plan: Arc<Plan>,
@@ -26,6 +33,9 @@ pub(super) struct Blocks {
     blocks: VecDeque<(bool, ShardBlock)>,
     requests: Arc<Requests>,
     prepared: Receiver<ShardBlock>,
+    /// Blocks whose files are closed for a while, whether a layer of them was opened, and whether they were asked for
+    /// again.
+    parked: Vec<ParkedPlace>,
     /// All blocks below were requested, or will never be needed.
     requested_end: u64,
     /// One past the last block of the array.
@@ -42,6 +52,7 @@ impl Blocks {
             blocks: VecDeque::with_capacity(capacity),
             requests,
             prepared,
+            parked: Vec::new(),
             requested_end: 0,
             blocks_end,
         }
@@ -63,8 +74,17 @@ impl Blocks {
         self.requested_end = self.requested_end.max(end);
     }
 
-    pub(super) fn take_prepared(&mut self, settled_end: u64, shared: &Shared) {
+    /// True: files that were closed for a while are open again.
+    pub(super) fn take_prepared(&mut self, settled_end: u64, shared: &Shared) -> bool {
+        let mut is_reopened = false;
         while let Ok(block) = self.prepared.try_recv() {
+            let known = self.parked.iter().position(|parked| parked.number == block.number);
+            if let Some(parked) = known.map(|at| self.parked.swap_remove(at)) {
+                let at = self.blocks.partition_point(|(_, other)| other.number < block.number);
+                self.blocks.insert(at, (parked.touched, block));
+                is_reopened = true;
+                continue;
+            }
             if self.plan.shards.block_frames(block.number).end <= settled_end {
                 // The numbers leapt over it while it was made. Kept, it would stand before all that follow for ever.
                 block.cells.into_iter().for_each(|cell| shared.closings.put(Closing::Cell(cell)));
@@ -72,10 +92,44 @@ impl Blocks {
                 self.blocks.push_back((false, block));
             }
         }
+        is_reopened
+    }
+
+    /// Gives up a block whose files nobody uses, so that they can be closed for a while. `waiting`: how many layers of
+    /// a block wait for frames; `may_wait`: whether there may be some.
+    pub(super) fn park_idle(&mut self, waiting: impl Fn(&ShardPlace) -> usize, may_wait: bool) -> Option<ShardBlock> {
+        // The cells are held here, where open cells are listed, and by layers that wait; all others are at work.
+        let is_idle = |block: &ShardBlock| {
+            block.cells.iter().all(|cell| {
+                let waiting = waiting(&ShardPlace { block: block.number, cell: cell.cell });
+                (may_wait || waiting == 0) && Arc::strong_count(cell) == 2 + waiting && cell.permit.is_some()
+            })
+        };
+        let at = self.blocks.iter().position(|(_, block)| is_idle(block))?;
+        let (touched, block) = self.blocks.remove(at)?;
+        self.parked.push(ParkedPlace { number: block.number, touched, is_wanted: false });
+        Some(block)
+    }
+
+    /// The shards that stand there, if they are open.
+    pub(super) fn open_cell(&self, at: &ShardPlace) -> Option<Arc<ShardCell>> {
+        let (_, block) = self.blocks.iter().find(|(_, block)| block.number == at.block)?;
+        block.cells.get(at.cell as usize).cloned()
+    }
+
+    /// Whether the block's files are closed for a while; if so, they are asked for.
+    pub(super) fn is_parked(&mut self, number: u64) -> bool {
+        let Some(parked) = self.parked.iter_mut().find(|parked| parked.number == number) else { return false };
+        if !std::mem::replace(&mut parked.is_wanted, true) {
+            self.requests.push_quietly(PrepareBlock(number));
+            self.requests.wake();
+        }
+        true
     }
 
     pub(super) fn is_touched(&self, number: u64) -> bool {
         self.blocks.iter().any(|(touched, block)| *touched && block.number == number)
+            || self.parked.iter().any(|parked| parked.touched && parked.number == number)
     }
 
     /// The shards of the frame `number`.
@@ -90,6 +144,9 @@ impl Blocks {
         if shared.first_error.get().is_some() {
             return Err(Hold::Never);
         }
+        if self.is_parked(at.block) {
+            return Err(Hold::Wait);
+        }
         // Release: the preparer, which may be waiting before another try, sees it.
         shared.needed_block.fetch_max(at.block, std::sync::atomic::Ordering::Release);
         self.request_up_to(at.block);
@@ -99,8 +156,9 @@ impl Blocks {
 
     /// Where the blocks end of which no layer was opened, from `block` on, and all whole ones below the frame `end`.
     pub(super) fn untouched_end(&self, block: u64, end: u64) -> u64 {
-        let touched = self.blocks.iter().filter(|(touched, _)| *touched).map(|(_, block)| block.number);
-        let touched = touched.filter(|&number| number > block).min();
+        let open = self.blocks.iter().filter(|(touched, _)| *touched).map(|(_, block)| block.number);
+        let parked = self.parked.iter().filter(|parked| parked.touched).map(|parked| parked.number);
+        let touched = open.chain(parked).filter(|&number| number > block).min();
         let last = self.plan.shards.block_frames(self.plan.shards.locate(end - 1).block);
         let whole_end = if last.end <= end { last.end } else { last.start };
         touched.map_or(whole_end, |number| self.plan.shards.block_frames(number).start.min(whole_end))

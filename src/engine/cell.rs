@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
-use crate::shard::Shard;
+use super::open_files::Permit;
+use crate::error::{Error, Result};
+use crate::shard::{ParkedShard, Shard};
 
 /// The shards that cover the same frames: one, or several side by side.
 #[derive(Debug)]
@@ -29,6 +31,56 @@ pub(crate) struct ShardCell {
     pub(crate) frames_written: AtomicU64,
     /// Those of them that indexes on the device name. Only the thread that closes changes it.
     pub(crate) frames_synced: AtomicU64,
+    /// For its files.
+    pub(super) permit: Option<Permit>,
+}
+
+/// Where a cell of shards stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShardPlace {
+    pub(super) block: u64,
+    pub(super) cell: u64,
+}
+
+/// Cells of which the files are closed for a while.
+pub(crate) struct ParkedBlock {
+    pub(super) number: u64,
+    pub(super) cells: Vec<ParkedCell>,
+}
+
+impl ParkedBlock {
+    /// Opens the files again; after an error, tells also which cells are lost: all of them.
+    pub(super) fn reopen(self, permit: Option<Permit>) -> std::result::Result<ShardBlock, (Error, Vec<(u64, u64)>)> {
+        let places: Vec<_> = self.cells.iter().map(ParkedCell::at).collect();
+        let (count, mut permit) = (self.cells.len(), permit);
+        let open = |(at, cell): (usize, ParkedCell)| {
+            let permit = permit.as_mut().map(|permit| permit.split(count - at));
+            cell.reopen(permit).map(Arc::new)
+        };
+        let cells = self.cells.into_iter().enumerate().map(open).collect::<Result<_>>();
+        cells.map(|cells| ShardBlock { number: self.number, cells }).map_err(|error| (error, places))
+    }
+}
+
+/// One of them.
+pub(crate) struct ParkedCell {
+    /// All but its shards.
+    cell: ShardCell,
+    shards: Vec<ParkedShard>,
+}
+
+impl ParkedCell {
+    pub(super) fn at(&self) -> (u64, u64) {
+        (self.cell.block, self.cell.cell)
+    }
+
+    /// Opens the files again.
+    pub(super) fn reopen(self, permit: Option<Permit>) -> Result<ShardCell> {
+        let Self { mut cell, shards } = self;
+        cell.shards = shards.into_iter().map(ParkedShard::reopen).collect::<Result<_>>()?;
+        cell.permit = permit;
+        Ok(cell)
+    }
 }
 
 /// The frames of a layer that are in provisional chunks.
@@ -41,7 +93,13 @@ pub(crate) struct ProvisionalLayer {
 
 impl ShardCell {
     /// `at`: block and cell; `layers`: how many a shard has room for, and how many of them will come.
-    pub(crate) fn new(shards: Vec<Shard>, at: [u64; 2], first_number: u64, layers: [u64; 2]) -> Self {
+    pub(super) fn new(
+        shards: Vec<Shard>,
+        at: [u64; 2],
+        first_number: u64,
+        layers: [u64; 2],
+        permit: Option<Permit>,
+    ) -> Self {
         let layers_left = crate::sync::atomic::AtomicU64::new(layers[1]);
         let layers_done = (0..layers[0]).map(|_| AtomicBool::new(false)).collect();
         let (frames_written, frames_synced) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -57,7 +115,29 @@ impl ShardCell {
             provisional: StdMutex::default(),
             frames_written,
             frames_synced,
+            permit,
         }
+    }
+
+    /// Closes the files, all of them or none. Nobody else may use them.
+    pub(super) fn park(mut self) -> std::result::Result<ParkedCell, Box<Self>> {
+        let mut parked = Vec::new();
+        let mut shards = std::mem::take(&mut self.shards).into_iter();
+        for shard in shards.by_ref() {
+            match shard.park() {
+                Ok(shard) => parked.push(shard),
+                Err(shard) => {
+                    // What was closed just now can be opened.
+                    let opened = parked.into_iter().map(ParkedShard::reopen).collect::<Result<Vec<_>>>();
+                    self.shards = opened.unwrap_or_default();
+                    self.shards.push(*shard);
+                    self.shards.extend(shards);
+                    return Err(Box::new(self));
+                }
+            }
+        }
+        self.permit = None;
+        Ok(ParkedCell { cell: self, shards: parked })
     }
 
     /// Counts one layer as done; true for the last.
@@ -140,6 +220,10 @@ impl OpenCells {
         self.lock().retain(|open| !Arc::ptr_eq(open, cell));
     }
 
+    pub(super) fn remove_all(&self, cells: &[Arc<ShardCell>]) {
+        cells.iter().for_each(|cell| self.remove(cell));
+    }
+
     pub(super) fn all(&self) -> Vec<Arc<ShardCell>> {
         self.lock().clone()
     }
@@ -154,7 +238,7 @@ mod loom {
     #[test]
     fn whoever_does_the_last_layer_sees_all_entries() {
         ::loom::model(|| {
-            let cell = ShardCell::new(vec![], [0, 0], 0, [2, 2]);
+            let cell = ShardCell::new(vec![], [0, 0], 0, [2, 2], None);
             let shared = Arc::new((cell, [Entry::new(), Entry::new()]));
             let layer = |which: usize| {
                 let shared = shared.clone();

@@ -1,28 +1,30 @@
 //! The thread that closes full shards, writes records, and keeps indexes and documents up to date, for all images of a
 //! pool. It may be slow; no frame waits for it as long as it keeps up on average.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cell::ShardCell;
+use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
+use super::index_budget::IndexBudget;
 use super::messages::{Closing, ClosingOf};
 use super::paused::Paused;
 use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
 use crate::dataset::image::{ImageWriter, RecordBlock};
-use crate::error::{Result, caught, logged};
-use crate::shard::{Checkpoint, Shard};
-use crate::stats::Stage;
-use crate::sync::{Receiver, Sender, event};
+use crate::error::{Result, caught};
+use crate::sync::{Receiver, event};
 
 const CHECKPOINT_EVERY_MIN: Duration = Duration::from_millis(10);
 const CHECKPOINT_EVERY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 // Checkpoints take at most one part in so many of the closer's time, plus one.
 const CHECKPOINT_REST: u32 = 4;
+// Those of many images at a time, but for the last one's.
+const CHECKPOINTS_AT_ONCE: Duration = Duration::from_millis(50);
 
 // How often the closer does what a caller does that waits for a buffer, where one waits for an event instead; and how
 // often it looks whether chunks are to be made with another effort.
@@ -30,31 +32,77 @@ const LOOK_AT_RING_EVERY: Duration = Duration::from_millis(50);
 
 /// Closes shards, writes records, and between whiles brings open shards and documents up to date.
 pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>, roster: &Roster) {
-    let mut is_end = false;
+    let (mut is_end, mut rest_until, mut budget) = (false, Instant::now(), IndexBudget::new(Instant::now()));
     while !is_end {
         let images = roster.all();
-        let wait = images.iter().map(|of| of.looked_at_in()).min().unwrap_or(CHECKPOINT_EVERY_MAX);
+        let wait = images.iter().map(|of| of.looked_at_in(rest_until)).min().unwrap_or(CHECKPOINT_EVERY_MAX);
         drop(images);
         let mut closing = match to_close.recv_timeout(wait) {
             Ok(closing) => Some(closing),
             Err(error) if error.is_disconnected() => return,
             Err(_) => None,
         };
+        let (mut cells, mut records) = (ClosingCells::default(), Vec::new());
         while let Some(thing) = closing {
-            match thing {
-                Some((image, thing)) => {
-                    if let Some(of) = roster.get(image) {
-                        of.close(thing);
-                    }
-                }
+            match thing.map(|(image, thing)| (roster.get(image), thing)) {
+                Some((Some(of), Closing::Cell(cell))) => cells.add(of, cell),
+                Some((Some(of), Closing::Parked(cell))) => cells.add_parked(of, cell),
+                Some((Some(of), Closing::Records(block))) => records.push((of, block)),
+                Some((Some(of), thing)) => of.close(thing),
+                Some((None, _)) => {}
                 // What lies beside may be older.
                 None => is_end = true,
             }
-            closing = closings.beside();
+            // What waits to be closed or written is closed and written together.
+            let some = !(cells.is_empty() && records.is_empty());
+            let next = || if some && !cells.is_full() { to_close.try_recv().ok() } else { None };
+            closing = closings.beside().or_else(next);
         }
+        write_records(records);
+        cells.close();
         if !is_end {
-            roster.all().iter().for_each(|of| of.look());
+            look_at_all(roster, &mut rest_until, &mut budget);
         }
+    }
+}
+
+/// Looks at all images, and makes the checkpoints that are due, the oldest first, until it is enough for one time: the
+/// shards that wait to be closed come first.
+fn look_at_all(roster: &Roster, rest_until: &mut Instant, budget: &mut IndexBudget) {
+    let mut images = roster.all();
+    images.iter().for_each(|of| of.look());
+    let start = Instant::now();
+    if start < *rest_until {
+        return;
+    }
+    images.sort_by_cached_key(|of| of.closing.lock().unwrap_or_else(PoisonError::into_inner).next);
+    for of in &images {
+        if start.elapsed() >= CHECKPOINTS_AT_ONCE || !of.checkpoint_if_due(budget) {
+            break;
+        }
+    }
+    *rest_until = Instant::now() + CHECKPOINT_REST * start.elapsed();
+}
+
+/// Writes blocks of records, those of many images together.
+fn write_records(mut blocks: Vec<(Arc<Served>, RecordBlock)>) {
+    let images: BTreeSet<_> = blocks.iter().map(|(of, _)| of.number).collect();
+    let together = || {
+        let Some((first, _)) = blocks.first().filter(|_| images.len() >= TOGETHER_MIN) else { return Ok(false) };
+        let files = blocks.iter().flat_map(|(of, block)| of.image.record_files(&of.engine.plan, block));
+        let files: Vec<_> = files.collect();
+        let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
+        Ok(first.image.storage().put_all(&files).is_ok())
+    };
+    // What failed together is written one by one, which tells whose error it is.
+    let are_written = caught(together).unwrap_or(false);
+    for (of, block) in blocks.drain(..) {
+        if !are_written && let Err(error) = caught(|| of.image.write_records(&of.engine.plan, &block)) {
+            of.engine.first_error.set(error);
+        }
+        let _ = of.ends.written_records.send(block);
+        of.engine.pump();
+        of.engine.closings.settle();
     }
 }
 
@@ -79,10 +127,10 @@ impl Served {
         self.engine.ring.watchers.want(event::BUFFER_FREE | event::RING_HIGH)
     }
 
-    /// How long the image needs no look.
-    fn looked_at_in(&self) -> Duration {
+    /// How long the image needs no look, if no checkpoint is made before `rest_until`.
+    fn looked_at_in(&self, rest_until: Instant) -> Duration {
         let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        let to_checkpoint = closing.next.saturating_duration_since(Instant::now());
+        let to_checkpoint = closing.next.max(rest_until).saturating_duration_since(Instant::now());
         let looks = self.watches_ring() || closing.effort.is_needed();
         if looks { to_checkpoint.min(LOOK_AT_RING_EVERY) } else { to_checkpoint }
     }
@@ -91,15 +139,9 @@ impl Served {
         let engine = &*self.engine;
         let close = || {
             match thing {
-                Closing::Cell(cell) => {
-                    close_cell(engine, &cell);
-                    self.live.remove(1);
-                    if self.checkpoint_every.is_zero() {
-                        advance(engine, &self.image, engine.newest_end());
-                    }
-                }
-                Closing::Records(block) => close_records(engine, &self.image, block, &self.ends.written_records),
-                Closing::Look => {}
+                Closing::Park(block) => self.park(block),
+                // They are closed and written with others.
+                Closing::Cell(_) | Closing::Parked(_) | Closing::Records(_) | Closing::Look => {}
             }
             Ok(())
         };
@@ -116,20 +158,30 @@ impl Served {
             look_at_ring(engine);
         }
         closing.effort.look(engine);
+    }
+
+    /// False: the next checkpoint is not due yet.
+    fn checkpoint_if_due(&self, budget: &mut IndexBudget) -> bool {
+        let engine = &*self.engine;
+        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
         if start < closing.next {
-            return;
+            return false;
         }
         let every = self.checkpoints_are_apart();
-        let ClosingState { paused, watch, copy, .. } = &mut *closing;
+        let ClosingState { paused, watch, copy, indexes_from, .. } = &mut *closing;
         let run = || {
-            checkpoint(engine, &self.image, copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record)), paused);
+            let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
+            let paused = Some(paused).filter(|_| start >= *indexes_from);
+            let bytes = checkpoint(engine, &self.image, copy, paused);
+            *indexes_from = (*indexes_from).max(budget.spend(bytes, Instant::now()));
             watch.look(engine, start.elapsed(), every);
             Ok(())
         };
         caught(run).unwrap_or_else(|error| engine.first_error.set(error));
         // On a slow device the shards that wait to be closed come first.
         closing.next = Instant::now() + every.max(CHECKPOINT_REST * start.elapsed());
+        true
     }
 }
 
@@ -142,29 +194,24 @@ fn look_at_ring(engine: &Engine) {
     engine.ring.note_level();
 }
 
-fn close_records(engine: &Engine, image: &ImageWriter, block: RecordBlock, written: &Sender<RecordBlock>) {
-    if let Err(error) = caught(|| image.write_records(&engine.plan, &block)) {
-        engine.first_error.set(error);
-    }
-    let _ = written.send(block);
-    engine.pump();
-}
-
-/// Lets indexes, records and documents catch up with what is in the slots.
-fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: &mut Paused) {
-    paused.keep(engine);
+/// Lets records and documents catch up with what is in the slots, and, if layers are given to look at, indexes. Returns
+/// how many bytes of these were written.
+fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: Option<&mut Paused>) -> u64 {
+    let renews_indexes = paused.is_some();
+    let mut renewed = paused.map_or(0, |paused| paused.keep(engine));
     // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
     let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
     let cells: Vec<_> = cells.collect();
     // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
     let newest_end = engine.newest_end();
-    for (written, cell) in cells {
-        checkpoint_cell(engine, &cell, written);
+    for (written, cell) in cells.into_iter().filter(|_| renews_indexes) {
+        renewed += checkpoint_cell(engine, &cell, written, false);
     }
     if let Err(error) = caught(|| checkpoint_records(engine, image, copy)) {
         engine.first_error.set(error);
     }
     advance(engine, image, newest_end);
+    renewed * engine.plan.shard.index.renewal_bytes()
 }
 
 /// Writes what is known so far in the blocks of records that are not full. Blocks that become full are written behind
@@ -179,106 +226,4 @@ fn checkpoint_records(engine: &Engine, image: &ImageWriter, copy: &mut RecordCop
         image.write_records(&engine.plan, block)?;
     }
     Ok(())
-}
-
-/// Lets the documents catch up. What they don't tell of is not durable, be it on the device: no reader would see it.
-fn advance(engine: &Engine, image: &ImageWriter, newest_end: u64) {
-    let synced = engine.counters.frames_synced.load(Relaxed);
-    match caught(|| image.advance(&engine.plan, newest_end, false)) {
-        Ok(()) => engine.note_durable(synced),
-        Err(error) => engine.first_error.set(error),
-    }
-}
-
-fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64) {
-    // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks' entries.
-    let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
-    let mut all_named = true;
-    for shard in &cell.shards {
-        let start = Instant::now();
-        match caught(|| shard.checkpoint(&done)) {
-            Ok(Checkpoint::Named) => drop(engine.finalizer_times().of(Stage::Checkpoint).since(start)),
-            Ok(Checkpoint::Unchanged) => {}
-            // Then the others' newer indexes make no frame durable either.
-            Ok(Checkpoint::Postponed) => all_named = false,
-            // What becomes of the shard is seen when it is closed.
-            Err(error) => return engine.first_error.set_about(error, first_frame(engine, cell)),
-        }
-    }
-    if all_named {
-        let kept = cell.name_provisional(&done);
-        *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
-        count_synced(engine, cell, written + kept);
-    }
-}
-
-/// The first of a cell's frames, by their numbers.
-fn first_frame(engine: &Engine, cell: &ShardCell) -> Option<u64> {
-    let shards = &engine.plan.shards;
-    shards.block_frames(cell.block).find(|&number| shards.locate(number).cell == cell.cell)
-}
-
-fn count_synced(engine: &Engine, cell: &ShardCell, written: u64) {
-    if engine.sync {
-        // A layer that has become complete meanwhile counts twice or not at all until the next time.
-        let before = cell.frames_synced.fetch_max(written, Relaxed);
-        engine.counters.frames_synced.fetch_add(written.saturating_sub(before), Relaxed);
-    }
-}
-
-/// Lets a listener know of a shard that is whole; what it does wrong must not count against the run.
-fn tell_of(engine: &Engine, key: &str) {
-    // Not under the lock: it may ask for what is there.
-    let listener = engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let Some(tell) = listener else { return };
-    let told = caught(|| {
-        tell(key);
-        Ok(())
-    });
-    if let Err(error) = told {
-        engine.note_listener_failure(key, error);
-    }
-}
-
-fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {
-    let mut whole = true;
-    for shard in &cell.shards {
-        let start = Instant::now();
-        match caught(|| shard.close()) {
-            Ok(closed) if closed.chunks > 0 => {
-                let (key, chunks, bytes) = (&shard.key, closed.chunks, closed.bytes);
-                logged(|| {
-                    tracing::debug!(shard = key, chunks, bytes, seconds = start.elapsed().as_secs_f64(), "closed")
-                });
-                engine.counters.shards_closed.fetch_add(1, Relaxed);
-                engine.counters.chunks_written.fetch_add(closed.provisional, Relaxed);
-                tell_of(engine, &shard.key);
-                engine.ring.watchers.tell(event::SHARD_CLOSED);
-            }
-            Ok(_) => {}
-            Err(error) => {
-                whole = false;
-                engine.first_error.set_about(error, first_frame(engine, cell));
-            }
-        }
-        engine.finalizer_times().of(Stage::CloseShard).since(start);
-    }
-    if whole {
-        let kept = cell.kept_provisional(true);
-        let count = kept.len() as u64;
-        engine.losses.keep(kept);
-        engine.counters.frames_written.fetch_add(count, Relaxed);
-        count_synced(engine, cell, cell.frames_written.load(Acquire) + count);
-    } else {
-        // What the last checkpoint named is there as long as the indexes are that it wrote.
-        let is_there = caught(|| Ok(cell.shards.iter().all(Shard::has_whole_index))).unwrap_or(false);
-        let named = std::mem::take(&mut *cell.named.lock().unwrap_or_else(PoisonError::into_inner));
-        let named = if is_there { named } else { Box::default() };
-        if is_there {
-            engine.losses.keep(cell.kept_provisional(false));
-        }
-        engine.losses.add_cell(cell.block, cell.cell, named);
-    }
-    // Not before its files have given back what they don't need, which somebody may wait for.
-    engine.open_cells.remove(cell);
 }

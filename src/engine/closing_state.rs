@@ -12,6 +12,8 @@ use crate::error::logged;
 pub(super) struct ClosingState {
     /// When the next checkpoint is due.
     pub(super) next: Instant,
+    /// From when on it may write indexes again.
+    pub(super) indexes_from: Instant,
     pub(super) paused: Paused,
     pub(super) watch: Watch,
     pub(super) effort: EffortWatch,
@@ -22,7 +24,8 @@ pub(super) struct ClosingState {
 impl ClosingState {
     pub(super) fn new(engine: &Engine) -> Self {
         let (paused, effort) = (Paused::new(engine), EffortWatch::new(engine));
-        Self { next: Instant::now(), paused, watch: Watch::default(), effort, copy: None }
+        let now = Instant::now();
+        Self { next: now, indexes_from: now, paused, watch: Watch::default(), effort, copy: None }
     }
 }
 

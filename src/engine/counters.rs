@@ -52,7 +52,8 @@ impl FirstError {
         let is_first = self.first.set((error.clone(), frame)).is_ok();
         logged(|| tracing::error!(%error, frame, "the acquisition failed"));
         if is_first {
-            self.watchers.tell(event::ERROR);
+            // Whoever waits for a buffer does so in vain: the next call tells this error.
+            self.watchers.tell(event::ERROR | event::BUFFER_FREE);
         }
     }
 

@@ -1,15 +1,17 @@
 //! What a worker needs to make chunks of one kind: images of the same kind share it.
 
-use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
 
 use super::arena::Arena;
 use super::pump::Engine;
 use super::tile_encoder::TileEncoder;
-use super::writers::WritePath;
+use super::writers::{self, CombiningWriter, WritePath, Writers};
 use crate::config::Codec;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::shard::WaitsFor;
+use crate::storage::WRITES_AT_ONCE;
 
 /// One worker's means for chunks of one kind.
 pub(super) struct Kit {
@@ -41,6 +43,64 @@ impl Kind {
             arena_bytes: Arena::bytes(plan, waits_for),
             waits_for,
         }
+    }
+}
+
+/// Where kits come from, and the threads that write for workers.
+pub(super) struct Means {
+    kits: Arc<Kits>,
+    combining: CombiningWriter,
+    /// The way to the threads that write, once there are some.
+    writers: StdMutex<Option<Writers>>,
+    started: StdMutex<Vec<JoinHandle<()>>>,
+    start: Box<StartThread>,
+}
+
+/// Starts a thread of this name.
+pub(super) type StartThread = dyn Fn(String, Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>> + Send + Sync;
+
+impl Means {
+    pub(super) fn new(kits: Arc<Kits>, start: Box<StartThread>) -> Self {
+        let (writers, started) = (StdMutex::default(), StdMutex::default());
+        Self { kits, combining: CombiningWriter::new(), writers, started, start }
+    }
+
+    /// The number of the kits for an image's chunks, which are made if there are none.
+    pub(super) fn provide(&self, engine: &Engine, waits_for: WaitsFor) -> Result<usize> {
+        self.kits.provide(engine, waits_for, || self.write_path(waits_for))
+    }
+
+    /// Who writes for workers, given what a write waits for.
+    fn write_path(&self, waits_for: WaitsFor) -> Result<WritePath> {
+        Ok(match waits_for {
+            WaitsFor::Nothing => WritePath::Inline,
+            WaitsFor::OtherWrites => WritePath::Combining(self.combining.clone()),
+            WaitsFor::Device => {
+                let mut way = lock(&self.writers);
+                if let Some(writers) = &*way {
+                    return Ok(WritePath::Threads(writers.clone()));
+                }
+                let (writers, jobs) = writers::queue();
+                for index in 0..WRITES_AT_ONCE {
+                    let jobs = jobs.clone();
+                    let thread = (self.start)(format!("sw-write-{index}"), Box::new(move || jobs.run()))?;
+                    lock(&self.started).push(thread);
+                }
+                WritePath::Threads(way.insert(writers).clone())
+            }
+        })
+    }
+
+    /// Whether this is one of the threads that write.
+    pub(super) fn has_thread(&self, thread: ThreadId) -> bool {
+        lock(&self.started).iter().any(|one| one.thread().id() == thread)
+    }
+
+    /// The threads that write, which end when the last worker has ended, and their queue is empty.
+    pub(super) fn end(&self) -> Vec<JoinHandle<()>> {
+        self.kits.forget();
+        lock(&self.writers).take();
+        std::mem::take(&mut *lock(&self.started))
     }
 }
 
@@ -78,6 +138,11 @@ impl Kits {
         }
         kinds.push(kind);
         Ok(number)
+    }
+
+    /// Nobody fetches any more.
+    fn forget(&self) {
+        self.made.iter().for_each(|made| lock(made).clear());
     }
 
     /// For a worker: the kits that were made since it asked last.

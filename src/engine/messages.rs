@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 
-use super::cell::ShardCell;
+use super::cell::{ParkedCell, ShardBlock, ShardCell};
 use super::closings::Closings;
 use crate::dataset::image::RecordBlock;
 use crate::error::Contained;
@@ -33,10 +33,13 @@ pub(crate) enum Ticket {
 pub(crate) struct PrepareBlock(pub(crate) u64);
 
 /// Work for the thread that closes.
-#[derive(Debug)]
 pub(crate) enum Closing {
     /// All layers of these shards are done.
     Cell(Arc<ShardCell>),
+    /// Nobody uses these shards for a while: their files shall be closed.
+    Park(ShardBlock),
+    /// So it was with these, and nothing more will come.
+    Parked(ParkedCell),
     /// These records are complete.
     Records(RecordBlock),
     /// Something is to be looked after from now on: somebody watches the ring, or an image has begun.

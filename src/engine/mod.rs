@@ -10,6 +10,11 @@
 //!                         └ a new block of shards begins ─ create the next
 //! ```
 //!
+//! Each image has an engine of its own; the threads are a pool's, which works for all images of a dataset. Tickets and
+//! requests carry the number of their image, and images that have some are served in turn (see
+//! [`Lanes`](crate::sync::Lanes)), so that none keeps another waiting. Where more shards would be open than may be,
+//! those of images that get no frames are closed until some come (see [`parked`]).
+//!
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time,
 //! and nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the
 //! ring has room: a worker that has nothing to do, and the preparer, snapshot by themselves whether something came (see
@@ -18,6 +23,7 @@
 pub(crate) mod arena;
 mod blocks;
 mod cell;
+mod cell_closing;
 mod closer;
 mod closing_state;
 mod closings;
@@ -25,21 +31,28 @@ mod counters;
 mod effort;
 mod effort_watch;
 mod gather;
+mod index_budget;
 mod kits;
 pub(crate) mod layer;
 pub(crate) mod losses;
 mod messages;
 mod numbers;
+mod open_files;
+mod parked;
 mod paused;
 pub(crate) mod pool;
 mod preparer;
 mod pump;
 pub(crate) mod records;
+pub(crate) mod rings;
 mod sequencer;
 mod served;
 mod shared;
 mod strided;
 mod tile_encoder;
+#[cfg(feature = "offline")]
+mod whereabouts;
+mod window;
 mod worker;
 mod writers;
 
@@ -49,10 +62,14 @@ pub(crate) use cell::ShardCell;
 pub(crate) use counters::StageTimes;
 pub(crate) use messages::Arrival;
 pub(crate) use pump::Engine;
+#[cfg(feature = "offline")]
+pub(crate) use whereabouts::Whereabouts;
 
 /// Whole runs without C and without files, which miri can follow: `cargo +nightly miri test --lib whole_run`.
 #[cfg(all(test, not(loom)))]
 mod tests {
+    mod order;
+
     use crate::{Acquisition, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Memory, Placement, Record};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

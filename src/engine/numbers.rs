@@ -1,9 +1,9 @@
 //! Which frame numbers were taken.
 //!
-//! Every number may come once, on any thread, in any order within the window. Callers claim a number here before the
-//! frame is queued, so that a wrong one is refused to the one who gave it. The sequencer gives up here the numbers for
-//! which it waits no longer: each number is claimed or given up, and never both, so no frame that was taken comes too
-//! late.
+//! Every number may come once, on any thread, in any order within the window, which is exact: how far the sequencer has
+//! got does not matter. Callers claim a number here before the frame is queued, so that a wrong one is refused to the
+//! one who gave it. The sequencer gives up here the numbers for which it waits no longer: each number is claimed or
+//! given up, and never both, so no frame that was taken comes too late.
 
 use std::ops::Range;
 
@@ -18,9 +18,13 @@ pub(crate) struct Numbers {
     settled_end: AtomicU64,
     /// One past the largest claimed number.
     claimed_end: AtomicU64,
+    /// One past the largest number that was given up.
+    given_up_end: AtomicU64,
     frames_total: Option<u64>,
-    /// How far behind the newest number one may come. It only shrinks.
-    window: AtomicU64,
+    /// How far behind the newest number one may come.
+    window: u64,
+    /// How far behind it missing numbers are waited for. It only shrinks.
+    patience: AtomicU64,
     leap_max: u64,
 }
 
@@ -46,6 +50,17 @@ fn claimed(mark: u64) -> Option<u64> {
     (mark % 4 != GIVEN_UP).then(|| mark / 4 - 1)
 }
 
+/// What became of numbers that were to be given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    GivenUp,
+    /// Somebody brings one of them.
+    Brought,
+    /// They are refused from now on, but the mark of one was taken over by a later number: if its frame came before,
+    /// that is in the queue, or further.
+    Displaced,
+}
+
 /// Larger numbers have no mark.
 const NUMBERS_END: u64 = 1 << 61;
 
@@ -54,11 +69,13 @@ impl Numbers {
     pub(crate) fn new(window: u64, frames: usize, frames_total: Option<u64>, leap_max: u64) -> Self {
         let len = (2 * (window as usize + frames)).next_power_of_two();
         Self {
-            window: AtomicU64::new(window),
+            window,
+            patience: AtomicU64::new(window),
             leap_max,
             taken: (0..len).map(|_| AtomicU64::new(0)).collect(),
             settled_end: AtomicU64::new(0),
             claimed_end: AtomicU64::new(0),
+            given_up_end: AtomicU64::new(0),
             frames_total,
         }
     }
@@ -69,12 +86,14 @@ impl Numbers {
         if let Some(frames) = self.frames_total.filter(|&frames| number >= frames) {
             return refuse(RefusedNumber::PastEnd { frames });
         }
-        let limit = self.claimed_end.load(Ordering::Relaxed).saturating_add(self.leap_max).min(NUMBERS_END - 1);
+        let limit = self.next().saturating_add(self.leap_max).min(NUMBERS_END - 1);
         if number > limit {
             return refuse(RefusedNumber::TooFar { limit });
         }
         let place = self.place(number);
-        let oldest = self.settled_end.load(Ordering::Relaxed);
+        // Refused here by the window, whatever the sequencer has got to: what is taken shall not depend on that.
+        let in_window = self.claimed_end().saturating_sub(self.window + 1);
+        let oldest = self.settled_end.load(Ordering::Relaxed).max(in_window);
         let mut last = place.load(Ordering::Relaxed);
         let mut turns = Turns::default();
         loop {
@@ -91,8 +110,10 @@ impl Numbers {
                 last = place.load(Ordering::Acquire);
                 continue;
             }
-            // Relaxed: the number alone is claimed; the frame travels through the queue.
-            match place.compare_exchange_weak(last, mark(number, ON_ITS_WAY), Ordering::Relaxed, Ordering::Relaxed) {
+            // The frame itself travels through the queue. Acquire: meets the Release in `sent`; a frame of whose mark
+            // this takes the place is in the queue by now. Release: meets the Acquire of whoever finds this mark
+            // instead of that one, in `give_up`, and then looks for that frame in the queue.
+            match place.compare_exchange_weak(last, mark(number, ON_ITS_WAY), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => last = now,
             }
@@ -101,9 +122,14 @@ impl Numbers {
         Ok(())
     }
 
+    /// One past the largest number that somebody brought.
+    pub(crate) fn claimed_end(&self) -> u64 {
+        self.claimed_end.load(Ordering::Relaxed)
+    }
+
     /// The next number for a caller who does not count.
     pub(crate) fn next(&self) -> u64 {
-        self.claimed_end.load(Ordering::Relaxed)
+        self.claimed_end().max(self.given_up_end.load(Ordering::Relaxed))
     }
 
     /// Takes the next number for a frame that was let go.
@@ -111,38 +137,56 @@ impl Numbers {
         self.claim_next().map(|number| self.let_go(number))
     }
 
-    /// Waits for a number no longer; false if somebody brings it.
-    pub(crate) fn give_up(&self, number: u64) -> bool {
+    /// Waits for a number no longer, unless somebody brings it.
+    pub(crate) fn give_up(&self, number: u64) -> Outcome {
         let place = self.place(number);
-        let mut last = place.load(Ordering::Relaxed);
+        // Acquire: meets the Release in `claim`.
+        let mut last = place.load(Ordering::Acquire);
         while end_of(last) <= number {
             // Relaxed: as in `claim`, the word alone decides.
-            match place.compare_exchange_weak(last, mark(number, GIVEN_UP), Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
+            match place.compare_exchange_weak(last, mark(number, GIVEN_UP), Ordering::Relaxed, Ordering::Acquire) {
+                Ok(_) => {
+                    self.note_given_up(number);
+                    return Outcome::GivenUp;
+                }
                 Err(now) => last = now,
             }
         }
-        // A larger one of its residue was taken, so this one is refused.
-        claimed(last) != Some(number)
+        match end_of(last) - 1 > number {
+            true => Outcome::Displaced,
+            false if claimed(last).is_some() => Outcome::Brought,
+            false => Outcome::GivenUp,
+        }
     }
 
-    /// As [`give_up`](Self::give_up) for a range of any length; false if somebody brings one of them. Others may be
-    /// given up by then.
-    pub(crate) fn give_up_range(&self, numbers: Range<u64>) -> bool {
+    /// As [`give_up`](Self::give_up) for a range of any length; some may be given up if somebody brings another.
+    pub(crate) fn give_up_range(&self, numbers: Range<u64>) -> Outcome {
         let is_claimed =
             |place: &AtomicU64| claimed(place.load(Ordering::Relaxed)).is_some_and(|number| numbers.contains(&number));
         if self.taken.iter().any(is_claimed) {
-            return false;
+            return Outcome::Brought;
         }
+        let mut is_displaced = false;
         // The largest of a residue stands for all of it.
         let from = numbers.start.max(numbers.end.saturating_sub(self.taken.len() as u64));
-        (from..numbers.end).all(|number| {
+        for number in from..numbers.end {
             let replace = |before: u64| {
                 let is_claimed = claimed(before).is_some_and(|claimed| numbers.contains(&claimed));
                 (!is_claimed).then(|| before.max(mark(number, GIVEN_UP)))
             };
-            self.place(number).fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace).is_ok()
-        })
+            // Acquire: as in `give_up`.
+            match self.place(number).fetch_update(Ordering::Relaxed, Ordering::Acquire, replace) {
+                Ok(before) => is_displaced |= end_of(before) > numbers.end,
+                Err(_) => return Outcome::Brought,
+            }
+            self.note_given_up(number);
+        }
+        if is_displaced { Outcome::Displaced } else { Outcome::GivenUp }
+    }
+
+    /// Whoever does not count goes on behind it.
+    fn note_given_up(&self, number: u64) {
+        self.given_up_end.fetch_max(number + 1, Ordering::Relaxed);
     }
 
     /// A claimed number whose frame never reaches a layer.
@@ -153,13 +197,14 @@ impl Numbers {
         }
     }
 
-    pub(crate) fn window(&self) -> u64 {
-        self.window.load(Ordering::Relaxed)
+    /// How far behind the newest number missing ones are waited for.
+    pub(crate) fn patience(&self) -> u64 {
+        self.patience.load(Ordering::Relaxed)
     }
 
     /// From now on missing numbers are waited for no longer than this.
-    pub(crate) fn shrink_window(&self, to: u64) {
-        self.window.fetch_min(to, Ordering::Relaxed);
+    pub(crate) fn shrink_patience(&self, to: u64) {
+        self.patience.fetch_min(to, Ordering::Relaxed);
     }
 
     /// The frame `number` is in the queue.
@@ -180,7 +225,7 @@ impl Numbers {
         loop {
             let number = self.next();
             match self.claim(number) {
-                // Another thread was faster; it is about to move the end on.
+                // Another thread was faster, and is about to move one of the ends on.
                 Err(Error::FrameNumber { why: RefusedNumber::Duplicate | RefusedNumber::TooLate { .. }, .. }) => {
                     turns.wait();
                 }
@@ -225,7 +270,7 @@ mod tests {
         numbers.claim(0).unwrap();
         numbers.claim(20).unwrap();
         numbers.settle(16);
-        assert_eq!(why(numbers.claim(9)), RefusedNumber::TooLate { oldest: 16 });
+        assert_eq!(why(numbers.claim(9)), RefusedNumber::TooLate { oldest: 17 });
         // 12 has the residue of 20, which is claimed.
         assert!(matches!(why(numbers.claim(12)), RefusedNumber::TooLate { .. }));
         assert_eq!(why(numbers.claim(u64::MAX - 1)), RefusedNumber::TooFar { limit: 21 + LEAP });
@@ -236,27 +281,28 @@ mod tests {
     fn a_number_is_taken_or_given_up() {
         let numbers = Numbers::new(3, 4, None, LEAP);
         numbers.claim(2).unwrap();
-        assert!(numbers.give_up(0) && numbers.give_up(1));
-        assert!(!numbers.give_up(2), "it is on its way");
+        assert_eq!([0, 1].map(|number| numbers.give_up(number)), [Outcome::GivenUp; 2]);
+        assert_eq!(numbers.give_up(2), Outcome::Brought, "it is on its way");
         assert_eq!(why(numbers.claim(1)), RefusedNumber::TooLate { oldest: 2 });
         numbers.sent(2);
-        assert!(!numbers.give_up(2), "it is in the queue");
+        assert_eq!(numbers.give_up(2), Outcome::Brought, "it is in the queue");
         numbers.let_go(2);
-        assert!(numbers.give_up(2));
+        assert_eq!(numbers.give_up(2), Outcome::GivenUp);
         numbers.let_go_next().unwrap();
-        assert!(numbers.give_up(3));
+        assert_eq!(numbers.give_up(3), Outcome::GivenUp);
     }
 
     #[test]
     fn a_long_range_is_given_up_but_for_what_is_taken() {
         let numbers = Numbers::new(3, 4, None, LEAP);
         numbers.claim(100).unwrap();
-        assert!(!numbers.give_up_range(0..500));
-        assert!(numbers.give_up_range(0..100));
+        assert_eq!(numbers.give_up_range(0..500), Outcome::Brought);
+        // 84 has the residue of 100.
+        assert_eq!(numbers.give_up_range(0..100), Outcome::Displaced);
         for number in [0, 1, 50, 84, 99] {
             assert!(numbers.claim(number).is_err(), "{number}");
         }
-        assert!(numbers.give_up_range(101..1000));
+        assert_eq!(numbers.give_up_range(101..1000), Outcome::GivenUp);
         assert!(numbers.claim(999).is_err());
         numbers.claim(1000).unwrap();
     }
@@ -272,5 +318,36 @@ mod tests {
             numbers.sent(0);
             later.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn the_window_is_exact() {
+        let numbers = Numbers::new(3, 1, None, LEAP);
+        numbers.claim(10).unwrap();
+        assert_eq!(why(numbers.claim(6)), RefusedNumber::TooLate { oldest: 7 });
+        numbers.claim(7).unwrap();
+    }
+
+    #[test]
+    fn who_does_not_count_goes_on_behind_what_was_given_up() {
+        let numbers = Numbers::new(3, 4, None, LEAP);
+        numbers.claim(0).unwrap();
+        assert_eq!([1, 2].map(|number| numbers.give_up(number)), [Outcome::GivenUp; 2]);
+        assert_eq!(numbers.next(), 3);
+        assert_eq!(numbers.give_up_range(3..90), Outcome::GivenUp);
+        assert_eq!(numbers.next(), 90);
+        // The frames that came tell how many there are.
+        assert_eq!(numbers.claimed_end(), 1);
+        assert_eq!(numbers.claim_next().unwrap(), 90);
+    }
+
+    #[test]
+    fn a_later_number_that_takes_a_mark_is_told_of() {
+        let numbers = Numbers::new(3, 4, None, LEAP);
+        numbers.claim(0).unwrap();
+        numbers.sent(0);
+        numbers.claim(16).unwrap();
+        assert_eq!(numbers.give_up(0), Outcome::Displaced);
+        assert_eq!(numbers.give_up_range(0..9), Outcome::Displaced);
     }
 }

@@ -44,13 +44,14 @@ impl Paused {
     }
 
     /// Stores provisional chunks of the layers that got nothing since the last call. That it can't be done is no error:
-    /// the frames are where they were.
-    pub(super) fn keep(&mut self, shared: &Shared) {
+    /// the frames are where they were. Returns how many indexes were written for them.
+    pub(super) fn keep(&mut self, shared: &Shared) -> u64 {
         let plan = &shared.plan;
         // The document of a volume that grows tells of whole chunks only.
         let is_shown = plan.volume.is_none() || plan.frames_total.is_some();
+        let mut renewed = 0;
         if plan.layers.frames_a_cell() == 1 || !is_shown {
-            return;
+            return renewed;
         }
         for slot in 0..self.before.len() {
             let (state, waits) = {
@@ -60,7 +61,7 @@ impl Paused {
             let before = self.before[slot].take();
             let Some(cell) = state.cell.as_ref().filter(|_| waits) else { continue };
             let mut keep = || {
-                caught(|| self.keep_layer(shared, slot, &state, cell)).unwrap_or_else(|error| {
+                caught(|| self.keep_layer(shared, slot, &state, cell, &mut renewed)).unwrap_or_else(|error| {
                     logged(|| tracing::warn!(%error, "frames that wait for others can't be stored before these come"));
                     // Once is enough.
                     true
@@ -72,10 +73,18 @@ impl Paused {
             };
             self.before[slot] = Some((state.at, state.present, is_kept));
         }
+        renewed
     }
 
-    /// True if it need not be tried again.
-    fn keep_layer(&mut self, shared: &Shared, slot: usize, state: &LayerState, cell: &ShardCell) -> Result<bool> {
+    /// True if it need not be tried again. Adds to the indexes that were written.
+    fn keep_layer(
+        &mut self,
+        shared: &Shared,
+        slot: usize,
+        state: &LayerState,
+        cell: &ShardCell,
+        renewed: &mut u64,
+    ) -> Result<bool> {
         let plan = &shared.plan;
         let numbers: Vec<u64> = {
             let layer = read(shared, slot);
@@ -91,6 +100,7 @@ impl Paused {
         let mut rooms = Vec::new();
         let stored = encoder.store_layer(shared, slot, state, cell, &mut rooms);
         let is_whole = matches!(stored, Ok(true));
+        *renewed += rooms.len() as u64;
         for (across, room) in rooms {
             let shard = &cell.shards[across];
             if is_whole { shard.keep_provisional(room) } else { shard.leave_provisional(room) }

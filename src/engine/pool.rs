@@ -11,26 +11,22 @@ use std::thread::{Builder, JoinHandle, ThreadId};
 
 use super::closings::Closings;
 use super::counters::StageTimes;
-use super::kits::Kits;
+use super::kits::{Kits, Means};
 use super::messages::{ClosingOf, PrepareBlock, Ticket};
+use super::open_files::OpenFiles;
 use super::pump::Engine;
-use super::served::{Roster, Served};
+use super::rings::{RingSource, Rings};
+use super::served::{self, Roster, Served};
 use super::shared::Ports;
 use super::worker::Worker;
-use super::writers::{self, CombiningWriter, WritePath, Writers};
 use super::{closer, preparer};
-use crate::aligned_memory::RingBuffers;
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
-use crate::error::{Error, Result, caught};
+use crate::error::{Error, Result};
 use crate::fs::system::prefer_throughput;
 use crate::plan::Plan;
-use crate::shard::WaitsFor;
-use crate::storage::WRITES_AT_ONCE;
 use crate::sync::{Lanes, Receiver};
 
-/// Images that may be acquired at the same time in one dataset.
-pub(crate) const IMAGES_MAX: usize = 1 << 14;
 /// What the thread that closes has room for without taking memory.
 const CLOSINGS: usize = 1 << 10;
 
@@ -43,23 +39,34 @@ pub(crate) struct Pool {
     /// On behalf of which dataset.
     path: PathBuf,
     pub(crate) workers: usize,
+    images_max: usize,
     tickets: Arc<Lanes<Ticket>>,
     requests: Arc<Lanes<PrepareBlock>>,
     closings: Arc<Closings<ClosingOf>>,
     times: Arc<[StageTimes]>,
     roster: Arc<Roster>,
     kits: Arc<Kits>,
-    combining: CombiningWriter,
-    /// The way to the threads that write, once there are some.
-    writers: StdMutex<Option<Writers>>,
+    means: Arc<Means>,
+    rings: Rings,
+    open_files: Arc<OpenFiles>,
     numbers: AtomicU32,
     threads: StdMutex<Threads>,
+}
+
+/// What there may be of images and their files at the same time.
+pub(crate) struct Bounds {
+    pub(crate) images: usize,
+    pub(crate) open_files: usize,
+}
+
+impl Bounds {
+    /// For one image, which is checked by itself.
+    pub(crate) const ALONE: Self = Self { images: 1, open_files: usize::MAX };
 }
 
 #[derive(Default)]
 struct Threads {
     workers: Vec<JoinHandle<()>>,
-    writers: Vec<JoinHandle<()>>,
     /// The two that prepare and close.
     others: Vec<JoinHandle<()>>,
 }
@@ -70,21 +77,26 @@ pub(crate) struct Begun {
 }
 
 impl Pool {
-    /// Starts the threads, for up to so many images at a time. If one of them can't be had, none is left running.
-    pub(crate) fn start(path: &Path, config: &Config, workers: usize, images_max: usize) -> Result<Self> {
+    /// Starts the threads. If one of them can't be had, none is left running.
+    pub(crate) fn start(path: &Path, config: &Config, workers: usize, bounds: Bounds) -> Result<Self> {
         let (closings, to_close) = Closings::new(CLOSINGS);
+        let kits = Arc::new(Kits::new(workers));
+        let of = path.to_path_buf();
+        let means = Arc::new(Means::new(kits.clone(), Box::new(move |name, run| spawn(&of, name, run))));
         let pool = Self {
             path: path.to_path_buf(),
+            images_max: bounds.images,
             workers,
             // Of the layers that were begun, each worker has sent on one ticket at most.
-            tickets: Lanes::new(images_max, 2 * workers + 2),
-            requests: Lanes::new(images_max, 1),
+            tickets: Lanes::new(bounds.images, 2 * workers + 2),
+            requests: Lanes::new(bounds.images, 1),
             closings: Arc::new(closings),
             times: StageTimes::all(workers),
             roster: Arc::default(),
-            kits: Arc::new(Kits::new(workers)),
-            combining: CombiningWriter::new(),
-            writers: StdMutex::default(),
+            kits,
+            means,
+            rings: Rings::default(),
+            open_files: OpenFiles::new(bounds.open_files),
             numbers: AtomicU32::new(0),
             threads: StdMutex::default(),
         };
@@ -103,96 +115,81 @@ impl Pool {
                 }
                 worker.run();
             };
-            threads.workers.push(self.spawn(format!("sw-worker-{index}"), run)?);
+            threads.workers.push(spawn(&self.path, format!("sw-worker-{index}"), run)?);
         }
         let (requests, roster) = (self.requests.clone(), self.roster.clone());
-        threads.others.push(self.spawn("sw-prepare".into(), move || preparer::run(&requests, &roster))?);
+        let (means, open_files) = (self.means.clone(), self.open_files.clone());
+        let prepare = move || preparer::run(&requests, &roster, &means, &open_files);
+        threads.others.push(spawn(&self.path, "sw-prepare".into(), prepare)?);
         let (closings, roster) = (self.closings.clone(), self.roster.clone());
-        threads.others.push(self.spawn("sw-close".into(), move || closer::run(&closings, &to_close, &roster))?);
+        let close = move || closer::run(&closings, &to_close, &roster);
+        threads.others.push(spawn(&self.path, "sw-close".into(), close)?);
         Ok(())
-    }
-
-    /// Starts a thread.
-    fn spawn(&self, name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-        let run = move || {
-            OF_A_RUN.set(true);
-            prefer_throughput();
-            run();
-        };
-        Builder::new().name(name).spawn(run).map_err(|e| Error::io("start a thread for", &self.path, e))
     }
 
     fn threads(&self) -> MutexGuard<'_, Threads> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who writes for workers, given what a write waits for.
-    fn write_path(&self, waits_for: WaitsFor) -> Result<WritePath> {
-        Ok(match waits_for {
-            WaitsFor::Nothing => WritePath::Inline,
-            WaitsFor::OtherWrites => WritePath::Combining(self.combining.clone()),
-            WaitsFor::Device => {
-                let mut way = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(writers) = &*way {
-                    return Ok(WritePath::Threads(writers.clone()));
-                }
-                let (writers, jobs) = writers::queue();
-                let mut started = Vec::new();
-                for index in 0..WRITES_AT_ONCE {
-                    let jobs = jobs.clone();
-                    started.push(self.spawn(format!("sw-write-{index}"), move || jobs.run())?);
-                }
-                self.threads().writers.extend(started);
-                WritePath::Threads(way.insert(writers).clone())
-            }
-        })
-    }
-
-    /// Begins with an image whose documents are written: takes everything that its run needs, and creates its first
-    /// shards. Here, so that a full disk or a read-only folder is an error of whoever begins.
+    /// Begins with an image whose documents are written: takes everything that its run needs, and, unless it shall be
+    /// `late`, creates its first shards. Here, so that a full disk or a read-only folder is an error of whoever begins.
     pub(crate) fn begin(
         &self,
         image: &Arc<ImageWriter>,
         plan: &Arc<Plan>,
         config: &Config,
-        buffers: Option<RingBuffers>,
+        ring: RingSource,
+        late: bool,
     ) -> Result<(Arc<Engine>, Begun)> {
+        if self.roster.count() >= self.images_max {
+            let reason = format!("at most {} images can be acquired at the same time in one dataset", self.images_max);
+            return Err(Error::config("images", self.images_max + 1, reason));
+        }
         let number = self.numbers.fetch_add(1, Relaxed);
         let ports = Ports {
             image: number,
             tickets: self.tickets.clone(),
             requests: self.requests.clone(),
             closings: self.closings.clone(),
+            clock: self.open_files.clock.clone(),
             times: self.times.clone(),
         };
-        let (engine, ends) = Engine::new(image, plan, config, buffers, &ports)?;
-        let block = preparer::create_block(&engine, image, 0)?;
-        let waits_for = block.cells[0].shards[0].waits_for();
-        let kit = self.kits.provide(&engine, waits_for, || self.write_path(waits_for)).inspect_err(|_| {
-            let shards = block.cells.iter().flat_map(|cell| &cell.shards);
-            shards.for_each(|shard| drop(caught(|| Ok(image.storage().remove(&shard.key)))));
-        })?;
-        let sent = ends.deliver.try_send(block);
-        debug_assert!(sent.is_ok(), "the queue is empty");
-        let served = Arc::new(Served::new(number, engine.clone(), image.clone(), config, ends, kit));
-        self.roster.add(served.clone());
-        engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).begin();
+        let (engine, ends) = Engine::new(image, plan, config, self.rings.ring(plan, ring)?, &ports)?;
+        let open_files = self.open_files.clone();
+        let served = Arc::new(Served::new(number, engine.clone(), image.clone(), config, ends, open_files));
+        self.open_files.extend(served.files_beside());
+        let first = if late { None } else { served.permit() };
+        if let Some(permit) = first {
+            let block = preparer::create_block(&served, 0, permit)?;
+            served.provide_kit(&self.means, &block)?;
+            served.live.add(engine.plan.shards.cells_a_block);
+            let sent = served.ends.deliver.try_send(block);
+            debug_assert!(sent.is_ok(), "the queue is empty");
+            self.roster.add(served.clone());
+            engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).begin();
+        } else {
+            self.roster.add(served.clone());
+        }
         served.begin();
         Ok((engine, Begun { served }))
     }
 
-    /// Waits until nothing of an image is with any thread, and all its shards are closed. No frame may come any more,
-    /// and the sequencer must have been flushed.
-    pub(crate) fn end(&self, begun: &Begun) {
-        begun.served.end();
-        self.roster.remove(begun.served.number);
+    /// Waits until nothing of these images is with any thread, and all their shards are closed. No frame may come any
+    /// more, and the sequencers must have been flushed.
+    pub(crate) fn end(&self, images: &[&Begun]) {
+        let images: Vec<_> = images.iter().map(|begun| &*begun.served).collect();
+        served::end(&images);
+        for of in images {
+            self.roster.remove(of.number);
+            self.open_files.shrink(of.files_beside());
+        }
     }
 
     /// Whether the calling thread is one of these.
     pub(crate) fn has_this_thread(&self) -> bool {
         let this: ThreadId = std::thread::current().id();
-        let Threads { workers, writers, others } = &*self.threads();
-        workers.iter().chain(writers).chain(others).any(|thread| thread.thread().id() == this)
+        let Threads { workers, others } = &*self.threads();
+        workers.iter().chain(others).any(|thread| thread.thread().id() == this) || self.means.has_thread(this)
     }
 
     /// Whether the calling thread is one of some run.
@@ -207,15 +204,22 @@ impl Drop for Pool {
         self.tickets.end();
         self.requests.end();
         self.closings.put(None);
-        // The writers end when the last worker has dropped its end of their queue, and it is empty.
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Threads { workers, writers, others } = std::mem::take(&mut *self.threads());
-        // Workers own what they fetched; what they did not is here.
-        self.kits = Arc::new(Kits::new(0));
+        let Threads { workers, others } = std::mem::take(&mut *self.threads());
+        let writers = self.means.end();
         if Self::is_one_of_any() {
             // It would wait for itself. All images have ended, so they have nothing left to do.
             return;
         }
         workers.into_iter().chain(writers).chain(others).for_each(|thread| drop(thread.join()));
     }
+}
+
+/// Starts one of a pool's threads, on behalf of the dataset at `path`.
+fn spawn(path: &Path, name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let run = move || {
+        OF_A_RUN.set(true);
+        prefer_throughput();
+        run();
+    };
+    Builder::new().name(name).spawn(run).map_err(|e| Error::io("start a thread for", path, e))
 }

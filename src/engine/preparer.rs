@@ -1,12 +1,15 @@
-//! The thread that creates shards ahead of need, for all images of a pool. It may be slow; no frame waits for it as long
-//! as it keeps up on average.
+//! The thread that creates shards ahead of need, for all images of a pool. It may be slow; no frame waits for it as
+//! long as it keeps up on average.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::{ShardBlock, ShardCell};
-use super::messages::PrepareBlock;
+use super::kits::Means;
+use super::messages::{Closing, PrepareBlock};
+use super::open_files::{OpenFiles, Permit};
+use super::parked::ParkedState;
 use super::pump::Engine;
 use super::served::{Roster, Served};
 use crate::dataset::image::ImageWriter;
@@ -34,7 +37,7 @@ struct Pending {
 }
 
 /// Creates blocks of shards as they are asked for, those of an image in the order in which it asks.
-pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster) {
+pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster, means: &Means, open_files: &OpenFiles) {
     let mut pending: Vec<Pending> = Vec::new();
     loop {
         let turn = if pending.is_empty() { Some(requests.pop()) } else { requests.pop_within(LOOK_EVERY) };
@@ -49,22 +52,53 @@ pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster) {
             pending.push(Pending { of, number, is_live: false, pause, until, is_told: false });
         }
         let mut images_behind: Vec<u32> = Vec::new();
+        let mut wanted = 0;
         pending.retain_mut(|block| {
-            let waits = images_behind.contains(&block.of.number) || !block.is_settled();
+            // What was closed for a while waits for no new one, which may wait for it.
+            let is_new = !block.of.engine.parked.has(block.number);
+            let is_behind = is_new && images_behind.contains(&block.of.number);
+            let waits = is_behind || !block.is_settled(means);
             if waits {
-                images_behind.push(block.of.number);
+                wanted += if block.is_live { block.of.files_a_block() } else { 0 };
+                images_behind.extend(is_new.then_some(block.of.number));
             }
             waits
         });
+        // Some ahead of need: the next image shall not have to wait until the device has what another one wrote.
+        let wanted = wanted.max(open_files.headroom());
+        if open_files.are_short_of(wanted) {
+            make_room(roster, open_files, wanted);
+        }
+    }
+}
+
+/// Has files closed for a while that so many others may be open: of those that nobody uses just now, the ones of the
+/// images that got no frame for the longest time.
+fn make_room(roster: &Roster, open_files: &OpenFiles, files: usize) {
+    let mut images = roster.all();
+    images.retain(|of| of.files_a_cell > 0);
+    images.sort_by_key(|of| of.engine.used_at.load(Relaxed));
+    // Layers that wait for frames keep what they have durable only as long as their shards are open.
+    for may_wait in [false, true] {
+        for of in &images {
+            while open_files.are_short_of(files) {
+                let engine = &*of.engine;
+                let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(block) = sequencer.park_idle(engine, may_wait) else { break };
+                drop(sequencer);
+                open_files.note_leaving(of.files_a_cell * block.cells.len());
+                engine.closings.put(Closing::Park(block));
+            }
+        }
     }
 }
 
 impl Pending {
     /// Creates the shards, if that can be now. False: it is to be tried again.
-    fn is_settled(&mut self) -> bool {
+    fn is_settled(&mut self, means: &Means) -> bool {
         let engine = self.of.engine.clone();
         // A panic must not take other images' shards with it.
-        let settled = caught(|| self.try_once()).unwrap_or_else(|error| {
+        let settled = caught(|| self.try_once(means)).unwrap_or_else(|error| {
             engine.first_error.set(error);
             true
         });
@@ -75,11 +109,42 @@ impl Pending {
         settled
     }
 
+    /// Opens shards again whose files were closed for a while. Not before the thread that closes has done so.
+    fn reopen(&self) -> Result<bool> {
+        let Served { engine, ends, .. } = &*self.of;
+        if engine.needs_no_more.load(Acquire) {
+            return Ok(true);
+        }
+        let Some(permit) = self.of.permit() else { return Ok(false) };
+        let block = match engine.parked.take(self.number) {
+            None => return Ok(false),
+            Some(ParkedState::Closed(block)) => block.reopen(permit),
+            Some(ParkedState::Open(block)) => Ok(block),
+            Some(ParkedState::Leaving) => return Ok(false),
+        };
+        match block {
+            Ok(block) => {
+                engine.open_cells.add(&block.cells);
+                drop(ends.deliver.send(block));
+            }
+            Err((error, lost)) => {
+                engine.parked.note_lost();
+                lost.into_iter().for_each(|(block, cell)| engine.losses.add_cell(block, cell, Box::default()));
+                engine.first_error.set_about(error, Some(engine.plan.shards.block_frames(self.number).start));
+            }
+        }
+        Ok(true)
+    }
+
     /// As long as no frame needs the shards, a failure is no error: the disk may have room again by then. Nor is it one
     /// as long as older shards are on their way, which give back what they have reserved in vain.
-    fn try_once(&mut self) -> Result<bool> {
-        let Served { engine, image, live, ends, .. } = &*self.of;
+    fn try_once(&mut self, means: &Means) -> Result<bool> {
+        let Served { engine, live, ends, .. } = &*self.of;
         let cells = engine.plan.shards.cells_a_block;
+        if engine.parked.has(self.number) {
+            self.is_live = true;
+            return self.reopen();
+        }
         if engine.needs_no_more.load(Acquire) {
             live.remove(if self.is_live { cells } else { 0 });
             return Ok(true);
@@ -94,13 +159,16 @@ impl Pending {
             return Ok(false);
         }
         let may_get_room = may_get_room(engine);
-        let error = match create_block(engine, image, self.number) {
+        let Some(permit) = self.of.permit() else { return Ok(false) };
+        let created = create_block(&self.of, self.number, permit)
+            .and_then(|block| self.of.provide_kit(means, &block).map(|()| block));
+        let error = match created {
             Ok(block) => {
                 drop(ends.deliver.send(block));
                 return Ok(true);
             }
             Err(error) if is_needed && !may_get_room => {
-                image.root().note_full(&error);
+                self.of.image.root().note_full(&error);
                 let frame = engine.plan.shards.block_frames(self.number).start;
                 engine.first_error.set_about(error, Some(frame));
                 return Ok(true);
@@ -117,6 +185,36 @@ impl Pending {
     }
 }
 
+impl Served {
+    /// Files that count among those that may be open.
+    fn files_a_block(&self) -> usize {
+        self.files_a_cell * self.engine.plan.shards.cells_a_block as usize
+    }
+
+    /// The right to open a block's files; `None`: others have to be closed first.
+    pub(super) fn permit(&self) -> Option<Option<Permit>> {
+        match self.files_a_block() {
+            0 => Some(None),
+            files => self.open_files.take(files).map(Some),
+        }
+    }
+
+    /// Sees to it that workers can make chunks for the image's first shards.
+    pub(super) fn provide_kit(&self, means: &Means, block: &ShardBlock) -> Result<()> {
+        if self.kit.get().is_some() {
+            return Ok(());
+        }
+        let kit = means.provide(&self.engine, block.cells[0].shards[0].waits_for());
+        let kit = kit.inspect_err(|_| {
+            self.engine.open_cells.remove_all(&block.cells);
+            let shards = block.cells.iter().flat_map(|cell| &cell.shards);
+            shards.for_each(|shard| drop(caught(|| Ok(self.image.storage().remove(&shard.key)))));
+        })?;
+        let _ = self.kit.set(kit);
+        Ok(())
+    }
+}
+
 /// Whether a shard may be closed without further frames: something is with the workers, or with the closer.
 fn may_get_room(engine: &Engine) -> bool {
     let gather = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).layers_gathering();
@@ -125,9 +223,10 @@ fn may_get_room(engine: &Engine) -> bool {
 }
 
 /// Creates the shards of one block.
-pub(super) fn create_block(engine: &Engine, image: &ImageWriter, number: u64) -> Result<ShardBlock> {
+pub(super) fn create_block(of: &Served, number: u64, permit: Option<Permit>) -> Result<ShardBlock> {
+    let (engine, image) = (&*of.engine, &*of.image);
     let mut begun = Vec::new();
-    let block = caught(|| create_shards(engine, image, number, &mut begun));
+    let block = caught(|| create_shards(engine, image, number, permit, &mut begun));
     if block.is_err() {
         // On a full disk those that could be made take the room that others need.
         begun.iter().for_each(|key| drop(caught(|| Ok(image.storage().remove(key)))));
@@ -135,7 +234,13 @@ pub(super) fn create_block(engine: &Engine, image: &ImageWriter, number: u64) ->
     block.inspect(|block| engine.open_cells.add(&block.cells))
 }
 
-fn create_shards(engine: &Engine, image: &ImageWriter, number: u64, begun: &mut Vec<String>) -> Result<ShardBlock> {
+fn create_shards(
+    engine: &Engine,
+    image: &ImageWriter,
+    number: u64,
+    mut permit: Option<Permit>,
+    begun: &mut Vec<String>,
+) -> Result<ShardBlock> {
     let plan = &engine.plan;
     let mut cells = Vec::new();
     for cell in 0..plan.shards.cells_a_block {
@@ -151,7 +256,8 @@ fn create_shards(engine: &Engine, image: &ImageWriter, number: u64, begun: &mut 
         }
         let first_number = (number * plan.shards.cells_a_block + cell) * plan.shard.across_frame as u64;
         let layers = [plan.shard.layers as u64, plan.layers_of_shard(&grid)];
-        cells.push(Arc::new(ShardCell::new(shards, [number, cell], first_number, layers)));
+        let permit = permit.as_mut().map(|permit| permit.split((plan.shards.cells_a_block - cell) as usize));
+        cells.push(Arc::new(ShardCell::new(shards, [number, cell], first_number, layers, permit)));
     }
     Ok(ShardBlock { number, cells })
 }

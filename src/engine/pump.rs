@@ -11,7 +11,6 @@ use super::messages::Ticket;
 use super::records::Records;
 use super::sequencer::Sequencer;
 use super::shared::{Ports, Shared, relief};
-use crate::aligned_memory::RingBuffers;
 use crate::config::Config;
 use crate::dataset::image::{ImageWriter, RecordBlock};
 use crate::error::{Result, caught};
@@ -50,14 +49,12 @@ impl Engine {
         image: &ImageWriter,
         plan: &Arc<Plan>,
         config: &Config,
-        buffers: Option<RingBuffers>,
+        ring: Arc<Ring>,
         ports: &Ports,
     ) -> Result<(Arc<Self>, Ends)> {
-        let frame_bytes = plan.frame.layout.buffer_bytes;
-        let ring = Arc::new(Ring::new(plan.ring.frames, frame_bytes, plan.record.bytes, buffers)?);
+        let (records, written_records) = Records::new(&plan.record, plan.ring.window, ring.is_shared());
         let shared = Shared::new(image, plan, config, ring, ports);
         let (deliver, prepared) = bounded(2 * plan.ring.shard_blocks_max());
-        let (records, written_records) = Records::new(&plan.record, plan.ring.window);
         let sequencer = Sequencer::new(plan.clone(), records, shared.requests.clone(), prepared);
         let (sequencer, relay, starving) = (Mutex::new(sequencer), Relay::default(), StdMutex::default());
         Ok((Arc::new(Self { shared, sequencer, relay, starving }), Ends { deliver, written_records }))
@@ -95,7 +92,8 @@ impl Engine {
             return;
         }
         let mut layer = layer_slot.layer.write().unwrap_or_else(PoisonError::into_inner);
-        let failed = layer_slot.failed.load(Relaxed);
+        // Without its shards, nobody could store anything.
+        let failed = layer_slot.failed.load(Relaxed) || layer.state.cell.is_none();
         let (present, first_chunk) = (u64::from(layer.state.present), layer.state.first_chunk);
         let first_frame = layer.state.first_frame;
         let shard = &self.plan.shard;

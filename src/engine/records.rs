@@ -20,6 +20,8 @@ pub(crate) struct Records {
     fields: Vec<(usize, usize)>,
     open: VecDeque<OpenBlock>,
     spare: Receiver<RecordBlock>,
+    /// How many more blocks may be made when they are needed.
+    unmade: u64,
 }
 
 struct OpenBlock {
@@ -31,27 +33,29 @@ struct OpenBlock {
 }
 
 impl Records {
-    /// `window`: how many numbers may be unsettled. Returns also where written blocks come back.
-    pub(crate) fn new(plan: &RecordPlan, window: u64) -> (Self, Sender<RecordBlock>) {
+    /// `window`: how many numbers may be unsettled; `late`: memory is taken when the first frames come. Returns also
+    /// where written blocks come back.
+    pub(crate) fn new(plan: &RecordPlan, window: u64, late: bool) -> (Self, Sender<RecordBlock>) {
         // The blocks that the window can touch, and two on their way to the disk.
         let blocks = window.div_ceil(plan.block_frames) + 4;
         let (give_back, spare) = bounded(blocks as usize);
-        for _ in 0..blocks {
+        let made = if late { 0 } else { blocks };
+        for _ in 0..made {
             let sent = give_back.try_send(RecordBlock::new(plan));
             debug_assert!(sent.is_ok(), "the queue holds all blocks");
         }
         let fields = plan.fields.iter().map(|field| (field.offset, field.dtype.size())).collect();
         let open = VecDeque::with_capacity(blocks as usize);
-        (Self { block_frames: plan.block_frames, fields, open, spare }, give_back)
+        (Self { block_frames: plan.block_frames, fields, open, spare, unmade: blocks - made }, give_back)
     }
 
     /// Makes sure that there is a block for `number`; false if all are still on their way to the disk.
-    pub(crate) fn ready(&mut self, number: u64) -> bool {
+    pub(crate) fn ready(&mut self, number: u64, plan: &RecordPlan) -> bool {
         let block = number / self.block_frames;
         if self.open.iter().any(|open| open.block.number == block) {
             return true;
         }
-        let Ok(mut spare) = self.spare.try_recv() else { return false };
+        let Some(mut spare) = self.spare.try_recv().ok().or_else(|| self.make(plan)) else { return false };
         spare.number = block;
         for (at, column) in spare.columns.iter_mut().enumerate() {
             // A frame that never comes has number −1 and zeros.
@@ -59,6 +63,11 @@ impl Records {
         }
         self.open.push_back(OpenBlock { block: spare, changed: 0..0, settled: 0 });
         true
+    }
+
+    fn make(&mut self, plan: &RecordPlan) -> Option<RecordBlock> {
+        self.unmade = self.unmade.checked_sub(1)?;
+        Some(RecordBlock::new(plan))
     }
 
     /// Keeps a record, for which [`ready`](Self::ready) made room.

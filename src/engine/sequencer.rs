@@ -11,12 +11,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::blocks::{Blocks, Hold};
-use super::cell::ShardBlock;
+use super::cell::{ShardBlock, ShardPlace};
 use super::layer::Layer;
 use super::losses::note_range;
 use super::messages::{Arrival, Requests};
+use super::numbers::Outcome;
 use super::records::{RecordCopy, Records};
 use super::shared::{Shared, relief};
+use super::window::Window;
 use crate::error::logged;
 use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::geometry::CellOf;
@@ -41,6 +43,8 @@ pub(crate) struct Sequencer {
     settled: Window,
     /// The layers that gather frames, by block and cell.
     open: HashMap<(u64, u64), u32>,
+    /// Those of them whose shards are closed for a while.
+    detached: Vec<(u32, ShardPlace)>,
     /// The one of them that the last frame went to.
     latest: Option<((u64, u64), u32)>,
     blocks: Blocks,
@@ -54,11 +58,28 @@ struct Early {
     frames: BinaryHeap<Reverse<Arrival>>,
     /// All numbers below were settled when the first of them was last tried; none if something else has changed since.
     tried_at: Option<u64>,
+    /// Others were added since.
+    has_untried: bool,
 }
 
 impl Early {
     fn holds(&self, numbers: &Range<u64>) -> bool {
-        self.frames.iter().any(|Reverse(arrival)| numbers.contains(&arrival.number))
+        let lowest = self.frames.peek().map_or(u64::MAX, |Reverse(lowest)| lowest.number);
+        lowest < numbers.end && self.frames.iter().any(|Reverse(arrival)| numbers.contains(&arrival.number))
+    }
+
+    /// Takes what is in the queue, so that [`holds`](Self::holds) knows of it.
+    fn take_arrivals(&mut self, shared: &Shared) {
+        while let Ok(arrival) = shared.arrivals.1.try_recv() {
+            self.frames.push(Reverse(arrival));
+            self.has_untried = true;
+        }
+    }
+
+    /// Keeps one that has to wait for an older one.
+    fn keep(&mut self, arrival: Arrival, settled_end: u64) {
+        self.frames.push(Reverse(arrival));
+        self.tried_at = (!std::mem::take(&mut self.has_untried)).then_some(settled_end);
     }
 
     fn may_go(&self, settled_end: u64) -> bool {
@@ -81,12 +102,13 @@ impl Sequencer {
         let window = plan.ring.window;
         Self {
             waiting: None,
-            early: Early { frames: BinaryHeap::with_capacity(plan.ring.frames), tried_at: None },
+            early: Early { frames: BinaryHeap::with_capacity(plan.ring.frames), tried_at: None, has_untried: false },
             settled_end: 0,
             newest_end: 0,
             newest: (0, 0),
             settled: Window::new(window + 1),
             open: HashMap::with_capacity(2 * plan.ring.layer_slots),
+            detached: Vec::new(),
             latest: None,
             blocks: Blocks::new(&plan, requests, prepared),
             records,
@@ -97,7 +119,8 @@ impl Sequencer {
 
     /// Handles arrivals until there is none, or one has to wait, or it is enough for one call. True: there are more.
     pub(crate) fn run(&mut self, shared: &Shared) -> bool {
-        self.blocks.take_prepared(self.settled_end, shared);
+        self.take_prepared(shared);
+        shared.note_use();
         self.early.tried_at = None;
         for _ in 0..ARRIVALS_A_RUN {
             let early = self.waiting.take().or_else(|| self.early.next(self.settled_end));
@@ -115,10 +138,7 @@ impl Sequencer {
                     self.waiting = Some(arrival);
                     return false;
                 }
-                Err(Hold::Older) => {
-                    self.early.frames.push(Reverse(arrival));
-                    self.early.tried_at = Some(self.settled_end);
-                }
+                Err(Hold::Older) => self.early.keep(arrival, self.settled_end),
             }
         }
         let has_more = !shared.arrivals.1.is_empty() || self.early.may_go(self.settled_end);
@@ -133,6 +153,54 @@ impl Sequencer {
         self.blocks.begin();
     }
 
+    /// Whether the frame with this number came to its layer, or counts as missing.
+    #[cfg(feature = "offline")]
+    pub(crate) fn is_settled(&self, number: u64) -> bool {
+        number < self.settled_end || self.settled.has(number, self.settled_end)
+    }
+
+    /// Whether the frame with this number waits for its turn.
+    #[cfg(feature = "offline")]
+    pub(crate) fn keeps(&self, number: u64) -> bool {
+        self.waiting.as_ref().is_some_and(|arrival| arrival.number == number) || self.early.holds(&(number..number + 1))
+    }
+
+    fn take_prepared(&mut self, shared: &Shared) {
+        if !self.blocks.take_prepared(self.settled_end, shared) {
+            return;
+        }
+        let blocks = &self.blocks;
+        self.detached.retain(|(slot, at)| {
+            let cell = blocks.open_cell(at);
+            let is_open = cell.is_some();
+            if is_open {
+                let mut layer = shared.layers.slot(*slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+                layer.state.cell = cell;
+            }
+            !is_open
+        });
+    }
+
+    /// Gives up a block of shards that nobody uses now, so that its files can be closed for a while; `may_wait`: even
+    /// one of which layers wait for frames.
+    pub(crate) fn park_idle(&mut self, shared: &Shared, may_wait: bool) -> Option<ShardBlock> {
+        let of = |slot: u32| {
+            let layer = shared.layers.slot(slot).layer.read().unwrap_or_else(PoisonError::into_inner);
+            let cell = layer.state.cell.as_ref()?;
+            Some((slot, ShardPlace { block: cell.block, cell: cell.cell }))
+        };
+        let gathering: Vec<_> = self.open.values().filter_map(|&slot| of(slot)).collect();
+        let waiting = |of: &ShardPlace| gathering.iter().filter(|(_, at)| at == of).count();
+        let block = self.blocks.park_idle(waiting, may_wait)?;
+        for (slot, at) in gathering.into_iter().filter(|(_, at)| at.block == block.number) {
+            shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner).state.cell = None;
+            self.detached.push((slot, at));
+        }
+        self.latest = None;
+        shared.parked.begin(block.number);
+        Some(block)
+    }
+
     /// How many layers wait for frames.
     pub(crate) fn layers_gathering(&self) -> usize {
         self.open.len()
@@ -144,11 +212,11 @@ impl Sequencer {
 
     /// Makes room for a frame: settles what falls out of the window, opens its layer. `None` if it was settled before.
     fn admit(&mut self, arrival: &Arrival, shared: &Shared) -> Result<Option<(CellOf, u32)>, Hold> {
-        self.settle_missing((arrival.number + 1).saturating_sub(shared.numbers.window()), shared)?;
+        self.settle_missing(arrival.number.saturating_sub(shared.numbers.patience()), shared)?;
         if arrival.number < self.settled_end {
             return Ok(None);
         }
-        if !self.records.ready(arrival.number) {
+        if !self.records.ready(arrival.number, &self.plan.record) {
             return Err(Hold::Wait);
         }
         let at = self.plan.layers.locate(arrival.number);
@@ -188,12 +256,23 @@ impl Sequencer {
     }
 
     /// Gives up numbers that nobody has brought; false if somebody has one of them.
-    fn give_up(&self, numbers: Range<u64>, shared: &Shared) -> bool {
-        !self.early.holds(&numbers)
-            && match numbers.end - numbers.start {
-                1 => shared.numbers.give_up(numbers.start),
-                _ => shared.numbers.give_up_range(numbers),
+    fn give_up(&mut self, numbers: Range<u64>, shared: &Shared) -> bool {
+        if self.early.holds(&numbers) {
+            return false;
+        }
+        let outcome = match numbers.end - numbers.start {
+            1 => shared.numbers.give_up(numbers.start),
+            _ => shared.numbers.give_up_range(numbers.clone()),
+        };
+        match outcome {
+            Outcome::GivenUp => true,
+            Outcome::Brought => false,
+            // A leap behind one that is still in the queue, where a frame that came later stands before it.
+            Outcome::Displaced => {
+                self.early.take_arrivals(shared);
+                !self.early.holds(&numbers)
             }
+        }
     }
 
     /// Counts every unsettled number below `end` as missing.
@@ -248,6 +327,11 @@ impl Sequencer {
             return Ok(slot);
         }
         if let Some(&slot) = self.open.get(&key) {
+            if let Some((_, of)) = self.detached.iter().find(|(detached, _)| *detached == slot)
+                && self.blocks.is_parked(of.block)
+            {
+                return Err(if shared.parked.is_lost() { Hold::Never } else { Hold::Wait });
+            }
             self.latest = Some((key, slot));
             return Ok(slot);
         }
@@ -304,13 +388,18 @@ impl Sequencer {
 
     /// Nothing more will come: settles every number and hands on every layer. False if something has to be waited for.
     pub(crate) fn flush(&mut self, shared: &Shared) -> bool {
-        self.blocks.take_prepared(self.settled_end, shared);
+        self.take_prepared(shared);
         self.newest_end = self.last_end(shared);
         shared.counters.newest_end.store(self.newest_end, Relaxed);
         if self.settle_missing(self.newest_end, shared).is_err() {
             return false;
         }
         let open: Vec<_> = self.open.iter().map(|(&at, &slot)| (at, slot)).collect();
+        // They are asked for all at once.
+        let detached = self.detached.iter().filter(|(_, at)| self.blocks.is_parked(at.block)).count();
+        if detached > 0 && !shared.parked.is_lost() {
+            return false;
+        }
         for ((block, cell), slot) in open {
             let mut layer = shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
             let grid = self.plan.layers.grid_position(block, cell);
@@ -327,7 +416,7 @@ impl Sequencer {
         // by then.
         let (_, dropped_before) = self.newest;
         let dropped_last = shared.counters.dropped_unnumbered.load(Relaxed).saturating_sub(dropped_before);
-        let end = shared.numbers.next().saturating_add(dropped_last).max(self.newest_end);
+        let end = shared.numbers.claimed_end().saturating_add(dropped_last).max(self.newest_end);
         let total = self.plan.frames_total.unwrap_or(u64::MAX);
         let end = if end == 0 { 0 } else { self.plan.places_end(end).unwrap_or(total) };
         end.min(total).max(self.newest_end)
@@ -346,7 +435,7 @@ impl Sequencer {
         }
         if gaps > 0 {
             // Next time without a wait: as many numbers as this ring can hold beside what is on loan.
-            shared.numbers.shrink_window(((self.newest_end - self.settled_end).max(gaps) / 2).max(1));
+            shared.numbers.shrink_patience(((self.newest_end - self.settled_end).max(gaps) / 2).saturating_sub(1));
         }
         if !for_long || !self.is_starving(shared) {
             return;
@@ -381,49 +470,5 @@ impl Sequencer {
     pub(crate) fn take_blocks(&mut self, shared: &Shared) -> Vec<ShardBlock> {
         self.blocks.take_prepared(self.settled_end, shared);
         self.blocks.take_all()
-    }
-}
-
-/// One bit a number, for a window that moves.
-struct Window {
-    bits: Box<[u64]>,
-}
-
-impl Window {
-    fn new(numbers: u64) -> Self {
-        Self { bits: vec![0; numbers.next_power_of_two().max(64) as usize / 64].into() }
-    }
-
-    fn place(&self, number: u64) -> (usize, u64) {
-        ((number / 64) as usize & (self.bits.len() - 1), 1 << (number % 64))
-    }
-
-    fn set(&mut self, number: u64) {
-        let (word, bit) = self.place(number);
-        self.bits[word] |= bit;
-    }
-
-    /// Whether the number's bit was set; it is clear afterwards.
-    fn take(&mut self, number: u64) -> bool {
-        let (word, bit) = self.place(number);
-        let was = self.bits[word] & bit != 0;
-        self.bits[word] &= !bit;
-        was
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_forgets_what_was_taken() {
-        let mut window = Window::new(100);
-        window.set(130);
-        assert!(!window.take(3));
-        assert!(window.take(130));
-        assert!(!window.take(130));
-        window.set(130 + 128);
-        assert!(window.take(258));
     }
 }

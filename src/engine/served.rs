@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError, RwLock as StdRwLock};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError, RwLock as StdRwLock};
 use std::time::Duration;
 
 use super::cell::LiveCells;
 use super::closing_state::ClosingState;
 use super::messages::Closing;
+use super::open_files::OpenFiles;
+use super::parked::ParkedState;
 use super::pump::{Ends, Engine};
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
+
+/// Files that an image has open at once without more being allowed for it.
+const FEW_FILES: usize = 8;
 
 /// One image, with what its threads need to know of it.
 pub(super) struct Served {
@@ -23,8 +28,11 @@ pub(super) struct Served {
     pub(super) checkpoint_every: Duration,
     /// Only the thread that closes uses it.
     pub(super) closing: StdMutex<ClosingState>,
-    /// Which of the workers' kits makes its chunks.
-    pub(super) kit: usize,
+    /// Which of the workers' kits makes its chunks, once it has a shard.
+    pub(super) kit: OnceLock<usize>,
+    pub(super) open_files: Arc<OpenFiles>,
+    /// Files of a cell of shards that count among those that may be open. 0: they stay open.
+    pub(super) files_a_cell: usize,
 }
 
 impl Served {
@@ -34,29 +42,53 @@ impl Served {
         image: Arc<ImageWriter>,
         config: &Config,
         ends: Ends,
-        kit: usize,
+        open_files: Arc<OpenFiles>,
     ) -> Self {
         let plan = &engine.plan;
+        let files = if plan.ring.opens_twice { 2 } else { 1 };
+        let files_a_cell = if image.storage().parks() { plan.shard.across_frame * files } else { 0 };
         let live = LiveCells::new(plan.ring.shard_blocks_live * plan.shards.cells_a_block);
         let closing = StdMutex::new(ClosingState::new(&engine));
-        Self { number, image, ends, live, checkpoint_every: config.checkpoint_every, closing, kit, engine }
+        Self {
+            number,
+            image,
+            ends,
+            live,
+            checkpoint_every: config.checkpoint_every,
+            closing,
+            kit: OnceLock::new(),
+            engine,
+            open_files,
+            files_a_cell,
+        }
     }
 
-    /// Returns when nothing of the image is with any thread, and all its shards are closed. No frame may come any more,
-    /// and the sequencer must have been flushed.
-    pub(super) fn end(&self) {
+    /// Files that may be open beside what all images share: where a frame lies in many, those being filled, prepared
+    /// and closed would leave others nothing.
+    pub(super) fn files_beside(&self) -> usize {
+        let files = self.files_a_cell * self.engine.plan.shards.cells_a_block as usize;
+        if files > FEW_FILES { 3 * files } else { 0 }
+    }
+
+    /// Gives the shards that were closed for a while to the thread that closes.
+    fn close_parked(&self) {
         let engine = &*self.engine;
-        // Nobody is bound to tell of it, so that nobody can forget to.
-        let wait = |is_over: &dyn Fn() -> bool| {
-            while !is_over() {
-                std::thread::sleep(Duration::from_micros(200));
+        for block in engine.parked.take_all() {
+            match block {
+                ParkedState::Closed(block) => {
+                    block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Parked(cell)));
+                }
+                ParkedState::Open(block) => {
+                    block.cells.into_iter().for_each(|cell| engine.closings.put(Closing::Cell(cell)));
+                }
+                ParkedState::Leaving => debug_assert!(false, "the thread that closes is done with it"),
             }
-        };
-        engine.tickets.wake();
-        wait(&|| engine.layers.in_use() == 0 || engine.is_broken.load(Acquire));
-        engine.needs_no_more.store(true, Release);
-        engine.requests.wake();
-        wait(&|| engine.requests.are_settled());
+        }
+    }
+
+    /// Gives the shards that are still open to the thread that closes.
+    fn close_open(&self) {
+        let engine = &*self.engine;
         let blocks = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).take_blocks(engine);
         for cell in blocks.into_iter().flat_map(|block| block.cells) {
             // Those with no layer left were handed over by the last one.
@@ -64,8 +96,29 @@ impl Served {
                 engine.closings.put(Closing::Cell(cell));
             }
         }
-        wait(&|| engine.closings.are_settled());
     }
+}
+
+/// Returns when nothing of the images is with any thread, and all their shards are closed. No frame may come any more,
+/// and the sequencers must have been flushed.
+pub(super) fn end(images: &[&Served]) {
+    // Nobody is bound to tell of it, so that nobody can forget to.
+    let wait = |is_over: fn(&Engine) -> bool| {
+        while !images.iter().all(|of| is_over(&of.engine)) {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    };
+    images.iter().for_each(|of| of.engine.tickets.wake());
+    wait(|engine| engine.layers.in_use() == 0 || engine.is_broken.load(Acquire));
+    for of in images {
+        of.engine.needs_no_more.store(true, Release);
+        of.engine.requests.wake();
+    }
+    wait(|engine| engine.requests.are_settled());
+    images.iter().for_each(|of| of.close_open());
+    wait(|engine| engine.closings.are_settled());
+    images.iter().for_each(|of| of.close_parked());
+    wait(|engine| engine.closings.are_settled());
 }
 
 /// All images of a pool.
@@ -79,6 +132,10 @@ impl Roster {
 
     pub(super) fn remove(&self, number: u32) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// `None`: it has ended.

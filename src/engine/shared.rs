@@ -13,6 +13,7 @@ use super::layer::{LayerState, Layers};
 use super::losses::Losses;
 use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, PrepareBlock, Requests, Ticket};
 use super::numbers::Numbers;
+use super::parked::ParkedBlocks;
 use crate::codec::Effort;
 use crate::config::{Codec, Config};
 use crate::dataset::image::ImageWriter;
@@ -72,6 +73,11 @@ pub(crate) struct Shared {
     pub(crate) effort_changes: StdMutex<EffortChanges>,
     /// Of all images of the dataset.
     times: Arc<[StageTimes]>,
+    /// Shards whose files are closed for a while.
+    pub(super) parked: ParkedBlocks,
+    /// When frames came last, by a clock that all images share.
+    pub(super) used_at: AtomicU64,
+    clock: Arc<AtomicU64>,
     /// Something went wrong that keeps layers for ever.
     pub(super) is_broken: AtomicBool,
 }
@@ -83,6 +89,7 @@ pub(crate) struct Ports {
     pub(super) tickets: Arc<Lanes<Ticket>>,
     pub(super) requests: Arc<Lanes<PrepareBlock>>,
     pub(super) closings: Arc<Closings<ClosingOf>>,
+    pub(super) clock: Arc<AtomicU64>,
     /// One for the callers, one for the finalizer's threads, one for each worker.
     pub(super) times: Arc<[StageTimes]>,
 }
@@ -117,6 +124,9 @@ impl Shared {
             effort: AtomicU8::new(plan.efforts.last().copied().unwrap_or(Effort::Normal) as u8),
             effort_changes: StdMutex::default(),
             times: ports.times.clone(),
+            parked: ParkedBlocks::default(),
+            used_at: AtomicU64::new(0),
+            clock: ports.clock.clone(),
             is_broken: AtomicBool::new(false),
             ring,
             plan: plan.clone(),
@@ -169,6 +179,13 @@ impl Shared {
         self.closings.put(Closing::Look);
     }
 
+    /// Takes no more frames, and returns when those that are being committed are in the queue.
+    pub(crate) fn close_gate(&self) {
+        self.gate.close();
+        // Whoever waits for a buffer does so in vain.
+        self.ring.watchers.tell(event::BUFFER_FREE);
+    }
+
     /// The run has ended; nothing more happens. What the caller's functions own is let go of: it may be a handle that
     /// would keep this alive.
     pub(crate) fn tell_end(&self) {
@@ -217,6 +234,11 @@ impl Shared {
         failures.1.get_or_insert(error);
     }
 
+    /// Frames came.
+    pub(super) fn note_use(&self) {
+        self.used_at.store(self.clock.load(Relaxed), Relaxed);
+    }
+
     /// How long each stage took, over all threads.
     pub(crate) fn latencies(&self) -> Vec<StageLatency> {
         Stage::ALL.iter().map(|&stage| report(stage, self.times.iter().map(|times| times.of(stage)))).collect()
@@ -224,13 +246,15 @@ impl Shared {
 
     pub(crate) fn stats(&self) -> Stats {
         let counters = &self.counters;
-        // The counters are read one after the other, while they grow; a frame that is written was accepted.
-        let frames_written = counters.frames_written.load(Relaxed);
+        // The counters are read one after the other, while they grow: a frame that is durable counts as written, also
+        // where that was done for a layer that waits for more, and one that is written was accepted.
+        let frames_durable = counters.frames_durable.load(Relaxed);
+        let frames_written = counters.frames_written.load(Relaxed).max(frames_durable);
         let frames_accepted = counters.frames_accepted.load(Relaxed).max(frames_written);
         Stats {
             frames_accepted,
             frames_written,
-            frames_durable: counters.frames_durable.load(Relaxed),
+            frames_durable,
             frames_missing: counters.frames_missing.load(Relaxed),
             frames_dropped: counters.frames_dropped.load(Relaxed),
             bytes_in: frames_accepted * self.plan.frame.bytes as u64,

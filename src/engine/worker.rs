@@ -79,8 +79,8 @@ impl Worker {
             engine.tickets.push_first(Ticket::Layer(slot));
         }
         let index = self.index;
-        // It was made before the image began.
-        let kit = self.kit(of.kit).expect("an image begins with a kit for each worker");
+        // It was made before the shard of any layer.
+        let kit = of.kit.get().and_then(|&kit| self.kit(kit)).expect("an image has a kit before it has a shard");
         TileWorker { index, kit }.share_in(engine, slot, layer_slot);
         engine.return_ticket(slot);
     }

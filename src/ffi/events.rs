@@ -17,7 +17,8 @@ use crate::fs::bell::AsRawFd;
 
 /// What can happen in a run: the sum of SW_EVENT_... values.
 pub type sw_events = u32;
-/// A frame buffer became free after a call had found none: acquire until SW_RING_FULL, then wait.
+/// A frame buffer became free after a call had found none, or no call will get one any more, because of the run's first
+/// error or because it takes no more frames: acquire until SW_RING_FULL, then wait.
 pub const SW_EVENT_BUFFER_FREE: sw_events = 1;
 /// As many frame buffers are taken (on loan or committed) as the mark says that was given. It comes again when not more
 /// than half as many were taken in between.
@@ -32,8 +33,9 @@ pub const SW_EVENT_SHARD_CLOSED: sw_events = 16;
 /// happens. Every descriptor tells of it, asked for or not.
 pub const SW_EVENT_ENDED: sw_events = 32;
 
-/// Hears of one or more events. It is called by the thread that makes them happen, which may be one that is in a call
-/// of this library: it must not wait.
+/// Hears of one or more events. It is called by whichever thread makes them happen: one of the program's own, during
+/// any call with the acquisition (sw_acquire, sw_commit, sw_discard, sw_append and sw_on_event above all), or one of
+/// the library's; and by several at once, in any order. So it must be safe for threads, and must not wait.
 pub type sw_event_fn = Option<unsafe extern "C" fn(context: *mut c_void, events: sw_events)>;
 
 fn events_of(bits: sw_events) -> Outcome<Events> {
@@ -95,8 +97,8 @@ pub unsafe extern "C" fn sw_event_open(
 }
 
 /// Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
-/// milliseconds; 0: not at all; SW_FOREVER: until the run has ended, and then SW_EVENT_ENDED comes each time, whatever
-/// was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
+/// milliseconds; 0: not at all; SW_FOREVER. It never waits beyond the end of the run: then SW_EVENT_ENDED comes each
+/// time, whatever was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
 ///
 /// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ENDED if another thread has closed the descriptor meanwhile;
 /// SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.

@@ -13,7 +13,7 @@ use super::end_state::Finished;
 use super::limits::limit;
 use super::log::in_callback;
 use super::pointer::{grown_out, put_text};
-use super::registry::{RUNS, Run, enter, sw_acquisition};
+use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::report::sw_summary;
 use super::status::{
     Outcome, SW_ERROR_BUSY, SW_ERROR_ENDED, SW_ERROR_IO, SW_ERROR_NOT_ENDED, boundary, refuse, sw_status, told,
@@ -34,17 +34,23 @@ impl Run {
         let thread = std::thread::Builder::new().name("sw-finish".into()).spawn(move || run.end());
         let thread = thread
             .map_err(|error| told(SW_ERROR_IO, format_args!("can't start the thread that ends the run: {error}")))?;
-        // Those who wait for a buffer or are about to commit leave now.
-        self.engine.gate.close();
         state.thread = Some(thread);
+        // Whoever hears of it may ask for the outcome.
+        drop(state);
+        // Those who wait for a buffer or are about to commit leave now.
+        self.engine.close_gate();
         Ok(())
     }
 
     fn end(&self) {
-        self.engine.gate.close();
+        self.engine.close_gate();
         // The last of those who wait in a call lets this thread in.
         let acquisition = self.acquisition.write().unwrap_or_else(PoisonError::into_inner).take();
-        let finished = match caught(|| Ok(acquisition.map(crate::acquisition::Acquisition::finish))) {
+        let own = acquisition.and_then(|held| match held {
+            Held::Own(acquisition) => Some(acquisition),
+            Held::Lent(_) => None,
+        });
+        let finished = match caught(|| Ok(own.map(|own| own.finish()))) {
             Ok(Some(Ok(summary))) => Finished { summary: Some(summary), error: None },
             Ok(Some(Err(Unfinished { summary, error }))) => Finished { summary: Some(*summary), error: Some(error) },
             Ok(None) => Finished { summary: None, error: Some(Error::Ended) },
@@ -75,8 +81,19 @@ fn check_thread() -> Outcome<()> {
     Ok(())
 }
 
+fn check_owner(run: &Run) -> Outcome<()> {
+    if run.is_lent {
+        return refuse!(
+            SW_ERROR_BUSY,
+            "this handle was lent by the program that started the run, and that ends it, too"
+        );
+    }
+    Ok(())
+}
+
 /// Ends the acquisition: no more frames are taken; all committed frames are brought into their shards, these are
-/// closed, the documents completed. Numbers below the newest that never came count as missing.
+/// closed, the documents completed. Numbers below the newest that never came count as missing, and so do those beyond
+/// it for which the array has a place all the same, as in a stack or among channels that were begun.
 ///
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT the run goes on ending by itself; call
 /// again to wait longer. `summary` (null: not wanted) must have its `size` set. Frames that are still on loan can't be
@@ -93,6 +110,7 @@ pub unsafe extern "C" fn sw_finish(
 ) -> sw_status {
     boundary(|| {
         let run = enter(acquisition)?;
+        check_owner(&run)?;
         // SAFETY: as the caller promises, which is what the header says.
         let place = if summary.is_null() { None } else { Some(unsafe { grown_out(summary) }?) };
         let wait = limit(timeout_ms)?;
@@ -137,6 +155,7 @@ pub unsafe extern "C" fn sw_finish(
 pub extern "C" fn sw_abort(acquisition: *mut sw_acquisition, timeout_ms: i64) -> sw_status {
     boundary(|| {
         let run = enter(acquisition)?;
+        check_owner(&run)?;
         let wait = limit(timeout_ms)?;
         check_thread()?;
         run.engine.aborting.store(true, Relaxed);
@@ -189,6 +208,7 @@ pub unsafe extern "C" fn sw_summary_json(
 pub extern "C" fn sw_free(acquisition: *mut sw_acquisition) -> sw_status {
     boundary(|| {
         let run = RUNS.remove(acquisition, |run| {
+            check_owner(run)?;
             // The thread that ends the run may be this one, and can't wait for itself.
             check_thread()?;
             let ended = run.ending.state().outcome.is_some();

@@ -17,6 +17,7 @@
 //! run          create, acquire, commit, discard, append
 //! loans        which buffers the caller has, and whether it may give them back
 //! events       what happens in a run, told to those who wait
+//! lent         handles of acquisitions that Rust code owns
 //! end_state    how far the end of a run has come
 //! finish       finish, abort, free
 //! report       counters, latencies, the summary
@@ -30,6 +31,7 @@ mod end_state;
 pub mod events;
 pub mod finish;
 mod handle;
+pub mod lent;
 pub mod limits;
 mod loans;
 pub mod log;

@@ -6,7 +6,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::config::{known, sw_config};
+use super::config::convert::known;
+use super::config::sw_config;
 use super::log::Context;
 use super::pointer::slice;
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_NULL, refuse};

@@ -20,7 +20,9 @@ pub const SW_ACQUISITIONS_MAX: usize = 256;
 /// What a handle stands for.
 pub(super) struct Run {
     /// Taken out by the thread that ends the run.
-    pub(super) acquisition: RwLock<Option<Acquisition>>,
+    pub(super) acquisition: RwLock<Option<Held>>,
+    /// Somebody else ends it.
+    pub(super) is_lent: bool,
     /// Lives on after the end.
     pub(super) engine: Arc<Engine>,
     pub(super) loans: Loans,
@@ -33,15 +35,35 @@ pub(super) struct Run {
 
 pub(super) static RUNS: Registry<Arc<Run>, SW_ACQUISITIONS_MAX> = Registry::new(0b0111, "acquisition");
 
+/// Whose the acquisition is.
+pub(super) enum Held {
+    Own(Box<Acquisition>),
+    Lent(Arc<Acquisition>),
+}
+
+impl std::ops::Deref for Held {
+    type Target = Acquisition;
+
+    fn deref(&self) -> &Acquisition {
+        match self {
+            Self::Own(acquisition) => acquisition,
+            Self::Lent(acquisition) => acquisition,
+        }
+    }
+}
+
 impl Run {
-    pub(super) fn new(mut acquisition: Acquisition, ring_full: RingFull) -> Self {
-        // Not before the outcome can be had.
-        acquisition.tells_end = false;
+    pub(super) fn new(mut acquisition: Held, ring_full: RingFull) -> Self {
+        if let Held::Own(acquisition) = &mut acquisition {
+            // Not before the outcome can be had.
+            acquisition.tells_end = false;
+        }
         let engine = acquisition.engine().clone();
         Self {
-            loans: Loans::new(engine.ring.frames()),
+            loans: Loans::new(engine.ring.buffers()),
             chunk_shape: acquisition.chunk_shape().to_vec(),
             shard_shape: acquisition.shard_shape().to_vec(),
+            is_lent: matches!(acquisition, Held::Lent(_)),
             engine,
             ring_full,
             event_handles: Mutex::default(),
@@ -66,7 +88,7 @@ impl Run {
     }
 }
 
-pub(super) struct Running<'a>(RwLockReadGuard<'a, Option<Acquisition>>);
+pub(super) struct Running<'a>(RwLockReadGuard<'a, Option<Held>>);
 
 impl std::ops::Deref for Running<'_> {
     type Target = Acquisition;

@@ -13,7 +13,8 @@ macro_rules! copied {
     };
 }
 
-/// A moment's view of an acquisition. Counters never go back. Set `size` to sizeof(sw_stats) before the call.
+/// A moment's view of an acquisition. Counters never go back, and no frame is written that was not accepted, nor
+/// durable that was not written. Set `size` to sizeof(sw_stats) before the call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_stats {
@@ -21,7 +22,7 @@ pub struct sw_stats {
     pub size: usize,
     /// Frames in the ring or beyond it.
     pub frames_accepted: u64,
-    /// Frames whose every chunk is in its shard.
+    /// Frames whose every chunk is in its shard, and those that are durable in a chunk which waits for more.
     pub frames_written: u64,
     /// Frames that a loss of power does not take: their chunks are on the device, and an index there names them. 0
     /// without the configuration's `sync`.
@@ -126,7 +127,8 @@ pub struct sw_layout {
     pub buffer_bytes: usize,
     /// Frame buffers in the ring.
     pub ring_frames: u64,
-    /// How many numbers a frame may come behind the newest one. Later, it has been recorded as missing.
+    /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A
+    /// driver that keeps nearly all buffers has missing numbers given up earlier: nothing else can free one for it.
     pub reorder_window: u64,
     /// Dimensions.
     pub dim_count: u64,

@@ -10,7 +10,7 @@ use super::config::sw_config;
 use super::limits::Limit;
 use super::own_buffers::{OwnBuffers, own_buffers, split};
 use super::pointer::{Grows, bytes, out, read, required, slice, text};
-use super::registry::{RUNS, Run, enter, sw_acquisition};
+use super::registry::{Held, RUNS, Run, enter, sw_acquisition};
 use super::status::{Outcome, SW_ERROR_ARGUMENT, SW_ERROR_FRAME, SW_ERROR_SIZE, boundary, refuse, sw_status, told};
 use super::storage::{caller_storage, sw_storage};
 use crate::acquisition::Acquisition;
@@ -126,9 +126,8 @@ impl Run {
 
     /// Refuses a frame of another acquisition: its index and its turn may be those of a frame of this one.
     fn check_own(&self, frame: &sw_frame) -> Outcome<()> {
-        let is_one = (frame.index as usize) < self.engine.ring.frames();
-        // An index that there is none of is told by whoever looks for its loan.
-        if !is_one || frame.data == self.frame((frame.index as usize, frame.turn)).data {
+        let is_one = (frame.index as usize) < self.engine.ring.buffers();
+        if is_one && frame.data == self.frame((frame.index as usize, frame.turn)).data {
             return Ok(());
         }
         refuse!(
@@ -164,7 +163,7 @@ pub(super) unsafe fn start(
     RUNS.check_room()?;
     let ring_full = config.ring_full;
     let (buffers, takeover) = split(own);
-    let run = Run::new(create(config, buffers)?, ring_full);
+    let run = Run::new(Held::Own(Box::new(create(config, buffers)?)), ring_full);
     handle.set(RUNS.insert(Arc::new(run))?);
     takeover.confirm();
     Ok(())
@@ -189,9 +188,10 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
 /// A process that ends without sw_finish leaves a dataset as a kill would: what the last checkpoint made durable is
 /// there, and `shardwright recover` restores the rest of what was stored.
 ///
-/// Errors: those of a wrong configuration; SW_ERROR_FORMAT for a path at which something stands that is no dataset;
-/// SW_ERROR_EXISTS, SW_ERROR_LOCKED, SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to
-/// reserve a shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
+/// Errors: those of a wrong configuration; SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT
+/// for a path at which something stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written, by
+/// this process or another; SW_ERROR_IO, SW_ERROR_TOO_MANY. It takes as long as the file system needs to reserve a
+/// shard, and the system to find the ring's memory: see `ring_bytes`. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_create(
     path: *const c_char,

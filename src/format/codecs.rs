@@ -118,6 +118,17 @@ impl Chain {
         }
     }
 
+    /// The shape of the chunks in a chunk that is a shard, or a shard of shards, with the dimensions of the chunk;
+    /// `None` where it is none.
+    pub(crate) fn innermost_chunk(&self) -> Option<Vec<u64>> {
+        let Packing::Shard(shard) = &self.packing else { return None };
+        let stored = shard.chain.innermost_chunk().unwrap_or_else(|| shard.chunk_shape.clone());
+        let Some(order) = &self.order else { return Some(stored) };
+        let mut shape = stored.clone();
+        order.iter().zip(stored).for_each(|(&dim, length)| shape[dim] = length);
+        Some(shape)
+    }
+
     /// Whether every byte of a chunk has a checksum.
     pub(crate) fn has_checksum(&self) -> bool {
         let of_compressor = matches!(self.codec.compressor, Compressor::Gzip { .. } | Compressor::Zlib { .. });

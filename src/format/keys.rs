@@ -64,6 +64,15 @@ impl KeyEncoding {
         (position.len() == dimensions && self.key(&position) == key).then_some(position)
     }
 
+    /// Whether a key looks like those of files and is none: numbers with signs, with zeros before them, or too many or
+    /// too few of them.
+    pub(crate) fn is_misspelt(self, key: &str, dimensions: usize) -> bool {
+        let is_number = |part: &str| part.parse::<i128>().is_ok();
+        let rest = key.strip_prefix(self.lead());
+        rest.is_some_and(|numbers| numbers.split(self.separator).all(is_number))
+            && self.position(key, dimensions).is_none()
+    }
+
     /// What stands before the first number of a key.
     pub(crate) fn lead(self) -> &'static str {
         match (self.prefix, self.separator) {
@@ -116,6 +125,11 @@ mod tests {
             assert_eq!(keys.position(&key.replace("12", "012"), 2), None);
             assert_eq!(keys.position(&key.replace("12", "+1"), 2), None);
             assert_eq!(keys.position(key, 3), None);
+            assert!(!keys.is_misspelt(key, 2) && !keys.is_misspelt("zarr.json", 2));
+            for wrong in ["012", "+1", "-1", "12345678901234567890123"] {
+                assert!(keys.is_misspelt(&key.replace("12", wrong), 2), "{key} with {wrong}");
+            }
+            assert!(keys.is_misspelt(key, 3));
         }
     }
 

@@ -122,6 +122,11 @@ impl Layout {
         self.shape.iter().zip(&self.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk)).collect()
     }
 
+    /// Files of the array in each dimension, where they are boxes.
+    pub(crate) fn file_grid(&self) -> Vec<u64> {
+        self.shape.iter().zip(&self.file_shape).map(|(shape, file)| shape.div_ceil(*file)).collect()
+    }
+
     /// The file of a chunk, by its position in the grid of files or, of a volume without boxes, its number; and the
     /// chunk's entry in there: its place in C order or, in a volume, its id.
     pub(crate) fn file_of(&self, chunk: &[u64]) -> (Vec<u64>, u64) {

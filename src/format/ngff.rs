@@ -33,6 +33,16 @@ pub(crate) fn from_0_4(attributes: &mut Map<String, Value>) {
     attributes.insert("ome".to_owned(), Value::Object(ome));
 }
 
+/// The same of the group `OME` of a collection, which lists its images there.
+pub(crate) fn series_from_0_4(attributes: &mut Map<String, Value>) {
+    let is_list =
+        attributes.get("series").and_then(Value::as_array).is_some_and(|all| all.iter().all(Value::is_string));
+    if is_list && !attributes.contains_key("ome") {
+        let series = attributes.shift_remove("series");
+        attributes.insert("ome".to_owned(), json!({"version": "0.5", "series": series}));
+    }
+}
+
 /// The objects that have a version each in 0.4.
 fn parts(value: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
     let (one, several) = match value {

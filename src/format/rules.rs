@@ -23,8 +23,6 @@ pub(crate) struct Rules {
     pub(crate) lacks: &'static [Dtype],
     /// What was never written may read as other than 0.
     pub(crate) fill_values: bool,
-    /// Readers of today's Zarr open it: it may stay what it is in a dataset of Zarr v3.
-    pub(crate) is_current: bool,
     /// An array has attributes of its own, beside those of its image.
     pub(crate) array_attributes: bool,
     /// Manifests can name its chunks.
@@ -40,14 +38,12 @@ const ZARR3: Rules = Rules {
     checksums: true,
     lacks: &[],
     fill_values: true,
-    is_current: true,
     array_attributes: true,
     manifests: true,
     free_fields: &["shape", "attributes", "dimension_names"],
 };
 
-const ZARR3_DRAFT: Rules =
-    Rules { checksums: false, is_current: false, free_fields: &["shape", "attributes"], ..ZARR3 };
+const ZARR3_DRAFT: Rules = Rules { checksums: false, free_fields: &["shape", "attributes"], ..ZARR3 };
 
 const ZARR2: Rules = Rules { checksums: false, free_fields: &["shape"], ..ZARR3 };
 
@@ -57,7 +53,6 @@ const PRECOMPUTED: Rules = Rules {
     checksums: false,
     lacks: &[Dtype::F64, Dtype::I64],
     fill_values: false,
-    is_current: false,
     array_attributes: false,
     // No reader of Zarr takes the shorter chunks at the end of a volume.
     manifests: false,

@@ -76,11 +76,6 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     let manifest = manifest(&said.storage_transformers)?;
     let dtype = dtype(&said.data_type)?;
     let layout = layout(document)?;
-    if manifest.is_some() && layout.has_index() {
-        return Err(
-            "a manifest names the chunks, but codecs has sharding_indexed: a chunk is never a shard here".into()
-        );
-    }
     let chain = Chain::from_zarr3(&chunk_codecs(&said.codecs)?, dtype, &layout.chunk_shape)?;
     let fill = fill_value::element(dtype, &said.fill_value)?;
     Ok(Metadata { layout, dtype, chain, fill, attributes: Value::Object(said.attributes), manifest })
@@ -204,8 +199,10 @@ fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
 }
 
 pub(super) fn has_shards(document: &Value) -> bool {
-    let codecs = document.get("codecs").and_then(Value::as_array);
-    codecs.and_then(|codecs| codecs.last()).is_some_and(sharding::is_sharding)
+    let list = |key: &str| document.get(key).and_then(Value::as_array);
+    // With a manifest, shards are parts of files that others have.
+    let has_files = list("storage_transformers").is_none_or(Vec::is_empty);
+    has_files && list("codecs").and_then(|codecs| codecs.last()).is_some_and(sharding::is_sharding)
 }
 
 /// Lets the chunks of a document be files.

@@ -46,7 +46,7 @@ mod paths {
     use crate::error::{Error, Result};
     use crate::format::zip::local::{FIXED_BYTES, NAME_BYTES_MAX};
     use crate::format::zip::parse::data_at;
-    use crate::fs::Identity;
+    use crate::fs::identity::Identity;
 
     /// Archives that stay open for the next look.
     const KEPT_MAX: usize = 16;

@@ -21,7 +21,16 @@ const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 /// The document at `path`, or `None` when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
     let Some(bytes) = bytes(path, DOCUMENT_BYTES_MAX)? else { return Ok(None) };
-    parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is not JSON: {error}")))
+    parse(&bytes).map(Some).map_err(|error| Error::format(path, unparsed(&error)))
+}
+
+/// Why a text can't be parsed.
+fn unparsed(error: &serde_json::Error) -> Refusal {
+    let text = error.to_string();
+    match text.starts_with("recursion limit exceeded") {
+        true => Refusal::Unsupported("has lists or objects more than 127 deep, which are not read here".to_owned()),
+        false => format!("is not JSON: {text}").into(),
+    }
 }
 
 /// The file at `path`, or `None` when there is none. One of more than `bytes_max` bytes is an error.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
 use super::system::has_no_links;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 
 /// Why what is no part of the dataset itself is not changed.
 pub(super) const BEHIND_A_LINK: &str =
@@ -22,6 +22,7 @@ static ROOTS: RwLock<BTreeSet<PathBuf>> = RwLock::new(BTreeSet::new());
 
 /// From now on, in this process, links in datasets may lead anywhere. Only for datasets of people whom you would let
 /// choose what you read and pass on, or whose links you know.
+#[cfg(feature = "offline")]
 pub fn follow_links_anywhere() {
     ANYWHERE.store(true, Relaxed);
 }
@@ -46,7 +47,7 @@ fn root_of(path: &Path) -> Option<PathBuf> {
 /// # Errors
 ///
 /// A reason, with where it leads.
-pub(crate) fn check(path: &Path) -> Result<(), String> {
+pub(crate) fn check(path: &Path) -> Result<(), Refusal> {
     if ANYWHERE.load(Relaxed) {
         return Ok(());
     }
@@ -60,7 +61,7 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
     if file.starts_with(&root) {
         return Ok(());
     }
-    Err(format!(
+    Refusal::unsupported(format!(
         "is, or lies behind, a link out of {} to {}; if you trust it, allow it (--follow-links, follow_links_anywhere)",
         root.display(),
         file.display()
@@ -105,7 +106,7 @@ mod tests {
                 assert_eq!(check(&root.join(good)), Ok(()), "{good}");
             }
             for bad in ["out", "folder/file", "folder"] {
-                let reason = check(&root.join(bad)).unwrap_err();
+                let reason = check(&root.join(bad)).unwrap_err().to_string();
                 assert!(reason.contains("outside") && reason.contains("--follow-links"), "{reason}");
             }
         }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::forks::NotInherited;
 use super::identity::Identity;
+use super::names::is_work;
 use super::system::{has_no_locks, open_folder, open_unfollowed, try_lock};
 use crate::error::{Error, Result};
 
@@ -17,6 +19,8 @@ pub(crate) const LOCK_FILE: &str = ".shardwright.lock";
 #[derive(Debug)]
 pub(crate) struct Lock {
     path: PathBuf,
+    /// Dropped before the file.
+    _not_inherited: NotInherited,
     file: File,
     is_shared: bool,
 }
@@ -51,7 +55,7 @@ impl Lock {
             // Its last holder may have removed the file between the opening and the locking; then the lock means
             // nothing.
             if Identity::of(&file).is_ok_and(|held| held.is_at(&path)) {
-                return Ok(Self { path, file, is_shared: false });
+                return Ok(Self::held(path, file, false));
             }
         }
     }
@@ -60,8 +64,8 @@ impl Lock {
     fn take_file(path: &Path) -> Result<Self> {
         let open = File::options().read(true).write(true).open(path);
         let file = open.map_err(|error| Error::io("open", path, error))?;
-        Self::hold_file(&file, path)?;
-        Ok(Self { path: path.to_path_buf(), file, is_shared: true })
+        hold_in_spite_of_looks(&file, path)?;
+        Ok(Self::held(path.to_path_buf(), file, true))
     }
 
     /// The folder has another path now: there its file is removed at the end.
@@ -79,7 +83,7 @@ impl Lock {
         let path = root.join(LOCK_FILE);
         let Some(file) = open(&path, Purpose::Share)? else { return Self::share_file(root) };
         hold(&file, false, root)?;
-        Ok(Some(Self { path, file, is_shared: true }))
+        Ok(Some(Self::held(path, file, true)))
     }
 
     /// The same, of a dataset that is one file, which its writer locks itself.
@@ -89,7 +93,7 @@ impl Lock {
         }
         let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
         match try_lock(&file, false) {
-            Ok(true) => Ok(Some(Self { path: path.to_path_buf(), file, is_shared: true })),
+            Ok(true) => Ok(Some(Self::held(path.to_path_buf(), file, true))),
             Ok(false) => Err(Error::Locked { path: path.to_path_buf() }),
             // Where there are no locks, there is no writer.
             Err(error) if has_no_locks(&error) => Ok(None),
@@ -97,13 +101,14 @@ impl Lock {
         }
     }
 
-    /// Locks a dataset that is one file, as its one writer, until all descriptors of this open file are closed.
+    /// Locks a dataset that is one file, as its one writer, until all descriptors of this open file are closed. What is
+    /// returned must be dropped before them.
     ///
     /// # Errors
     ///
     /// [`Error::Locked`] when another writer holds it.
-    pub(crate) fn hold_file(file: &File, path: &Path) -> Result<()> {
-        hold_in_spite_of_looks(file, path)
+    pub(crate) fn hold_file(file: &File, path: &Path) -> Result<NotInherited> {
+        hold_in_spite_of_looks(file, path).map(|()| NotInherited::of(file))
     }
 
     /// Looks whether a writer is at work, without keeping it from anything.
@@ -125,18 +130,55 @@ impl Lock {
     }
 
     /// Refuses a path that lies in a dataset at which a writer is at work.
-    pub(crate) fn look_above(path: &Path) -> Result<()> {
+    pub(crate) fn refuse_within(path: &Path) -> Result<()> {
         let is_locked = |above: &&Path| matches!(Self::look(above), Err(Error::Locked { .. }));
         let Some(above) = path.ancestors().skip(1).find(is_locked) else { return Ok(()) };
         let reason = format!("lies in {}, which is being written; choose a path beside it", above.display());
         Err(Error::format(path, reason))
     }
 
+    /// Looks whether a writer or a tool is at work below `root`, in a dataset that has a lock of its own. Links are not
+    /// followed, and a folder that can't be listed is passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] names the first such dataset that is found.
+    pub(crate) fn look_below(root: &Path) -> Result<()> {
+        let mut folders = vec![root.to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let mut held = Ok(());
+                if name == LOCK_FILE && folder != root {
+                    held = Self::look(&folder);
+                } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    folders.push(entry.path());
+                    if name.to_str().is_some_and(is_work) {
+                        held = Self::look_at_folder(&entry.path());
+                    }
+                }
+                // What else is wrong with a lock file there keeps nobody at work.
+                held.or_else(|error| if matches!(error, Error::Locked { .. }) { Err(error) } else { Ok(()) })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether a tool works in a folder that it has [locked](Self::on_folder).
+    fn look_at_folder(folder: &Path) -> Result<()> {
+        // Nobody works in what has gone, or can't be opened.
+        open_folder(folder).map_or(Ok(()), |file| hold(&file, false, folder))
+    }
+
     /// Locks the folder itself: it is worked in, and has no lock file.
     pub(crate) fn on_folder(folder: &Path) -> Result<Self> {
         let file = open_folder(folder).map_err(|error| Error::io("open the folder", folder, error))?;
         hold(&file, true, folder)?;
-        Ok(Self { path: folder.to_path_buf(), file, is_shared: true })
+        Ok(Self::held(folder.to_path_buf(), file, true))
+    }
+
+    fn held(path: PathBuf, file: File, is_shared: bool) -> Self {
+        Self { path, _not_inherited: NotInherited::of(&file), file, is_shared }
     }
 }
 
@@ -237,6 +279,29 @@ mod tests {
             drop(look);
             writer.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn who_works_below_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, work) = (folder.path().join("a/run.zarr"), folder.path().join("a/.copy.zarr.repack"));
+        [&run, &work].iter().for_each(|path| fs::create_dir_all(path).unwrap());
+        let found = || match Lock::look_below(folder.path()) {
+            Err(Error::Locked { path }) => Some(path),
+            other => other.map(|()| None).unwrap(),
+        };
+        let _own = Lock::take(folder.path()).unwrap();
+        assert_eq!(found(), None);
+        let lock = Lock::take(&run).unwrap();
+        assert_eq!(found(), Some(run.clone()));
+        drop(lock);
+        // What a kill left is held by nobody.
+        fs::write(run.join(LOCK_FILE), "").unwrap();
+        assert_eq!(found(), None);
+        let lock = Lock::on_folder(&work).unwrap();
+        assert_eq!(found(), Some(work.clone()));
+        drop(lock);
+        assert_eq!(found(), None);
     }
 
     #[test]

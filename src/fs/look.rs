@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::archives::{self, Part};
-use super::{Identity, document, links, system};
+use super::identity::Identity;
+use super::{document, links, system};
 use crate::error::{Error, Refusal, Result};
 use crate::format::zip::parse::Method;
 

@@ -157,10 +157,10 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<bool> {
     unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, flags, at, len)))
 }
 
-/// As [`punch`], for the whole pages in a range, and for none where there are no holes.
-pub(crate) fn give_back(file: &File, at: u64, len: u64) -> io::Result<()> {
+/// As [`punch`], for the whole pages in a range.
+pub(crate) fn give_back(file: &File, at: u64, len: u64) -> io::Result<bool> {
     let (start, end) = (at.next_multiple_of(PAGE), (at + len) / PAGE * PAGE);
-    if start < end { punch(file, start, end - start).map(drop) } else { Ok(()) }
+    if start < end { punch(file, start, end - start) } else { Ok(true) }
 }
 
 /// Where data may start at or after `at`; `None` where nothing but a hole follows.
@@ -215,6 +215,18 @@ pub(crate) fn extend_at_once(file: &File, at: u64, bytes: &[u8]) -> io::Result<O
     }
 }
 
+/// Brings everything to the device that was written to the file system of `file`. Fails where the system would not tell
+/// that it could not be (Linux before 5.8).
+pub(crate) fn sync_file_system(file: &File) -> io::Result<()> {
+    let system = rustix::system::uname();
+    let release = system.release().to_str().unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(5), Some(8)) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(rustix::fs::syncfs(file)?)
+}
+
 /// Drops a file's clean pages from the page cache; best effort: cameras and readers have better uses for the memory.
 pub(crate) fn forget_cached(file: &File) {
     forget_cached_range(file, 0, 0);
@@ -254,7 +266,6 @@ pub(crate) fn has_no_locks(error: &io::Error) -> bool {
 }
 
 /// Whether no part of a path is a link, or nothing is there; it opens no file.
-#[cfg(feature = "offline")]
 pub(crate) fn has_no_links(path: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat2(CWD, path, flags, rustix::fs::Mode::empty(), rustix::fs::ResolveFlags::NO_SYMLINKS);
@@ -352,8 +363,20 @@ pub(crate) fn prefer_throughput() {
 pub(crate) fn prefer_throughput() {}
 
 /// Calls a function in each child that this process forks from now on. It may do what a signal handler may.
-#[cfg(feature = "capi")]
 pub(crate) fn in_forked_children(call: unsafe extern "C" fn()) {
     // SAFETY: the function is there as long as the process is.
     unsafe { libc::pthread_atfork(None, None, Some(call)) };
+}
+
+/// Has a descriptor stand for nothing, in a child after a fork: it is not closed, because the number must not come to
+/// stand for another file under the hands of who still has it. It takes no lock and no memory.
+pub(crate) fn let_go_of(descriptor: i32) {
+    // SAFETY: all three may be called after a fork; the path ends with a zero, and what was opened here is closed here.
+    unsafe {
+        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if nothing >= 0 {
+            libc::dup3(nothing, descriptor, libc::O_CLOEXEC);
+            libc::close(nothing);
+        }
+    }
 }

@@ -15,6 +15,9 @@ pub mod command_line {}
 #[doc = include_str!("c.md")]
 pub mod c {}
 
+#[doc = include_str!("python.md")]
+pub mod python {}
+
 #[doc = include_str!("async.md")]
 pub mod asynchronous {}
 

@@ -81,7 +81,7 @@ impl Array {
     }
 
     /// The channels of the OME-Zarr image whose level this is, in the order of the array; none where it tells of none.
-    /// One without a name has an empty label, one without a colour is white.
+    /// One without a name has an empty label, one without a colour an empty colour.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Array {
         let text = |channel: &Value, key: &str| channel[key].as_str().map(str::to_owned);
         let channel = |said: &Value| Channel {
             label: text(said, "label").unwrap_or_default(),
-            color: text(said, "color").filter(|color| rgb(color).is_some()).unwrap_or_else(|| "FFFFFF".to_owned()),
+            color: text(said, "color").filter(|color| rgb(color).is_some()).unwrap_or_default(),
             window: said["window"]["start"].as_f64().zip(said["window"]["end"].as_f64()),
         };
         let channels = ome.pointer("/omero/channels").and_then(Value::as_array);

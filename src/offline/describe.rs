@@ -17,7 +17,9 @@ use crate::offline::array::Array;
 use crate::offline::array::manifest::Manifest;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::{self, Node};
+use crate::offline::levels;
 use crate::offline::notes::notes_of_frames;
+use crate::offline::promises::{self, Broken};
 
 const DAMAGED_MAX: usize = 100;
 
@@ -61,7 +63,8 @@ fn plain(value: &mut Value) {
     }
 }
 
-/// An array or a group that can't be read: its document is broken, or says what this crate does not read.
+/// An array or a group that can't be read: its document is broken, or says what this crate does not read, or it is not
+/// there although others promise it.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Unreadable {
@@ -120,7 +123,7 @@ pub struct ArrayDescription {
     pub gap_bytes: u64,
     /// What is lost of the chunks that this crate's writer counted, as a sentence.
     pub lost: Option<String>,
-    /// What else its writer says of its frames, as sentences.
+    /// What else its writer says of its frames, and what a level may lack, as sentences.
     pub notes: Vec<String>,
     /// What is wrong with shards and index entries, as sentences; at most 100.
     pub damaged: Vec<String>,
@@ -146,8 +149,15 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     });
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     arrays.sort_by(|a, b| a.path.cmp(&b.path));
+    for (name, note) in levels::notes(&nodes)? {
+        arrays.iter_mut().filter(|array| array.path == name).for_each(|array| array.notes.push(note.clone()));
+    }
     let unreadable = nodes.iter().filter_map(|node| node.unreadable().map(|error| describe_unreadable(node, error)));
-    let mut unreadable: Vec<_> = unreadable.collect();
+    let absent = promises::broken(&nodes)?.into_iter().map(|Broken { group, node, what }| {
+        let reason = format!("{}: {what}", group.display());
+        Unreadable { path: node, shape: None, dtype: None, reason }
+    });
+    let mut unreadable: Vec<_> = unreadable.chain(absent).collect();
     unreadable.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(Description {
         arrays,
@@ -199,7 +209,7 @@ impl Sums {
 
 fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
     let sums = match array.manifest() {
-        Some(manifest) => weigh_manifest(manifest)?,
+        Some(manifest) => weigh_manifest(array, manifest)?,
         None => {
             let files = array.files()?;
             let sums = files.par_iter().map(|(path, position)| weigh(array, path, position));
@@ -280,7 +290,7 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
 
 /// What the files that a manifest names add up to. Of those that are not on this machine, nothing is known but the
 /// ranges.
-fn weigh_manifest(manifest: &Manifest) -> Result<Sums> {
+fn weigh_manifest(array: &Array, manifest: &Manifest) -> Result<Sums> {
     let mut sums = Sums::default();
     for (path, mut ranges) in manifest.ranges_by_path() {
         sums.files += 1;
@@ -316,6 +326,14 @@ fn weigh_manifest(manifest: &Manifest) -> Result<Sums> {
         sums.length = sums.length.saturating_add(file.len());
         sums.disk = sums.disk.saturating_add(file.disk_bytes());
         sums.gaps = sums.gaps.saturating_add(file.len() - covered(ranges));
+    }
+    if array.layout().has_index() {
+        // What it names are shards.
+        match array.stored_chunks() {
+            Ok(chunks) => (sums.present, sums.named) = (chunks, chunks),
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(error) => sums.damaged.push(error.to_string()),
+        }
     }
     sums.damaged.truncate(DAMAGED_MAX);
     Ok(sums)

@@ -149,9 +149,7 @@ impl Array {
         let (there, cell) = if lacks_files {
             (files.into_iter().collect(), layout.file_shape.clone())
         } else {
-            let places = files.par_iter().map(|position| self.chunk_places(position));
-            let places: Vec<_> = places.collect::<Result<_>>()?;
-            (places.into_iter().flatten().collect(), layout.chunk_shape.clone())
+            (self.all_chunk_places()?.into_iter().flatten().collect(), layout.chunk_shape.clone())
         };
         Ok(Some(Lost { found, counted, there, cell, shape: self.shape().to_vec() }))
     }
@@ -161,8 +159,13 @@ impl Array {
         self.counted_chunks().filter(|&counted| found < counted).map(|counted| sentence(found, counted))
     }
 
+    /// Whether it is known how many chunks there were.
+    pub(super) fn counts_chunks(&self) -> bool {
+        self.counted_chunks().is_some()
+    }
+
     /// Whether the array is the image that its writer's attributes are about, rather than a level or records beside it.
-    fn is_image(&self) -> bool {
+    pub(super) fn is_image(&self) -> bool {
         self.attributes().get(ATTRIBUTE).is_some() || self.path().ends_with("0")
     }
 
@@ -214,7 +217,12 @@ impl Array {
         }
     }
 
-    /// The places of these in the grid of chunks.
+    /// The places of all chunks that are there, file by file.
+    pub(super) fn all_chunk_places(&self) -> Result<Vec<Vec<Vec<u64>>>> {
+        self.file_positions()?.par_iter().map(|position| self.chunk_places(position)).collect()
+    }
+
+    /// The places of the chunks that the file at a position names, in the grid of chunks.
     fn chunk_places(&self, position: &[u64]) -> Result<Vec<Vec<u64>>> {
         let Some((file, _)) = self.open_file(position)? else { return Ok(Vec::new()) };
         if !self.layout().has_index() {

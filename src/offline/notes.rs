@@ -10,12 +10,10 @@ use super::hierarchy::{below, has_node};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::{ATTRIBUTE, Provenance};
-use crate::fs::{self as os, Lock, document, look};
+use crate::fs::{Lock, document, look};
 
 /// Of files that lie among chunks and are none, so many are named.
 const NAMED_MAX: usize = 3;
-/// So far above an array may its dataset's root be.
-const ABOVE_MAX: usize = 4;
 
 /// What is to be said of the frames of a run that came to its end, or was recovered.
 pub(super) fn notes_of_frames(own: &Provenance) -> Vec<String> {
@@ -32,8 +30,25 @@ impl Array {
     ///
     /// When a folder or a document can't be read.
     pub fn notes(&self) -> Result<Vec<String>> {
-        let mut above = self.path().ancestors().take(ABOVE_MAX);
-        self.notes_while(above.any(|above| matches!(Lock::look(above), Err(Error::Locked { .. }))))
+        self.notes_while(matches!(Lock::look_around(self.path()), Err(Error::Locked { .. })))
+    }
+
+    /// Refuses an array whose frames are not all there yet, or can't be told from those that never came.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] while a writer is at work; [`Error::Format`] when its writer did not finish and nobody has
+    /// recovered what it wrote.
+    pub fn check_finished(&self) -> Result<()> {
+        Lock::look_around(self.path())?;
+        match self.provenance()? {
+            Some(own) if !own.complete && !own.recovered => {
+                let reason = "its writer did not finish, so frames that are missing can't be told from dark ones; \
+                              recover it first";
+                Err(Error::format(self.path(), reason))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The same, where it is known whether a writer is `at_work`.
@@ -94,7 +109,7 @@ impl Array {
 
     /// Files below a folder of the array that are neither its files, nor documents, nor hidden.
     fn unknown_files(&self, folder: &Path, key: &str, found: &mut Vec<String>) -> Result<()> {
-        let paths = if look::is_folder(folder) { os::list(folder)? } else { Vec::new() };
+        let paths = if look::is_folder(folder) { look::list(folder)? } else { Vec::new() };
         for path in paths {
             let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'))
             else {

@@ -34,7 +34,10 @@ pub(super) fn check(config: &Config) -> Result<()> {
             Dtype::ALL.iter().filter(|dtype| !rules.lacks.contains(dtype)).map(ToString::to_string).collect();
         return refuse("dtype", &config.dtype, &format!("{} are possible", possible.join(", ")));
     }
-    if config.fill_value != 0.0 && !rules.fill_values {
+    // Of floats, the zero below 0 has other bytes.
+    let is_float = matches!(config.dtype, Dtype::F32 | Dtype::F64);
+    let is_zero = config.fill_value == 0.0 && !(is_float && config.fill_value.is_sign_negative());
+    if !is_zero && !rules.fill_values {
         return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
     }
     check_volume(&config.volume)

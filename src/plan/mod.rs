@@ -13,6 +13,8 @@ mod shard;
 mod tests;
 mod volume;
 
+use std::ops::Range;
+
 use crate::codec::Effort;
 use crate::config::{Codec, Compressor, Config, check_workers};
 use crate::error::{Error, Result};
@@ -209,6 +211,13 @@ impl Plan {
     pub(crate) fn places_end(&self, frames: u64) -> Option<u64> {
         self.declared_extent(frames)?;
         self.order.places_end(frames)
+    }
+
+    /// The numbers below `frames` that have no place in an array whose documents say that it is so long.
+    pub(crate) fn hidden(&self, extent: u64, frames: u64) -> Range<u64> {
+        let a_place = if self.frames_total.is_none() { self.places_end(1) } else { None };
+        let shown = a_place.map_or(frames, |frames_a_place| extent.saturating_mul(frames_a_place));
+        shown.min(frames)..frames
     }
 
     /// How many planes of each stack of a layer are kept: fewer than a chunk is deep where chunks end with the array.

@@ -44,8 +44,8 @@ impl RecordPlan {
 
 fn check_record_name(name: &str, earlier: &[RecordColumn]) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || !name.chars().all(plain) {
-        let reason = "letters, digits, _ and - are possible";
+    if name.is_empty() || name.starts_with("__") || !name.chars().all(plain) {
+        let reason = "letters, digits, _ and - are possible, not starting with __, which Zarr reserves";
         return Err(Error::config("record_fields.name", format_args!("{name:?}"), reason));
     }
     if earlier.iter().any(|field| field.name == name) {

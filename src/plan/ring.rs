@@ -160,14 +160,18 @@ fn check_descriptors(shards_a_block: u64, files_a_shard: u64) -> Result<u64> {
     }
     let files_a_block = shards_a_block.saturating_mul(files_a_shard);
     let needed = files_a_block.saturating_mul(3).saturating_add(64);
-    let twice = if files_a_shard > 1 { "another storage, which opens each shard once, " } else { "" };
+    let twice = if files_a_shard > 1 { ", use another storage, which opens each shard once" } else { "" };
+    let (shards, larger) = match shards_a_block {
+        1 => ("one shard".to_owned(), ""),
+        many => (format!("{many} shards"), ", or make shards larger, so that a frame lies in fewer of them"),
+    };
     match open_files_max() {
         Some(limit) if limit < needed => Err(Error::config(
-            "dims.shard",
-            format_args!("{shards_a_block} shards open at once"),
+            "open files",
+            limit,
             format!(
-                "needs {needed} open files, and this process may have {limit}; use {twice}larger shards or raise the \
-                 limit (ulimit -n)"
+                "the process may have no more, and a run that writes {shards} at a time needs {needed}; raise the \
+                 limit (ulimit -n {needed}){twice}{larger}"
             ),
         )),
         Some(limit) => Ok((limit - 64) / files_a_block.max(1)),

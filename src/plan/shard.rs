@@ -64,8 +64,8 @@ pub(crate) struct IndexPlan {
     pub(crate) open_tails_at: [u64; 2],
     /// By how much an open file grows with each new table at its end, in whole pages: its last bytes are the table.
     pub(crate) growth_bytes: u64,
-    /// How many new layers a table must name to be worth it: all of them together let the file grow to twice its length
-    /// at most.
+    /// Where older tables can't be given back, how many new layers one must name to be worth its place: all of them
+    /// together let the file grow to twice its length at most.
     pub(crate) layers_a_growth: u64,
 }
 
@@ -210,6 +210,11 @@ impl IndexPlan {
         self.open_tails_at = [end - self.tail_bytes_max; 2];
         self.layers_a_growth = layers.saturating_mul(self.growth_bytes).div_ceil(end).max(1);
         end
+    }
+
+    /// About how many bytes are written when an open shard gets another index.
+    pub(crate) fn renewal_bytes(&self) -> u64 {
+        self.growth_bytes.max(self.head_bytes + self.tail_bytes_max)
     }
 
     /// Whether a new table may take the place of the one before: of each sector of 512 bytes, a loss of power leaves

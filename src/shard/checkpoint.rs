@@ -71,11 +71,11 @@ impl Shard {
     }
 
     /// Makes what is committed durable, and has the index name what belongs to layers that are `done`, by their place
-    /// in the shard.
+    /// in the shard. `all`: be it little.
     ///
     /// The index names only what a successful sync covered: the set of chunks is fixed before the sync, and the index
     /// is written after it.
-    pub(crate) fn checkpoint(&self, done: &[bool]) -> Result<Checkpoint> {
+    pub(crate) fn checkpoint(&self, done: &[bool], all: bool) -> Result<Checkpoint> {
         let mut open = self.open_index();
         let committed = self.committed_of(done);
         let chunks = committed.iter().flatten().count() as u64;
@@ -86,7 +86,7 @@ impl Shard {
         }
         if open.torn
             || self.replacing() == Replacing::AtTheClose
-            || !open.is_due(layers, self.plan.shard.index.layers_a_growth)
+            || !(open.is_due(layers, self.plan.shard.index.layers_a_growth) || all)
         {
             return Ok(Checkpoint::Postponed);
         }
@@ -125,7 +125,7 @@ impl Shard {
         while open.retired.front().is_some_and(|(serial, _)| serial + KEPT <= open.serial) {
             let Some((_, range)) = open.retired.pop_front() else { break };
             // Best effort: it goes with the close.
-            let _ = self.blob.punch(range.start, range.end - range.start);
+            open.keeps_retired |= self.blob.punch(range.start, range.end - range.start).is_err();
         }
         Ok(renewed)
     }
@@ -176,8 +176,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends, and
-    /// both parts. The data must have been synced.
+    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends,
+    /// and both parts. The data must have been synced.
     fn write_index(&self, committed: &Committed, tail_at: u64, open: &mut OpenIndex) -> Result<(u64, [Part; 2])> {
         let (head, tail) = self.index(committed, tail_at)?;
         // What the head points at has to be there before it.
@@ -206,6 +206,24 @@ impl Shard {
         let (file_end, parts) = self.write_index(committed, data_end, &mut open)?;
         self.tell_crc32(file_end, &parts);
         self.blob.truncate(file_end).map_err(self.failed("truncate shard"))?;
+        open.torn = false;
+        Ok(())
+    }
+
+    /// Writes the final index, which stands behind the chunks. The data must have been synced, and the caller syncs the
+    /// index.
+    pub(super) fn write_tail(&self, committed: &Committed, data_end: u64) -> Result<()> {
+        let mut open = self.open_index();
+        let (_, tail) = self.index(committed, data_end)?;
+        open.torn |= data_end + tail.len() as u64 > self.plan.shard.index.open_tails_at[0];
+        self.blob.write_at(data_end, &tail).map_err(self.failed("write the index of shard"))
+    }
+
+    /// Cuts the file off behind the final index, which was synced.
+    pub(super) fn cut_behind_tail(&self, committed: &Committed, data_end: u64) -> Result<()> {
+        let mut open = self.open_index();
+        let (_, tail) = self.index(committed, data_end)?;
+        self.blob.truncate(data_end + tail.len() as u64).map_err(self.failed("truncate shard"))?;
         open.torn = false;
         Ok(())
     }

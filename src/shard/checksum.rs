@@ -1,11 +1,10 @@
-//! The CRC-32 of a shard, for a storage that wants one: put together from those of its chunks, which workers compute
-//! while they have them at hand. Nothing is read back.
+//! What is known of the CRC-32 of a shard: that of each chunk.
 //!
-//! That takes a file in which nothing stands but what was written here: what lies between reads as zeros.
+//! To put them together takes a file in which nothing stands but what was written here: what lies between reads as
+//! zeros.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::file::Shard;
 use crate::format::zip::crc32;
 
 /// What was written of each chunk: its header, its payload, and what fills up the last block.
@@ -13,7 +12,7 @@ use crate::format::zip::crc32;
 pub(super) struct Checksums {
     chunks: Box<[Written]>,
     /// A write failed, so nobody knows what stands there.
-    spoiled: AtomicBool,
+    pub(super) spoiled: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -43,60 +42,23 @@ impl Checksums {
     }
 
     /// Relaxed: the chunk's entry, committed after this, publishes it.
-    fn note(&self, chunk: usize, part: Part) {
+    pub(super) fn note(&self, chunk: usize, part: Part) {
         let written = &self.chunks[chunk];
         written.at.store(part.at, Ordering::Relaxed);
         written.len.store(part.len, Ordering::Relaxed);
         written.crc32.store(part.crc32, Ordering::Relaxed);
     }
 
-    fn part(&self, chunk: usize) -> Part {
+    pub(super) fn part(&self, chunk: usize) -> Part {
         let Written { at, len, crc32 } = &self.chunks[chunk];
         let (at, len) = (at.load(Ordering::Relaxed), len.load(Ordering::Relaxed));
         Part { at, len, crc32: crc32.load(Ordering::Relaxed) }
     }
 }
 
-impl Shard {
-    /// The CRC-32 of what will be written of a chunk, if the storage wants to know.
-    pub(super) fn crc32_of<'a>(&self, slices: impl IntoIterator<Item = &'a [u8]>) -> u32 {
-        match self.checksums {
-            Some(_) => slices.into_iter().fold(0, crc32::append),
-            None => 0,
-        }
-    }
-
-    /// A chunk was written there, and will be committed.
-    pub(super) fn note_written(&self, chunk: usize, part: Part) {
-        if let Some(checksums) = &self.checksums {
-            checksums.note(chunk, part);
-        }
-    }
-
-    /// A write into the file failed.
-    pub(super) fn note_failed_write(&self) {
-        if let Some(checksums) = &self.checksums {
-            checksums.spoiled.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Tells the storage the CRC-32 of the first `len` bytes, if it wants to know. `others`: what stands there beside
-    /// chunks.
-    pub(super) fn tell_crc32(&self, len: u64, others: &[Part]) {
-        let Some(checksums) = &self.checksums else { return };
-        let committed = self.entries.iter().enumerate().filter(|(_, entry)| entry.committed().is_some());
-        let mut parts: Vec<_> = committed.map(|(chunk, _)| checksums.part(chunk)).collect();
-        parts.extend(others.iter().filter(|part| part.len > 0));
-        parts.sort_unstable();
-        // Relaxed: all writers are done where that matters, which is at the close.
-        let crc32 = joined(&parts, len).filter(|_| !checksums.spoiled.load(Ordering::Relaxed));
-        self.blob.note_crc32(len, crc32);
-    }
-}
-
 /// The CRC-32 of `len` bytes of which `parts`, in order, are known and all others are zeros; `None` if parts overlap,
 /// or end beyond.
-fn joined(parts: &[Part], len: u64) -> Option<u32> {
+pub(super) fn joined(parts: &[Part], len: u64) -> Option<u32> {
     let (mut crc, mut end) = (0, 0);
     for part in parts {
         crc = crc32::append_zeros(crc, part.at.checked_sub(end)?);

@@ -1,11 +1,13 @@
 //! The end of a shard: the final index, and the room that its chunks left unused.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
+use super::checkpoint::Replacing;
 use super::file::Shard;
 use super::slot::Entry;
 use crate::aligned_memory::PAGE;
-use crate::error::Result;
+use crate::error::{Result, caught, logged};
 use crate::format::slot_header::HEADER_BYTES;
 
 /// What a closed shard holds.
@@ -17,6 +19,13 @@ pub(crate) struct Closed {
     pub(crate) bytes: u64,
 }
 
+/// How a shard ends together with others.
+struct SharedEnd {
+    committed: Vec<Option<(u64, u64)>>,
+    closed: Closed,
+    data_end: u64,
+}
+
 impl Shard {
     /// Closes the shard. All its writers must be done.
     ///
@@ -24,26 +33,83 @@ impl Shard {
     /// at the end stands inside the reserved range and counts only from the moment the file is cut off behind it.
     pub(crate) fn close(&self) -> Result<Closed> {
         let shard = &self.plan.shard;
-        let mut committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
-        let in_slots = committed.iter().flatten().count() as u64;
-        self.open_index().provisional.put_beside(&mut committed);
-        let chunks = committed.iter().flatten().count() as u64;
-        let closed = Closed {
-            chunks,
-            provisional: chunks - in_slots,
-            bytes: committed.iter().flatten().map(|(_, nbytes)| nbytes).sum(),
-        };
+        let (committed, closed) = self.ending();
         if closed.chunks == 0 && !shard.keep_empty {
             self.storage.remove(&self.key).map_err(self.failed("remove empty shard"))?;
             return Ok(closed);
         }
         self.sync().map_err(self.failed("sync shard"))?;
-        let data_end = committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(shard.first_slot_at);
+        let data_end = self.data_end(&committed);
         self.end_with_index(&committed, data_end)?;
-        self.give_back_slack(&committed, data_end).map_err(self.failed("give back unused space of shard"))?;
+        if let Err(error) = self.give_back_slack(&committed, data_end) {
+            logged(|| tracing::debug!(shard = self.key, %error, "unused space can't be given back"));
+        }
         self.sync().map_err(self.failed("sync finished shard"))?;
         self.blob.forget();
         Ok(closed)
+    }
+
+    /// As [`close`](Self::close), with what has to reach the device brought there for all of these shards at once, by
+    /// `sync_all`. A shard for which that can't be, or failed, is closed by itself, which tells its own error.
+    pub(crate) fn close_together(shards: &[&Self], sync_all: &dyn Fn() -> io::Result<()>) -> Vec<Result<Closed>> {
+        let mut ends: Vec<Option<SharedEnd>> = shards.iter().map(|shard| shard.shared_end()).collect();
+        let steps: [fn(&Self, &SharedEnd) -> Result<()>; 3] =
+            [Self::end_data, Self::write_last_index, Self::cut_behind_index];
+        for step in steps {
+            for (shard, end) in shards.iter().zip(&mut ends) {
+                *end = end.take().filter(|end| caught(|| step(shard, end)).is_ok());
+            }
+            if ends.iter().all(Option::is_none) || caught(|| Ok(sync_all())).is_ok_and(|synced| synced.is_ok()) {
+                continue;
+            }
+            ends.fill_with(|| None);
+        }
+        let close = |(shard, end): (&&Self, Option<SharedEnd>)| match end {
+            Some(end) => {
+                shard.blob.forget();
+                Ok(end.closed)
+            }
+            None => caught(|| shard.close()),
+        };
+        shards.iter().zip(ends).map(close).collect()
+    }
+
+    /// How it ends together with others; `None`: by itself.
+    fn shared_end(&self) -> Option<SharedEnd> {
+        let (committed, closed) = self.ending();
+        let data_end = self.data_end(&committed);
+        // What stands at the start is written over an older one, and so would be what stands behind the last index.
+        let is_behind_data = self.plan.shard.index.head_bytes == 0 && data_end <= self.plan.shard.reserve_bytes;
+        let is_sound = !self.poisoned.load(Ordering::Relaxed) && self.replacing() == Replacing::ByGrowth;
+        let is_one = closed.chunks > 0 && is_behind_data && is_sound;
+        is_one.then_some(SharedEnd { committed, closed, data_end })
+    }
+
+    fn end_data(&self, _end: &SharedEnd) -> Result<()> {
+        self.blob.check_intact().map_err(self.failed("sync shard"))
+    }
+
+    fn write_last_index(&self, end: &SharedEnd) -> Result<()> {
+        self.write_tail(&end.committed, end.data_end)
+    }
+
+    fn cut_behind_index(&self, end: &SharedEnd) -> Result<()> {
+        self.cut_behind_tail(&end.committed, end.data_end)?;
+        self.give_back_slack(&end.committed, end.data_end).map_err(self.failed("give back unused space of shard"))
+    }
+
+    /// What is committed, provisional chunks included, and what that is in all.
+    fn ending(&self) -> (Vec<Option<(u64, u64)>>, Closed) {
+        let mut committed: Vec<_> = self.entries.iter().map(Entry::committed).collect();
+        let in_slots = committed.iter().flatten().count() as u64;
+        self.open_index().provisional.put_beside(&mut committed);
+        let chunks = committed.iter().flatten().count() as u64;
+        let bytes = committed.iter().flatten().map(|(_, nbytes)| nbytes).sum();
+        (committed, Closed { chunks, provisional: chunks - in_slots, bytes })
+    }
+
+    fn data_end(&self, committed: &[Option<(u64, u64)>]) -> u64 {
+        committed.iter().flatten().map(|(at, nbytes)| at + nbytes).max().unwrap_or(self.plan.shard.first_slot_at)
     }
 
     /// Punches a hole between each chunk's end and the next one's header.

@@ -24,7 +24,7 @@ pub(crate) struct Shard {
     pub(super) plan: Arc<Plan>,
     pub(super) place: ShardPosition,
     pub(super) blob: Contained<dyn Blob>,
-    map: Option<Mapped>,
+    pub(super) map: Option<Mapped>,
     pub(super) entries: Box<[Entry]>,
     /// Where the storage wants to know the file's CRC-32.
     pub(super) checksums: Option<Checksums>,
@@ -35,7 +35,7 @@ pub(crate) struct Shard {
     pub(super) open_index: Mutex<OpenIndex>,
     /// A sync failed. The system tells it once and then may say that all is well, so nothing that is not named yet can
     /// be trusted to be on the device.
-    poisoned: AtomicBool,
+    pub(super) poisoned: AtomicBool,
 }
 
 /// Which shard it is.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// At the latest so many checkpoints after the last one, a shard gets a new index for a single layer: a camera may have
-/// paused.
+/// Where older indexes can't be given back, a shard gets a new one for a single layer at the latest so many checkpoints
+/// after the last: a camera may have paused.
 const POSTPONED_MAX: u32 = 31;
 
 /// Offset and length by chunk; `None`: nothing is there.
@@ -23,6 +23,8 @@ pub(super) struct OpenIndex {
     /// What no index from the one with this number on needs, by its place and length: for readers that have an older
     /// one.
     pub(super) retired: VecDeque<(u64, Range<u64>)>,
+    /// The storage can't take that back before the close.
+    pub(super) keeps_retired: bool,
     /// How many indexes there were.
     pub(super) serial: u64,
     pub(super) provisional: Provisional,
@@ -45,6 +47,9 @@ impl OpenIndex {
 
     /// Whether an index that names so many layers is worth its place.
     pub(super) fn is_due(&mut self, layers: u64, layers_a_growth: u64) -> bool {
+        if !self.keeps_retired {
+            return true;
+        }
         let due = layers.saturating_sub(self.layers) >= layers_a_growth || self.postponed >= POSTPONED_MAX;
         self.postponed = if due { 0 } else { self.postponed + 1 };
         due

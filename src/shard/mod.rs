@@ -14,15 +14,21 @@ mod checkpoint;
 mod checksum;
 mod claim;
 mod close;
+mod crc32;
 mod file;
 mod index_state;
+#[cfg(feature = "offline")]
+mod look;
+mod parked;
 mod provisional;
 mod slot;
 mod write_batch;
 
 pub(crate) use checkpoint::Checkpoint;
 pub(crate) use claim::{Claim, DetachedClaim, PIECES_MAX, StagedSlot};
+pub(crate) use close::Closed;
 pub(crate) use file::{Shard, ShardPosition, WaitsFor};
+pub(crate) use parked::ParkedShard;
 pub(crate) use provisional::ProvisionalRoom;
 #[cfg(any(feature = "capi", loom))]
 pub(crate) use slot::Entry;

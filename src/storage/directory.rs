@@ -1,5 +1,6 @@
 //! A folder of a local file system, with or without memory maps and the page cache.
 
+use std::any::Any;
 use std::fs::{self, File};
 use std::io;
 use std::panic::resume_unwind;
@@ -7,13 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use super::file::FileBlob;
+use super::file::{FileBlob, ParkedFile};
 use super::reserve::{BALLAST_PAUSE, BALLAST_TRIES, DiskReserve};
 use super::seam::{Blob, PUTS_AT_ONCE, Storage};
 use super::window::{Access, Window};
 use crate::config::StorageKind;
 use crate::fs::system::{self, FileExt, FileSystem, is_no_room, is_unsupported};
-use crate::fs::{create_new, hidden};
+use crate::fs::{beneath, create_new, hidden};
+
+/// From so many files on, one sync of the file system costs less than one of each of them, and of their folders.
+const MANY_FILES: usize = 32;
 
 /// Keys are paths below a folder.
 #[derive(Debug)]
@@ -70,6 +74,34 @@ impl Directory {
         self.sync_folder_of(path)
     }
 
+    /// Puts files so that what is in them reaches the device together, before any of them has its name, and then the
+    /// names. After an error, which the caller need not tell, each was replaced or not.
+    fn put_many(&self, files: &[(&str, &[u8])]) -> io::Result<()> {
+        let root = File::open(&self.root)?;
+        let mut written = Vec::new();
+        let write = |(key, bytes): &(&str, &[u8])| {
+            self.make_parents(key, false)?;
+            let path = self.root.join(key);
+            let partial = hidden(&path, "partial");
+            let file = create_new(&partial)?;
+            written.push((partial, path));
+            system::check_file_limit(bytes.len() as u64)?;
+            file.write_all_at(bytes, 0)
+        };
+        let rename = |files: &[(PathBuf, PathBuf)]| files.iter().try_for_each(|(from, to)| fs::rename(from, to));
+        let put = files.iter().try_for_each(write).and_then(|()| self.sync_below(&root));
+        let put = put.and_then(|()| rename(&written)).and_then(|()| self.sync_below(&root));
+        if put.is_err() {
+            written.iter().for_each(|(partial, _)| drop(fs::remove_file(partial)));
+        }
+        put
+    }
+
+    /// Makes everything last that was written below `root`.
+    fn sync_below(&self, root: &File) -> io::Result<()> {
+        if self.sync { system::sync_file_system(root) } else { Ok(()) }
+    }
+
     pub(crate) fn file_system(&self) -> FileSystem {
         self.access.file_system
     }
@@ -93,9 +125,20 @@ impl Directory {
         }
     }
 
+    /// Opens what else the way of writing needs of a file of `len` bytes.
+    fn equip(&self, blob: &mut FileBlob, len: u64) -> io::Result<()> {
+        let direct = || system::open_direct(&blob.partial).map(Arc::new);
+        blob.window = Window::open(blob.file().clone(), 0, len, self.access, direct)?;
+        Ok(())
+    }
+
     /// Creates the folders above `key`; each new one is synced into its parent. What somebody put there during the run,
     /// such as a link to elsewhere, is not followed.
     fn create_parents(&self, key: &str) -> io::Result<()> {
+        self.make_parents(key, self.sync)
+    }
+
+    fn make_parents(&self, key: &str, sync: bool) -> io::Result<()> {
         let mut folder = self.root.clone();
         for part in Path::new(key).parent().into_iter().flat_map(Path::components) {
             folder.push(part);
@@ -113,7 +156,9 @@ impl Directory {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            self.sync_folder_of(&folder)?;
+            if sync {
+                self.sync_folder_of(&folder)?;
+            }
         }
         Ok(())
     }
@@ -142,8 +187,26 @@ impl Storage for Directory {
         blob.held = self.held.clone();
         // A shard that is made ahead of need may fail and be tried again when there is room.
         self.reserve(blob.file(), len)?;
-        let direct = || system::open_direct(&blob.partial).map(Arc::new);
-        blob.window = Window::open(blob.file().clone(), 0, len, self.access, direct)?;
+        self.equip(&mut blob, len)?;
+        Ok(Box::new(blob))
+    }
+
+    fn sync_all(&self) -> Option<io::Result<()>> {
+        self.sync.then(|| File::open(&self.root).and_then(|root| system::sync_file_system(&root)))
+    }
+
+    fn parks(&self) -> bool {
+        true
+    }
+
+    fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
+        let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "it was not parked here");
+        let parked = parked.downcast_ref::<ParkedFile>().ok_or_else(unknown)?;
+        let file = beneath::Root::open(&self.root).and_then(|root| root.open_file(&self.root.join(key)));
+        let file = file.map_err(io::Error::other)?;
+        let mut blob = FileBlob::again(file, self.root.join(key), parked, self.sync)?;
+        blob.held = self.held.clone();
+        self.equip(&mut blob, parked.len)?;
         Ok(Box::new(blob))
     }
 
@@ -163,8 +226,12 @@ impl Storage for Directory {
         written
     }
 
-    /// By several threads: a device that syncs for all of them at once has little more to do than for one.
+    /// By several threads: a device that syncs for all of them at once has little more to do than for one. Where they
+    /// are many, the whole file system is synced instead.
     fn put_all(&self, files: &[(&str, &[u8])]) -> io::Result<()> {
+        if files.len() >= MANY_FILES && self.put_many(files).is_ok() {
+            return Ok(());
+        }
         let put = |files: &[(&str, &[u8])]| files.iter().try_for_each(|(key, bytes)| self.put(key, bytes));
         let part = if self.sync { files.len().div_ceil(PUTS_AT_ONCE).max(1) } else { files.len() };
         let (first, others) = files.split_at(part.min(files.len()));
@@ -196,10 +263,10 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "miri has no statfs")]
     fn files_put_together_are_all_there_or_the_error_is() {
-        for sync in [false, true] {
+        for (sync, count) in [(false, 9), (true, 9), (true, MANY_FILES)] {
             let folder = tempfile::tempdir().unwrap();
             let directory = Directory::open(folder.path(), StorageKind::Buffered, sync).unwrap();
-            let keys: Vec<_> = (0..9).map(|at| format!("a/{at}/c")).collect();
+            let keys: Vec<_> = (0..count).map(|at| format!("a/{at}/c")).collect();
             let files: Vec<_> = keys.iter().map(|key| (key.as_str(), key.as_bytes())).collect();
             directory.put_all(&files).unwrap();
             directory.put_all(&[]).unwrap();

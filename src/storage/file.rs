@@ -1,5 +1,6 @@
 //! A file of a folder.
 
+use std::any::Any;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::seam::{Blob, Mapped};
 use super::window::Window;
+use crate::fs::system::FileExt;
 use crate::fs::{Identity, growth, lease, system};
 
 /// A file that is made under another name, and appears when it is published.
@@ -23,7 +25,24 @@ pub(super) struct FileBlob {
     sync: bool,
 }
 
+/// What is known of a file that was closed before it was finished.
+pub(super) struct ParkedFile {
+    identity: Identity,
+    pub(super) len: u64,
+}
+
 impl FileBlob {
+    /// A published file that was parked.
+    pub(super) fn again(file: File, path: PathBuf, parked: &ParkedFile, sync: bool) -> io::Result<Self> {
+        let blob = Self::new(file, path.clone(), path, parked.len, sync);
+        blob.published.store(true, Ordering::Relaxed);
+        if Identity::of(blob.file())? != parked.identity {
+            return Err(io::Error::other("another program replaced the file"));
+        }
+        blob.check_file()?;
+        Ok(blob)
+    }
+
     /// `len`: how long the file must be. Dropped before it is published, it removes the file.
     pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, sync: bool) -> Self {
         let (window, published, len) = (Window::new(Arc::new(file), 0), AtomicBool::new(false), AtomicU64::new(len));
@@ -71,6 +90,10 @@ impl Blob for FileBlob {
         self.window.write_slices_at(offset, &mut [IoSlice::new(bytes)])
     }
 
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file().read_exact_at(bytes, offset)
+    }
+
     fn one_write_at_a_time(&self) -> bool {
         true
     }
@@ -87,6 +110,11 @@ impl Blob for FileBlob {
         growth::grow(self.file(), self.len.load(Ordering::Relaxed), at, bytes)?;
         self.len.store(at + bytes.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn park(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        let identity = Identity::of(self.file()).ok().filter(|_| self.published.load(Ordering::Relaxed))?;
+        Some(Arc::new(ParkedFile { identity, len: self.len.load(Ordering::Relaxed) }))
     }
 
     fn forget(&self) {

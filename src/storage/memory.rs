@@ -184,6 +184,10 @@ impl Blob for MemoryBlob {
         self.block.with(offset, bytes.len(), |place| place.copy_from_slice(bytes))
     }
 
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.block.with(offset, bytes.len(), |place| bytes.copy_from_slice(place))
+    }
+
     fn grows(&self) -> bool {
         true
     }

@@ -27,7 +27,8 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// [`Blob::publish`].
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>>;
 
-    /// As [`create`](Self::create), for a file that will [grow](Blob::grow) by so many bytes at a time, again and again.
+    /// As [`create`](Self::create), for a file that will [grow](Blob::grow) by so many bytes at a time, again and
+    /// again.
     fn create_growing(&self, key: &str, len: u64, growth: u64) -> io::Result<Box<dyn Blob>> {
         let _ = growth;
         self.create(key, len)
@@ -49,6 +50,24 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// up with a checkpoint, and at the end; where files appear one by one, there is nothing to do.
     fn settle(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Makes everything that was written to any of the files last, as [`Blob::sync`] does for one; `None`: only that
+    /// can.
+    fn sync_all(&self) -> Option<io::Result<()>> {
+        None
+    }
+
+    /// Whether files are closed and opened again when many images take turns, so that not all of their shards are open
+    /// at the same time: see [`Blob::park`].
+    fn parks(&self) -> bool {
+        false
+    }
+
+    /// Opens again what was [parked](Blob::park), and is no other file than that.
+    fn reopen(&self, key: &str, parked: &(dyn Any + Send + Sync)) -> io::Result<Box<dyn Blob>> {
+        let _ = (key, parked);
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Whether there is something in it already: then no dataset is created there.
@@ -146,6 +165,13 @@ pub trait Blob: Send + Sync {
         Ok(())
     }
 
+    /// Reads what was written at `offset`, for whoever looks at a run in progress. Without it,
+    /// [`Acquisition::read_frame`](crate::Acquisition::read_frame) finds only frames in the ring.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let _ = (offset, bytes);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Whether [`grow`](Self::grow) keeps its promise here.
     fn grows(&self) -> bool {
         false
@@ -190,11 +216,21 @@ pub trait Blob: Send + Sync {
     /// Returns when everything written so far has reached the device.
     fn sync(&self) -> io::Result<()>;
 
-    /// Gives back the disk blocks that lie wholly within the range. Best effort.
+    /// Gives back the disk blocks that lie wholly within the range. Best effort; [`io::ErrorKind::Unsupported`] where
+    /// it can't be done at all, so that less is written that would have to be given back.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
 
     /// Cuts the file off at `len` bytes.
     fn truncate(&self, len: u64) -> io::Result<()>;
+
+    /// What [`Storage::reopen`] needs to know of a published file when this is dropped before the file is finished, as
+    /// when many images take turns and not all of their shards may be open. `None`: it has to stay open, and counts as
+    /// nothing that the system has few of.
+    ///
+    /// Everything was synced. Nobody uses the [map](Self::map) any more.
+    fn park(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
 
     /// Says that the file is finished, and that its bytes need not be kept in memory any longer.
     fn forget(&self) {}

@@ -136,7 +136,10 @@ impl Window {
     }
 
     pub(super) fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        system::give_back(&self.file, self.start + offset, len)
+        match system::give_back(&self.file, self.start + offset, len)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The primitives that carry frames between threads, in one place so that loom can stand in for them.
 //!
 //! In a normal build the queues are `crossbeam-channel`'s; what a camera's thread leaves for others lies in a
-//! [`PolledQueue`](polled::PolledQueue). Under `--cfg loom` the queues are locked ones with the same Release/Acquire hand-over, and
-//! atomics are loom's, so that the code above this module is what is model-checked.
+//! [`PolledQueue`](polled::PolledQueue). Under `--cfg loom` the queues are locked ones with the same Release/Acquire
+//! hand-over, and atomics are loom's, so that the code above this module is what is model-checked.
 
 mod lanes;
 #[cfg(loom)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::common::on_disk;
 use crate::common::storage::{Call, Probed, read_back, save, scratch};
 use serde_json::{Value, json};
 use shardwright::offline::{Repack, RepackOptions};
@@ -70,11 +71,11 @@ fn cname(memory: &Memory) -> String {
     blosc["configuration"]["cname"].as_str().unwrap().to_owned()
 }
 
-/// A storage that takes few megabytes per second while it is tried.
+/// A storage that takes few megabytes per second while it is tried, fewer than a codec gives on however busy a machine.
 fn slow() -> Probed {
     Probed::new(|call, key| {
         if call == Call::WriteAt && key == TRIAL {
-            sleep(Duration::from_millis(10));
+            sleep(Duration::from_millis(200));
         }
         Ok(())
     })
@@ -117,7 +118,7 @@ fn what_can_t_be_tried_or_is_short_gets_the_usual_codec() {
 
 #[test]
 fn a_folder_is_tried_as_it_will_be_written() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     let path = folder.path().join("run.zarr");
     let acquisition = Acquisition::create(&path, config(None)).unwrap();
     let frames = frames();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::common::child::{child_path, in_child};
-use crate::common::{frame, tiny};
+use crate::common::{frame, on_disk, tiny};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shardwright::{Acquisition, Config, Dim, Error, Record, StorageKind};
 
@@ -24,7 +24,7 @@ fn limit_files(current: u64) {
 
 #[test]
 fn more_open_files_than_allowed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     in_child("descriptors::child_has_few_descriptors", folder.path());
 }
 
@@ -37,14 +37,20 @@ fn child_has_few_descriptors() {
         vec![Dim::time(None).chunk(1).shard(8), Dim::y(128).chunk(16).shard(16), Dim::x(128).chunk(16).shard(16)];
     let config = Config { ring_bytes: 1 << 20, ..dims(wide) };
     let error = refused(&child_path(), "wide.zarr", config);
-    let Error::Config { field: "dims.shard", value, reason } = &error else { panic!("{error:?}") };
-    assert!(value.contains("64 shards"), "{error}");
-    assert!(reason.contains("128") && reason.contains("ulimit -n"), "{error}");
+    let Error::Config { field: "open files", value, reason } = &error else { panic!("{error:?}") };
+    assert_eq!(value, "128", "{error}");
+    assert!(reason.contains("64 shards") && reason.contains("shards larger"), "{error}");
+    assert!(reason.contains("ulimit -n 256"), "{error}");
+    // Where shards are as large as they can be, they are not blamed.
+    limit_files(66);
+    let one = Config { ring_bytes: 1 << 20, ..dims(vec![Dim::time(None), Dim::y(128), Dim::x(128)]) };
+    let error = refused(&child_path(), "narrow.zarr", one);
+    assert!(error.to_string().contains("ulimit -n") && !error.to_string().contains("larger"), "{error}");
 }
 
 #[test]
 fn a_plan_that_passes_never_runs_out_of_descriptors() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     in_child("descriptors::child_opens_as_many_shards_as_it_may", folder.path());
 }
 
@@ -75,7 +81,7 @@ fn child_opens_as_many_shards_as_it_may() {
 
 #[test]
 fn shards_too_many_to_be_opened_twice_are_not_written_past_the_page_cache() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     in_child("descriptors::child_may_open_each_shard_once", folder.path());
 }
 
@@ -90,8 +96,8 @@ fn child_may_open_each_shard_once() {
         Config { ring_bytes: 1 << 20, storage, ..dims(wide) }
     };
     let error = refused(&child_path(), "direct.zarr", config(StorageKind::Direct));
-    let Error::Config { field: "dims.shard", reason, .. } = &error else { panic!("{error:?}") };
-    assert!(reason.contains("130") && reason.contains("another storage"), "{error}");
+    let Error::Config { field: "open files", reason, .. } = &error else { panic!("{error:?}") };
+    assert!(error.to_string().contains("130") && reason.contains("another storage"), "{error}");
     for storage in [StorageKind::Mapped, StorageKind::Buffered, StorageKind::Auto] {
         let acquisition = Acquisition::create(child_path().join(format!("{storage:?}.zarr")), config(storage)).unwrap();
         for number in 0..40 {

@@ -1,12 +1,11 @@
 //! The bytes of a closed shard: where chunks, headers and the index stand, and how many disk blocks they take.
 
-use crate::common::recovered;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::common::stopped::{Frame, finished, frames_of, sound, stopped};
-use crate::common::{frame, tiny};
+use crate::common::{frame, on_disk, recovered, tiny};
 use shardwright::offline::Store;
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dim, Dtype, IndexLocation, Placement, Record, Shuffle,
@@ -142,7 +141,7 @@ fn ways(mut check: impl FnMut(&Config)) {
 fn fixed_shards_take_no_more_blocks_than_their_data_need() {
     ways(|config| {
         let config = &Config { placement: Placement::Fixed, ..config.clone() };
-        let folder = tempfile::tempdir().unwrap();
+        let folder = on_disk();
         let chunks = 4 * across(config);
         for (shard, path) in (0..).zip(acquire(folder.path(), config, true)) {
             let file = std::fs::read(&path).unwrap();
@@ -178,7 +177,7 @@ fn fixed_shards_take_no_more_blocks_than_their_data_need() {
 fn packed_shards_have_no_gaps() {
     ways(|config| {
         let config = &Config { placement: Placement::Packed, ..config.clone() };
-        let folder = tempfile::tempdir().unwrap();
+        let folder = on_disk();
         let chunks = 4 * across(config);
         let mut dataset = None;
         for (shard, path) in (0..).zip(acquire(folder.path(), config, true)) {
@@ -206,7 +205,7 @@ fn packed_shards_have_no_gaps() {
 
 #[test]
 fn the_dataset_of_the_headers_is_that_of_the_document() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = on_disk();
     let config = config(Compressor::None, 64);
     let path = &acquire(folder.path(), &config, false)[0];
     let file = std::fs::read(path).unwrap();
@@ -254,7 +253,7 @@ fn chunks_of_whole_rows_start_on_pages_and_come_back() {
         let storage = if turn < 8 { StorageKind::Direct } else { StorageKind::Auto };
         let (rows, deep) = (if (turn / 4).is_multiple_of(2) { 768 } else { 640 }, 1 + turn as u64 / 2 % 2);
         let config = of_whole_rows(rows, deep, storage, turn);
-        let folder = tempfile::tempdir().unwrap();
+        let folder = on_disk();
         let path = folder.path().join("run.zarr");
         finished(&path, &config, &numbers);
         sound(&path);

@@ -272,10 +272,11 @@ fn frame_numbers_that_can_not_be_taken() {
     assert_eq!(why(&acquisition, 1000), RefusedNumber::PastEnd { frames: 1000 });
     assert_eq!(why(&acquisition, u64::MAX), RefusedNumber::PastEnd { frames: 1000 });
     commit(&acquisition, 999).unwrap();
-    let behind = 999 - acquisition.reorder_window();
-    wait_until("the window has moved on", || acquisition.stats().frames_missing == behind);
-    let RefusedNumber::TooLate { oldest } = why(&acquisition, 5) else { panic!() };
-    assert_eq!(oldest, 1000 - acquisition.reorder_window());
+    let oldest = 999 - acquisition.reorder_window();
+    // Whatever the workers have got to.
+    assert_eq!(why(&acquisition, oldest - 1), RefusedNumber::TooLate { oldest });
+    wait_until("the window has moved on", || acquisition.stats().frames_missing == oldest - 1);
+    assert_eq!(why(&acquisition, oldest - 1), RefusedNumber::TooLate { oldest });
     commit(&acquisition, oldest).unwrap();
     // A refused frame's buffer is not lost.
     wait_until("all buffers are free", || acquisition.stats().ring_free == ring);
@@ -338,8 +339,8 @@ fn paths_that_can_not_be_used() {
         std::fs::create_dir_all(folder.path().join("photos")).unwrap();
         std::fs::write(folder.path().join("photos/cat.jpg"), "meow").unwrap();
         let error = refused(folder.path(), "photos", config());
-        let expected = if overwrite { "not a dataset" } else { "already exists" };
-        assert!(error.to_string().contains(expected) && error.to_string().contains("photos"), "{error}");
+        assert!(matches!(&error, Error::Format { path, .. } if path.ends_with("photos")), "{error:?}");
+        assert!(error.to_string().contains("not a dataset"), "{error}");
     }
 }
 
@@ -394,7 +395,7 @@ fn a_dataset_that_another_process_writes_is_locked() {
     let path = folder.path().join("run.zarr");
     let acquisition = Acquisition::create(&path, tiny(None, 8)).unwrap();
     let output = in_child("errors::child_tries_to_overwrite", &path);
-    assert!(output.contains("is being written by another process"), "{output}");
+    assert!(output.contains("is being written, by this process or another"), "{output}");
     let _ = acquisition.append(&frame(0, 256)).unwrap();
     acquisition.finish().unwrap();
 }

@@ -160,7 +160,8 @@ fn durable_frames_closed_shards_and_the_end_are_told() {
     }
     assert!(!seen.contains(Events::ERROR));
     assert_eq!(*heard.lock().unwrap(), Events::SHARD_CLOSED | Events::ENDED);
-    assert!(events.wait(Some(Duration::from_millis(1))).unwrap().is_empty());
+    // Nobody waits for what can't come.
+    assert_eq!(events.wait(Some(Duration::from_secs(30))).unwrap(), Events::ENDED);
 }
 
 /// The error of a run whose second shard can't be written, by its workers or already by the thread that prepares it.
@@ -278,5 +279,61 @@ fn all_who_wait_by_one_handle_hear_of_the_end() {
                 assert_eq!(threads.map(|thread| thread.join().unwrap()), [Events::ENDED; 4]);
             });
         }
+    });
+}
+
+/// Whoever waits for a buffer alone hears of all that makes the wait vain.
+#[test]
+fn who_waits_for_a_buffer_is_woken_when_none_will_come() {
+    for fails in [false, true] {
+        within(60, move || {
+            let is_broken = Arc::new(AtomicU64::new(0));
+            let seen = is_broken.clone();
+            let storage = Probed::new(move |call, key| match call {
+                Call::Put if key == "zarr.json" && seen.load(SeqCst) > 0 => Err(std::io::Error::other("no cable")),
+                _ => Ok(()),
+            });
+            let config = Config { checkpoint_every: Duration::from_millis(10), ..tiny(None, 8) };
+            let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
+            let held: Vec<_> = std::iter::from_fn(|| acquisition.try_acquire().ok()).collect();
+            let events = acquisition.watch(Events::BUFFER_FREE, 0).unwrap();
+            assert!(acquisition.try_acquire().unwrap_err().is_ring_full());
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| {
+                    events.take();
+                    events.wait(None).unwrap()
+                });
+                std::thread::sleep(Duration::from_millis(50));
+                if fails {
+                    is_broken.store(1, SeqCst);
+                    // The next checkpoint has something to write, and fails.
+                    acquisition.set_attribute("operator", "me".into()).unwrap();
+                } else {
+                    acquisition.close();
+                }
+                assert_eq!(waits.join().unwrap(), Events::BUFFER_FREE);
+            });
+            // And who comes later.
+            wait_until("it is over", || acquisition.try_acquire().is_err_and(|error| !error.is_ring_full()));
+            assert_eq!(acquisition.watch(Events::BUFFER_FREE, 0).unwrap().take(), Events::BUFFER_FREE);
+            drop(held);
+            assert_eq!(acquisition.finish().is_err(), fails);
+        });
+    }
+}
+
+#[test]
+fn no_limit_is_waited_out_beyond_the_end() {
+    within(60, || {
+        let acquisition = run(8);
+        let (events, late) = [(); 2].map(|()| acquisition.watch(Events::ERROR, 0).unwrap()).into();
+        let waits = std::thread::spawn(move || events.wait(Some(Duration::from_secs(600))).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        acquisition.finish().unwrap();
+        assert_eq!(waits.join().unwrap(), Events::ENDED);
+        for _ in 0..3 {
+            assert_eq!(late.wait(Some(Duration::from_secs(600))).unwrap(), Events::ENDED);
+        }
+        assert!(late.wait(Some(Duration::ZERO)).unwrap().is_empty());
     });
 }

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
-use crate::common::storage::{Call, Probed, read_back, within};
-use crate::common::{frame, tiny};
+use crate::common::storage::{Call, Probed, read_back, wait_until, within};
+use crate::common::{fault_step, frame, some_cases, tiny};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Error, Record, Summary};
 
 const FRAMES: u64 = 40;
@@ -27,9 +28,9 @@ const WAYS: [(bool, Compressor); 3] =
     [(false, Compressor::None), (true, Compressor::None), (true, Compressor::Zstd { level: 1 })];
 
 /// A storage whose `nth` call of a kind fails. The flag says whether it came to that.
-fn failing(call: Call, nth: u64, how: How) -> (Probed, Arc<AtomicBool>) {
+fn failing(call: Call, nth: usize, how: How) -> (Probed, Arc<AtomicBool>) {
     let failed = Arc::new(AtomicBool::new(false));
-    let (calls, flag) = (AtomicU64::new(0), failed.clone());
+    let (calls, flag) = (AtomicUsize::new(0), failed.clone());
     let storage = Probed::new(move |called, key| {
         let at = if called == call { calls.fetch_add(1, Relaxed) } else { return Ok(()) };
         if at == nth || at > nth && how == How::EverSince {
@@ -105,13 +106,13 @@ fn check(storage: &Probed, summary: &Summary, what: &str) {
     }
 }
 
-/// Lets each call of a kind fail in turn, with each way of writing.
+/// Lets calls of a kind fail in turn, with each way of writing: the first, and then others with each of them.
 fn fail_each(call: Call, how: How) {
-    WAYS.into_iter().for_each(|way| fail_each_with(way, call, how));
+    WAYS.into_iter().enumerate().for_each(|(turn, way)| fail_each_with(way, call, how, turn + how as usize));
 }
 
-fn fail_each_with((by_turns, compressor): (bool, Compressor), call: Call, how: How) {
-    for nth in 0..1000 {
+fn fail_each_with((by_turns, compressor): (bool, Compressor), call: Call, how: How, turn: usize) {
+    for nth in some_cases(turn, fault_step(3)).take_while(|nth| *nth < 1000) {
         let what = format!("{call:?} {nth} {how:?}, {compressor:?}, by turns: {by_turns}");
         let (storage, failed) = failing(call, nth, how);
         let storage = if by_turns { storage.one_at_a_time() } else { storage };
@@ -226,5 +227,53 @@ fn files_that_panic_when_they_are_dropped_cost_nothing() {
 fn a_file_that_panics_when_a_range_is_done_with_fails_the_run() {
     // What is packed is never told to be done with.
     let fixed = WAYS.into_iter().filter(|(_, compressor)| *compressor == Compressor::None);
-    fixed.for_each(|way| fail_each_with(way, Call::DoneWith, How::Panics));
+    fixed.enumerate().for_each(|(turn, way)| fail_each_with(way, Call::DoneWith, How::Panics, turn));
+}
+
+/// Until the document of the array says so, no reader sees a frame that is in its shard.
+#[test]
+fn frames_that_the_last_document_hides_are_told_with_its_error() {
+    for had_an_error in [false, true] {
+        let is_full = Arc::new(AtomicBool::new(false));
+        let seen = is_full.clone();
+        let storage = Probed::new(move |call, key| match call {
+            Call::Put if key == "0/zarr.json" && seen.load(Relaxed) => Err(io::ErrorKind::StorageFull.into()),
+            Call::Sync if key == "0/c/2/0/0" && had_an_error => Err(io::Error::other("the cable is out")),
+            _ => Ok(()),
+        });
+        let config = Config { checkpoint_every: Duration::from_millis(10), sync: true, ..tiny(None, 32) };
+        let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
+        let append = |number| acquisition.append(&frame(number, FRAME_BYTES)).map(|appended| appended.frames);
+        (0..6).for_each(|number| assert_eq!(append(number).unwrap(), 1));
+        wait_until("the document says it", || acquisition.stats().frames_durable == 6);
+        is_full.store(true, Relaxed);
+        // Before the next checkpoint, or none: it hears of it.
+        let taken = (6..10).take_while(|&number| append(number).is_ok()).count() as u64;
+        let unfinished = acquisition.finish().unwrap_err();
+        let summary = &unfinished.summary;
+        assert_eq!(summary.frames_accepted, 6 + taken);
+        let hidden = format!("frames 6 to {} are in their shards", 5 + taken);
+        assert!(summary.notes.iter().any(|note| note.contains(&hidden)), "{:?}", summary.notes);
+        assert_eq!(summary.shape[0], 6);
+        assert!(summary.frames_durable <= summary.frames_written);
+    }
+}
+
+#[test]
+fn the_error_of_the_last_document_alone_tells_of_frames_that_it_hides() {
+    let storage = Probed::new(move |call, key| match call {
+        Call::Put if key == "0/zarr.json" && std::thread::current().name() == Some("last") => {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        _ => Ok(()),
+    });
+    let config = Config { checkpoint_every: Duration::MAX, ..tiny(None, 32) };
+    let acquisition = Acquisition::create_in(storage.shared(), config).unwrap();
+    let appended = acquisition.append(&vec![7; 6 * FRAME_BYTES]).unwrap();
+    assert_eq!(appended.frames, 6);
+    let last = std::thread::Builder::new().name("last".into()).spawn(|| acquisition.finish().unwrap_err()).unwrap();
+    let unfinished = last.join().unwrap();
+    let text = unfinished.to_string();
+    assert!(text.contains("frames 0 to 5 are in their shards"), "{text}");
+    assert!(text.contains("before `shardwright recover` (6 of 6 accepted frames"), "{text}");
 }

@@ -1,20 +1,19 @@
 //! Each call of a storage fails in turn, once and for good, in several dialects: what is left is recovered, and then
 //! the pixels, the records, what is listed as missing and what a check finds agree.
 //!
-//! `SHARDWRIGHT_FAULT_STEP` says that one of so many calls fails; without it, one of three, and with 1, each.
+//! `SHARDWRIGHT_FAULT_STEP` says that one of so many calls fails; without it, one of seven, and with 1, each.
 
-use crate::common::recovered;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
-use std::{env, io};
 
 use crate::common::books::Books;
 use crate::common::stopped::{Frame, check, frame_bytes, frames_of};
 use crate::common::storage::{Call, Probed, save, scratch, within};
-use crate::common::{frame, tiny};
+use crate::common::{fault_step, frame, recovered, some_cases, tiny};
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Dim, IndexLocation, Placement, Record, Summary};
 
@@ -46,9 +45,9 @@ fn samples() -> Vec<Config> {
 }
 
 /// A storage of which the `nth` call of a kind fails, or that and all later ones; and whether it came to that.
-fn failing(call: Call, nth: u64, for_good: bool) -> (Probed, Arc<AtomicBool>) {
+fn failing(call: Call, nth: usize, for_good: bool) -> (Probed, Arc<AtomicBool>) {
     let failed = Arc::new(AtomicBool::new(false));
-    let (calls, flag) = (AtomicU64::new(0), failed.clone());
+    let (calls, flag) = (AtomicUsize::new(0), failed.clone());
     let storage = Probed::new(move |called, key| {
         if called != call {
             return Ok(());
@@ -128,12 +127,12 @@ fn books_agree(storage: &Probed, config: &Config, summary: &Summary, accepted: &
 
 #[test]
 fn after_each_fault_the_books_agree_once_recovered() {
-    let step = env::var("SHARDWRIGHT_FAULT_STEP").map_or(3, |step| step.parse().expect("one of how many calls fails"));
+    let step = fault_step(7);
     let (mut faults, mut first) = (0, 0);
     for (sample, config) in samples().iter().enumerate() {
         for (call, for_good) in CALLS.iter().flat_map(|&call| [(call, false), (call, true)]) {
             first += 1;
-            for nth in (first % step..1000).step_by(step as usize) {
+            for nth in some_cases(first, step).take_while(|nth| *nth < 1000) {
                 let what = format!("sample {sample}, {call:?} {nth}, for good: {for_good}");
                 let (storage, failed) = failing(call, nth, for_good);
                 let (running, its) = (storage.clone(), config.clone());

@@ -32,9 +32,9 @@ const INTRODUCTION: &str = "\
    process after a fork) is found out and returned as an error. What the library can't see is whether a pointer that is
    neither null nor misaligned points to as much memory as its description says.
 
-   All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a pointer that it was given, but for
-   callbacks, their contexts, the functions of a storage and the buffers of `own_buffers`. No function unwinds, and
-   callbacks must not either.
+   For C99 or later, and C++11 or later. All text is UTF-8 and ends with a zero; paths are bytes. No call keeps a
+   pointer that it was given, but for callbacks, their contexts, the functions of a storage and the buffers of
+   `own_buffers`. No function unwinds, and callbacks must not either.
 
    The calls by phase of a run:
 

@@ -2,7 +2,6 @@
 //!
 //! `SHARDWRIGHT_KILLS` says how many kills; each is another layout.
 
-use crate::common::recovered;
 use std::collections::BTreeSet;
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -14,6 +13,7 @@ use std::time::Duration;
 use crate::common::books::Books;
 use crate::common::child::child;
 use crate::common::stopped::{Frame, commit, files, frame_bytes, frames_of, layouts, sound};
+use crate::common::{on_disk, recovered};
 use crate::dialects_offline;
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype};
@@ -158,7 +158,7 @@ fn kill_writers(name: &str, layout: fn(u64) -> u64) {
     for kill in (0..kills).map(layout) {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let after = Duration::from_micros(20_000 + (state >> 33) % 180_000);
-        let folder = tempfile::tempdir().unwrap();
+        let folder = on_disk();
         let path = folder.path().join(name);
         let written = killed_writer(&path, kill, after);
         let config = config(kill);

@@ -69,7 +69,7 @@ fn a_plan_of_more_frames_than_will_ever_come_ends_at_once() {
         (0..10).for_each(|number| fill(acquisition.acquire().unwrap(), number));
         let start = Instant::now();
         let summary = acquisition.finish().unwrap();
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         let all = 1_000_000_000 * 1_000_000;
         assert_eq!((summary.frames_written, summary.frames_missing), (10, all - 10));
         assert_eq!(summary.missing, std::slice::from_ref(&(10..all)));

@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::common::{frame, tiny};
+use crate::common::{checked, frame, manifests, recovered, tiny};
+use shardwright::offline::store::Store;
+use shardwright::offline::{ManifestOptions, Pyramid, PyramidOptions, Repack, RepackOptions};
 use shardwright::{Acquisition, Config, Error};
 
 fn config() -> Config {
@@ -152,4 +154,67 @@ fn a_link_that_leads_nowhere_is_told() {
     symlink(folder.path().join("gone"), &path).unwrap();
     assert!(refused(&path).contains("leads nowhere"));
     assert!(!folder.path().join("gone").exists());
+}
+
+#[test]
+fn a_dataset_with_a_run_inside_is_left_alone_by_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let (outer, inner) = (folder.path().join("outer.zarr"), folder.path().join("outer.zarr/more/inner.zarr"));
+    let acquisition = Acquisition::create(&outer, config()).unwrap();
+    let _ = acquisition.append(&frame(0, 256)).unwrap();
+    acquisition.finish().unwrap();
+    let before = names(&outer);
+    let running = Acquisition::create(&inner, config()).unwrap();
+    let _ = running.append(&frame(7, 256)).unwrap();
+    let out = folder.path().join("out.zarr");
+    let repack = |out| Repack::new(&outer, out, &RepackOptions::default()).map(drop);
+    let tried = [
+        ("create", Acquisition::create(&outer, config()).map(Acquisition::abort)),
+        ("verify", checked(&outer).map(drop)),
+        ("recover", recovered(&outer, false).map(drop)),
+        ("recover and apply", recovered(&outer, true).map(drop)),
+        ("repack", repack(Some(&out))),
+        ("repack in place", repack(None)),
+        ("pyramid", Pyramid::new(&outer, &PyramidOptions::default()).map(drop)),
+        ("manifest", manifests(&outer, &out, &ManifestOptions::default()).map(drop)),
+        ("edit", Store::edit(&outer).map(drop)),
+    ];
+    let inner = inner.canonicalize().unwrap();
+    for (what, tried) in tried {
+        match tried {
+            Err(Error::Locked { path }) => assert_eq!(path.canonicalize().unwrap(), inner, "{what}"),
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+    let _ = running.append(&frame(8, 256)).unwrap();
+    assert_eq!(running.finish().unwrap().frames_written, 2);
+    checked(&inner).unwrap();
+    assert_eq!(names(&outer).difference(&before).collect::<Vec<_>>(), ["more"]);
+    assert_eq!(names(folder.path()), BTreeSet::from(["outer.zarr".into()]));
+    // Once it has ended, both are datasets like others.
+    let acquisition = Acquisition::create(&outer, config()).unwrap();
+    let _ = acquisition.append(&frame(0, 256)).unwrap();
+    acquisition.finish().unwrap();
+    assert_eq!(names(&outer), before);
+}
+
+#[test]
+fn of_one_who_replaces_a_dataset_and_one_who_begins_in_it_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let outer = folder.path().join("outer.zarr");
+    for _ in 0..30 {
+        let acquisition = Acquisition::create(&outer, config()).unwrap();
+        let _ = acquisition.append(&frame(0, 256)).unwrap();
+        acquisition.finish().unwrap();
+        let both = std::thread::scope(|scope| {
+            let create = |path: std::path::PathBuf| scope.spawn(move || Acquisition::create(path, config()));
+            [create(outer.clone()), create(outer.join("inner.zarr"))].map(|thread| thread.join().unwrap())
+        });
+        let both: Vec<_> = both.into_iter().filter_map(Result::ok).collect();
+        assert!(both.len() < 2, "the one would remove the other's files");
+        for run in both {
+            let _ = run.append(&frame(0, 256)).unwrap();
+            run.finish().unwrap();
+        }
+    }
 }

@@ -72,6 +72,8 @@ fn frames_of_a_chunk_that_waits_for_more_are_durable_and_readable() {
             append(&acquisition, taken..frames);
             taken = frames;
             wait_until(&what, || acquisition.stats().frames_durable == frames);
+            let stats = acquisition.stats();
+            assert_eq!((stats.frames_accepted, stats.frames_written), (frames, frames), "{what}");
             if kind.dialect != Dialect::Zarr3Transformer {
                 let array = Array::open(array_path(&path, kind.dialect)).unwrap();
                 assert_eq!(array.shape()[0], frames, "{what}");

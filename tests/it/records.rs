@@ -220,10 +220,10 @@ fn checkpoints_write_what_is_known_so_far() {
         [0, 1, 2, 4].into_iter().for_each(commit);
         told(&[0, 1, 2, -2, 4, -2, -2]);
         // It can still come as long as it is in the window.
-        (5..3 + window).for_each(commit);
+        (5..=3 + window).for_each(commit);
         told(&[0, 1, 2, -2, 4, 5]);
-        commit(3 + window);
-        let last = 3 + window as i64;
+        commit(4 + window);
+        let last = 4 + window as i64;
         let expected: Vec<_> = (0..=last).map(|number| if number == 3 { -1 } else { number }).collect();
         told(&[&expected[..], &[-2]].concat());
         if frames.is_none() {
@@ -268,11 +268,11 @@ fn checkpoints_write_blocks_that_are_open_at_the_same_time() {
     let block = BLOCK as i64;
     are(&[(gaps[0], -2), (gaps[1], -2), (BLOCK - 1, block - 1), (BLOCK + 2, block + 2), (BLOCK + 3, -2)]);
     // The first of them falls out of the window, though nothing else comes for that block.
-    (BLOCK + 3..=gaps[0] + window).for_each(commit);
+    (BLOCK + 3..=gaps[0] + window + 1).for_each(commit);
     are(&[(gaps[0], -1), (gaps[1], -2), (BLOCK + 3, block + 3)]);
     commit(gaps[1]);
     are(&[(gaps[0], -1), (gaps[1], block - 2)]);
     acquisition.finish().unwrap();
     let expected = |number| if number == block - 20 { -1 } else { number };
-    assert_eq!(numbers(&path), (0..=(gaps[0] + window) as i64).map(expected).collect::<Vec<_>>());
+    assert_eq!(numbers(&path), (0..=(gaps[0] + window + 1) as i64).map(expected).collect::<Vec<_>>());
 }

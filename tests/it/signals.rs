@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::common::child::{child_path, in_child};
+use crate::common::child::{child_path, in_child, output_of_child, told};
 use crate::common::frame;
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, Record, StorageKind};
@@ -155,4 +155,41 @@ fn flags_of_the_map_at(address: usize) -> Option<String> {
         }
     }
     None
+}
+
+/// A child has all descriptors of its parent, and a lock belongs to all who have its descriptor.
+#[test]
+fn a_lock_ends_with_its_process_though_a_child_lives_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = told(&output_of_child("signals::child_forks_and_dies", folder.path(), ""));
+    let child = told.split("forked ").nth(1).and_then(|rest| rest.lines().next()).expect("its number").parse().unwrap();
+    let path = folder.path().join("run.zarr");
+    let created = Acquisition::create(&path, Config { overwrite: true, ..config(StorageKind::Buffered) });
+    // SAFETY: signals to a process that the test began, for which nobody else waits; signal 0 only looks.
+    let lives = unsafe { libc::kill(child, 0) } == 0;
+    // SAFETY: as above.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    assert!(lives, "the child is gone: this is no test");
+    created.unwrap().abort();
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn child_forks_and_dies() {
+    let acquisition = Acquisition::create(child_path().join("run.zarr"), config(StorageKind::Buffered)).unwrap();
+    commit(&acquisition, 0);
+    // SAFETY: the child makes system calls alone.
+    match unsafe { libc::fork() } {
+        // SAFETY: all of them may be called after a fork.
+        0 => unsafe {
+            // Whoever reads what this program prints shall not wait for it.
+            libc::close(1);
+            libc::close(2);
+            libc::sleep(60);
+            libc::_exit(0);
+        },
+        child => println!("forked {child}"),
+    }
+    // SAFETY: the end of this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }

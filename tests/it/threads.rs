@@ -32,7 +32,7 @@ impl Dice {
 /// Commits `0..frames` from `producers` threads, each with up to `loans` buffers at once, which it commits in any
 /// order.
 ///
-/// A number may fall behind the newest by less than the window only, so no thread starts a number before those too far
+/// A number may fall behind the newest by no more than the window, so no thread starts a number before those too far
 /// behind it are committed.
 fn produce(acquisition: &Acquisition, frames: u64, producers: u64, loans: usize, sleeps: bool) {
     let window = acquisition.reorder_window();

@@ -1,6 +1,6 @@
 //! A check finds everything that headers and checksums cover, and nothing where nothing is wrong.
 
-use crate::common::checked;
+use crate::common::{checked, fault_step, recovered};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -49,7 +49,7 @@ fn covered(shard: &[u8], chunks: usize, location: IndexLocation) -> Vec<std::ops
 
 #[test]
 fn a_flipped_byte_is_found_wherever_something_covers_it() {
-    let mut turn = 0;
+    let (mut turn, step) = (0, fault_step(11));
     for (placement, location) in [
         (Placement::Fixed, IndexLocation::End),
         (Placement::Fixed, IndexLocation::Start),
@@ -69,8 +69,11 @@ fn a_flipped_byte_is_found_wherever_something_covers_it() {
             let covered = covered(&shard, 16, location);
             let (mut inside, mut outside) = (0, 0);
             turn += 1;
-            // Each layout and codec has its own third of the bytes, and all bits have their turn.
-            for at in (turn % 3..shard.len()).step_by(3) {
+            // Each layout and codec has bytes of its own, so that all of them and all bits have their turn; and where a
+            // range begins and ends, all have.
+            let edges = covered.iter().flat_map(|range| [range.start, range.end - 1, range.end]);
+            let others = (turn % step..shard.len()).step_by(step);
+            for at in others.chain(edges.filter(|at| *at < shard.len())) {
                 let is_covered = covered.iter().any(|range| range.contains(&at));
                 let mut flipped = shard.clone();
                 flipped[at] ^= 1 << (at % 8);
@@ -85,7 +88,7 @@ fn a_flipped_byte_is_found_wherever_something_covers_it() {
                 *if is_covered { &mut inside } else { &mut outside } += 1;
             }
             let has_gaps = (0..shard.len()).any(|at| !covered.iter().any(|range| range.contains(&at)));
-            assert!(inside > 300 && (outside > 0) == has_gaps, "{inside} {outside}");
+            assert!(inside > 900 / step && (outside > 0) == has_gaps, "{inside} {outside}");
         }
     }
 }
@@ -310,6 +313,20 @@ fn what_is_being_written_or_is_no_dataset_is_not_checked() {
     for wrong in [folder.path().join("nothing"), folder.path().to_path_buf()] {
         checked(&wrong).unwrap_err();
     }
+}
+
+#[test]
+fn a_dataset_in_which_another_is_being_written_is_neither_checked_nor_recovered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path(), &small(FIXED), 8);
+    let inner = Acquisition::create(path.join("day/two.zarr"), small(FIXED)).unwrap();
+    for apply in [false, true] {
+        for error in [checked(&path).unwrap_err(), recovered(&path, apply).unwrap_err()] {
+            assert!(matches!(&error, Error::Locked { path } if path.ends_with("day/two.zarr")), "{error}");
+        }
+    }
+    inner.abort();
+    sound(&path);
 }
 
 #[test]

@@ -32,7 +32,7 @@ def written_datasets(config):
         folder = config.cache.mkdir("datasets")
         subprocess.run(["rm", "-rf", folder], check=True)
         folder.mkdir()
-        test = ["cargo", "test", "--quiet", "--test", "it", "datasets::"]
+        test = ["cargo", "test", "--quiet", "--features", "capi,toml,zarrs", "--test", "it", "datasets::"]
         subprocess.run(test, cwd=ROOT, check=True, env={**os.environ, "SHARDWRIGHT_DATASETS": str(folder)})
         config.written_datasets = folder
     return config.written_datasets

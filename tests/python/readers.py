@@ -1,10 +1,25 @@
 """The same array through two libraries, as a whole and in parts: both take different paths for each."""
 
+import functools
 import zlib
 
 import numpy as np
 import tensorstore
 import zarr
+from matrix.__main__ import HERE, PYTHONS
+from matrix.writers import Server
+
+
+@functools.cache
+def zarr2():
+    """zarr-python 2.18, in an interpreter of its own that all tests share."""
+    return Server(PYTHONS["zarr2"], HERE / "zarr2.py")
+
+
+def read_zarr2(dataset, name, folder, version):
+    """An array and its attributes by zarr-python 2.18: of Zarr v2, or of the draft of 2022 (version 3)."""
+    (attributes,) = zarr2().ask(read=str(dataset), version=version, paths=[name], to=str(folder))
+    return np.load(folder / "0.npy"), attributes
 
 
 def open_tensorstore(path):

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import os
-import pathlib
 import subprocess
 import time
 
@@ -12,13 +10,10 @@ import numpy as np
 import pytest
 import tensorstore
 from cloudvolume import CloudVolume
-from readers import assert_same
+from readers import assert_same, read_zarr2
 from recordings import movie as pixels
 from test_live import running  # noqa: F401  a fixture
 
-DRAFT = pathlib.Path(__file__).parent / "zarr2_draft.py"
-# An interpreter that has zarr-python 2.18.
-PYTHON2 = os.environ.get("SHARDWRIGHT_ZARR2_PYTHON", DRAFT.parents[2] / "target/venv-zarr2/bin/python")
 MISSING = 2**64 - 1
 CODECS = ["none", "gzip", "blosc-lz4", "blosc-noise", "blosc-zstd", "zstd", "lz4"]
 LAYOUTS = {
@@ -54,9 +49,7 @@ def sparse(shape=(11, 60, 70)):
 
 def read_draft(dataset, tmp_path):
     """By zarr-python 2.18, which has the draft of 2022."""
-    out = tmp_path / "draft.npy"
-    subprocess.run([PYTHON2, DRAFT, "read", dataset, "0", out], check=True)
-    return np.load(out)
+    return read_zarr2(dataset, "0", tmp_path, version=3)[0]
 
 
 def read_prototype(dataset):

@@ -1,7 +1,7 @@
-"""Arrays whose chunks are files, beside arrays with shards: `--codec` reaches them, or a note says that it does not."""
-
+"""Arrays whose chunks are files, alone and beside arrays with shards: they get what is asked for, and stay files."""
 
 import numpy as np
+import pytest
 import zarr
 from readers import assert_same
 
@@ -14,7 +14,7 @@ def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_arrays_of_one_dimension_get_the_codec_too_and_others_are_named(tool, tmp_path):
+def test_all_arrays_get_the_codec(tool, tmp_path):
     path = tmp_path / "g.zarr"
     root = zarr.open_group(path, mode="w")
     root.create_array("img", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32), compressors=None)
@@ -22,10 +22,12 @@ def test_arrays_of_one_dimension_get_the_codec_too_and_others_are_named(tool, tm
     for name, data in found.items():
         root.create_array(name, data=data, chunks=tuple(10 for _ in data.shape), compressors=None)
     codecs = lambda path, name: [type(codec).__name__ for codec in zarr.open_group(path, mode="r")[name].compressors]
-    said = tool("repack", path, tmp_path / "o.zarr", "--codec", "zstd")
-    for name in found:
-        assert f'the array "{name}" has no shards, and stays as it is; --shard or --unsharded takes it along' in said
-        assert codecs(tmp_path / "o.zarr", name) == []
+    tool("repack", path, tmp_path / "o.zarr", "--codec", "zstd")
+    out = zarr.open_group(tmp_path / "o.zarr", mode="r")
+    assert out["img"].shards == (4, 32, 32)
+    for name, data in found.items():
+        assert "ZstdCodec" in codecs(tmp_path / "o.zarr", name) and out[name].shards is None
+        assert_same(out[name][...], data)
     for options in [["--unsharded"], ["--shard", "4,32,32", "--skip", "table"]]:
         out = tmp_path / f"{options[0]}.zarr"
         said = tool("repack", path, out, "--codec", "zstd", *options)
@@ -53,3 +55,30 @@ def test_files_of_a_chunk_are_not_called_shards(tool, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
     assert "48 files of a chunk each written" in tool("repack", tmp_path / "a.zarr", tmp_path / "o.zarr", "--unsharded")
     assert "8 shards written" in tool("repack", tmp_path / "a.zarr", tmp_path / "p.zarr", "--codec", "zstd")
+
+
+@pytest.mark.parametrize("options", [[], ["--codec", "gzip"], ["--chunk", "3,20,20"]])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_chunks_that_are_files_stay_files_where_nobody_asks_for_shards(tool, tmp_path, zarr_format, options):
+    path, out = tmp_path / "a.zarr", tmp_path / "o.zarr"
+    data, times = pixels(), np.arange(100.0)
+    root = zarr.open_group(path, mode="w", zarr_format=zarr_format)
+    root.create_array("img", data=data, chunks=(2, 16, 16), compressors=None)
+    root.create_array("times", data=times, chunks=(10,), compressors=None)
+    root.create_array("one", data=np.array(7.5), compressors=None)
+    if zarr_format == 3 and not options:
+        assert "--shard makes shards" in tool("repack", path, out, code=3)
+        return
+    tool("repack", path, out, *options)
+    copy = zarr.open_group(out, mode="r", zarr_format=3)
+    assert copy["img"].shards is None and copy["times"].shards is None
+    assert copy["img"].chunks == ((3, 20, 20) if "--chunk" in options else (2, 16, 16))
+    assert_same(copy["img"][...], data), assert_same(copy["times"][...], times)
+    assert copy["one"][...] == 7.5 and copy["times"].chunks == (10,)
+    tool("verify", out)
+    if zarr_format == 3:
+        tool("repack", path, *options)
+        assert_same(zarr.open_group(path, mode="r")["img"][...], data)
+        assert zarr.open_group(path, mode="r")["img"].shards is None
+    else:
+        assert "write the result to a new dataset" in tool("repack", path, *options, code=2)

@@ -145,11 +145,23 @@ def test_a_part_of_a_collection_lists_what_it_has(tool, tmp_path, listed):
     yaozarrs.validate_zarr_store(str(out))
     root = zarr.open_group(out, mode="r")
     assert root.attrs["ome"]["bioformats2raw.layout"] == 3
-    assert root["OME"].attrs["ome"]["series"] == ["0", "2"] and "1" not in root
+    assert dict(root["OME"].attrs) == {"ome": {"version": "0.5", "series": ["0", "2"]}} and "1" not in root
     for name in "02":
         assert_same(root[name]["0"][...], data[name])
     xml = (out / "OME/METADATA.ome.xml").read_text()
     assert xml.count("<Image ID=") == 3 and 'Image:1"' not in xml and '<Image ID="none"/>' in xml
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_collection_keeps_its_list_where_readers_of_0_5_look(tool, tmp_path):
+    data = collection(tmp_path / "c.zarr", True)
+    out = tmp_path / "o.zarr"
+    tool("repack", tmp_path / "c.zarr", out, *CUT)
+    yaozarrs.validate_zarr_store(str(out))
+    root = zarr.open_group(out, mode="r")
+    assert dict(root["OME"].attrs) == {"ome": {"version": "0.5", "series": ["0", "1", "2"]}}
+    for name in "012":
+        assert_same(root[name]["0"][...], data[name])
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,8 +9,8 @@ import pytest
 import tensorstore
 import yaozarrs
 import zarr
-from readers import assert_same, open_tensorstore, open_zarr_python
-from test_dialects import DRAFT, HASHED, PYTHON2, read_draft, read_prototype, read_volume, sparse
+from readers import assert_same, open_tensorstore, open_zarr_python, read_zarr2
+from test_dialects import HASHED, read_draft, read_prototype, read_volume, sparse
 from test_dialects import record  # noqa: F401  a fixture
 
 SOURCES = {
@@ -61,21 +61,20 @@ def read(dataset, dialect, tmp_path):
     if dialect == "precomputed":
         return read_volume(dataset)[0]
     if dialect == "zarr2":
-        return read_zarr2(dataset, tmp_path)
+        return read_plain_zarr2(dataset, tmp_path)
     array = dataset / "0"
     got = open_tensorstore(array).read().result()
     assert_same(np.asarray(open_zarr_python(array)), got)
     return got
 
 
-def read_zarr2(dataset, tmp_path):
+def read_plain_zarr2(dataset, tmp_path):
     """By zarr-python 2.18, zarr-python 3 and tensorstore, after two validators of OME-Zarr 0.4."""
     yaozarrs.validate_zarr_store(str(dataset))
     model = ome_zarr_models.v04.Image.from_zarr(zarr.open_group(dataset, mode="r", zarr_format=2))
     assert [axis.name for axis in model.attributes.multiscales[0].axes] == ["t", "y", "x"]
-    out = tmp_path / "v2.npy"
-    subprocess.run([PYTHON2, DRAFT, "read-v2", dataset, "0", out], check=True)
-    got = np.load(out)
+    got, attributes = read_zarr2(dataset, "0", tmp_path, version=2)
+    assert attributes["_ARRAY_DIMENSIONS"], "xarray finds the dimensions by these"
     assert_same(zarr.open_group(dataset, mode="r", zarr_format=2)["0"][...], got)
     spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{dataset}/0/"}}
     assert_same(tensorstore.open(spec).result().read().result(), got)

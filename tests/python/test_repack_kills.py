@@ -11,7 +11,7 @@ import pytest
 import zarr
 from readers import assert_same
 
-KILLS = int(os.environ.get("SHARDWRIGHT_KILLS", 5))
+KILLS = int(os.environ.get("SHARDWRIGHT_KILLS", 3))
 ONLY = ["--only", "img/b", "--codec", "gzip"]
 ZARR2 = ["--dialect", "zarr2", "--no-checksum"]
 WAYS = {

@@ -3,8 +3,6 @@
 
 pub mod convert;
 
-pub(super) use convert::known;
-
 use std::ffi::{c_char, c_void};
 
 use super::pointer::{grows, put_text, read, sized_out};

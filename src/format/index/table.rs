@@ -92,6 +92,8 @@ pub(crate) struct Table {
     /// Where chunks may lie.
     from: u64,
     to: u64,
+    /// Where the shard starts in its file.
+    start: u64,
 }
 
 impl Table {
@@ -116,12 +118,17 @@ impl Table {
             IndexLocation::End => (0, part.offset),
         };
         let word = if layout.big_endian { u64::from_be_bytes } else { u64::from_le_bytes };
-        Ok(Self { entries: bytes, word, part, from, to })
+        Ok(Self { entries: bytes, word, part, from, to, start: 0 })
+    }
+
+    /// The same of a shard that starts at a place in a file, whose ranges are then told.
+    pub(crate) fn at(self, start: u64) -> Self {
+        Self { start, ..self }
     }
 
     /// Where it stands.
     pub(crate) fn part(&self) -> Range {
-        self.part
+        Range { offset: self.start + self.part.offset, ..self.part }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -146,7 +153,7 @@ impl Table {
                 "the index names {nbytes} bytes at {offset}, but the shard's chunks lie between {from} and {to}"
             ));
         }
-        Ok(Some(range))
+        Ok(Some(Range { offset: self.start + range.offset, ..range }))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The CRC-32 of ZIP archives: of bytes, and of what is put together of parts whose CRC-32 is known.
 //!
-//! A CRC-32 is a polynomial over GF(2), modulo x^32 + x^26 + x^23 + x^22 + x^16 + x^12 + x^11 + x^10 + x^8 + x^7 + x^5 +
-//! x^4 + x^2 + x + 1. That of two parts is the first one's, times x^8 for each byte of the second, plus the second
-//! one's. Bit 31 of a word is the coefficient of x^0.
+//! A CRC-32 is a polynomial over GF(2), modulo x^32 + x^26 + x^23 + x^22 + x^16 + x^12 + x^11 + x^10 + x^8 + x^7 +
+//! x^5 + x^4 + x^2 + x + 1. That of two parts is the first one's, times x^8 for each byte of the second, plus the
+//! second one's. Bit 31 of a word is the coefficient of x^0.
 
 /// The modulus without x^32.
 const MODULUS: u32 = 0xedb8_8320;

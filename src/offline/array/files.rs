@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::precomputed::{PACKINGS, Volume, packing_of};
-use crate::fs::{self, look};
+use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 
@@ -24,7 +24,7 @@ impl Array {
     /// Files are listed rather than computed from the shape: a shape may promise more files than there are atoms.
     pub(crate) fn file_positions(&self) -> Result<Vec<Vec<u64>>> {
         if let Some(manifest) = self.manifest() {
-            return Ok(manifest.positions(self.shape(), self.chunk_shape()));
+            return Ok(manifest.positions(self.layout()));
         }
         let mut found = Vec::new();
         list(self, self.folder(), "", 0, &mut |_, position| found.push(position))?;
@@ -84,6 +84,18 @@ impl Array {
         self.file_positions()?.par_iter().map(count).try_reduce(|| 0, |one, other| Ok(one.saturating_add(other)))
     }
 
+    /// Whether `folder` holds files that the array's manifest names; without a manifest, whether it holds the array.
+    /// Links are followed.
+    pub fn reads_from(&self, folder: &Path) -> bool {
+        let Ok(folder) = folder.canonicalize() else { return false };
+        let is_below = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(&folder));
+        let named = self.manifest().map(|manifest| {
+            let mut files = manifest.ranges_by_path().into_keys().filter_map(|path| manifest.local(path));
+            files.any(|file| is_below(&file))
+        });
+        named.unwrap_or(false) || is_below(self.path())
+    }
+
     /// Opens one of the array's files: `None` when it is not there.
     pub(crate) fn open_path(&self, path: PathBuf) -> Result<Option<ShardFile>> {
         let packs = self.layout().volume().is_some_and(Volume::packs_files);
@@ -121,7 +133,7 @@ impl Array {
                 (file, whole)
             }));
         };
-        manifest.open_chunk(position, self.shape(), self.chunk_shape())
+        manifest.open_chunk(position, self.layout())
     }
 }
 
@@ -134,7 +146,7 @@ fn list(
     visit: &mut impl FnMut(PathBuf, Vec<u64>),
 ) -> Result<()> {
     // No chunk has come yet where even the folder is missing.
-    let found = if look::is_folder(folder) { fs::list(folder)? } else { Vec::new() };
+    let found = if look::is_folder(folder) { look::list(folder)? } else { Vec::new() };
     for path in found {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::fs::document;
@@ -84,7 +84,7 @@ impl Part {
 impl Manifest {
     /// Reads the manifest that the document of the array in `folder` has or names.
     pub(crate) fn open(folder: &Path, value: &Value, layout: &Layout) -> Result<Self> {
-        let grid = layout.chunk_grid();
+        let grid = layout.file_grid();
         let mut table = Table::new(&grid);
         let origin = match value {
             Value::Object(_) => {
@@ -125,9 +125,9 @@ impl Manifest {
         &self.origin
     }
 
-    /// The positions of the chunks that are there, in C order.
-    pub(crate) fn positions(&self, shape: &[u64], chunk: &[u64]) -> Vec<Vec<u64>> {
-        let grid: Vec<u64> = shape.iter().zip(chunk).map(|(a, b)| a.div_ceil(*b)).collect();
+    /// The positions of the chunks that are there, in C order. Where chunks are shards, these are the shards'.
+    pub(crate) fn positions(&self, layout: &Layout) -> Vec<Vec<u64>> {
+        let grid = layout.file_grid();
         self.chunks.iter().map(|(chunk, _)| position(*chunk, &grid)).collect()
     }
 
@@ -170,18 +170,13 @@ impl Manifest {
              follow_manifests_anywhere)",
             root.parent().unwrap_or(root).display()
         );
-        Err(Error::format(&self.folder, reason))
+        Err(Error::format(&self.folder, Refusal::Unsupported(reason)))
     }
 
     /// The file that holds the chunk at a position, and the chunk's range in it; `None` for a chunk that was never
     /// written.
-    pub(crate) fn open_chunk(
-        &self,
-        position: &[u64],
-        shape: &[u64],
-        chunk: &[u64],
-    ) -> Result<Option<(ShardFile, Range)>> {
-        let grid: Vec<u64> = shape.iter().zip(chunk).map(|(a, b)| a.div_ceil(*b)).collect();
+    pub(crate) fn open_chunk(&self, position: &[u64], layout: &Layout) -> Result<Option<(ShardFile, Range)>> {
+        let grid = layout.file_grid();
         // An array without dimensions has one chunk, which a reader calls the first of one dimension.
         let wanted = if grid.is_empty() { 0 } else { linear(position, &grid) };
         let Ok(at) = self.chunks.binary_search_by_key(&wanted, |(chunk, _)| *chunk) else { return Ok(None) };
@@ -205,7 +200,7 @@ impl Manifest {
             );
             return Err(Error::format(file.path(), reason));
         };
-        Ok(Some((file, range)))
+        Ok(Some((file.with_part(range), range)))
     }
 }
 

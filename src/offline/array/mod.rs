@@ -12,6 +12,7 @@ pub(crate) mod shard_file;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -56,6 +57,8 @@ pub struct Array {
     document: PathBuf,
     metadata: Metadata,
     manifest: Option<Manifest>,
+    /// What slot headers must say, once that was asked.
+    slots: OnceLock<Option<(Provenance, AcquisitionMap)>>,
 }
 
 impl fmt::Debug for Array {
@@ -67,7 +70,14 @@ impl fmt::Debug for Array {
 impl Array {
     /// The array that `metadata` describes, without a manifest. Nothing need be there.
     pub(crate) fn with(path: &Path, folder: &Path, document: PathBuf, metadata: Metadata) -> Self {
-        Self { path: path.to_path_buf(), folder: folder.to_path_buf(), document, metadata, manifest: None }
+        Self {
+            path: path.to_path_buf(),
+            folder: folder.to_path_buf(),
+            document,
+            metadata,
+            manifest: None,
+            slots: OnceLock::new(),
+        }
     }
 
     /// An array at `path` as a Zarr v3 document describes it.
@@ -169,6 +179,13 @@ impl Array {
     /// [`Error::Format`] when the writer's order of acquisition does not fit the array.
     pub(crate) fn acquisition_map(&self, own: &Provenance) -> Result<AcquisitionMap> {
         AcquisitionMap::new(self.layout(), own).map_err(|reason| Error::format(&self.path, reason))
+    }
+
+    /// The writer's books and which frames are where, where this crate's writer has left slot headers before the
+    /// chunks.
+    pub(crate) fn slots(&self) -> Option<&(Provenance, AcquisitionMap)> {
+        let own = || self.acquisition().filter(|(own, _)| own.slots.is_some() && self.manifest.is_none());
+        self.slots.get_or_init(own).as_ref()
     }
 
     /// What says where the chunks lie, if not the names of their files.

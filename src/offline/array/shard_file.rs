@@ -24,13 +24,15 @@ pub(crate) struct ShardFile {
     at: u64,
     len: u64,
     disk_bytes: u64,
+    /// The part of it that is meant, if a manifest names no more.
+    part: Option<Range>,
 }
 
 impl ShardFile {
     /// Opens a file for reading; `None` when there is none.
     pub(crate) fn open(path: PathBuf) -> Result<Option<Self>> {
         let opened = look::open(&path)?;
-        Ok(opened.map(|OpenFile { file, at, len, disk_bytes }| Self { path, file, at, len, disk_bytes }))
+        Ok(opened.map(|OpenFile { file, at, len, disk_bytes }| Self { path, file, at, len, disk_bytes, part: None }))
     }
 
     /// Opens a file that is compressed as a whole, and decompresses it: it looks as if it were not. `bytes_max`: of it
@@ -50,7 +52,14 @@ impl ShardFile {
         let length = codec::gunzip(&encoded, &mut bytes).map_err(|error| Error::format(&path, error.to_string()))?;
         bytes.truncate(length);
         let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", &path, error))?;
-        Ok(Some(Self { path, file: Arc::new(file), at: 0, len: length as u64, disk_bytes: packed.disk_bytes }))
+        Ok(Some(Self {
+            path,
+            file: Arc::new(file),
+            at: 0,
+            len: length as u64,
+            disk_bytes: packed.disk_bytes,
+            part: None,
+        }))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -81,19 +90,32 @@ impl ShardFile {
         self.disk_bytes
     }
 
-    /// The whole file as one range.
-    pub(crate) fn whole(&self) -> Range {
-        Range { offset: 0, nbytes: self.len }
+    /// The same file, of which this part is meant.
+    pub(crate) fn with_part(self, part: Range) -> Self {
+        Self { part: Some(part), ..self }
     }
 
+    /// Whether a part of the file is meant, rather than all of it.
+    pub(crate) fn is_part(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// The whole file as one range, or the part of it that is meant.
+    pub(crate) fn whole(&self) -> Range {
+        self.part.unwrap_or(Range { offset: 0, nbytes: self.len })
+    }
+
+    /// The table of a shard, which may be a part of the file. Its ranges are the file's.
     pub(crate) fn table(&self, layout: TableLayout) -> Result<Table> {
-        let Some(part) = layout.part(self.len) else {
-            let reason = format!("{} bytes are too few for a shard's index of {} bytes", self.len, layout.bytes());
+        let shard = self.whole();
+        let Some(part) = layout.part(shard.nbytes) else {
+            let reason = format!("{} bytes are too few for a shard's index of {} bytes", shard.nbytes, layout.bytes());
             return Err(Error::format(&self.path, reason));
         };
         let mut bytes = Vec::new();
-        self.read(part, &mut bytes)?;
-        Table::decode(layout, part, self.len, bytes).map_err(|reason| Error::format(&self.path, reason))
+        self.read(Range { offset: shard.offset + part.offset, ..part }, &mut bytes)?;
+        let table = Table::decode(layout, part, shard.nbytes, bytes);
+        table.map(|table| table.at(shard.offset)).map_err(|reason| Error::format(&self.path, reason))
     }
 
     /// Where data may start at or after `at`; `None` where nothing but a hole follows.

@@ -65,7 +65,7 @@ impl CentralMetadata {
         if !look::is_folder(folder) {
             return Ok(());
         }
-        for path in crate::fs::list(folder)? {
+        for path in look::list(folder)? {
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
                 self.others.push(path);
                 continue;

@@ -102,7 +102,7 @@ impl Array {
 
 /// The nodes below a group, for an error message.
 fn children(path: &Path) -> String {
-    let entries = crate::fs::list(path).unwrap_or_default().into_iter();
+    let entries = look::list(path).unwrap_or_default().into_iter();
     let mut names: Vec<_> = entries
         .filter(|entry| has_node(entry))
         .map(|entry| entry.file_name().unwrap_or_default().to_string_lossy().into_owned())

@@ -12,7 +12,7 @@ use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::zarr3_draft;
-use crate::fs::{self as os, Identity, document, is_partial, links, look};
+use crate::fs::{self as os, Identity, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
 
 const DEPTH_MAX: usize = 32;
@@ -144,6 +144,16 @@ impl Tree {
         tree.partial.sort();
         tree.unexpected.sort();
         Ok(tree)
+    }
+
+    /// Refuses a dataset while a writer is at work in one that lies inside.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] with the inner one.
+    pub(crate) fn check_unwritten(&self) -> Result<()> {
+        let groups = self.groups.iter().map(|group| group.path.as_path());
+        groups.chain(self.arrays.iter().map(|node| node.array.path())).try_for_each(Lock::look)
     }
 
     pub(crate) fn group(&self, name: &str) -> Option<&Group> {
@@ -334,7 +344,7 @@ impl Walk {
 
     /// What stands in a group's folder, but for `known`, which was looked at.
     fn children(&mut self, path: &Path, name: &str, depth: usize, known: &[PathBuf]) -> Result<()> {
-        let mut children = os::list(path)?;
+        let mut children = look::list(path)?;
         children.sort();
         for child in children {
             let last = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -414,7 +424,7 @@ impl Walk {
         {
             return Ok(());
         }
-        for path in os::list(folder)? {
+        for path in look::list(folder)? {
             if look::is_folder(&path) {
                 self.strays(&path, known, depth + 1)?;
             } else if path.file_name().is_some_and(|name| is_partial(&name.to_string_lossy())) {
@@ -428,7 +438,7 @@ impl Walk {
 
     /// All files below a folder of the array that is entry `at`.
     fn files(&mut self, at: usize, folder: &Path, key: &str, depth: usize) -> Result<()> {
-        for path in os::list(folder)? {
+        for path in look::list(folder)? {
             let Entry::Array(entry) = &mut self.entries[at] else { return Ok(()) };
             let ArrayNode { name: node, array, files } = &mut **entry;
             let (name, is_folder) = (path.file_name().and_then(OsStr::to_str), look::is_folder(&path));

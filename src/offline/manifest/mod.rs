@@ -40,7 +40,9 @@ use crate::offline::array::files::FileChunks;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
+use crate::offline::levels;
 use crate::offline::progress::{Counters, Progress, controls};
+use crate::offline::promises::{self, Broken};
 use documents::{Urls, array_document, key};
 use files::{ArrayManifest, Kerchunk, MANIFEST, TRANSFORMER, create_folder, put_document, sync_folders};
 
@@ -150,7 +152,8 @@ impl WriteManifest {
     /// [`Error::Exists`] when `out` is there;
     /// [`Error::Format`] when `out` is something else than manifests; [`Error::Locked`] while a writer is at work.
     pub fn new(dataset: impl AsRef<Path>, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
-        Lock::look(dataset.as_ref())?;
+        Lock::look_around(dataset.as_ref())?;
+        Lock::look_below(dataset.as_ref())?;
         Self::by_its_writer(dataset.as_ref(), out, options)
     }
 
@@ -251,7 +254,7 @@ pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
 fn holds_manifests(folder: &Path) -> Result<bool> {
     let (mut folders, mut seen, mut manifests) = (vec![folder.to_path_buf()], 0, false);
     while let Some(next) = folders.pop() {
-        let entries = if next.is_dir() { os::list(&next)? } else { return Ok(false) };
+        let entries = if next.is_dir() { look::list(&next)? } else { return Ok(false) };
         for path in entries {
             seen += 1;
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -297,6 +300,10 @@ fn write_folder(
             Kind::Array(array) => forms.array(node, array, &place, urls, &mut summary)?,
             Kind::Unreadable(error) => summary.notes.push(format!("{:?} is left out: {error}", node.name)),
         }
+    }
+    summary.notes.extend(levels::notes(nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}")));
+    for Broken { node, what, .. } in promises::broken(nodes)? {
+        summary.notes.push(format!("{node:?} is left out: of the group around it, {what}"));
     }
     if let Some(kerchunk) = forms.kerchunk {
         kerchunk.finish()?;

@@ -93,6 +93,7 @@ impl Pyramid {
         // What is none is left alone; nothing else is believed before the lock is held.
         group(&root)?;
         let lock = lock::to_write(&root)?;
+        Lock::look_below(&root)?;
         let image = Image::find(&root)?;
         refuse_incomplete(&image.root)?;
         if let Some(lost) = image.finest.lost()? {
@@ -100,10 +101,8 @@ impl Pyramid {
             return Err(Error::format(image.finest.path(), format!("{lost}; {help}")));
         }
         let Some(dtype) = image.finest.dtype().number() else {
-            let reason = format!(
-                "its elements are {}, of which there are no means; numbers can be halved",
-                image.finest.dtype()
-            );
+            let dtype = image.finest.dtype();
+            let reason = format!("its elements are {dtype}, of which there are no means; numbers can be halved");
             return Err(Error::format(&image.root, Refusal::Unsupported(reason)));
         };
         let levels = image.levels(options).into_iter().map(|level| {
@@ -113,12 +112,11 @@ impl Pyramid {
         let levels = levels.collect::<Result<Vec<_>>>()?;
         let mut journal = Map::new();
         for (level, _, document) in &levels {
+            let source = image.finest.path().display().to_string();
+            let fingerprint = staging::fingerprint(&image.finest)?;
+            let (steps, method) = (&level.steps, options.method);
             let entry = json!({
-                "source": image.finest.path().display().to_string(),
-                "fingerprint": staging::fingerprint(&image.finest)?,
-                "document": document,
-                "steps": level.steps,
-                "method": options.method,
+                "source": source, "fingerprint": fingerprint, "document": document, "steps": steps, "method": method,
             });
             journal.insert(level.told.path.clone(), entry);
         }

@@ -109,7 +109,9 @@ fn header_at(file: &File, at: u64, len: u64) -> io::Result<Option<local::Header>
     Ok(local::decode(&bytes).filter(|header| {
         // Of its room, the rest may have been cut off, or is in use for documents.
         let end = at.checked_add(header.bytes).and_then(|data| data.checked_add(header.content.len));
-        end.is_some_and(|end| end <= len) && header.content.len <= header.origin.room && check_name(&header.name).is_ok()
+        end.is_some_and(|end| end <= len)
+            && header.content.len <= header.origin.room
+            && check_name(&header.name).is_ok()
     }))
 }
 

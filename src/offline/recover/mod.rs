@@ -89,9 +89,12 @@ impl Recover {
         let mut lock = if root.is_file() { take()? } else { None };
         let archive = if root.is_file() { Some(FoundArchive::open(&root)?) } else { None };
         // A folder that is no dataset gets no lock file.
-        images(&root, &Tree::walk(&root)?)?;
+        let tree = Tree::walk(&root)?;
+        images(&root, &tree)?;
         if archive.is_none() {
+            tree.check_unwritten()?;
             lock = take()?;
+            Lock::look_below(&root)?;
         }
         let pool = pool(options.workers)?;
         Ok(Self { root, apply: options.apply, pool, counters: Counters::default(), archive, _lock: lock })
@@ -105,6 +108,9 @@ impl Recover {
     pub fn run(&self) -> Result<Recovery> {
         // A writer may have ended since `new` looked.
         let tree = Tree::walk(&self.root)?;
+        if !self.apply {
+            tree.check_unwritten()?;
+        }
         let images = images(&self.root, &tree)?;
         self.pool.install(|| {
             let plan = plan(&self.root, &tree, images, &self.counters)?;
@@ -133,6 +139,10 @@ fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counter
 
 impl Plan<'_> {
     fn apply(&self, target: Target, root: &Path, tree: &Tree) -> Result<()> {
+        // All of it is refused before any of it is changed.
+        let keys = self.documents.iter().map(|change| change.key.clone());
+        let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
+        keys.chain(records).try_for_each(|key| target.check(&key))?;
         self.documents.iter().try_for_each(|change| target.put(&change.key, &change.bytes))?;
         for image in &self.images {
             image.write_records(root, tree, &target)?;
@@ -144,7 +154,8 @@ impl Plan<'_> {
         }
         // A new document was made under such a name, and has its own by now.
         tree.partial.iter().try_for_each(|path| target.remove(path))?;
-        target.finish()
+        let groups: Vec<&str> = tree.groups.iter().map(|group| group.name.as_str()).collect();
+        target.finish(&groups)
     }
 
     fn report(&self, root: &Path, tree: &Tree, applied: bool) -> Recovery {

@@ -105,7 +105,25 @@ struct Named {
     tail_at: Option<u64>,
 }
 
+/// What is to be done with the shard at `path`.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] for a shard behind a link that has to change: only what is in the dataset itself is changed,
+/// and without the change its frames would be given up.
 pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<ShardPlan> {
+    let plan = look(root, image, path, position)?;
+    let stays = matches!(plan.shard.action, Action::Nothing | Action::Leave(_));
+    match links::stays_below(root, path) {
+        Err(Error::Format { path, reason }) if !stays => {
+            let help = "put the shard itself in the place of the link";
+            Err(Error::Unsupported { path, reason: format!("has to change, but {reason}; {help}") })
+        }
+        _ => Ok(plan),
+    }
+}
+
+fn look(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<ShardPlan> {
     let damaged = image.own.damaged_shards.contains(&name(image.node.array.folder(), path));
     let shard = Shard { path: path.to_path_buf(), position: position.to_vec(), damaged, ..Shard::default() };
     let mut plan = ShardPlan { shard, sums: Sums::default(), chunks: Vec::new(), index: None };
@@ -113,12 +131,11 @@ pub(super) fn plan(root: &Path, image: &Image, path: &Path, position: &[u64]) ->
         plan.shard.action = Action::Leave(reason.to_owned());
         Ok(plan)
     };
-    if let Err(Error::Format { reason, .. }) = links::stays_below(root, path) {
-        return leave(plan, &reason);
-    }
     let file = match ShardFile::open(path.to_path_buf()) {
         Ok(Some(file)) => file,
         Ok(None) => return Ok(plan),
+        // It may be whole, and what is not counted would be given up.
+        Err(error) if links::stays_below(root, path).is_err() => return Err(error),
         Err(Error::Format { reason, .. }) => return leave(plan, &reason),
         Err(error) => return Err(error),
     };

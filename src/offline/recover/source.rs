@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
+use crate::fs::links;
 use crate::offline::hierarchy::Group;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
 
@@ -18,7 +19,11 @@ pub(super) struct Image<'a> {
 
 pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> {
     // Without its documents nothing about a shard is sure.
-    if let Some(error) = tree.broken.iter().find(|error| !matches!(error, Error::Unsupported { .. })) {
+    let is_in_the_way = |error: &&Error| match error {
+        Error::Unsupported { path, .. } => links::check(path).is_err(),
+        _ => true,
+    };
+    if let Some(error) = tree.broken.iter().find(is_in_the_way) {
         return Err(error.clone());
     }
     let (mut images, mut repacked) = (Vec::new(), false);

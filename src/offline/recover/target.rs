@@ -10,6 +10,7 @@ use crate::config::StorageKind;
 use crate::error::{Error, Result};
 use crate::fs::beneath::Root;
 use crate::fs::links;
+use crate::offline::repack::consolidated::Consolidated;
 use crate::storage::{Archive, ArchiveView, Directory, Storage};
 
 pub(super) enum Target<'a> {
@@ -29,13 +30,20 @@ impl<'a> Target<'a> {
         Ok(Self::Folder { root, storage, below: Root::open(root)? })
     }
 
+    /// Refuses a document or a block of records whose place leads elsewhere.
+    pub(super) fn check(&self, key: &str) -> Result<()> {
+        match self {
+            Self::Folder { root, .. } => links::stays_below(root, &root.join(key)),
+            // There are no links in it.
+            Self::Archive { .. } => Ok(()),
+        }
+    }
+
     /// Puts a document, or a block of records, in the place of the one before.
     pub(super) fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
         let put = match self {
             Self::Folder { root, storage, below } => {
-                let path = root.join(key);
-                links::stays_below(root, &path)?;
-                below.make_folders(&path)?;
+                below.make_folders(&root.join(key))?;
                 storage.put(key, bytes)
             }
             Self::Archive { view, .. } => view.put(key, bytes),
@@ -84,13 +92,17 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// All is done.
-    pub(super) fn finish(self) -> Result<()> {
+    /// All is done. `groups`: the names of those in which others may keep copies of documents.
+    pub(super) fn finish(self, groups: &[&str]) -> Result<()> {
         self.settle()?;
-        if let Self::Archive { found, archive, .. } = &self {
-            archive.release();
-            found.show_as_written();
+        match self {
+            Self::Folder { root, .. } => Consolidated::around(root, groups)?.refresh(),
+            // Its writer makes no copies of documents, and nobody else changes it.
+            Self::Archive { found, archive, .. } => {
+                archive.release();
+                found.show_as_written();
+                Ok(())
+            }
         }
-        Ok(())
     }
 }

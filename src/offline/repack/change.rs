@@ -17,6 +17,7 @@ use crate::format::layout::product;
 use crate::format::layout::{Files, Layout};
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
+use crate::offline::array::decode::Worker;
 use crate::offline::pyramid::halving::Halving;
 
 /// More shards than this are not made only to be empty.
@@ -47,6 +48,8 @@ pub(crate) struct Change {
     pub(super) idle: Idle<Transcoder>,
     /// The same, of rooms for encoded bytes.
     pub(super) idle_rooms: Idle<Vec<u8>>,
+    /// The same, of what decodes chunks only to see that it can.
+    pub(super) idle_workers: Idle<Worker>,
     /// Files of the source that were looked at last, by their positions, where several new files are made of each.
     pub(super) recent: Mutex<Vec<Remembered>>,
 }
@@ -105,7 +108,7 @@ impl Change {
             (None, None) => source.codec().clone(),
         };
         let (order, sync, reflink) = (options.order, options.sync, options.reflink);
-        let (idle, idle_rooms, recent) = Default::default();
+        let (idle, idle_rooms, idle_workers, recent) = Default::default();
         let halving = None;
         let change = Self {
             source,
@@ -121,6 +124,7 @@ impl Change {
             pool,
             idle,
             idle_rooms,
+            idle_workers,
             recent,
         };
         if work != Work::Copy {
@@ -146,7 +150,9 @@ impl Change {
     /// Bytes that one thread needs at most while it decodes and encodes.
     pub(super) fn thread_bytes(&self) -> u64 {
         match self.work {
-            Work::Copy => 0,
+            Work::Copy if self.source.metadata().chain.codec.checksum => 0,
+            // What nothing else vouches for is decoded.
+            Work::Copy => 2 * self.source.metadata().chunk_bytes() as u64,
             _ => {
                 // Where elements are packed otherwise, a chunk is once more in memory.
                 let times = if self.source.metadata().chain.is_plain() { 2 } else { 4 };

@@ -39,8 +39,13 @@ impl Consolidated {
     ///
     /// [`Error::Locked`](crate::Error::Locked) while another dataset in the same groups is repacked.
     pub(crate) fn of(root: &Path, groups: &[Group], staging: &Path) -> Result<Self> {
-        let inside = groups.iter().rev().map(|group| (group.name.clone(), below(root, &group.name)));
-        let mut groups: Vec<_> = inside.collect();
+        let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+        Ok(Self { aside: staging.join(ASIDE), ..Self::around(root, &names)? })
+    }
+
+    /// The same, by the names of the groups, where nothing is to be set aside.
+    pub(crate) fn around(root: &Path, names: &[&str]) -> Result<Self> {
+        let mut groups: Vec<_> = names.iter().rev().map(|name| ((*name).to_owned(), below(root, name))).collect();
         let mut locks = Vec::new();
         for (steps, above) in root.ancestors().skip(1).take(ABOVE_MAX).enumerate() {
             // What stands there and is no group is no concern of this dataset.
@@ -55,7 +60,7 @@ impl Consolidated {
             locks.push(Lock::on_folder(above)?);
             groups.push(("../".repeat(steps + 1), above.to_path_buf()));
         }
-        Ok(Self { aside: staging.join(ASIDE), groups, _locks: locks })
+        Ok(Self { aside: PathBuf::new(), groups, _locks: locks })
     }
 
     /// Takes it out of all groups. What an earlier call set aside stays there.
@@ -98,6 +103,7 @@ impl Consolidated {
             for key in nodes.iter().filter_map(|node| node.strip_prefix(folder).ok()?.to_str()) {
                 metadata.entry(key).or_insert(Value::Null);
             }
+            parents_first(metadata);
         }
         if aside == before { Ok(()) } else { put(&self.aside, &Value::Object(aside)) }
     }
@@ -118,6 +124,23 @@ impl Consolidated {
             if let (Some(consolidated), None) = (aside.shift_remove(name), document.get(FIELD)) {
                 document[FIELD] = consolidated;
                 refresh(folder, &mut document)?;
+                put(&file, &document)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets it say what the nodes say now, where only their attributes have changed.
+    pub(crate) fn refresh(&self) -> Result<()> {
+        for (_, folder) in &self.groups {
+            let file = folder.join("zarr.json");
+            let Some(before) = document::read(&file)? else {
+                put_zarr2(folder)?;
+                continue;
+            };
+            let mut document = before.clone();
+            refresh(folder, &mut document)?;
+            if document != before {
                 put(&file, &document)?;
             }
         }
@@ -150,6 +173,13 @@ impl Group {
         refresh(&folder, &mut document)?;
         if document == before { Ok(()) } else { put(&folder.join("zarr.json"), &document) }
     }
+}
+
+/// Puts groups before what is in them, and all of one group side by side: zarr-python finds nothing else.
+fn parents_first(metadata: &mut Map<String, Value>) {
+    let mut nodes: Vec<_> = std::mem::take(metadata).into_iter().collect();
+    nodes.sort_by_cached_key(|(name, _)| (name.matches('/').count(), name.clone()));
+    metadata.extend(nodes);
 }
 
 /// What a group of Zarr v3 says of these nodes below it.

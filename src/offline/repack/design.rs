@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::groups::own_attributes;
 use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
 use super::{groups, target};
@@ -181,13 +182,6 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
         documents.iter().try_for_each(|(_, info)| refuse_beyond_json(info, to))?;
     }
     Ok(documents)
-}
-
-/// The object in a document that has the writer's attributes in it, if there is one.
-fn own_attributes(document: &mut Value) -> Option<&mut Map<String, Value>> {
-    let pointer = if document.pointer(&format!("/{ATTRIBUTE}")).is_some() { "" } else { "/attributes" };
-    let attributes = document.pointer_mut(pointer)?.as_object_mut()?;
-    attributes.contains_key(ATTRIBUTE).then_some(attributes)
 }
 
 /// The user's attributes and the writer's, as they are to stand in the new documents.

@@ -5,13 +5,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::groups::Group;
+use super::groups::{Group, own_attributes};
 use super::jobs::Job;
 use super::staging::below;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::fs::{self as os, document};
-use crate::offline::hierarchy::central::CentralMetadata;
 
 impl Group {
     /// Writes the group's document in the dataset at `root`, if it has to say something else now.
@@ -45,22 +44,18 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     job.settle(own);
 }
 
-/// The same in a dataset of another format, whose documents stay.
-pub(super) fn forget_hosted_slots(root: &Path, jobs: &[Job]) -> Result<()> {
-    let (file, pointer) = match CentralMetadata::at(root)? {
-        Some(central) => central.group("").map(|group| (group.document, group.pointer))?,
-        None => (root.join(".zattrs"), ""),
-    };
-    let Some(before) = document::read(&file)? else { return Ok(()) };
+/// The same in any document in which the writer speaks of these arrays.
+pub(super) fn forget_slots_in(file: &Path, jobs: &[&Job]) -> Result<()> {
+    let Some(before) = document::read(file)? else { return Ok(()) };
     let mut document = before.clone();
-    let own = document.pointer_mut(pointer).and_then(|attributes| attributes.get_mut(ATTRIBUTE));
-    let Some(own) = own.and_then(Value::as_object_mut) else { return Ok(()) };
+    let Some(attributes) = own_attributes(&mut document) else { return Ok(()) };
+    let Some(own) = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut) else { return Ok(()) };
     own.shift_remove("slots");
     // Of several arrays, nothing says which one the writer means.
     if let [job] = jobs {
         job.settle(own);
     }
-    if document == before { Ok(()) } else { put(&file, &document) }
+    if document == before { Ok(()) } else { put(file, &document) }
 }
 
 /// As [`put`], for a document that takes the place of `old` elsewhere.

@@ -29,6 +29,13 @@ impl Group {
     }
 }
 
+/// The object in a document that has the writer's attributes in it, if there is one.
+pub(super) fn own_attributes(document: &mut Value) -> Option<&mut Map<String, Value>> {
+    let pointer = if document.pointer(&format!("/{ATTRIBUTE}")).is_some() { "" } else { "/attributes" };
+    let attributes = document.pointer_mut(pointer)?.as_object_mut()?;
+    attributes.contains_key(ATTRIBUTE).then_some(attributes)
+}
+
 /// The note of a group of which nothing is in the result.
 pub(super) fn without_attributes(group: &str) -> String {
     format!("the attributes of the group {group:?} are left out: no array of it is in the result")

@@ -22,12 +22,13 @@ use super::target;
 use super::{image_attributes, nodes, ome_lists};
 use crate::config::{Dialect, Volume};
 use crate::error::{Error, Result};
-use crate::format::{self, rules};
+use crate::format::{self, ngff, rules};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::promises::Broken;
 
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
@@ -77,6 +78,8 @@ pub(super) struct Roots<'a> {
     /// The result is a new dataset.
     pub(super) copied: bool,
     pub(super) staging: &'a Path,
+    /// What is promised, not there, and given up.
+    pub(super) absent: &'a [Broken],
 }
 
 /// What somebody should know of codecs that the result has, and the old dataset had not or not in this format.
@@ -123,11 +126,10 @@ impl Jobs {
                     "has no key, hash, bits, voxel offset or resolution: only precomputed has; leave these out";
                 return Err(Error::config("dialect", options.dialect, reason));
             }
-            let left_out = LeftOut::of_zarr3(&nodes, &selection);
+            let left_out = LeftOut::of_zarr3(&nodes, &selection).with(place.absent, place.copied);
             let mut left = left_of_others(place.root, &nodes, &selection)?;
             left.extend(left_out.paths());
             let mut notes = left_out.notes("zarr3");
-            notes.extend(selection.notes(&nodes));
             if place.copied {
                 let carried: Vec<&str> = nodes::carried(&nodes, &selection).map(|node| node.name.as_str()).collect();
                 notes.extend(nodes::notes_of_manifests(&nodes, |node, array| {
@@ -352,7 +354,7 @@ fn of_zarr3(
         if !is_carried && !selection.is_meant(&node, source) {
             continue;
         }
-        let options = &options_of(source, options, is_carried, selection.is_flat(&node, source));
+        let options = &options_of(source, options, is_carried, selection.stays_files(source));
         let dialect = source.layout().dialect;
         if dialect != Dialect::Zarr3 && !place.copied {
             let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
@@ -387,18 +389,13 @@ fn of_zarr3(
     Ok((jobs, groups))
 }
 
-/// With which options an array becomes another: one that is taken along keeps its chunks, and one of small files its
-/// files.
-fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, is_flat: bool) -> RepackOptions {
+/// With which options an array becomes another: one of small files keeps its files, and what a manifest names becomes
+/// such without being encoded again.
+fn options_of(source: &Array, options: &RepackOptions, is_carried: bool, stays_files: bool) -> RepackOptions {
     match (is_carried, source.manifest()) {
         (true, Some(_)) => options.of_plain_files(),
-        // Each of its chunks becomes a shard of one.
-        (true, None) => {
-            let shard = if options.is_unsharded() { Vec::new() } else { source.chunk_shape().to_vec() };
-            RepackOptions { chunk: Vec::new(), shard, ..options.clone() }
-        }
-        (false, _) if is_flat => options.of_files(),
-        (false, _) => options.clone(),
+        _ if is_carried || stays_files => options.of_files(source.shape().len()),
+        _ => options.clone(),
     }
 }
 
@@ -407,6 +404,9 @@ fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result
     let mut document = node.document()?;
     if let Some(attributes) = document.get_mut("attributes").and_then(Value::as_object_mut) {
         groups::take_ome_back(attributes);
+        if is_converted && node.name.rsplit('/').next() == Some(ome_lists::COLLECTION) {
+            ngff::series_from_0_4(attributes);
+        }
         let is_kept = |key: &str| !left_out.has(&below(&node.name, key));
         image_attributes::carry_volume(node, is_kept, attributes)?;
     }

@@ -9,6 +9,7 @@ use crate::config::Dialect;
 use crate::fs::look;
 use crate::offline::hierarchy::walk::{Kind, Node};
 use crate::offline::hierarchy::{below, has_node};
+use crate::offline::promises::Broken;
 
 /// The arrays that are not in the result.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub(super) struct LeftOut {
     names: HashSet<String>,
     /// Groups that hold some of them, and no other array.
     emptied: HashSet<String>,
+    /// What is promised, and was not there before.
+    absent: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -56,7 +59,21 @@ impl LeftOut {
         let of = |node: &&Node| Missing { name: node.name.clone(), path: node.path.clone() };
         let missing: Vec<Missing> = missing.iter().map(of).collect();
         let names = missing.iter().map(|missing| missing.name.clone()).collect();
-        Self { missing, names, emptied }
+        Self { missing, names, emptied, absent: Vec::new() }
+    }
+
+    /// The same with what documents promise and is not there. `copied`: in a new dataset they promise it no more.
+    pub(super) fn with(mut self, absent: &[Broken], copied: bool) -> Self {
+        self.absent = absent.iter().map(|broken| broken.node.clone()).collect();
+        if copied {
+            self.names.extend(self.absent.iter().cloned());
+        }
+        self
+    }
+
+    /// Whether nothing is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -81,7 +98,8 @@ impl LeftOut {
     /// `to`: the format of the result.
     pub(super) fn notes(&self, to: &str) -> Vec<String> {
         let note = |name| format!("{name:?} is not repacked, and left out: it can't stay what it is in {to}");
-        self.names().map(note).collect()
+        let absent = |name| format!("{name:?} is not there, although documents promise it");
+        self.names().map(note).chain(self.absent.iter().map(absent)).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::fs::{self as os, Identity, LOCK_FILE, look};
+use crate::fs::{Identity, LOCK_FILE, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
@@ -37,7 +37,7 @@ impl Listing {
         if depth > DEPTH_MAX || !visited.insert(identity) {
             return Ok(());
         }
-        for path in os::list(folder)? {
+        for path in look::list(folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let key = format!("{key}/{name}");
             if look::is_folder(&path) {

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::fs::{Lock, look};
+use crate::fs::Lock;
 use crate::offline::hierarchy::central::CentralMetadata;
+use crate::offline::hierarchy::has_node;
 
 /// Takes the lock of the dataset that `path` is or belongs to, as its one writer.
 pub(crate) fn to_write(path: &Path) -> Result<Lock> {
@@ -18,14 +19,10 @@ pub(super) fn to_read(path: &Path) -> Result<Option<Lock>> {
 
 /// The topmost group above `path`, or the dataset whose document describes what is there.
 fn root_of(path: &Path) -> Result<PathBuf> {
-    let group = path.ancestors().take_while(|above| look::is_file(&above.join("zarr.json"))).last();
+    let group = path.ancestors().take_while(|above| has_node(above)).last();
     if let Some(group) = group {
         return Ok(group.to_path_buf());
     }
-    let central = if look::is_file(&path.join(".zarray")) || CentralMetadata::at(path)?.is_some() {
-        None
-    } else {
-        CentralMetadata::of(path)?
-    };
+    let central = if CentralMetadata::at(path)?.is_some() { None } else { CentralMetadata::of(path)? };
     Ok(central.map_or_else(|| path.to_path_buf(), |(central, _)| central.root))
 }

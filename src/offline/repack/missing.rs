@@ -5,7 +5,8 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::change::Change;
-use crate::config::Compressor;
+use super::options::RepackOptions;
+use crate::config::{Compressor, Dialect};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::provenance::MISSING_RANGES_MAX;
@@ -13,6 +14,8 @@ use crate::fs as os;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
+use crate::offline::hierarchy::walk::Node;
+use crate::offline::promises::{self, Broken};
 use crate::offline::ranges::Ranges;
 use crate::record::LOST;
 
@@ -31,6 +34,22 @@ pub(super) fn refuse(change: &Change) -> Result<()> {
     let Some(lost) = change.pool.install(|| source.lost())? else { return Ok(()) };
     let help = "bring them back, or give them up with the option `incomplete`";
     Err(Error::format(source.path(), format!("{lost}; {help}")))
+}
+
+/// What documents promise and is not there. A result that holds only one of the arrays promises nothing of others.
+pub(super) fn absent(nodes: &[Node], options: &RepackOptions) -> Result<Vec<Broken>> {
+    if options.dialect == Dialect::Zarr3 { promises::broken(nodes) } else { Ok(Vec::new()) }
+}
+
+/// Refuses a dataset that lacks what its documents promise, unless the options give it up.
+pub(super) fn refuse_absent(absent: &[Broken], options: &RepackOptions) -> Result<()> {
+    match absent {
+        [Broken { group, what, .. }, ..] if !options.incomplete => {
+            let help = "bring it back, or give it up with the option `incomplete`";
+            Err(Error::format(group, format!("{what}; {help}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl GivenUp {

@@ -37,6 +37,7 @@ mod receipt;
 mod refusal;
 mod rest;
 mod selection;
+mod settle;
 pub(super) mod shard;
 mod source_file;
 pub(super) mod space;
@@ -60,7 +61,9 @@ use crate::fs::{self as os, Lock};
 use crate::fs::{links, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
+use crate::offline::levels;
 use crate::offline::progress::{Counters, Progress, pool};
+use crate::offline::promises::Broken;
 use change::Change;
 use consolidated::Consolidated;
 use groups::Group;
@@ -71,7 +74,7 @@ pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
 use shard::{Outcome, Totals};
-use staging::{Staging, below, is_behind_link};
+use staging::{Staging, below};
 
 /// A repacking that was checked and can be run.
 ///
@@ -121,7 +124,9 @@ impl Repack {
     /// Looks at the dataset or array at `path` and checks what is asked for; nothing is written yet.
     ///
     /// The result goes to the new dataset `out`, or takes the place of the old one. All arrays with shards are
-    /// repacked; everything else is copied as it is, or left as it is, but for manifests, which become what they name.
+    /// repacked, and arrays whose chunks are files where something is asked for that changes them; these keep their
+    /// files unless they are to get shards. Everything else is copied as it is, or left as it is, but for manifests,
+    /// which become what they name.
     /// In a dialect other than
     /// [`Zarr3`](crate::Dialect::Zarr3), what changes more than the places of chunks can be only the one array of a
     /// dataset.
@@ -135,16 +140,7 @@ impl Repack {
     /// [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks that its writer counted, or is not
     /// complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
-        let path = path.as_ref();
-        os::finish_exchange(path)?;
-        let root = look::canonicalize(path).map_err(|error| Error::io("open", path, error))?;
-        if out.is_none() {
-            look::refuse_archive(&root)?;
-        }
-        if !look::is_root(&root) {
-            return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
-        }
-        links::enter(&root);
+        let root = root_of(path.as_ref(), out.is_none())?;
         let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let is_there = out.as_ref().is_some_and(|out| out.exists());
@@ -154,16 +150,19 @@ impl Repack {
         }
         out.iter().try_for_each(|out| check_out(&root, out))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
+        Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
         if out.is_none() && !options.incomplete {
             refuse_incomplete(&nodes)?;
         }
+        let absent = missing::absent(&nodes, options)?;
+        let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
         let pool = pool(options.workers)?;
-        let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging };
-        let Jobs { mut jobs, form, groups, left, files, notes } = Jobs::new(nodes, &place, options, &Arc::new(pool))?;
-        if jobs.is_empty() {
-            return Err(refusal::of_nothing(root, options));
-        }
+        let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
+        let Jobs { mut jobs, form, groups, left, files, mut notes } =
+            Jobs::new(nodes, &place, options, &Arc::new(pool))?;
+        notes.extend(of_levels);
+        refuse_lacking(&root, jobs.is_empty(), &absent, options)?;
         let done = match &out {
             Some(_) if is_untidy => Some(Done::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
@@ -270,6 +269,7 @@ impl Repack {
             Staging::discard(&self.staging)?;
             let summary = self.make_shards()?;
             self.put_groups(&self.root)?;
+            Consolidated::of(&self.root, &self.groups, &self.staging)?.refresh()?;
             return Ok(summary);
         }
         let sources: Vec<&Array> = self.jobs.iter().map(|job| &job.change.source).collect();
@@ -290,6 +290,7 @@ impl Repack {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
                 consolidated.set_aside()?;
                 os::exchange(&staging.tree(), &self.root)?;
+                self.put_around()?;
                 consolidated.bring_back()?;
             }
             None => self.exchange()?,
@@ -377,22 +378,6 @@ impl Repack {
         Ok(())
     }
 
-    /// Corrects what the groups in `tree` say of an array that keeps its place among others.
-    fn refresh_around(&self, tree: &Path) -> Result<()> {
-        let names = self.jobs.iter().filter_map(|job| job.change.design.as_ref()?.stays());
-        for name in names {
-            let place = below(tree, name);
-            let groups = place.ancestors().skip(1).take_while(|above| above.starts_with(tree));
-            for (steps, group) in groups.enumerate() {
-                if steps == 0 {
-                    documents::forget_hosted_slots(group, &self.jobs)?;
-                }
-                consolidated::put_zarr2(group)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Lets the new arrays take the places of the old ones.
     fn exchange(&self) -> Result<()> {
         let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
@@ -404,24 +389,29 @@ impl Repack {
         self.put_groups(&self.root)?;
         consolidated.bring_back()
     }
+}
 
-    /// The groups that are part of the result at `root`: where a link was copied, what it leads to is not changed.
-    fn groups_in<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = &'a Group> {
-        let is_copy = root != self.root;
-        self.groups.iter().filter(move |group| !(is_copy && is_behind_link(root, &group.name)))
+/// The directory that is repacked, once an exchange that a kill cut short is finished.
+fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
+    os::finish_exchange(path)?;
+    let root = look::canonicalize(path).map_err(|error| Error::io("open", path, error))?;
+    if in_place {
+        look::refuse_archive(&root)?;
     }
+    if !look::is_root(&root) {
+        return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
+    }
+    links::enter(&root);
+    Ok(root)
+}
 
-    /// Corrects what groups in the dataset at `root` say of arrays that have changed.
-    fn put_groups(&self, root: &Path) -> Result<()> {
-        for job in &self.jobs {
-            let array = job.change.source.path().strip_prefix(&self.root).unwrap_or(Path::new(""));
-            job.given_up.settle_records(root, array)?;
-        }
-        match self.form {
-            Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs)),
-            Form::Kept => documents::forget_hosted_slots(root, &self.jobs),
-            Form::Designed => Ok(()),
-        }
+/// Refuses options by which nothing is to be done, then what lacks arrays that its documents promise, then what holds
+/// none.
+fn refuse_lacking(root: &Path, is_empty: bool, absent: &[Broken], options: &RepackOptions) -> Result<()> {
+    let nothing = is_empty.then(|| refusal::of_nothing(root.to_path_buf(), options));
+    match nothing {
+        Some(error @ Error::Config { .. }) => Err(error),
+        nothing => missing::refuse_absent(absent, options).and(nothing.map_or(Ok(()), Err)),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::fs::document;
 use crate::offline::hierarchy::below;
 
 /// The group of a collection that lists its images, and the file in it that describes them in the same order.
-const COLLECTION: &str = "OME";
+pub(super) const COLLECTION: &str = "OME";
 const XML: &str = "METADATA.ome.xml";
 const XML_BYTES_MAX: u64 = 64 << 20;
 
@@ -36,7 +36,7 @@ pub(super) struct Corrected {
 /// folder of the old dataset.
 pub(super) fn correct(left_out: &LeftOut, groups: &mut Vec<Group>, root: &Path) -> Result<Corrected> {
     let mut corrected = Corrected::default();
-    if left_out.names().next().is_none() {
+    if left_out.is_empty() {
         return Ok(corrected);
     }
     let mut gone = Gone { left_out, images: HashSet::new() };

@@ -56,7 +56,8 @@ pub struct RepackOptions {
     pub codec: Option<Codec>,
     /// Chunk length in elements, of all dimensions or only the last ones; 0, or none, keeps what is.
     pub chunk: Vec<u64>,
-    /// Shard length in elements, in the same way. With it, arrays whose chunks are files get shards. Of dialects other
+    /// Shard length in elements, in the same way. With it, arrays whose chunks are files get shards; without it, they
+    /// keep their files. Of dialects other
     /// than [`Dialect::Zarr3`], shards are chosen where there are none to keep, as are those of a precomputed volume.
     pub shard: Vec<u64>,
     /// Whether chunks share files.
@@ -91,7 +92,7 @@ impl RepackOptions {
 
     /// The same for an array of which only encoded chunks are copied, each to a file of its own.
     pub(super) fn of_plain_files(&self) -> Self {
-        Self { codec: None, ..self.of_files() }
+        Self { codec: None, chunk: Vec::new(), ..self.of_files(0) }
     }
 
     /// The options that say what the result is, not by which means it is made.
@@ -100,9 +101,11 @@ impl RepackOptions {
         Self { memory_bytes, workers, sync, reflink, space, ..self.clone() }
     }
 
-    /// The same for an array whose chunks are files, and stay what they are but for their codec.
-    pub(super) fn of_files(&self) -> Self {
-        let (chunk, shard, sharding) = (Vec::new(), Vec::new(), Sharding::Unsharded);
+    /// The same for an array of so many dimensions whose chunks are files, and stay files. Lengths of chunks that are
+    /// given for images are not for arrays of one dimension.
+    pub(super) fn of_files(&self, dimensions: usize) -> Self {
+        let chunk = if dimensions < 2 && self.chunk.len() > dimensions { Vec::new() } else { self.chunk.clone() };
+        let (shard, sharding) = (Vec::new(), Sharding::Unsharded);
         Self { chunk, shard, sharding, index_location: None, index_checksum: None, ..self.clone() }
     }
 

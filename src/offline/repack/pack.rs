@@ -11,7 +11,7 @@ use crate::format::zip::directory::{Directory, Named, comment, order};
 use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, Origin, PAGE};
 use crate::format::zip::{Content, Modified, crc32};
 use crate::fs::system::{self, FileExt};
-use crate::fs::{self as os, document, hidden, rename_new, sync_folder_of};
+use crate::fs::{self as os, document, hidden, look, rename_new, sync_folder_of};
 use crate::offline::hierarchy::RECEIPT;
 
 const STEP_BYTES: usize = 1 << 20;
@@ -41,7 +41,7 @@ pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
 
 /// All files below a folder with their names in the archive.
 fn list(root: &Path, folder: &Path, names: &mut Vec<(String, PathBuf)>) -> Result<()> {
-    for path in os::list(folder)? {
+    for path in look::list(folder)? {
         if path.is_symlink() {
             return Err(Error::format(path, "is a link, which an archive can't hold; repack into a folder"));
         }

@@ -30,7 +30,7 @@ impl Rest<'_> {
     fn folder(&self, from: &Path, to: &Path, depth: usize) -> Result<()> {
         let failed = |error: std::io::Error| Error::io("copy to", to, error);
         let create = || fs::create_dir_all(to).map_err(failed);
-        let entries = os::list(from)?;
+        let entries = look::list(from)?;
         if entries.is_empty() {
             create()?;
         }

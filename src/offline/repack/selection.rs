@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::options::RepackOptions;
-use super::{refusal, target};
-use crate::config::Dialect;
+use super::target;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::offline::array::Array;
@@ -59,38 +58,23 @@ impl<'a> Selection<'a> {
 
     /// Whether an array is repacked.
     pub(super) fn is_meant(&self, node: &Node, array: &Array) -> bool {
-        self.takes(&node.name) && (target::is_meant(array, self.options) || self.is_flat(node, array))
+        self.takes(&node.name) && (target::is_meant(array, self.options) || self.is_changed(node, array))
     }
 
-    /// Whether an array of one dimension without shards is encoded again where others of this kind are cut again: its
-    /// chunks stay files.
-    pub(super) fn is_flat(&self, node: &Node, array: &Array) -> bool {
-        let are_others = self.options.is_unsharded() || !self.options.shard.is_empty();
-        are_others && array.shape().len() == 1 && self.is_file_by_file(node, array)
+    /// Whether an array that is repacked has a file for each chunk, and keeps it so because nobody asked for shards, or
+    /// because it has one dimension beside others that get some.
+    pub(super) fn stays_files(&self, array: &Array) -> bool {
+        let rank = array.shape().len();
+        !array.layout().has_index() && (self.options.shard.is_empty() || rank < 2)
     }
 
-    /// Whether an array, which may be repacked, has a file for each chunk, and a codec is asked for.
-    fn is_file_by_file(&self, node: &Node, array: &Array) -> bool {
-        let layout = array.layout();
-        self.options.codec.is_some()
-            && layout.dialect == Dialect::Zarr3
-            && !layout.has_index()
-            && !layout.shape.is_empty()
+    /// Whether something is asked for that changes an array of Zarr v3 whose chunks are files, and stay files.
+    fn is_changed(&self, node: &Node, array: &Array) -> bool {
+        let RepackOptions { codec, chunk, shard, .. } = self.options;
+        self.stays_files(array)
+            && (codec.is_some() || (!chunk.is_empty() && shard.is_empty()))
+            && !array.shape().is_empty()
             && !self.records.contains(&node.name)
-    }
-
-    /// Which arrays keep their codec though another is asked for, as sentences.
-    pub(super) fn notes(&self, nodes: &[Node]) -> Vec<String> {
-        let is_kept = |(node, array): &(&Node, &Array)| {
-            self.takes(&node.name) && self.is_file_by_file(node, array) && !self.is_meant(node, array)
-        };
-        let note = |(node, _): (&Node, &Array)| {
-            format!(
-                "{} has no shards, and stays as it is; the option `shard` or the option `sharding` takes it along",
-                refusal::called(&node.name)
-            )
-        };
-        nodes.iter().filter_map(|node| Some((node, node.array()?))).filter(is_kept).map(note).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use super::change::{Change, Work};
 use super::chunks::Item;
 use super::progress::Tally;
 use super::source_file::SourceFile;
-use super::writer::{Writer, Written};
+use super::writer::{Writer, Written, about};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs as os;
@@ -164,11 +164,21 @@ impl Change {
         }
         // What there is to compare are two files, byte by byte.
         let new = opened(partial)?;
+        self.pool.install(|| items.par_iter().try_for_each(|item| self.look_at(&old, item)))?;
         self.pool.install(|| same_bytes(&old, &new))?;
         self.appear(partial, path)?;
         let bytes = items.iter().map(|item| item.range.nbytes).sum();
         tally.read(bytes);
         Ok(Outcome::Written { chunks: items.len() as u64, bytes })
+    }
+
+    /// Refuses a chunk that nothing vouches for.
+    fn look_at(&self, file: &ShardFile, item: &Item) -> Result<()> {
+        let mut room = self.idle_rooms.take().unwrap_or_default();
+        file.read(item.range, &mut room)?;
+        let vouched = self.vouched(file, item.range, &item.at, &room);
+        self.idle_rooms.give_back(room);
+        vouched.map(drop).map_err(|error| about(error, file.path(), &item.at))
     }
 
     /// Reads the written shard back, index and chunks, and compares.

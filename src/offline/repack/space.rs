@@ -9,7 +9,7 @@ use super::jobs::Job;
 use crate::config::Compressor;
 use crate::error::{Error, Result};
 use crate::fs::look::{self, OpenFile};
-use crate::fs::{self as os, system};
+use crate::fs::system;
 
 /// Beside its bytes, a file takes part of a block that nothing else can have.
 const BLOCK_BYTES: u64 = 4096;
@@ -150,7 +150,7 @@ impl Stored {
 /// Bytes of all files below a folder; behind links there is nothing to be copied.
 fn length_below(folder: &Path, depth: usize) -> Result<u64> {
     let mut bytes: u64 = 0;
-    for path in if depth > DEPTH_MAX { Vec::new() } else { os::list(folder)? } {
+    for path in if depth > DEPTH_MAX { Vec::new() } else { look::list(folder)? } {
         let is_folder = !path.is_symlink() && look::is_folder(&path);
         let more = if is_folder { length_below(&path, depth + 1)? } else { look::file_bytes(&path).unwrap_or(0) };
         bytes = bytes.saturating_add(more);

@@ -9,7 +9,6 @@ use crate::format::codecs::Chain;
 use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout, product};
-use crate::format::rules;
 use crate::format::{DIMENSION_NAMES, Metadata, zarr3};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
@@ -17,7 +16,7 @@ use crate::offline::hierarchy::walk::Node;
 /// Whether the options concern this array.
 pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {
     let may_shard = (!options.shard.is_empty() || options.is_unsharded()) && array.shape().len() > 1;
-    array.layout().has_index() || may_shard || !rules(array.layout().dialect).is_current
+    array.layout().has_index() || may_shard || array.layout().dialect != Dialect::Zarr3
 }
 
 /// The array after repacking and its document; the same as before where nothing changes in it. `names`: of its
@@ -35,8 +34,10 @@ pub(super) fn of(
     if is_new {
         refuse_undecided(array, options)?;
     }
-    let chunk = sizes("chunk", &options.chunk, &layout.chunk_shape)?;
-    let reshaped = chunk != layout.chunk_shape;
+    // Chunks that are shards themselves are files no more than other shards.
+    let innermost = metadata.chain.innermost_chunk().filter(|_| unsharded);
+    let chunk = sizes("chunk", &options.chunk, innermost.as_ref().unwrap_or(&layout.chunk_shape))?;
+    let reshaped = chunk != layout.chunk_shape || innermost.is_some();
     let kept = if layout.has_index() { kept_shard(layout) } else { chunk.clone() };
     let shard = if unsharded { chunk.clone() } else { sizes("shard", &options.shard, &kept)? };
     if let Some((shard, chunk)) = shard.iter().zip(&chunk).find(|(shard, chunk)| *shard % *chunk != 0) {
@@ -46,7 +47,7 @@ pub(super) fn of(
     let chain = chain(metadata, options, reshaped);
     let old = layout.table().filter(|_| !is_new);
     let index = if unsharded { None } else { Some(index_of(&shard, &chunk, old, options)?) };
-    let is_cut_so = chunk == layout.chunk_shape && shard == layout.file_shape && metadata.manifest.is_none();
+    let is_cut_so = !reshaped && shard == layout.file_shape && metadata.manifest.is_none();
     if !is_new && old == index && is_cut_so {
         return cut_as_it_is(node, metadata, chain);
     }
@@ -95,16 +96,11 @@ fn cut_as_it_is(node: &Node, metadata: &Metadata, chain: Chain) -> Result<(Metad
 /// Refuses an array of another format of which nobody says how large its shards are to be.
 fn refuse_undecided(array: &Array, options: &RepackOptions) -> Result<()> {
     let is_decided = array.shard_shape().is_some() || !options.shard.is_empty() || options.is_unsharded();
-    if is_decided || array.shape().is_empty() {
+    if is_decided || !array.layout().has_index() {
         return Ok(());
     }
-    let what = match array.layout().has_index() {
-        true => "its shards are no boxes, as those of Zarr are",
-        false => "has no shards",
-    };
-    let reason = format!(
-        "{what}; the option `shard` says how large shards shall be, and the option `sharding` that there are to be none"
-    );
+    let reason = "its shards are no boxes, as those of Zarr are; the option `shard` says how large shards shall be, \
+                  and the option `sharding` that there are to be none";
     Err(Error::config("dialect", options.dialect, reason))
 }
 

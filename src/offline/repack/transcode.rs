@@ -19,33 +19,36 @@ impl Change {
     }
 
     /// Fetches a chunk's bytes, or makes them of those that it has now.
-    pub(super) fn fetch(&self, file: &ShardFile, range: Range, parcel: &mut EncodedChunk) -> Result<()> {
+    pub(super) fn fetch(&self, file: &ShardFile, range: Range, at: &[u64], parcel: &mut EncodedChunk) -> Result<()> {
         self.source.check_encoded(range, file.path())?;
         if self.work == Work::Copy {
-            return self.copy(file, range, parcel);
+            file.read(range, &mut parcel.room)?;
+            parcel.digest = self.vouched(file, range, at, &parcel.room)?;
+            parcel.used = parcel.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
+            return Ok(());
         }
         let mut means = self.means()?;
         let Transcoder { source, encoded, raw, .. } = &mut means;
         raw.resize(self.source.metadata().chunk_bytes(), 0);
         file.read(range, encoded)?;
-        if !self.source.metadata().chain.has_checksum() {
-            self.source.check_header(file, range, encoded)?;
-        }
+        self.source.check_header(file, range, encoded, at)?;
         source.decode(encoded, raw)?;
         self.encode(&mut means.encoder, &means.raw, parcel)?;
         self.idle.give_back(means);
         Ok(())
     }
 
-    fn copy(&self, file: &ShardFile, range: Range, parcel: &mut EncodedChunk) -> Result<()> {
-        file.read(range, &mut parcel.room)?;
-        // A checksum within a compressed stream is not looked at here.
-        if !self.source.metadata().chain.codec.checksum {
-            self.source.check_header(file, range, &parcel.room)?;
+    /// The digest of a chunk that is copied as it is, once something has vouched for its bytes: its checksum, its slot
+    /// header, or else that it can be decoded. A copy that nobody can read must not be the last one.
+    pub(super) fn vouched(&self, file: &ShardFile, range: Range, at: &[u64], encoded: &[u8]) -> Result<u32> {
+        let has_checksum = self.source.metadata().chain.codec.checksum;
+        let is_vouched_for = self.source.check_header(file, range, encoded, at)?;
+        if !has_checksum && !is_vouched_for {
+            let mut worker = self.idle_workers.take().map_or_else(|| self.source.worker(), Ok)?;
+            self.source.decode(&mut worker, file, range, at)?;
+            self.idle_workers.give_back(worker);
         }
-        parcel.digest = digest(&parcel.room, self.source.metadata().chain.codec.checksum)?;
-        parcel.used = parcel.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
-        Ok(())
+        digest(encoded, has_checksum)
     }
 
     fn encode(&self, encoder: &mut Encoder, raw: &[u8], parcel: &mut EncodedChunk) -> Result<()> {

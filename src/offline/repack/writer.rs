@@ -55,7 +55,7 @@ impl<'a> Writer<'a> {
                 self.tally.counters.go_on()?;
                 let file = opened.get(item.file)?;
                 parcel.entry = item.entry;
-                let fetched = change.fetch(&file, item.range, parcel);
+                let fetched = change.fetch(&file, item.range, &item.at, parcel);
                 opened.give_back(item.file, file);
                 self.tally.read(item.range.nbytes);
                 fetched.map_err(|error| about(error, &files[item.file].path, &item.at))
@@ -130,7 +130,7 @@ impl Change {
 }
 
 /// Adds to an error about a chunk which file and which chunk it is about.
-fn about(error: Error, path: &Path, at: &[u64]) -> Error {
+pub(super) fn about(error: Error, path: &Path, at: &[u64]) -> Error {
     match error {
         Error::Codec { codec, reason } => Error::format(path, format!("chunk {at:?}: {codec}: {reason}")),
         other => other,

@@ -8,7 +8,7 @@ use std::sync::{MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use super::rewrite::{Changes, Counts, Rewrite};
-use super::view::{Owner, View};
+use super::view::{Owner, View, Views};
 use super::{Editing, Ledger, Named, Shard, Store, disk, keys};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
@@ -34,10 +34,11 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when the store was opened to read, and for a chunk outside of the array's shape;
-    /// [`Error::Format`] for a key that leads out of the dataset, for a document with which the chunks would not be
-    /// what they are, and for a shard whose index is damaged; [`Error::Io`] when the system refuses something. The
-    /// first error ends the call: what came before it is done, and each shard is as it was or as it was to be.
+    /// [`Error::Config`] when the store was opened to read, for a chunk outside of the array's shape, and for a key
+    /// that is almost a chunk's; [`Error::Format`] for a key that leads out of the dataset, for a document with which
+    /// the chunks would not be what they are, and for a shard whose index is damaged; [`Error::Io`] when the system
+    /// refuses something. The first error ends the call: what came before it is done, and each shard is as it was or as
+    /// it was to be.
     pub fn set_many(&self, values: &[(&str, &[u8])]) -> Result<()> {
         let mut editing = self.editing()?;
         self.change(&mut editing, values.iter().map(|&(key, value)| (key, Some(Cow::Borrowed(value)))))
@@ -142,6 +143,9 @@ impl Store {
                     self.reload()?;
                 }
                 Named::File => {
+                    if value.is_some() {
+                        refuse_misspelt(&views, key)?;
+                    }
                     let is_document = key.ends_with(".json") || key.ends_with(".zarray") || key.ends_with(".zattrs");
                     match value {
                         Some(value) => self.put(key, &value)?,
@@ -248,6 +252,22 @@ impl Store {
         let path = self.root.join(key);
         links::stays_below(&self.root, &path)?;
         disk::remove(&*self.disk, &self.root, &path).map_err(|error| Error::io("remove", &path, error))
+    }
+}
+
+/// Refuses a key under which no reader would look for the chunk that is meant.
+fn refuse_misspelt(views: &Views, key: &str) -> Result<()> {
+    match views.above(key).find(|(view, below)| view.is_misspelt(below)) {
+        Some((view, _)) => {
+            let reason = format!(
+                "is no key of a chunk: these have {} numbers without signs and without zeros before them, as {}{} has",
+                view.layout.shape.len(),
+                view.base,
+                view.layout.chunk_key(&vec![0; view.layout.shape.len()])
+            );
+            Err(Error::config("key", format_args!("{key:?}"), reason))
+        }
+        None => Ok(()),
     }
 }
 

@@ -188,6 +188,7 @@ impl Store {
             return Err(Error::format(root, reason));
         }
         let lock = Lock::take(root)?;
+        Lock::look_below(root)?;
         // A writer may have ended in between.
         store.reload()?;
         for owner in store.views().all().filter_map(|view| view.owner.as_ref()) {

@@ -96,6 +96,12 @@ impl View {
         Some(ChunkAddress { shard, chunk })
     }
 
+    /// Whether a key below the array looks like a chunk's and is none.
+    pub(super) fn is_misspelt(&self, key: &str) -> bool {
+        let dims = self.layout.shape.len();
+        matches!(&self.layout.files, Files::Grid { keys, .. } if keys.is_misspelt(key, dims))
+    }
+
     /// Whether the array has a chunk at this place.
     pub(super) fn covers(&self, place: &ChunkAddress) -> bool {
         self.layout.chunk_at(&place.shard, place.chunk).is_some_and(|chunk| self.layout.has_chunk(&chunk))

@@ -86,7 +86,7 @@ impl Books {
 /// The blocks of records that are there, as files or in a manifest.
 fn blocks(node: &ArrayNode) -> Vec<Vec<u64>> {
     match node.array.manifest() {
-        Some(manifest) => manifest.positions(node.array.shape(), node.array.chunk_shape()),
+        Some(manifest) => manifest.positions(node.array.layout()),
         None => node.files.iter().map(|(_, position)| position.clone()).collect(),
     }
 }

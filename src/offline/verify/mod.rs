@@ -2,7 +2,6 @@
 
 mod books;
 mod check;
-mod promises;
 mod shard;
 
 use std::collections::HashMap;
@@ -15,12 +14,16 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::layers::{Budget, Found, Layers, groups};
+use super::levels;
+use super::promises::{self, Broken};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
+use crate::format::layout::product;
 use crate::format::provenance::Provenance;
 use crate::fs::{Lock, look};
 use crate::offline::array::Array;
 use crate::offline::array::memory::on_fitting_threads;
+use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::hierarchy::{self, below};
 use crate::offline::progress::{Counters, Progress, controls, pool};
@@ -55,7 +58,11 @@ pub struct ArrayVerified {
     pub files: u64,
     /// Chunks that are there, each of which was read, decoded and compared with its checksums.
     pub chunks: u64,
-    /// Bytes of these chunks as they are stored.
+    /// Chunks that a manifest names in files that are not read here.
+    pub unchecked: u64,
+    /// Chunks that are not there, and read as the fill value.
+    pub absent: u64,
+    /// Bytes of the chunks that are there, as they are stored.
     pub bytes: u64,
     /// Chunks whose slot header was compared with the index and the chunk.
     pub headers: u64,
@@ -125,11 +132,14 @@ impl Verify {
     ///
     /// # Errors
     ///
-    /// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work ([`Error::Locked`]).
+    /// When it can't be checked: there is no dataset, a file can't be read, or a writer is at work, there or in a
+    /// dataset inside ([`Error::Locked`]).
     /// Damage is no error: see [`Verification::findings`].
     pub fn run(&self) -> Result<Verification> {
         Lock::look_around(&self.root)?;
+        Lock::look_below(&self.root)?;
         let tree = Tree::walk(&self.root)?;
+        tree.check_unwritten()?;
         let books = books::all(&tree);
         let check = Check { root: &self.root, tree: &tree, findings: Findings::default(), counters: &self.counters };
         let run = Run { check, books };
@@ -151,15 +161,46 @@ impl<'a> Run<'a> {
         self.leftovers();
         let images = self.images();
         let nodes = self.check.tree.arrays.iter();
-        let arrays: Vec<_> = nodes.map(|node| self.array(node, images.get(&node.name))).collect::<Result<_>>()?;
+        let mut arrays: Vec<_> = nodes.map(|node| self.array(node, images.get(&node.name))).collect::<Result<_>>()?;
         for (name, image) in &images {
             if let Some(array) = arrays.iter().find(|array| array.path == *name) {
                 self.totals(image, array);
             }
         }
         drop(images);
+        self.levels(&mut arrays)?;
         let (findings, [damage, unchecked, notes]) = self.check.findings.sorted();
         Ok(Verification { arrays, findings, damage, unchecked, notes })
+    }
+
+    /// The levels of images: chunks that one lacks though it is made of pixels that are there.
+    fn levels(&self, arrays: &mut [ArrayVerified]) -> Result<()> {
+        let tree = self.check.tree;
+        let find = |name: &str| tree.array(name).map(|node| &node.array);
+        for group in &tree.groups {
+            for pair in levels::pairs(&group.name, &group.attributes, find) {
+                self.check.counters.go_on()?;
+                let lacking = pair.lacking().and_then(|lacking| Ok((pair.lost(&lacking)?, lacking)));
+                let path = pair.level.path();
+                match lacking {
+                    Ok((_, lacking)) if lacking.is_empty() => {}
+                    Ok((Some(0), _)) => {}
+                    Ok((Some(lost), _)) => {
+                        let what = format!(
+                            "{lost} chunks are not there that have pixels, as the level before shows: files are \
+                             missing; pyramid makes them again"
+                        );
+                        self.check.damage(path, what);
+                        arrays.iter_mut().filter(|array| array.path == pair.name).for_each(|array| array.damage += 1);
+                    }
+                    Ok((None, lacking)) => self.check.note(path, levels::note_of(lacking.len())),
+                    // It was told when the array was checked.
+                    Err(Error::Format { .. } | Error::Unsupported { .. } | Error::Codec { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of all files of chunks. Those that can't be looked at will say so when they are read.
@@ -176,8 +217,12 @@ impl<'a> Run<'a> {
                 other => self.check.damage(self.check.root, other.to_string()),
             }
         }
-        for group in &self.check.tree.groups {
-            promises::check(&self.check, group);
+        let unread = |group: &Path, error| {
+            self.check.damage(group, format!("its consolidated metadata can't be read: {}", reason(error)));
+        };
+        let broken = promises::broken_in_tree(self.check.tree, unread);
+        for Broken { group, what, .. } in broken.into_iter().chain(promises::stale(self.check.tree)) {
+            self.check.damage(&group, what);
         }
     }
 
@@ -253,22 +298,48 @@ impl<'a> Run<'a> {
         }
         // Of others than the writer's images, too, it may be known how many chunks there were.
         if image.is_none()
-            && let Some(what) = node.array.lost_of(sums.chunks.load(Relaxed))
+            && let Some(what) = node.array.lost_of(sums.named())
         {
             self.check.damage(node.array.path(), what);
         }
+        let absent_chunks = self.absent(node, &sums);
         self.records(node)?;
         let vouches = node.array.metadata().chain.has_checksum();
         Ok(ArrayVerified {
             path: node.name.clone(),
             files: sums.files.load(Relaxed),
             chunks: sums.chunks.load(Relaxed),
+            unchecked: sums.unchecked.load(Relaxed),
+            absent: absent_chunks,
             bytes: sums.bytes.load(Relaxed),
             headers: sums.headers.load(Relaxed),
             without_header: absent,
             unvouched: if vouches { 0 } else { sums.chunks.load(Relaxed).saturating_sub(sums.headers.load(Relaxed)) },
             damage: self.check.findings.damage() - before,
         })
+    }
+
+    /// How many chunks are not there. Where nobody has counted those that were, only a person can tell what that means.
+    fn absent(&self, node: &ArrayNode, sums: &Sums) -> u64 {
+        let (array, layout) = (&node.array, node.array.layout());
+        let all = product(&layout.chunk_grid()).unwrap_or(u64::MAX);
+        let absent = all.saturating_sub(sums.inside.load(Relaxed) + sums.unchecked.load(Relaxed));
+        if absent == 0 || matches!(array.provenance(), Ok(Some(_))) || array.counts_chunks() {
+            return absent;
+        }
+        let files = match (layout.has_index() && layout.has_boxes(), product(&layout.file_grid())) {
+            (true, Some(files)) if array.manifest().is_none() => {
+                let there = node.files.iter().filter(|(_, position)| layout.has_file(position)).count() as u64;
+                format!(", {} of {files} shards among them", files.saturating_sub(there))
+            }
+            _ => String::new(),
+        };
+        let what = format!(
+            "{absent} of {all} chunks are not there{files}, and read as the fill value: they hold nothing else, or \
+             files are missing"
+        );
+        self.check.note(array.path(), what);
+        absent
     }
 
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
@@ -306,49 +377,44 @@ impl<'a> Run<'a> {
             Err(error) => return self.check.found_in(path, error),
         };
         sums.files.fetch_add(1, Relaxed);
-        let shard = Shard {
-            check: &self.check,
-            books: self.books.get(node.array.path()),
-            array: &node.array,
-            file: &file,
-            position,
-            image,
-            sums,
-            gathering,
-        };
-        let checked = if node.array.layout().has_index() { shard.sharded() } else { shard.whole() };
+        let shard = Shard { image, gathering, ..self.shard(&node.array, &file, position, sums) };
+        let checked = shard.check();
         if !node.array.layout().has_file(position) {
             self.check.note(path, "lies outside the array's shape");
         }
         checked.or_else(|error| self.check.found_in(path, error))
     }
 
+    /// A file of an array of which no more is known.
+    fn shard<'b>(&'b self, array: &'b Array, file: &'b ShardFile, position: &'b [u64], sums: &'b Sums) -> Shard<'b> {
+        let books = self.books.get(array.path());
+        Shard { check: &self.check, books, array, file, position, image: None, sums, gathering: None }
+    }
+
     /// The chunks that a manifest names, wherever they are on this machine.
     fn manifest(&self, array: &Array, sums: &Sums) -> Result<()> {
-        array.file_positions()?.par_iter().try_for_each_init(
-            || None,
-            |worker, position| {
-                let worker = match worker {
-                    Some(worker) => worker,
-                    None => worker.insert(array.worker()?),
-                };
-                let opened = match array.open_file(position) {
-                    Ok(opened) => opened,
-                    Err(error) => return self.check.found_in(array.path(), error),
-                };
-                let Some((file, range)) = opened else { return Ok(()) };
-                sums.chunks.fetch_add(1, Relaxed);
-                sums.bytes.fetch_add(range.nbytes, Relaxed);
-                let decoded = array.decode(worker, &file, range, position);
-                decoded.or_else(|error| match error {
-                    error @ Error::Io { .. } => Err(error),
-                    error => {
-                        self.check.damage(array.path(), format!("chunk {position:?}: {}", reason(error)));
-                        Ok(())
-                    }
-                })
-            },
-        )
+        let elsewhere: Mutex<Option<String>> = Mutex::default();
+        let one = |position: &Vec<u64>| {
+            self.check.counters.go_on()?;
+            let file = match array.open_file(position) {
+                Ok(Some((file, _))) => file,
+                Ok(None) => return Ok(()),
+                Err(Error::Unsupported { reason, .. }) => {
+                    sums.unchecked.fetch_add(1, Relaxed);
+                    elsewhere.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+                    return Ok(());
+                }
+                Err(error) => return self.check.found_in(array.path(), error),
+            };
+            self.shard(array, &file, position, sums).check().or_else(|error| self.check.found_in(array.path(), error))
+        };
+        array.file_positions()?.par_iter().try_for_each(one)?;
+        if let Some(reason) = elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            let chunks = sums.unchecked.load(Relaxed);
+            let what = format!("{chunks} chunks that its manifest names are not read here: {reason}");
+            self.check.find(Severity::Unchecked, array.path(), None, what);
+        }
+        Ok(())
     }
 
     /// What is known of the frames of an image: each number at its place, and as many as the writer says.
@@ -380,9 +446,10 @@ impl<'a> Run<'a> {
         let Some(node) = self.check.tree.array(&array.path) else { return };
         let path = node.array.path();
         let Some(own) = Some(&image.own).filter(|own| own.complete || own.recovered) else { return };
-        if let Some(expected) = own.chunks.filter(|&expected| expected != array.chunks) {
-            let more = || format!("holds {} chunks, and its writer counted only {expected}", array.chunks);
-            self.check.damage(path, node.array.lost_of(array.chunks).unwrap_or_else(more));
+        let chunks = array.chunks + array.unchecked;
+        if let Some(expected) = own.chunks.filter(|&expected| expected != chunks) {
+            let more = || format!("holds {chunks} chunks, and its writer counted only {expected}");
+            self.check.damage(path, node.array.lost_of(chunks).unwrap_or_else(more));
         }
         let extent = own.frames.zip(image.places.as_ref()).and_then(|(frames, places)| places.extent(frames));
         if let Some(extent) = extent.filter(|extent| own.complete && node.array.shape().first() != Some(extent)) {

@@ -25,9 +25,20 @@ use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
 pub(super) struct Sums {
     pub(super) files: AtomicU64,
     pub(super) chunks: AtomicU64,
+    /// Those among them that have a part in the array's shape.
+    pub(super) inside: AtomicU64,
+    /// Chunks that a manifest names, and that are not read here.
+    pub(super) unchecked: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) headers: AtomicU64,
     pub(super) without_header: AtomicU64,
+}
+
+impl Sums {
+    /// Chunks that files or a manifest name, be they read here or not.
+    pub(super) fn named(&self) -> u64 {
+        self.chunks.load(Relaxed) + self.unchecked.load(Relaxed)
+    }
 }
 
 /// One file of an array under check.
@@ -58,21 +69,32 @@ impl Shard<'_> {
         self.check.find(Severity::Damage, self.file.path(), chunk, what);
     }
 
+    /// Checks it.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.array.layout().has_index() { self.sharded() } else { self.whole() }
+    }
+
     /// A file that is one chunk.
-    pub(super) fn whole(&self) -> Result<()> {
+    fn whole(&self) -> Result<()> {
         let mut worker = self.array.worker()?;
         let range = self.file.whole();
         let decoded = self.array.decode(&mut worker, self.file, range, self.position);
-        self.count(range);
+        self.count(range, self.position);
         match decoded {
             Ok(()) => self.frame_numbers(&worker.raw),
+            // The file may have other chunks beside the part that a manifest names.
+            Err(error @ (Error::Io { .. } | Error::Unsupported { .. })) => self.bad_chunk(None, error)?,
+            Err(error) if self.file.is_part() => {
+                self.damage(None, format!("chunk {:?}: {}", self.position, reason(error)));
+            }
             Err(error) => self.bad_chunk(None, error)?,
         }
         Ok(())
     }
 
-    fn count(&self, range: Range) {
+    fn count(&self, range: Range, place: &[u64]) {
         self.sums.chunks.fetch_add(1, Relaxed);
+        self.sums.inside.fetch_add(u64::from(self.array.layout().has_chunk(place)), Relaxed);
         self.sums.bytes.fetch_add(range.nbytes, Relaxed);
         self.check.counters.add(range.nbytes);
     }
@@ -108,7 +130,7 @@ impl Shard<'_> {
         }
     }
 
-    pub(super) fn sharded(&self) -> Result<()> {
+    fn sharded(&self) -> Result<()> {
         let index = match self.array.read_index(self.file, self.position, None) {
             Ok(index) => index,
             Err(error) => {
@@ -202,8 +224,12 @@ impl Shard<'_> {
             self.damage(Some(chunk), "lies outside of what can be counted");
             return Ok(Before::Nothing);
         };
-        let decoded = self.array.decode(worker, self.file, range, &place);
-        self.count(range);
+        let decoded = match expected {
+            // What headers say is compared below.
+            Some(_) => self.array.decode_any(worker, self.file, range, &place),
+            None => self.array.decode(worker, self.file, range, &place),
+        };
+        self.count(range, &place);
         let readable = decoded.is_ok();
         decoded.or_else(|error| self.bad_chunk(Some(chunk), error))?;
         let Some(expected) = expected else { return Ok(Before::Nothing) };

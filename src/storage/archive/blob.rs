@@ -165,6 +165,10 @@ impl Blob for ArchiveBlob {
         self.window.write_slices_at(offset, slices)
     }
 
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.archive.file.read_exact_at(bytes, self.entry.data_at + offset)
+    }
+
     fn grows(&self) -> bool {
         self.growth > 0
     }

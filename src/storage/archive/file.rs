@@ -96,7 +96,9 @@ impl Archive {
 
     /// Refuses to go on with a file that another program cut off or took away.
     pub(super) fn check(&self) -> io::Result<()> {
-        let (metadata, end) = (self.file.metadata()?, self.table().end);
+        // The end first: the file may grow meanwhile.
+        let end = self.table().end;
+        let metadata = self.file.metadata()?;
         if metadata.len() < end {
             let reason = format!("another program cut the archive off at {} of {end} bytes", metadata.len());
             return Err(io::Error::other(reason));
@@ -126,6 +128,8 @@ impl Archive {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         reserve.check()?;
+        // Whatever makes a file longer that was cut off hides that.
+        self.check()?;
         let (header_bytes, room) = (local::bytes(key, PAGE as usize) as u64, len.next_multiple_of(PAGE));
         let _tail = self.tail();
         let header_at = match self.take(header_bytes + room, access)? {

@@ -81,7 +81,8 @@ impl Archive {
         Ok(crc)
     }
 
-    /// Moves documents to where shards have left room, so that the file becomes shorter, and those of Zarr to its start.
+    /// Moves documents to where shards have left room, so that the file becomes shorter, and those of Zarr to its
+    /// start.
     fn move_documents(&self) -> io::Result<()> {
         let movable = {
             let mut table = self.table();

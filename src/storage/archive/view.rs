@@ -66,6 +66,10 @@ impl Storage for ArchiveView {
         Ok(())
     }
 
+    fn sync_all(&self) -> Option<io::Result<()>> {
+        self.sync.then(|| self.archive.sync())
+    }
+
     fn settle(&self) -> io::Result<()> {
         self.archive.settle().inspect_err(|error| self.reserve.note(error))
     }

@@ -1,13 +1,13 @@
 //! Installs the library into an empty prefix, and compiles programs against what is there and nothing else.
 #![allow(unreachable_pub)]
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -31,8 +31,8 @@ pub fn prefix() -> &'static Path {
         let prefix = base.join("prefix");
         let mut command = Command::new(root().join("tools/install-c"));
         command.args(["--profile", "dev", "--prefix"]).arg(&prefix);
-        // As the profile of the tests, whose compiled dependencies are there already.
-        command.env("CARGO_TARGET_DIR", target_folder()).env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+        // Where what it stands on is compiled already.
+        command.env("CARGO_TARGET_DIR", target_folder());
         run(&mut command);
         prefix
     })
@@ -76,7 +76,7 @@ pub fn pkg_config(arguments: &[&str]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Linking {
     Shared,
     Static,
@@ -85,21 +85,16 @@ pub enum Linking {
 }
 
 /// A program of one or two sources.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Program {
     sources: Vec<PathBuf>,
     linking: Linking,
     options: Vec<String>,
-    built: OnceLock<PathBuf>,
 }
 
 impl Program {
     pub fn new(source: &str) -> Self {
-        Self {
-            sources: vec![root().join(source)],
-            linking: Linking::Shared,
-            options: Vec::new(),
-            built: OnceLock::new(),
-        }
+        Self { sources: vec![root().join(source)], linking: Linking::Shared, options: Vec::new() }
     }
 
     pub fn and(mut self, source: &str) -> Self {
@@ -116,16 +111,22 @@ impl Program {
         self
     }
 
-    /// The compiled program.
-    pub fn path(&self) -> &Path {
-        self.built.get_or_init(|| self.compile())
+    /// The compiled program, for all tests that run it.
+    pub fn path(&self) -> PathBuf {
+        static BUILT: Mutex<Option<HashMap<Program, Arc<OnceLock<PathBuf>>>>> = Mutex::new(None);
+        let (number, built) = {
+            let mut built = BUILT.lock().unwrap();
+            let all = built.get_or_insert_default();
+            let number = all.len();
+            (number, all.entry(self.clone()).or_default().clone())
+        };
+        built.get_or_init(|| self.compile(number)).clone()
     }
 
-    fn compile(&self) -> PathBuf {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
+    fn compile(&self, number: usize) -> PathBuf {
         let prefix = prefix();
         let name = self.sources[0].file_stem().unwrap().to_string_lossy();
-        let path = prefix.with_file_name(format!("{name}-{}", COUNT.fetch_add(1, Relaxed)));
+        let path = prefix.with_file_name(format!("{name}-{number}"));
         let is_c = self.sources[0].extension() == Some(OsStr::new("c"));
         let (variable, default) = if is_c { ("CC", "cc") } else { ("CXX", "c++") };
         let compiler = std::env::var(variable).unwrap_or_else(|_| default.to_owned());

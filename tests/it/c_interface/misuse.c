@@ -198,7 +198,7 @@ static void wrong_configurations(void) {
     WRONG(SW_ERROR_IO, sw_create("/proc/no such folder/a", &config, &acquisition));
     FILE *file = fopen(path("a file"), "w");
     HOLDS(file && !fclose(file));
-    WRONG(SW_ERROR_EXISTS, sw_create(folder, &config, &acquisition));
+    WRONG(SW_ERROR_FORMAT, sw_create(folder, &config, &acquisition));
     WRONG(SW_ERROR_FORMAT, sw_create(path("a file"), &config, &acquisition));
     WRONG(SW_ERROR_FORMAT, (config.overwrite = 1, sw_create(folder, &config, &acquisition)));
     config.overwrite = 0;
@@ -310,8 +310,10 @@ static void wrong_frames(void) {
     WRONG(SW_ERROR_FRAME, sw_commit_buffer(acquisition, frame.index, 1, NULL));
     WRONG(SW_ERROR_FRAME, sw_discard_buffer(acquisition, frame.index));
     other = frame, other.index = 1000;
-    WRONG(SW_ERROR_ARGUMENT, sw_commit(acquisition, &other, 1, NULL));
+    WRONG(SW_ERROR_FRAME, sw_commit(acquisition, &other, 1, NULL));
+    WRONG(SW_ERROR_FRAME, sw_discard(acquisition, &other));
     WRONG(SW_ERROR_ARGUMENT, sw_commit_buffer(acquisition, UINT32_MAX, 1, NULL));
+    WRONG(SW_ERROR_ARGUMENT, sw_discard_buffer(acquisition, UINT32_MAX));
 
     RIGHT(sw_acquire(acquisition, SW_FOREVER, &frame));
     other = frame, other.turn++;

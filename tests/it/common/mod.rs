@@ -112,6 +112,22 @@ pub fn recovered(path: impl AsRef<Path>, apply: bool) -> shardwright::Result<Rec
     Recover::new(path, &RecoverOptions { apply, ..RecoverOptions::default() })?.run()
 }
 
+/// A folder on a disk, for tests whose subject is what a file system makes of files. All others take
+/// `tempfile::tempdir`, which may be in memory.
+pub fn on_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Of how many cases that differ in little one is tried: `SHARDWRIGHT_FAULT_STEP` if it is set, and else `usual`.
+pub fn fault_step(usual: usize) -> usize {
+    std::env::var("SHARDWRIGHT_FAULT_STEP").map_or(usual, |step| step.parse().expect("one of how many cases is tried"))
+}
+
+/// The first of many cases that differ in little, and then one of so many; which of them, `turn` says.
+pub fn some_cases(turn: usize, step: usize) -> impl Iterator<Item = usize> {
+    std::iter::once(0).chain((1 + turn % step..).step_by(step))
+}
+
 /// Writes manifests of a dataset.
 pub fn manifests(path: &Path, out: &Path, options: &ManifestOptions) -> shardwright::Result<ManifestSummary> {
     WriteManifest::new(path, Some(out), options)?.run()

@@ -66,6 +66,15 @@ pub fn bytes(path: &Path, entry: &Entry) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a file in a dataset, which is a folder or an archive.
+pub fn read(dataset: &Path, name: &str) -> Vec<u8> {
+    if !dataset.is_file() {
+        return std::fs::read(dataset.join(name)).unwrap();
+    }
+    let (entries, _) = entries(dataset);
+    bytes(dataset, entries.iter().find(|entry| entry.name == name).expect("an entry of this name"))
+}
+
 fn crc32(bytes: &[u8]) -> u32 {
     let table: Vec<u32> = (0..256)
         .map(|byte: u32| (0..8).fold(byte, |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }))

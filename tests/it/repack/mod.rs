@@ -1,6 +1,7 @@
 //! Whatever is repacked, in place or into a new dataset, killed or not: the pixels are the same and the gaps are gone.
 
 mod again;
+mod around;
 mod dialects;
 mod kills;
 

@@ -155,6 +155,13 @@ fn keys_that_lead_out_are_refused() {
     // Outside of the array there are no chunks.
     assert_eq!(store.get("0/c/6/0/0").unwrap(), None);
     assert!(matches!(store.set("0/c/6/0/0", b"x"), Err(Error::Config { field: "key", .. })));
+    // A file of such a name would lie among the shards, and nobody would read it.
+    for key in ["0/c/00/0/0", "0/c/+1/0/0", "0/c/0/0/-1", "0/c/0/0", "0/c/0/0/0/0", "0/c/99999999999999999999/0/0"] {
+        let refused = store.set(key, b"x").unwrap_err();
+        assert!(matches!(refused, Error::Config { field: "key", .. }), "{key}: {refused}");
+        assert!(refused.to_string().contains("3 numbers") && refused.to_string().contains("0/c/0/0/0"), "{refused}");
+        assert!(store.get(key).unwrap().is_none() && !path.join(key).is_file(), "{key}");
+    }
     assert!(matches!(store.get_partial_values(&[(&keys[0], ByteRange::From(21))]), Err(Error::Config { .. })));
     assert_eq!(store.get_partial_values(&[(&keys[0], ByteRange::Last(4))]).unwrap()[0].as_ref().unwrap().len(), 4);
 }

@@ -67,7 +67,7 @@ def run_share(words):
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     first, step = words.share
-    for number in cells.numbers(words.cells, words.writer)[first::step]:
+    for number in cells.numbers(words.cells, words.writers)[first::step]:
         print(json.dumps(number), file=out, flush=True)
         print(json.dumps(worker.run(words.seed, number)), file=out, flush=True)
     return 0
@@ -109,8 +109,8 @@ class Report:
             out[writer] = equal / every if every else 0.0
         return out
 
-    def total(self, what):
-        return sum(count for counts in self.counts.values() for (of, _), count in counts.items() if of == what)
+    def total(self, what, writer):
+        return sum(count for (of, _), count in self.counts[writer].items() if of == what)
 
     def print(self):
         print("refused or left out:")
@@ -126,13 +126,13 @@ class Report:
             print(wrong)
 
 
-def run_all(command, seed, count, writer=None, processes=os.cpu_count() or 1):
-    """The first `count` cells of a seed, or those of one writer among them, in so many processes."""
+def run_all(command, seed, count, writers=(), processes=os.cpu_count() or 1):
+    """The first `count` cells of a seed, or those of some writers among them, in so many processes."""
     report = Report()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory, prefix="matrix-") as folder:
         common = [sys.executable, "-W", "ignore", "-m", "matrix", "--seed", seed, "--cells", count]
-        common += ["--command", command, "--folder", folder, *(["--writer", writer] if writer else [])]
+        common += ["--command", command, "--folder", folder, *(["--writers", *writers] if writers else [])]
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
         children = []
         for share in range(processes):
@@ -167,7 +167,7 @@ def main():
     words.add_argument("--cells", type=int, default=500)
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("--cell", type=int)
-    words.add_argument("--writer", choices=cells.WRITERS, help="those of one writer alone")
+    words.add_argument("--writers", choices=cells.WRITERS, nargs="+", default=[], help="those of some writers alone")
     words.add_argument("--command", default=os.environ.get("SHARDWRIGHT_COMMAND", TARGET / "debug/shardwright"))
     # For its own children.
     words.add_argument("--share", type=int, nargs=2, help=argparse.SUPPRESS)
@@ -183,7 +183,7 @@ def main():
         return 1 if wrong else 0
     started = time.monotonic()
     print(f"{words.cells} cells of seed {words.seed}", flush=True)
-    report = run_all(words.command, words.seed, words.cells, words.writer)
+    report = run_all(words.command, words.seed, words.cells, words.writers)
     report.print()
     print(f"{words.cells} cells, {len(report.wrong)} wrong, {time.monotonic() - started:.0f} s")
     return 1 if report.wrong else 0

@@ -56,9 +56,9 @@ def writer_of(number):
     return TURNS[number % len(TURNS)]
 
 
-def numbers(count, writer=None):
-    """Of the first `count` cells, those of a writer."""
-    return [number for number in range(count) if writer in (None, writer_of(number))]
+def numbers(count, writers=()):
+    """Of the first `count` cells, those of some writers, or all."""
+    return [number for number in range(count) if not writers or writer_of(number) in writers]
 
 
 def cell(seed, number):
@@ -270,6 +270,9 @@ def volume(pick, writer):
     encodings = ["raw"] * 9 + (["compressed_segmentation"] if dtype in ("uint32", "uint64") else ["png", "jpeg"])
     encoding = pick.choice(encodings)
     if encoding in ("png", "jpeg") and (writer == "cloud-volume" or dtype != "uint8" or shape[3] == 2):
+        encoding = "raw"
+    if writer == "cloud-volume" and sharding:
+        # Its shards are made of chunks that nobody has encoded.
         encoding = "raw"
     return {
         "shape": shape,

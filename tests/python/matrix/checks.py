@@ -128,7 +128,9 @@ class Case:
         findings = json.loads(done.stdout)["findings"] if done.stdout.startswith("{") else []
         if done.returncode and not findings:
             return self.refusal("verify", done)
-        self.check_unread("verify", {self.node(finding["path"]) for finding in findings})
+        # Of chunks that nobody wrote, a note says how many there are.
+        wrong = {self.node(finding["path"]) for finding in findings if finding["severity"] != "note"}
+        self.check_unread("verify", wrong)
         self.note("verify", "equal" if done.returncode == 0 else "refused: unchecked")
 
     def node(self, path):

@@ -1,6 +1,10 @@
 """zarr-python 2.18, which can't stand beside 3 in one interpreter: reads requests, one a line, and answers each.
 
-{"write": CELL, "path": DATASET}           {"read": DATASET, "version": 2 or 3, "paths": [...], "to": FOLDER}
+{"write": CELL, "path": DATASET}
+{"arrays": [...], "path": DATASET}         of the draft of 2022: each with name, pixels (.npy), chunks, and perhaps
+                                           chunks_per_shard, codec, separator, dtype, fill_value, and parts (boxes that
+                                           are written, the rest stays empty)
+{"read": DATASET, "version": 2 or 3, "paths": [...], "to": FOLDER}
 """
 
 import os
@@ -76,6 +80,44 @@ def write(cell, path):
         zarr.consolidate_metadata(store)
 
 
+CODECS = {
+    "none": None,
+    "gzip": numcodecs.GZip(1),
+    "zlib": numcodecs.Zlib(1),
+    "bz2": numcodecs.BZ2(1),
+    "zstd": numcodecs.Zstd(3),
+    "lz4": numcodecs.LZ4(),
+    "blosc-lz4": numcodecs.Blosc("lz4", 5, numcodecs.Blosc.BITSHUFFLE),
+    "blosc-zstd": numcodecs.Blosc("zstd", 3, numcodecs.Blosc.SHUFFLE),
+    "blosc-zlib": numcodecs.Blosc("zlib", 3, numcodecs.Blosc.NOSHUFFLE),
+}
+
+
+def write_arrays(arrays, path):
+    store = zarr.DirectoryStoreV3(path)
+    zarr.open_group(store, mode="w", zarr_version=3).attrs["instrument"] = "draft"
+    for array in arrays:
+        data = np.load(array["pixels"])
+        more = {}
+        if per_shard := array.get("chunks_per_shard"):
+            more["storage_transformers"] = [ShardingStorageTransformer("indexed", chunks_per_shard=tuple(per_shard))]
+        out = zarr.create(
+            data.shape,
+            chunks=tuple(array["chunks"]),
+            dtype=array.get("dtype", data.dtype),
+            compressor=CODECS[array.get("codec", "none")],
+            dimension_separator=array.get("separator", "/"),
+            fill_value=array.get("fill_value", 0),
+            store=store,
+            path=array["name"],
+            zarr_version=3,
+            **more,
+        )
+        for part in array.get("parts", [[[0, length] for length in data.shape]]):
+            box = tuple(slice(*bounds) for bounds in part)
+            out[box] = data[box]
+
+
 def read(path, version, paths, to):
     store = zarr.DirectoryStoreV3(path) if version == 3 else zarr.DirectoryStore(path)
     found = []
@@ -92,6 +134,8 @@ def read(path, version, paths, to):
 def answer(request):
     if "write" in request:
         return write(request["write"], request["path"])
+    if "arrays" in request:
+        return write_arrays(request["arrays"], request["path"])
     return read(request["read"], request["version"], request["paths"], request["to"])
 
 

@@ -67,6 +67,8 @@ impl Fault {
         match (error, error.kind()) {
             (Error::Stopped, _) => Self::Interrupted,
             (Error::Io { source, .. }, _) => Self::of_io(source),
+            // A limit of the system, whatever the options are.
+            (Error::Config { field: "open files", .. }, _) => Self::Failed,
             (_, ErrorKind::InvalidArgument) => Self::Usage,
             (_, ErrorKind::NotFound) => Self::NotFound,
             (_, ErrorKind::Corrupt) => Self::Damaged,
@@ -114,6 +116,16 @@ impl Failure {
     pub(crate) fn exists(path: &Path, help: &str) -> Self {
         let message = format!("{} already exists; {help}", path.display());
         Self::Known { fault: Fault::Exists, message, path: Some(path.to_path_buf()) }
+    }
+
+    /// What went wrong with an output: a folder there that is no dataset is not a damaged input, but in the way.
+    pub(crate) fn of_output(error: Error) -> Self {
+        match &error {
+            Error::Format { path, .. } => {
+                Self::Known { fault: Fault::Exists, message: error.to_string(), path: Some(path.into()) }
+            }
+            _ => error.into(),
+        }
     }
 
     /// The same, of `path` unless it is about another one.

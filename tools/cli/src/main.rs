@@ -10,6 +10,7 @@ mod interrupt;
 mod manifest;
 mod meter;
 mod pace;
+mod place;
 mod probe;
 mod progress;
 mod pyramid;

@@ -1,6 +1,5 @@
 //! `shardwright replay`: a recording, or a synthetic camera, into a dataset, as a camera would.
 
-use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,21 +12,24 @@ use crate::failure::{Failure, exit};
 use crate::feed::{End, Feed, Fill, Refusal, Sink, Taken};
 use crate::interrupt::{self, interrupted};
 use crate::pace::CameraPriority;
+use crate::place;
 use crate::progress::Progress;
 use crate::report::{Circumstances, Report, say};
-use crate::run_config::config;
+use crate::run_config::{config, note_of_colors};
 use crate::soak::{self, Diary, Roll};
 use crate::source::{self, Recording, Source};
 
 /// Runs the command and returns its exit code. Failures before the first frame are errors; later ones are part of the
 /// report.
 pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
-    refuse_to_overwrite_the_input(&args.input, &args.output)?;
+    let soak = args.soak.soak.as_deref();
+    place::refuse_over(&args.input, &args.output)?;
+    soak.map_or(Ok(()), |page| place::refuse_over(&args.input, page))?;
     // What can be refused without looking at the recording is refused first: that may take a while.
     args.layout.compressor()?;
     args.pace.ring_full()?;
     let of_input = |failure: Failure| failure.about(&args.input);
-    let mut source = source::open(&args.input, &args.recording, args.engine.memory).map_err(of_input)?;
+    let mut source = source::open(&args.input, &args.output, &args.recording, args.engine.memory).map_err(of_input)?;
     let recording = source.recording().clone();
     let frame_bytes = recording.frame_bytes();
     let pass = frames_a_pass(args, &recording)?;
@@ -36,23 +38,22 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let config = config(args, &recording, total, rate, source.held_bytes())?;
     // A recording whose very first frame can't be read leaves no dataset behind.
     source.read(0, &mut vec![0; frame_bytes as usize]).map_err(of_input)?;
-    let mut run = circumstances(&config, recording.notes.clone());
+    let mut run = circumstances(&config, &recording);
     if !args.quiet {
         run.notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
     // Frames that --frames leaves out may be broken.
     let defect = recording.defect.filter(|_| args.recording.frames.is_none()).map(Failure::Input);
 
+    let diary = soak.map(|path| Diary::begin(path, args.run.overwrite)).transpose()?;
     interrupt::listen("finishing the frames that were taken")?;
-    let drops = config.ring_full == RingFull::DropNewest;
+    let feed = Feed { pass, total, rate, drops: config.ring_full == RingFull::DropNewest };
     let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
     args.pace.wait.then(wait_for_a_line);
     let roll = roll_at(args, total.saturating_mul(frame_bytes))?;
     let roll = roll.map(|bytes| Roll::start(&acquisition, &args.output, bytes));
-    let diary = args.soak.soak.as_ref().map(|_| Diary::new());
     let mut sink = Recorder { acquisition: &acquisition, resident, diary };
     let progress = Progress::new(args.quiet, total);
-    let feed = Feed { pass, total, rate, drops };
     let play = || {
         // Without a rate there is no camera, and a thread that never pauses must not have priority over all others.
         let _priority = (rate != Rate::Max).then(CameraPriority::take).flatten();
@@ -76,10 +77,14 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let finished = acquisition.finish();
     roll.into_iter().for_each(Roll::join);
     progress.clear();
-    if let (Some(path), Some(diary)) = (&args.soak.soak, diary) {
-        diary.write(path, &format!("{}, {}, {}", args.input.display(), run.codec, args.output.display()))?;
-    }
-    conclude(args, taken, finished, run)
+    let written = soak.zip(diary).map_or(Ok(()), |(path, diary)| diary.write(path, &title(args, &run)));
+    // That the page can't be written must not hide what became of the run.
+    conclude(args, taken, finished, run).and_then(|code| written.map(|()| code))
+}
+
+/// The heading of a page with plots.
+fn title(args: &Replay, run: &Circumstances) -> String {
+    format!("{}, {}, {}", args.input.display(), run.codec, args.output.display())
 }
 
 /// Creates the dataset and, where frames are to stay in the ring, fills that.
@@ -90,7 +95,7 @@ fn begin(
     pass: u64,
 ) -> Result<(Acquisition, Option<Resident>), Failure> {
     let waits = matches!(config.ring_full, RingFull::Block { .. });
-    let acquisition = Acquisition::create(&args.output, config)?;
+    let acquisition = Acquisition::create(&args.output, config).map_err(Failure::of_output)?;
     match args.recording.dma.then(|| Resident::fill(&acquisition, source, pass, waits)).transpose() {
         Ok(resident) => Ok((acquisition, resident)),
         Err(failure) => {
@@ -101,25 +106,13 @@ fn begin(
 }
 
 /// What the report says of the run beside its counts.
-fn circumstances(config: &Config, mut notes: Vec<String>) -> Circumstances {
+fn circumstances(config: &Config, recording: &Recording) -> Circumstances {
+    let mut notes: Vec<_> = recording.notes.iter().cloned().chain(note_of_colors(recording, config)).collect();
     if let (Compressor::Lz4 | Compressor::Zlib { .. }, Dialect::Zarr3) = (config.codec.compressor, config.dialect) {
         notes.push("only zarr-python reads numcodecs' lz4 and zlib; every Zarr library reads blosc and gzip".into());
     }
     let (codec, placement) = (codec_text(&config.codec), config.placement_in_use().name().into());
     Circumstances { codec, placement, notes, ..Circumstances::default() }
-}
-
-/// `--overwrite` would remove the recording before its first frame is read.
-fn refuse_to_overwrite_the_input(input: &Path, output: &Path) -> Result<(), Failure> {
-    if let (Ok(from), Ok(to)) = (input.canonicalize(), output.canonicalize())
-        && from.starts_with(&to)
-    {
-        return Err(Failure::Usage(format!(
-            "the output {} would replace the input; choose another path",
-            output.display()
-        )));
-    }
-    Ok(())
 }
 
 /// The frames that one pass through the recording takes.
@@ -351,16 +344,6 @@ mod tests {
         assert_eq!(rate(&args(""), &recording), Rate::Fps(100.0));
         assert_eq!(rate(&args("--rate max"), &recording), Rate::Max);
         assert_eq!(rate(&args(""), &movie()), Rate::Max);
-    }
-
-    #[test]
-    fn the_input_is_never_the_output() {
-        let folder = tempfile::tempdir().unwrap();
-        let input = folder.path().join("in.tif");
-        std::fs::write(&input, b"II").unwrap();
-        assert!(refuse_to_overwrite_the_input(&input, &input).is_err());
-        assert!(refuse_to_overwrite_the_input(&input, folder.path()).is_err());
-        assert!(refuse_to_overwrite_the_input(&input, &folder.path().join("out.zarr")).is_ok());
     }
 
     #[test]

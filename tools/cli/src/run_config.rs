@@ -59,7 +59,7 @@ pub(crate) fn config(
         workers: args.engine.workers,
         affinity: args.engine.affinity.clone(),
         sync: !args.engine.no_sync,
-        channels: channels(&recording.channels[..named], &recording.colors),
+        channels: channels(&recording.channels[..named]),
         manifest: args.run.manifest.clone(),
         name: recording.name.clone(),
         overwrite: args.run.overwrite,
@@ -94,21 +94,29 @@ fn last<'a>(
     Ok(dims[skipped..].iter_mut().zip(sizes))
 }
 
-/// Where the recording says no colours, one channel is shown white, several in colours that mix well.
-fn channels(names: &[String], colors: &[Option<String>]) -> Vec<Channel> {
+/// Where the recording says no colour, one channel is shown white, several in colours that mix well.
+fn channels(said: &[Channel]) -> Vec<Channel> {
     const COLORS: [&str; 6] = ["00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF"];
-    let color = |index: usize, name: &str| match name {
-        _ if names.len() == 1 => "FFFFFF",
-        // The samples of a colour recording are shown as what they are.
-        "R" => "FF0000",
-        "G" => "00FF00",
-        "B" => "0000FF",
-        _ => COLORS[index % COLORS.len()],
+    let color = |index: usize| if said.len() == 1 { "FFFFFF" } else { COLORS[index % COLORS.len()] };
+    let channel = |(index, channel): (usize, &Channel)| match channel.color.is_empty() {
+        true => Channel { color: color(index).to_owned(), ..channel.clone() },
+        false => channel.clone(),
     };
-    let channel = |(index, name): (usize, &String)| Channel {
-        label: name.clone(),
-        color: colors.get(index).cloned().flatten().unwrap_or_else(|| color(index, name).to_owned()),
-        window: None,
-    };
-    names.iter().enumerate().map(channel).collect()
+    said.iter().enumerate().map(channel).collect()
+}
+
+/// What to say of colours that the recording does not have.
+pub(crate) fn note_of_colors(recording: &Recording, config: &Config) -> Option<String> {
+    let channels = recording.channels.iter().zip(&config.channels);
+    let chosen: Vec<_> = channels
+        .filter(|(said, _)| said.color.is_empty())
+        .map(|(_, channel)| match &channel.label[..] {
+            "" => channel.color.clone(),
+            label => format!("{label} {}", channel.color),
+        })
+        .collect();
+    (!chosen.is_empty()).then(|| {
+        let chosen = chosen.join(", ");
+        format!("the recording does not say which colours its channels have; viewers will show: {chosen}")
+    })
 }

@@ -44,7 +44,22 @@ pub(crate) struct Diary {
 }
 
 impl Diary {
-    pub(crate) fn new() -> Self {
+    /// Begins to note a run whose page shall be at `path`. `overwrite`: in place of what is there.
+    pub(crate) fn begin(path: &Path, overwrite: bool) -> Result<Self, Failure> {
+        if path.exists() && !overwrite {
+            return Err(Failure::exists(path, "choose another path for --soak, or replace it with --overwrite"));
+        }
+        // What can't be written shall not be found out after hours.
+        let is_new = !path.exists();
+        let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| Failure::io("write", path, &error))?;
+        if is_new {
+            let _ = fs::remove_file(path);
+        }
+        Ok(Self::new())
+    }
+
+    fn new() -> Self {
         let commits = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are constants");
         let now = Instant::now();
         Self { start: now, last: (now, 0), commits, rows: Vec::with_capacity(1 << 16) }

@@ -252,9 +252,10 @@ mod tests {
         };
         let far: Vec<u32> = (0..256).map(share).collect();
         let apart: Vec<u32> = (0..256).map(|symbol| u32::from(symbol % 160 < 20)).collect();
-        let lengths = if cfg!(miri) { vec![0, 9, 40] } else { (0..100).chain([255, 256, 1000, 8192]).collect() };
+        let lengths = if cfg!(miri) { vec![40] } else { (0..100).chain([255, 256, 1000, 8192]).collect() };
+        let kinds = [&far[..], &flat, &[1, 1], &powers, &rare, &steep, &apart];
         for stream_bytes in lengths {
-            for counts in [&[1, 1][..], &flat, &powers, &rare, &steep, &far, &apart] {
+            for counts in &kinds[..if cfg!(miri) { 1 } else { kinds.len() }] {
                 check(counts, stream_bytes, stream_bytes);
                 check(counts, stream_bytes, stream_bytes.saturating_sub(3));
             }

@@ -15,6 +15,7 @@ use crate::args::{Export, Format};
 use crate::failure::{Failure, Fault};
 use crate::interrupt::{self, interrupted};
 use crate::meter;
+use crate::place::refuse_within_dataset;
 use crate::region::RegionArg;
 use crate::report::{decimal, joined, say};
 
@@ -115,26 +116,11 @@ fn lost(args: &Export, array: &Array, image: &Image) -> Result<Option<String>, F
     Err(Failure::Known { fault: Fault::Damaged, message, path: Some(path) })
 }
 
-/// Refuses to write into the dataset that is read.
-fn check_place(args: &Export, array: &Array) -> Result<(), Failure> {
-    const DOCUMENTS: [&str; 3] = ["zarr.json", ".zgroup", "info"];
-    let folder = args.output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Where a folder is not there, creating the file will say so.
-    let (Ok(array), Ok(folder)) = (array.path().canonicalize(), folder.canonicalize()) else { return Ok(()) };
-    let is_group = |folder: &&Path| DOCUMENTS.iter().any(|name| folder.join(name).is_file());
-    let dataset = array.ancestors().skip(1).take_while(is_group).last().unwrap_or(&array);
-    if folder.starts_with(dataset) {
-        let (output, dataset) = (args.output.display(), dataset.display());
-        return Err(Failure::Usage(format!("{output}: lies in {dataset}, which is read; choose a path beside it")));
-    }
-    Ok(())
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     let format = args.format.map_or_else(|| Format::of(&args.output), Ok)?;
     let array = Array::open(&args.path)?;
-    check_place(args, &array)?;
+    refuse_within_dataset(array.path(), &args.output)?;
     let image = image(&array, args.region.as_ref())?;
     let mut notes = array.notes()?;
     notes.extend(lost(args, &array, &image)?);

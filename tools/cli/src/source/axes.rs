@@ -1,9 +1,12 @@
 //! From the axes that a recording names, in the order in which its planes come, to the dimensions of the dataset.
 
-use shardwright::Dim;
+use shardwright::{Channel, Dim};
 
 use super::tiff::page::{self, Shape};
-use super::{Recording, dim_named};
+use super::{Recording, dim_named, named_channel};
+
+/// The samples of a colour pixel, and the colours that these are.
+const RGBA: [(&str, &str); 4] = [("R", "FF0000"), ("G", "00FF00"), ("B", "0000FF"), ("A", "")];
 
 /// A distance between neighbours along an axis, with its unit.
 pub(crate) type Step = (f64, &'static str);
@@ -33,10 +36,8 @@ pub(crate) struct Axes {
     pub(crate) outer: Vec<Axis>,
     pub(crate) y_step: Option<Step>,
     pub(crate) x_step: Option<Step>,
-    /// Names of the channels; empty if they have none.
-    pub(crate) channels: Vec<String>,
-    /// Their colours, as six hexadecimal digits, where these are known.
-    pub(crate) colors: Vec<Option<String>>,
+    /// The channels; empty if nothing is known of them.
+    pub(crate) channels: Vec<Channel>,
     /// The image's name.
     pub(crate) name: Option<String>,
 }
@@ -87,11 +88,10 @@ impl Axes {
         let inner_dims = [scaled(rows.clone(), self.y_step), scaled(columns.clone(), self.x_step)];
         let outer_dims = stored.iter().map(|axis| scaled(dim_named(&axis.name, axis.size), axis.step));
         recording.dims = outer_dims.chain(inner_dims).collect();
-        if let Some(axis) = stored.iter().find(|axis| axis.name == "c") {
-            let names = channel_names(self.channels, shape.samples, photometric);
-            recording.channels = if names.len() as u64 == axis.size { names } else { Vec::new() };
-            recording.colors = if shape.samples == 1 { self.colors } else { Vec::new() };
-        }
+        let channels = channels(self.channels, shape.samples, photometric);
+        // A single channel has no axis, and may have a name all the same.
+        let count = stored.iter().find(|axis| axis.name == "c").map_or(1, |axis| axis.size);
+        recording.channels = if channels.len() as u64 == count { channels } else { Vec::new() };
         recording.name = self.name;
         (recording, inner)
     }
@@ -104,17 +104,22 @@ fn scaled(dim: Dim, step: Option<Step>) -> Dim {
     }
 }
 
-/// The names of channels whose pixels have several samples each.
-fn channel_names(channels: Vec<String>, samples: u64, photometric: u64) -> Vec<String> {
-    let colors: &[&str] = match (photometric, samples) {
+/// The channels of pixels of several samples each.
+fn channels(channels: Vec<Channel>, samples: u64, photometric: u64) -> Vec<Channel> {
+    let colors: &[(&str, &str)] = match (photometric, samples) {
         (_, 1) => return channels,
-        (page::RGB | page::YCBCR, 3) => &["R", "G", "B"],
-        (page::RGB | page::YCBCR, 4) => &["R", "G", "B", "A"],
-        (page::CMYK, 4) => &["C", "M", "Y", "K"],
+        (page::RGB | page::YCBCR, 3) => &RGBA[..3],
+        (page::RGB | page::YCBCR, 4) => &RGBA,
+        (page::CMYK, 4) => &[("C", ""), ("M", ""), ("Y", ""), ("K", "")],
         _ => return Vec::new(),
     };
+    let sample = |&(name, color): &(&str, &str)| Channel { color: color.to_owned(), ..named_channel(name) };
     if channels.len() < 2 {
-        return colors.iter().map(|&color| color.to_owned()).collect();
+        return colors.iter().map(sample).collect();
     }
-    channels.iter().flat_map(|channel| colors.iter().map(move |color| format!("{channel} {color}"))).collect()
+    let of_channel = |Channel { label, .. }: &Channel| {
+        let of_sample = |(name, color): &(&str, &str)| sample(&(format!("{label} {name}").trim_start(), *color));
+        colors.iter().map(of_sample).collect::<Vec<_>>()
+    };
+    channels.iter().flat_map(of_channel).collect()
 }

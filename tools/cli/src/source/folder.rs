@@ -10,7 +10,7 @@ use super::axes::Axes;
 use super::tiff::mmstack::{self, choose_position};
 use super::tiff::planes::{Found, Planes};
 use super::tiff::stack::Stack;
-use super::{Source, cannot, ndtiff, refused, stays_inside, tiff, zarr};
+use super::{Source, cannot, named_channel, ndtiff, refused, stays_inside, tiff, zarr};
 use crate::failure::Failure;
 
 /// A summary of an acquisition, with a few lines for each image.
@@ -171,8 +171,8 @@ fn single_images(path: &Path, files: &[PathBuf], places: &[Place], series: Optio
     let sizes = [size(&channel_of), size(&|place| place.z), size(&|place| place.time)];
     let mut axes = mmstack::axes(&summary(path), sizes);
     if !are_numbers && channels.len() > 1 {
-        let name = |channel: &&Channel| if let Channel::Name(name) = channel { name.clone() } else { String::new() };
-        axes.channels = channels.iter().map(name).collect();
+        let named = |channel: &&Channel| if let Channel::Name(name) = channel { name.clone() } else { String::new() };
+        axes.channels = channels.iter().map(|channel| named_channel(&named(channel))).collect();
     }
     let mut planes = Found::room(&axes, files.len() as u64).map_err(|why| cannot("read", path, why))?;
     let mut notes = Vec::new();

@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use memmap2::MmapMut;
-use shardwright::{Dim, DimKind, Dtype};
+use shardwright::{Channel, Dim, DimKind, Dtype};
 
 use crate::args::{Camera, RecordingArgs};
 use crate::failure::{Failure, Fault};
@@ -43,6 +43,11 @@ pub(crate) trait Source: Send {
         pass
     }
 
+    /// Refuses to write where frames are still to be read.
+    fn check_output(&self, _output: &Path) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Bytes that the source holds in memory for its whole life. They count against `--memory`.
     fn held_bytes(&self) -> u64 {
         0
@@ -62,10 +67,8 @@ pub(crate) struct Recording {
     pub(crate) frames: Option<u64>,
     /// The frames' own speed.
     pub(crate) fps: Option<f64>,
-    /// The names of the channels, if there is a channel dimension and they have names.
-    pub(crate) channels: Vec<String>,
-    /// The colours of these channels, as six hexadecimal digits, where they are known.
-    pub(crate) colors: Vec<Option<String>>,
+    /// The channels, if the recording says something of them. A label or a colour that it does not say is empty.
+    pub(crate) channels: Vec<Channel>,
     /// The image's name.
     pub(crate) name: Option<String>,
     /// Things to tell the user that are no errors.
@@ -84,7 +87,6 @@ impl Recording {
             frames,
             fps: None,
             channels: Vec::new(),
-            colors: Vec::new(),
             name: None,
             notes: Vec::new(),
             defect: None,
@@ -119,8 +121,13 @@ pub(crate) fn dim_named(name: &str, size: u64) -> Dim {
     Dim::new(name, kind, size)
 }
 
-/// Opens what the command line names. `memory` bounds what a source may hold; `frames` is what the run will take.
-pub(crate) fn open(input: &Path, args: &RecordingArgs, memory: u64) -> Result<Box<dyn Source>, Failure> {
+/// A channel of which no colour is known.
+pub(crate) fn named_channel(label: &str) -> Channel {
+    Channel { label: label.to_owned(), color: String::new(), window: None }
+}
+
+/// Opens what the command line names, to write its frames to `output`. `memory` bounds what a source may hold.
+pub(crate) fn open(input: &Path, output: &Path, args: &RecordingArgs, memory: u64) -> Result<Box<dyn Source>, Failure> {
     if input.as_os_str() == "synthetic" {
         refuse_raw_options(args, "a synthetic camera")?;
         refuse_option("--series", args.series.is_some(), "a synthetic camera")?;
@@ -140,6 +147,7 @@ pub(crate) fn open(input: &Path, args: &RecordingArgs, memory: u64) -> Result<Bo
         )));
     }
     let source = open_file(input, args)?;
+    source.check_output(output)?;
     let (frame_bytes, held) = (source.recording().frame_bytes(), source.held_bytes());
     if frame_bytes.saturating_add(held) > memory {
         return Err(Failure::Usage(format!(

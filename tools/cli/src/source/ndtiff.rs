@@ -24,7 +24,7 @@ use super::tiff::ByteOrder;
 use super::tiff::mmstack::{Scales, choose_position};
 use super::tiff::page::{self, Compression, Form, Page, Place, Predictor, Shape};
 use super::tiff::planes::{Found, Plane, Planes};
-use super::{Why, cannot, open_regular, read_at, sibling};
+use super::{Why, cannot, named_channel, open_regular, read_at, sibling};
 use crate::failure::Failure;
 
 pub(crate) const INDEX: &str = "NDTiff.index";
@@ -202,7 +202,9 @@ fn find(path: &Path, entries: &[Entry]) -> Result<Found, Failure> {
         outer: axes.iter().map(|axis| axis.axis(&scales)).collect(),
         y_step: scales.pixel,
         x_step: scales.pixel,
-        channels: channels.map(|axis| axis.labels.clone()).unwrap_or_default(),
+        channels: channels
+            .map(|axis| axis.labels.iter().map(|label| named_channel(label)).collect())
+            .unwrap_or_default(),
         ..Axes::default()
     };
     let refuse = |why: Why| cannot("read", path, why);

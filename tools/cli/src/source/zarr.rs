@@ -6,10 +6,11 @@ use std::path::Path;
 
 use serde_json::Value;
 use shardwright::offline::{Array, Axis};
-use shardwright::{Dim, DimKind, Dtype};
+use shardwright::{Channel, Dim, DimKind, Dtype};
 
 use super::{Recording, Source, Why, dim_named, refused};
 use crate::failure::Failure;
+use crate::place;
 
 /// Attributes of a plate of a thousand wells are some hundred kilobytes.
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
@@ -29,6 +30,7 @@ impl Zarr {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let array =
             Array::open(path).map_err(|error| fields(path).map_or_else(|| error.into(), |why| refused(path, why)))?;
+        array.check_finished()?;
         let shape = array.shape().to_vec();
         let [outer @ .., height, width] = shape.as_slice() else {
             let why = format!(
@@ -58,6 +60,7 @@ impl Zarr {
         recording.dims.truncate(recording.dims.len().saturating_sub(dims.len()));
         recording.dims.extend(dims);
         recording.channels = channels(&array, &recording.dims)?;
+        recording.name = array.image_name()?;
         recording.notes.extend(array.notes()?);
         let lost = array.lost_within(&vec![0; shape.len()], &shape)?;
         let help = "frames that may lack some are left out, and `repack --incomplete` keeps what is left of them";
@@ -118,12 +121,14 @@ fn dims(array: &Array, notes: &mut Vec<String>) -> Result<Vec<Dim>, Failure> {
     Ok(axes.into_iter().zip(shape).map(dim).collect())
 }
 
-/// The channels' names, if there are as many as channels.
-fn channels(array: &Array, dims: &[Dim]) -> Result<Vec<String>, Failure> {
-    let names = array.channel_names()?;
+/// The channels, if there are as many as the array has.
+fn channels(array: &Array, dims: &[Dim]) -> Result<Vec<Channel>, Failure> {
+    let is_window = |&(start, end): &(f64, f64)| start.is_finite() && end.is_finite() && start < end;
+    let read = |channel: Channel| Channel { window: channel.window.filter(is_window), ..channel };
+    let channels: Vec<_> = array.channels()?.into_iter().map(read).collect();
     let channel = dims.iter().find(|dim| dim.kind == DimKind::Channel);
     let count = channel.map_or(Some(1), |dim| dim.size);
-    Ok(if count == Some(names.len() as u64) { names } else { Vec::new() })
+    Ok(if count == Some(channels.len() as u64) { channels } else { Vec::new() })
 }
 
 /// The array's own names, if all dimensions have one, or the usual ones.
@@ -141,6 +146,13 @@ fn names(own: Option<&[String]>, dimensions: usize) -> Vec<String> {
 impl Source for Zarr {
     fn recording(&self) -> &Recording {
         &self.recording
+    }
+
+    fn check_output(&self, output: &Path) -> Result<(), Failure> {
+        if self.array.reads_from(output) {
+            return Err(place::replaces(output));
+        }
+        place::refuse_within_dataset(self.array.path(), output)
     }
 
     fn is_missing(&self, index: u64) -> bool {

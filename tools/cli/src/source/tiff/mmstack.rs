@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::super::axes::{Axes, Axis, Step};
-use super::super::{cannot, stays_inside};
+use super::super::{cannot, named_channel, stays_inside};
 use super::ifd::{Bytes, Header};
 use super::planes::Found;
 use super::stack::Stack;
@@ -142,7 +142,7 @@ pub(crate) fn axes(summary: &Value, [channels, slices, frames]: [u64; 3]) -> Axe
     let t = Axis::new("t", frames).step(scales.t);
     let inner = if is_true("SlicesFirst") { [z, c] } else { [c, z] };
     let names = summary["ChNames"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let names: Vec<_> = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let names: Vec<_> = names.iter().filter_map(Value::as_str).map(named_channel).collect();
     Axes {
         outer: [t].into_iter().chain(inner).collect(),
         y_step: scales.pixel,

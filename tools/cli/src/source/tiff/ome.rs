@@ -273,8 +273,7 @@ fn axes(image: &OmeImage, samples: u64) -> Axes {
         _ => Axis::new("c", size / samples),
     };
     let outer = image.outer.iter().map(axis).collect();
-    let (channels, colors, name) = (image.channels.clone(), image.colors.clone(), image.name.clone());
-    Axes { outer, y_step, x_step, channels, colors, name }
+    Axes { outer, y_step, x_step, channels: image.channels.clone(), name: image.name.clone() }
 }
 
 /// The place of a block's first plane; `None` if it is beyond the sizes.

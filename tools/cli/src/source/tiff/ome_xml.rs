@@ -3,8 +3,10 @@
 //! Source: OME data model, schema 2016-06, elements `Image`, `Pixels`, `Channel`, `TiffData`, `BinaryOnly`.
 
 use roxmltree::{Document, Node};
+use shardwright::Channel;
 
 use super::super::axes::Step;
+use super::super::named_channel;
 use crate::args::unit_name;
 
 /// Whether a text is OME-XML.
@@ -37,10 +39,8 @@ pub(crate) struct OmeImage {
     pub(crate) pixel_size: [Option<Step>; 3],
     /// The time between frames, with its unit.
     pub(crate) time_step: Option<Step>,
-    /// The channels' names; empty if any of them has none.
-    pub(crate) channels: Vec<String>,
-    /// The channels' colours, as six hexadecimal digits.
-    pub(crate) colors: Vec<Option<String>>,
+    /// The channels; empty if none has a name or a colour.
+    pub(crate) channels: Vec<Channel>,
     pub(crate) blocks: Vec<Block>,
 }
 
@@ -72,8 +72,12 @@ impl OmeImage {
     fn read(image: Node) -> Result<Self, String> {
         let pixels = image.child("Pixels").ok_or("its image has no Pixels")?;
         let outer = outer(pixels)?;
-        let names: Option<Vec<_>> =
-            pixels.elements("Channel").map(|channel| channel.attribute("Name").map(str::to_owned)).collect();
+        let channel = |node: Node| Channel {
+            color: color(node).unwrap_or_default(),
+            ..named_channel(node.attribute("Name").unwrap_or_default())
+        };
+        let channels: Vec<_> = pixels.elements("Channel").map(channel).collect();
+        let is_told = channels.iter().any(|channel| !(channel.label.is_empty() && channel.color.is_empty()));
         Ok(Self {
             name: image.attribute("Name").filter(|name| !name.is_empty()).map(str::to_owned),
             width: number(pixels, "SizeX")?.unwrap_or(0),
@@ -81,8 +85,7 @@ impl OmeImage {
             outer,
             pixel_size: ["X", "Y", "Z"].map(|axis| measure(pixels, &format!("PhysicalSize{axis}"), "µm")),
             time_step: measure(pixels, "TimeIncrement", "s"),
-            channels: names.unwrap_or_default(),
-            colors: pixels.elements("Channel").map(color).collect(),
+            channels: if is_told { channels } else { Vec::new() },
             blocks: pixels.elements("TiffData").map(|node| Block::read(node, outer)).collect::<Result<_, _>>()?,
         })
     }
@@ -201,8 +204,8 @@ mod tests {
             [Some((0.325, "micrometer")), Some((325.0, "nanometer")), Some((1.5, "micrometer"))]
         );
         assert_eq!(image.time_step, Some((250.0, "millisecond")));
-        assert_eq!(image.channels, ["GFP", "RFP", "x"]);
-        assert_eq!(image.colors, [Some("00FF00".to_owned()), Some("FF0000".to_owned()), None]);
+        let channels: Vec<_> = image.channels.iter().map(|channel| (&channel.label[..], &channel.color[..])).collect();
+        assert_eq!(channels, [("GFP", "00FF00"), ("RFP", "FF0000"), ("x", "")]);
         assert_eq!(image.name.as_deref(), Some("embryo"));
     }
 
@@ -236,8 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn unnamed_channels_have_no_names() {
-        let image = image(r#"SizeC="2""#, r#"<Channel Name="GFP"/><Channel/>"#).unwrap();
-        assert!(image.channels.is_empty());
+    fn of_channels_without_names_and_colours_nothing_is_told() {
+        let image = |inside| image(r#"SizeC="2""#, inside).unwrap();
+        assert!(image(r#"<Channel/><Channel/>"#).channels.is_empty());
+        assert_eq!(image(r#"<Channel Name="GFP"/><Channel/>"#).channels, ["GFP", ""].map(named_channel));
     }
 }

@@ -7,6 +7,7 @@ use ::tiff::encoder::{Compression, DeflateLevel, Predictor, TiffEncoder, TiffKin
 use shardwright::{Dim, Dtype};
 use tempfile::TempDir;
 
+use super::super::named_channel;
 use super::*;
 use crate::source::{Recording, Source};
 
@@ -134,7 +135,9 @@ fn the_samples_of_a_pixel_are_channels() {
     }
     let mut source = open(&path, None).unwrap();
     assert_eq!(source.recording().dims, [Dim::time(2), Dim::channel(3), Dim::y(2), Dim::x(2)]);
-    assert_eq!(source.recording().channels, ["R", "G", "B"]);
+    let channels = &source.recording().channels;
+    let told: Vec<_> = channels.iter().map(|channel| (&channel.label[..], &channel.color[..])).collect();
+    assert_eq!(told, [("R", "FF0000"), ("G", "00FF00"), ("B", "0000FF")]);
     let mut frame = [0; 4];
     for index in [5, 0, 1, 3] {
         source.read(index, &mut frame).unwrap();
@@ -189,7 +192,7 @@ fn ome_tiff_gives_axes_scales_and_order() {
         [Dim::time(2), Dim::channel(2), Dim::z(3).scale(1.0, um), Dim::y(11).scale(0.2, um), Dim::x(37).scale(0.2, um)]
     );
     assert_eq!(recording.acquisition_order, ["t", "z", "c"]);
-    assert_eq!(recording.channels, ["GFP", "RFP"]);
+    assert_eq!(recording.channels, ["GFP", "RFP"].map(named_channel));
     assert_eq!(recording.name.as_deref(), Some("cells"));
     assert_eq!(recording.slowest(), 0);
 }

@@ -12,8 +12,15 @@
 //! | 6 | acquisition, the frames that it lends, the events that it tells of, and the manifest that it leaves |
 //! | 7 | the crate's root, and ffi: the doors |
 
+mod imports;
+mod tokens;
+mod tree;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+use self::imports::imports;
+use self::tokens::tokens;
 
 /// The floor of a module; the longest entry that fits counts.
 const FLOORS: [(&str, u32); 32] = [
@@ -63,8 +70,8 @@ fn floor(module: &str) -> u32 {
     found.unwrap_or_else(|| panic!("src/{module} has no floor: enter it in the table of this test")).1
 }
 
-/// The sources by module: `src/engine/mod.rs` is `engine`, `src/shard/slot.rs` is `shard::slot`. Without the crate's
-/// root, whose names stand for what they lead to, and without tests, which do not hold the house up.
+/// The sources by module: `src/engine/mod.rs` is `engine`, `src/shard/slot.rs` is `shard::slot`, and the root's name is
+/// empty. Without tests, which do not hold the house up.
 fn sources() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = BTreeMap::new();
@@ -75,7 +82,7 @@ fn sources() -> BTreeMap<String, String> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let module = module(&root, &path);
-                if !module.is_empty() && !module.split("::").any(|part| part == "tests") {
+                if !module.split("::").any(|part| part == "tests") {
                     found.insert(module, std::fs::read_to_string(&path).unwrap());
                 }
             }
@@ -91,97 +98,6 @@ fn module(root: &Path, file: &Path) -> String {
         parts.pop();
     }
     parts.join("::")
-}
-
-/// A file's code as one line: no comments, and no inline tests, which stand at its end.
-fn code(source: &str) -> String {
-    let begins_tests = |&at: &usize| {
-        let mut lines = source[at..].lines().skip_while(|line| line.starts_with("#["));
-        lines.next().is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
-    };
-    let tests = ["#[cfg(test)]", "#[cfg(all(test"].iter().flat_map(|tests| source.match_indices(tests));
-    let end = tests.map(|(at, _)| at).filter(begins_tests).min();
-    let lines = source[..end.unwrap_or(source.len())].lines();
-    let code = lines.map(|line| line.split("//").next().unwrap_or_default().trim_end());
-    // Within a file's own inline modules, `super` is the file.
-    code.filter(|line| !line.starts_with("    ") || !line.trim_start().starts_with("use super::")).collect()
-}
-
-/// All paths in code that lead out of its module, groups spelled out, relative to the root.
-fn paths(module: &str, code: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (lead, at) in ["crate::", "super::"].iter().flat_map(|lead| code.match_indices(lead).map(|(at, _)| (*lead, at)))
-    {
-        // Of `super::super::x`, and of `pub(in crate::x)`, which is no import.
-        if code[..at].ends_with("::") || code[..at].ends_with("pub(in ") {
-            continue;
-        }
-        let mut base: Vec<&str> = if lead == "super::" { module.split("::").collect() } else { Vec::new() };
-        base.pop();
-        let mut rest = &code[at + lead.len()..];
-        while let Some(further) = rest.strip_prefix("super::") {
-            base.pop();
-            rest = further;
-        }
-        spell_out(&base.join("::"), rest, &mut found);
-    }
-    found
-}
-
-/// Adds the paths that `rest` begins with: `a::b` is one, `{a, b::{c, d}}` are three.
-fn spell_out<'a>(base: &str, rest: &'a str, found: &mut Vec<String>) -> &'a str {
-    let join = |name: &str| if base.is_empty() { name.to_owned() } else { format!("{base}::{name}") };
-    if let Some(mut group) = rest.strip_prefix('{') {
-        loop {
-            group = spell_out(base, group.trim_start(), found).trim_start();
-            // What follows an item, as its other name.
-            group = group.trim_start_matches(|c: char| c != ',' && c != '}');
-            match group.strip_prefix(',') {
-                Some(next) => group = next,
-                None => return group.strip_prefix('}').unwrap_or_default(),
-            }
-        }
-    }
-    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-    let (name, after) = rest.split_at(end);
-    match after.strip_prefix("::") {
-        Some(further) if further.starts_with(|c: char| c.is_alphabetic() || c == '{' || c == '_') => {
-            spell_out(&join(name), further, found)
-        }
-        _ => {
-            if !name.is_empty() {
-                found.push(join(name));
-            }
-            after
-        }
-    }
-}
-
-/// Which files each file names. A child's name within its parent is a path, too.
-fn imports(sources: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut all = BTreeMap::new();
-    for (module, source) in sources {
-        let code = code(source);
-        let mut paths = paths(module, &code);
-        let children =
-            sources.keys().filter(|other| other.rsplit_once("::").is_some_and(|(parent, _)| parent == module));
-        for child in children {
-            let name = child.rsplit("::").next().unwrap();
-            let is_named = code.match_indices(&format!("{name}::")).any(|(at, _)| {
-                !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '.')
-            });
-            if is_named {
-                paths.push(child.clone());
-            }
-        }
-        let file_of = |path: &String| {
-            let prefixes = path.match_indices("::").map(|(at, _)| at).chain([path.len()]);
-            prefixes.filter_map(|end| sources.get_key_value(&path[..end])).last().map(|(file, _)| file.as_str())
-        };
-        let named = paths.iter().filter_map(file_of).filter(|file| file != module).collect();
-        all.insert(module.as_str(), named);
-    }
-    all
 }
 
 /// Every import that reaches up or through a wall.
@@ -230,13 +146,14 @@ fn no_files_import_each_other_in_a_circle() {
 
 #[test]
 fn only_one_folder_knows_the_operating_system() {
-    let of_the_system = ["libc::", "rustix::", "std::os::", "target_os"];
+    let of_the_system: [&[&str]; 4] = [&["libc", "::"], &["rustix", "::"], &["std", "::", "os"], &["target_os"]];
+    let knows_it = |source: &str| {
+        let tokens = tokens(source);
+        of_the_system.iter().any(|name| tokens.windows(name.len()).any(|found| found == *name))
+    };
     let sources = sources();
     let elsewhere = sources.iter().filter(|(module, _)| !is_within(module, "fs") && *module != "offline::fuzzing");
-    let offences: Vec<_> = elsewhere
-        .filter(|(_, source)| of_the_system.iter().any(|name| code(source).contains(name)))
-        .map(|(module, _)| module)
-        .collect();
+    let offences: Vec<_> = elsewhere.filter(|(_, source)| knows_it(source)).map(|(module, _)| module).collect();
     assert!(offences.is_empty(), "{offences:?} should ask src/fs");
 }
 
@@ -261,21 +178,66 @@ fn what_reaches_up_is_found() {
 #[test]
 fn circles_are_found() {
     let leads_back = |files: &[(&str, &str)]| small_house(files).1.len();
-    assert_eq!(
-        leads_back(&[
-            ("ring", "use crate::{aligned_memory::{self, A as B}, sync};"),
-            ("aligned_memory", "use super::ring::Ring;")
-        ]),
-        2
-    );
-    assert_eq!(leads_back(&[("shard", "pub(crate) use slot::Slot;"), ("shard::slot", "use super::Shard;")]), 2);
-    assert_eq!(leads_back(&[("shard", "fn f() { slot::f() }"), ("shard::slot", "fn f(s: &super::Shard) {}")]), 2);
-    let three = [
-        ("ring", "use crate::aligned_memory::R;"),
-        ("aligned_memory", "use crate::sync;"),
-        ("sync", "use crate::ring;"),
-    ];
+    let of_two = |one, other| leads_back(&[("ring", one), ("fs", ""), ("fs::lock", other)]);
+    // Whatever way a name is written, and whatever it is called.
+    for path in [
+        "use crate::fs::lock::Lock;",
+        "use super::{aligned_memory, fs::{self as system, lock::{Held, Lock as L}}, sync};",
+        "use crate::fs::lock::*;",
+        "use crate::fs;\nfn f() {\n    fs::lock::take()\n}",
+        "use crate::{fs as system};\nfn f() -> system::lock::Lock {}",
+        "use super::fs::{self};\nfn f(_: Vec<fs::lock::Lock>) {}",
+        "fn f() {\n    use super::fs::lock;\n}",
+        "mod inner {\n    use super::super::fs::lock::Lock;\n}",
+        "mod inner {\n    fn f() -> crate::fs::lock::Lock {}\n}",
+        "macro_rules! m {\n    () => { $crate::fs::lock::take() };\n}",
+        "fn f() -> &'static str { \"//\"; crate::fs::lock::NAME }",
+    ] {
+        assert_eq!(of_two(path, "use crate::ring::Ring;"), 2, "{path}");
+    }
+    for path in [
+        "// use crate::fs::lock;",
+        "/* crate::fs::lock::Lock */",
+        "const TEXT: &str = \"crate::fs::lock\";",
+        "const TEXT: &str = r#\"\"crate::fs::lock\"#;",
+        "use std::fs;\nfn f() {\n    fs::lock::take()\n}",
+        "pub(in crate::fs::lock) fn f() {}",
+        "#[cfg(test)]\nuse crate::fs::lock;",
+        "#[cfg(all(test, unix))]\nmod tests {\n    use crate::fs::lock;\n}",
+    ] {
+        assert_eq!(of_two(path, "use crate::ring::Ring;"), 0, "{path}");
+    }
+    let three = [("ring", "use crate::fs;"), ("fs", "use crate::sync;"), ("sync", "use crate::ring;")];
     assert_eq!(leads_back(&three), 3);
     assert_eq!(leads_back(&three[..2]), 0);
-    assert_eq!(leads_back(&[("shard", "use slot::Slot;"), ("shard::slot", "pub(in crate::shard) fn f() {}")]), 0);
+}
+
+#[test]
+fn circles_of_a_file_and_those_below_it_are_found() {
+    let leads_back = |above, below| small_house(&[("shard", above), ("shard::slot", below)]).1.len();
+    for above in [
+        "pub(crate) use slot::Slot;",
+        "pub(crate) use self::slot::Slot as S;",
+        "fn f() { slot::f() }",
+        "use self::{slot::{Slot}};",
+        "mod inner {\n    use super::slot::Slot;\n}",
+    ] {
+        for below in ["use super::Shard;", "fn f(s: &super::Shard) {}", "use crate::shard::Shard;", "use super::*;"] {
+            assert_eq!(leads_back(above, below), 2, "{above} {below}");
+        }
+        assert_eq!(leads_back(above, "pub(in crate::shard) fn f() {}"), 0);
+        assert_eq!(leads_back(above, "mod inner {\n    use super::Slot;\n}"), 0);
+    }
+    assert_eq!(leads_back("mod slot;\npub(crate) struct Shard;", "use super::Shard;"), 0);
+}
+
+/// A name of the crate's root is as good as the file that has it.
+#[test]
+fn circles_by_way_of_the_root_are_found() {
+    let root = ("", "mod ring;\nmod fs;\npub use ring::{Ring, Loan as Lent};\npub use fs::Folder;");
+    let leads_back = |ring, fs| small_house(&[root, ("ring", ring), ("fs", fs)]).1.len();
+    assert_eq!(leads_back("use crate::Folder;", "use crate::{Error, Lent};"), 2);
+    assert_eq!(leads_back("fn f() -> crate::Folder {}", "impl super::Ring {}"), 2);
+    assert_eq!(leads_back("use crate::Folder;", "use crate::Unknown;"), 0);
+    assert_eq!(leads_back("use crate::Ring;", "use crate::fs::Folder;"), 0);
 }

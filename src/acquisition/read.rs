@@ -1,0 +1,132 @@
+//! Frames of a run that goes on, wherever they are.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::Acquisition;
+use crate::engine::Whereabouts;
+use crate::error::{Error, Result};
+use crate::format::Metadata;
+use crate::format::layout::Layout;
+use crate::geometry::Tile;
+use crate::offline::Array;
+use crate::plan::FramePlan;
+
+// A frame is on its way for as long as it takes to sort it into its layer, or to write its chunks.
+const LOOK_UP_EVERY: Duration = Duration::from_micros(200);
+
+impl Acquisition {
+    /// Copies the pixels of a frame, rows without gaps: from the ring, or from its shard, be it closed or not. What
+    /// never came, or could not be stored, is the fill value.
+    ///
+    /// It is for viewers: it takes no part in the flow of frames, but while it copies one from the ring, that buffer
+    /// is in use. Frames that are on their way to their shard are waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::FrameSize`] if `out` is not a frame long; [`Error::Unsupported`] for frames that only a shard has of a
+    /// storage of the caller's own, or of a precomputed volume; [`Error::Io`] and [`Error::Format`] for what can't be
+    /// read.
+    pub fn read_frame(&self, number: u64, out: &mut [u8]) -> Result<()> {
+        let frame = &self.engine.plan.frame;
+        if out.len() != frame.bytes {
+            return Err(Error::FrameSize { got: out.len(), expected: frame.bytes });
+        }
+        let fills = |out: &mut [u8]| out.chunks_mut(frame.fill.len()).for_each(|to| to.copy_from_slice(&frame.fill));
+        if self.engine.plan.frames_total.is_some_and(|total| number >= total) {
+            fills(out);
+            return Ok(());
+        }
+        loop {
+            match self.engine.whereabouts(number) {
+                Whereabouts::Nowhere => fills(out),
+                Whereabouts::Ring(view) => copy_rows(view.pixels(), out, frame),
+                Whereabouts::Open(cell, first_chunk) => {
+                    fills(out);
+                    let place = self.engine.plan.layers.locate(number).place as usize;
+                    let read = |across: usize, chunk: usize, encoded: &mut Vec<u8>| {
+                        cell.shards[across].read_chunk(chunk, encoded)
+                    };
+                    self.read_open(first_chunk, place, read, out)?;
+                }
+                Whereabouts::Closed => self.read_closed(number, out)?,
+                Whereabouts::OnItsWay => {
+                    std::thread::sleep(LOOK_UP_EVERY);
+                    continue;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// Decodes the chunks of a frame, which is plane `place` of them, into `out`, which holds the fill value.
+    fn read_open(
+        &self,
+        first_chunk: usize,
+        place: usize,
+        read: impl Fn(usize, usize, &mut Vec<u8>) -> Result<bool>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let plan = &self.engine.plan;
+        if plan.volume.is_some() {
+            return Err(self.unsupported("a frame in an open shard of a precomputed volume can't be read yet"));
+        }
+        let layout = &plan.array.layout;
+        let mut decoder = self.array(Path::new(""), plan.array.clone()).chunk_decoder()?;
+        let (mut encoded, mut raw) = (Vec::new(), vec![0; plan.shard.chunk_bytes]);
+        for tile in &plan.tiles {
+            let (across, chunk) = plan.slot_of(first_chunk, tile);
+            if read(across, chunk, &mut encoded)? {
+                decoder.decode(&encoded, &mut raw)?;
+                copy_tile(&raw, layout, tile, place, &plan.frame, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_closed(&self, number: u64, out: &mut [u8]) -> Result<()> {
+        let plan = &self.engine.plan;
+        let Some(folder) = self.image.array_folder(&plan.array.layout) else {
+            return Err(self.unsupported("a frame in a closed shard can't be read from a storage of the caller's own"));
+        };
+        let position = plan.order.position(number);
+        let mut metadata = plan.array.clone();
+        // Documents on the disk are behind.
+        if plan.frames_total.is_none() {
+            metadata.layout.shape[0] = position[0] + 1;
+        }
+        let outer = plan.order.outer_dims();
+        let mut start = position[..outer].to_vec();
+        start.extend([0, 0]);
+        let mut shape = vec![1; outer];
+        shape.extend([plan.frame.rows as u64, (plan.frame.row_bytes / plan.frame.dtype.size()) as u64]);
+        self.array(&folder, metadata).read_region(&start, &shape, out)
+    }
+
+    fn array(&self, folder: &Path, metadata: Metadata) -> Array {
+        Array::with(folder, folder, folder.join("zarr.json"), metadata)
+    }
+
+    fn unsupported(&self, reason: &str) -> Error {
+        Error::Unsupported { path: self.image.root().path().to_path_buf(), reason: reason.to_owned() }
+    }
+}
+
+/// Copies the rows of a frame from its buffer.
+fn copy_rows(buffer: &[u8], out: &mut [u8], frame: &FramePlan) {
+    for (row, to) in out.chunks_exact_mut(frame.row_bytes).enumerate() {
+        to.copy_from_slice(&buffer[frame.layout.offset + row * frame.layout.row_stride..][..frame.row_bytes]);
+    }
+}
+
+/// Copies a tile's part of one plane of a chunk.
+fn copy_tile(raw: &[u8], layout: &Layout, tile: &Tile, place: usize, frame: &FramePlan, out: &mut [u8]) {
+    let [.., rows, columns] = layout.chunk_shape[..] else { unreachable!("an array has rows and columns") };
+    let element = frame.dtype.size();
+    let row_bytes = columns as usize * element;
+    let plane = &raw[place * rows as usize * row_bytes..][..rows as usize * row_bytes];
+    for (row, from) in plane.chunks_exact(row_bytes).take(tile.rows).enumerate() {
+        let to = (tile.y + row) * frame.row_bytes + tile.x * element;
+        out[to..to + tile.columns * element].copy_from_slice(&from[..tile.columns * element]);
+    }
+}

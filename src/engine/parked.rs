@@ -1,0 +1,67 @@
+//! The shards of an image whose files are closed for a while, so that those of other images may be open.
+//!
+//! The sequencer gives a block up, the thread that closes makes it durable and closes its files, and the thread that
+//! prepares opens them again when frames need it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
+
+use super::cell::{ParkedBlock, ShardBlock};
+
+/// What became of a block that was given up.
+pub(super) enum ParkedState {
+    /// It is on its way to the thread that closes.
+    Leaving,
+    Closed(ParkedBlock),
+    /// Its files have to stay open.
+    Open(ShardBlock),
+}
+
+/// By the blocks' numbers.
+#[derive(Default)]
+pub(crate) struct ParkedBlocks {
+    blocks: StdMutex<BTreeMap<u64, ParkedState>>,
+    /// One could not be opened again.
+    is_lost: AtomicBool,
+}
+
+impl ParkedBlocks {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, ParkedState>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self, number: u64) {
+        self.lock().insert(number, ParkedState::Leaving);
+    }
+
+    pub(super) fn put(&self, number: u64, state: ParkedState) {
+        self.lock().insert(number, state);
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.lock().contains_key(&number)
+    }
+
+    /// Takes the block, if it does not leave just now.
+    pub(super) fn take(&self, number: u64) -> Option<ParkedState> {
+        let mut blocks = self.lock();
+        match blocks.get(&number)? {
+            ParkedState::Leaving => None,
+            _ => blocks.remove(&number),
+        }
+    }
+
+    /// Takes all of them, of which none may be leaving.
+    pub(super) fn take_all(&self) -> Vec<ParkedState> {
+        std::mem::take(&mut *self.lock()).into_values().collect()
+    }
+
+    pub(super) fn note_lost(&self) {
+        self.is_lost.store(true, Relaxed);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Relaxed)
+    }
+}

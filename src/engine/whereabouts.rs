@@ -1,0 +1,65 @@
+//! Where a frame is, for whoever looks at it while the run goes on.
+
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::{Arc, PoisonError};
+
+use super::cell::ShardCell;
+use super::pump::Engine;
+use crate::geometry::CellOf;
+use crate::ring::View;
+
+/// Where the pixels of a frame can be read.
+pub(crate) enum Whereabouts {
+    /// Nowhere: no frame with the number came.
+    Nowhere,
+    /// In the ring.
+    Ring(View),
+    /// In shards that are being filled, from this chunk of theirs on.
+    Open(Arc<ShardCell>, usize),
+    /// In closed shards.
+    Closed,
+    /// Between two of these: it may be looked for again at once.
+    OnItsWay,
+}
+
+impl Engine {
+    /// Where a frame is in this moment.
+    pub(crate) fn whereabouts(&self, number: u64) -> Whereabouts {
+        self.pump();
+        let at = self.plan.layers.locate(number);
+        if let Some(view) = self.view_in_layer(&at) {
+            return Whereabouts::Ring(view);
+        }
+        let sequencer = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_settled, waits) =
+            (sequencer.is_settled(number), sequencer.keeps(number) || !self.arrivals.1.is_empty());
+        drop(sequencer);
+        if !is_settled {
+            return if waits { Whereabouts::OnItsWay } else { Whereabouts::Nowhere };
+        }
+        let shards = self.plan.shards.locate(number);
+        let cells = self.open_cells.all();
+        let Some(cell) = cells.into_iter().find(|cell| (cell.block, cell.cell) == (shards.block, shards.cell)) else {
+            // It may have left its layer since that was looked at, but not the shard.
+            return Whereabouts::Closed;
+        };
+        let first_chunk = self.plan.first_chunk(&self.plan.layers.grid_position(at.block, at.cell));
+        // Acquire: meets the Release with which the layer was done, so its chunks are seen.
+        match cell.layers_done[first_chunk / self.plan.shard.layer_chunks].load(Acquire) {
+            true => Whereabouts::Open(cell, first_chunk),
+            false => self.view_in_layer(&at).map_or(Whereabouts::OnItsWay, Whereabouts::Ring),
+        }
+    }
+
+    /// The frame of a layer that gathers, or is with the workers.
+    fn view_in_layer(&self, at: &CellOf) -> Option<View> {
+        (0..self.layers.count() as u32).find_map(|slot| {
+            // It is held for no longer than it takes to become a user of the frame.
+            let layer = self.layers.slot(slot).layer.read().unwrap_or_else(PoisonError::into_inner);
+            // Its shards may be closed for a while.
+            let is_there = layer.state.at == (at.block, at.cell);
+            let frame = layer.frames.get(at.place as usize).filter(|_| is_there)?.as_ref()?;
+            Some(self.ring.view(frame))
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! Levels of an image against each other: chunks that a level lacks where the one before has some. Nobody counts the
+//! chunks of levels, so that a file of theirs which is lost is noticed in no other way.
+
+use std::collections::{HashMap, HashSet};
+
+use rayon::prelude::*;
+use serde_json::Value;
+
+use super::array::Array;
+use super::hierarchy::below;
+use super::hierarchy::walk::{Kind, Node};
+use super::pyramid::halving::Halving;
+use crate::downsample::Method;
+use crate::error::{Error, Result};
+use crate::format;
+use crate::fs::is_below;
+use crate::geometry::for_each_position;
+
+/// A level's dimension is not smaller by more than this.
+const FACTOR_MAX: u64 = 16;
+/// Of larger levels nobody looks which chunks they have.
+const CHUNKS_MAX: u64 = 1 << 24;
+
+/// A level and the one before.
+pub(super) struct Pair<'a> {
+    /// The name of the level below the root.
+    pub(super) name: String,
+    pub(super) level: &'a Array,
+    finer: &'a Array,
+    /// So many pixels of the finer one become one, in each dimension.
+    factors: Vec<u64>,
+    /// How they do, if this crate has made the level.
+    method: Option<Method>,
+}
+
+/// The levels of the images of a group. `find`: the array of a name.
+pub(super) fn pairs<'a>(group: &str, attributes: &Value, find: impl Fn(&str) -> Option<&'a Array>) -> Vec<Pair<'a>> {
+    let ome = attributes.get("ome").unwrap_or(attributes);
+    let mut pairs = Vec::new();
+    for image in ome["multiscales"].as_array().into_iter().flatten() {
+        let own = image.pointer("/metadata/method").is_some_and(|method| method == "shardwright pyramid");
+        let method = image["type"].as_str().filter(|_| own).and_then(|name| name.parse().ok());
+        let paths = image["datasets"].as_array().into_iter().flatten().filter_map(|set| set["path"].as_str());
+        let names: Vec<String> = paths.filter(|path| is_below(path)).map(|path| below(group, path)).collect();
+        for pair in names.windows(2) {
+            let [finer, name] = pair else { continue };
+            if let (Some(finer), Some(level)) = (find(finer), find(name))
+                && let Some(factors) = factors(finer.shape(), level.shape())
+            {
+                pairs.push(Pair { name: name.clone(), level, finer, factors, method });
+            }
+        }
+    }
+    pairs
+}
+
+/// By what each dimension of a level is smaller, if it is one that was halved or divided by another number.
+fn factors(finer: &[u64], level: &[u64]) -> Option<Vec<u64>> {
+    let factor = |(finer, level): (&u64, &u64)| (1..=FACTOR_MAX).find(|factor| finer.div_ceil(*factor) == *level);
+    let factors = (finer.len() == level.len()).then(|| finer.iter().zip(level).map(factor).collect::<Option<_>>());
+    factors.flatten().filter(|factors: &Vec<u64>| factors.iter().any(|factor| *factor > 1))
+}
+
+impl Pair<'_> {
+    /// The places of chunks that the level lacks, though it is made of chunks that are there. They hold nothing but the
+    /// fill value, or are lost.
+    ///
+    /// # Errors
+    ///
+    /// When an index can't be read.
+    pub(super) fn lacking(&self) -> Result<Vec<Vec<u64>>> {
+        let Self { level, finer, factors, .. } = self;
+        let is_large = |array: &Array| {
+            format::layout::product(&array.layout().chunk_grid()).is_none_or(|chunks| chunks > CHUNKS_MAX)
+        };
+        if is_large(level) || is_large(finer) {
+            return Ok(Vec::new());
+        }
+        let there: HashSet<Vec<u64>> = level.all_chunk_places()?.into_iter().flatten().collect();
+        let (from, to) = (finer.layout(), level.layout());
+        let mut lacking = HashSet::new();
+        for place in finer.all_chunk_places()?.into_iter().flatten().filter(|place| from.has_chunk(place)) {
+            let dims = 0..place.len();
+            let chunk = |dim: usize, element: u64| element / factors[dim] / to.chunk_shape[dim];
+            let first: Vec<u64> = dims.clone().map(|dim| chunk(dim, place[dim] * from.chunk_shape[dim])).collect();
+            let last = |dim: usize| {
+                chunk(dim, ((place[dim] + 1).saturating_mul(from.chunk_shape[dim])).min(from.shape[dim]) - 1)
+            };
+            let counts: Vec<u64> = dims.map(|dim| last(dim) - first[dim] + 1).collect();
+            for_each_position(&first, &counts, |at| {
+                if !there.contains(at) {
+                    lacking.insert(at.to_vec());
+                }
+            });
+        }
+        let mut lacking: Vec<_> = lacking.into_iter().collect();
+        lacking.sort();
+        Ok(lacking)
+    }
+
+    /// How many of these are lost: made again of the level before, they hold other pixels than the fill value. `None`
+    /// where it is not known how the level was made.
+    pub(super) fn lost(&self, lacking: &[Vec<u64>]) -> Result<Option<u64>> {
+        let (Some(method), Some(dtype)) = (self.method, self.level.dtype().number()) else { return Ok(None) };
+        let is_halved = self.factors.iter().all(|factor| *factor <= 2);
+        if self.finer.dtype().number() != Some(dtype) || !is_halved {
+            return Ok(None);
+        }
+        let halving = Halving::new(method, dtype, &self.factors);
+        let (layout, fill) = (self.level.layout(), &self.level.metadata().fill);
+        let is_lost = |rooms: &mut (Vec<u8>, Vec<u8>), at: &Vec<u64>| -> Result<u64> {
+            let (pixels, whole) = rooms;
+            let dims = 0..at.len();
+            let start: Vec<u64> = dims.clone().map(|dim| at[dim] * layout.chunk_shape[dim]).collect();
+            let shape: Vec<u64> = dims.map(|dim| layout.chunk_shape[dim].min(layout.shape[dim] - start[dim])).collect();
+            let bytes = format::bytes(&shape, self.level.dtype()).unwrap_or(u64::MAX);
+            pixels.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
+            halving.read(self.finer, &start, &shape, pixels, whole)?;
+            Ok(u64::from(pixels.chunks_exact(fill.len()).any(|pixel| pixel != fill)))
+        };
+        let lost =
+            lacking.par_iter().map_init(Default::default, is_lost).try_reduce(|| 0, |one, other| Ok(one + other));
+        lost.map(Some)
+    }
+}
+
+/// What to say of so many chunks where it is not known whether they were ever written.
+pub(super) fn note_of(lacking: usize) -> String {
+    format!(
+        "{lacking} chunks are not there of which the level before has some: they hold nothing but the fill value, or \
+         files are missing"
+    )
+}
+
+/// What to say of the levels of a dataset that may have lost files, by the names of the levels.
+///
+/// # Errors
+///
+/// When a group's document or a file can't be read. What is damaged is told by whoever reads it.
+pub(super) fn notes(nodes: &[Node]) -> Result<Vec<(String, String)>> {
+    let arrays: HashMap<&str, &Array> =
+        nodes.iter().filter_map(|node| Some((node.name.as_str(), node.array()?))).collect();
+    let mut notes = Vec::new();
+    for node in nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))) {
+        let attributes = node.document()?.get("attributes").cloned().unwrap_or_default();
+        for pair in pairs(&node.name, &attributes, |name| arrays.get(name).copied()) {
+            match pair.lacking() {
+                Ok(lacking) if lacking.is_empty() => {}
+                Ok(lacking) => notes.push((pair.name, note_of(lacking.len()))),
+                Err(Error::Format { .. } | Error::Unsupported { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(notes)
+}

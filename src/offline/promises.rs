@@ -1,0 +1,206 @@
+//! The nodes that a group promises: in OME-Zarr's metadata, in consolidated ones, and as an image of this crate's
+//! writer. Of a dataset that lacks one, no copy may look whole.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::hierarchy::walk::{Kind, Node, Tree};
+use super::hierarchy::{below, has_node};
+use crate::error::{Error, Result};
+use crate::format::provenance::ATTRIBUTE;
+use crate::format::{Metadata, zarr2, zarr3};
+use crate::fs::{document, is_below};
+
+/// What a document promises below a group.
+struct Promise {
+    /// The path below the group.
+    path: String,
+    /// It is to be an array, rather than a node of any kind.
+    is_array: bool,
+    /// Who promises it, for a sentence.
+    whose: &'static str,
+}
+
+/// A promise that is not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Broken {
+    /// The group whose document promises it.
+    pub(super) group: PathBuf,
+    /// What is not there, or not what it is to be: its path below the root.
+    pub(super) node: String,
+    /// Who says what, as a sentence about the group.
+    pub(super) what: String,
+}
+
+/// What is there, by the paths below the root: whether it is an array.
+type Known<'a> = &'a dyn Fn(&str) -> Option<bool>;
+
+/// The promises of all groups that are not kept. A document that can't be read is told to `unread`.
+pub(super) fn broken_in_tree(tree: &Tree, mut unread: impl FnMut(&Path, Error)) -> Vec<Broken> {
+    let known = |name: &str| match tree.array(name) {
+        Some(_) => Some(true),
+        None => tree.group(name).map(|_| false),
+    };
+    let mut broken = Vec::new();
+    for group in &tree.groups {
+        match Group::new(&group.name, &group.path, &group.attributes).broken(&known, false) {
+            Ok(more) => broken.extend(more),
+            Err(error) => unread(&group.path, error),
+        }
+    }
+    broken
+}
+
+/// The same of the nodes of a dataset, with the arrays that this crate's writer made.
+///
+/// # Errors
+///
+/// When a group's document can't be read.
+pub(super) fn broken(nodes: &[Node]) -> Result<Vec<Broken>> {
+    // What can't be read may be either.
+    let is_array = |node: &Node| !matches!(node.kind, Kind::Group(_));
+    let all: HashMap<&str, bool> = nodes.iter().map(|node| (node.name.as_str(), is_array(node))).collect();
+    let known = |name: &str| all.get(name).copied();
+    let mut told = HashSet::new();
+    let mut broken: Vec<Broken> = Vec::new();
+    for node in nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_))) {
+        let attributes = node.document()?.get("attributes").cloned().unwrap_or_default();
+        let more = Group::new(&node.name, &node.path, &attributes).broken(&known, !node.is_central())?;
+        // Each is told once, by the first who promises it.
+        broken.extend(more.into_iter().filter(|one| told.insert(one.node.clone())));
+    }
+    Ok(broken)
+}
+
+/// Arrays of which consolidated metadata say something else than their own documents, by the groups that have these:
+/// who reads by them takes the arrays for something else.
+pub(super) fn stale(tree: &Tree) -> Vec<Broken> {
+    let mut stale = Vec::new();
+    for group in &tree.groups {
+        // What can't be read was told as such.
+        for (path, said) in consolidated_arrays(&group.path).unwrap_or_default() {
+            let node = below(&group.name, &path);
+            let Some(array) = tree.array(&node).map(|node| node.array.metadata()) else { continue };
+            if let Some(what) = difference(&said, array) {
+                let what = format!("its consolidated metadata say that {path:?} has {what}; consolidate them again");
+                stale.push(Broken { group: group.path.clone(), node, what });
+            }
+        }
+    }
+    stale
+}
+
+/// What a document says of an array that is not so. Of codecs, programs say the same in many words.
+fn difference(said: &Metadata, array: &Metadata) -> Option<String> {
+    let (of, is) = (&said.layout, &array.layout);
+    let differs = |what: &str, of: &dyn Debug, is: &dyn Debug| Some(format!("{what} {of:?}, and it has {is:?}"));
+    match () {
+        () if of.shape != is.shape => differs("the shape", &of.shape, &is.shape),
+        () if of.chunk_shape != is.chunk_shape => differs("chunks of", &of.chunk_shape, &is.chunk_shape),
+        () if of.file_shape != is.file_shape => differs("shards of", &of.file_shape, &is.file_shape),
+        () if said.dtype != array.dtype => differs("elements of", &said.dtype, &array.dtype),
+        () => None,
+    }
+}
+
+/// What the consolidated metadata in a folder say of arrays, as far as that can be read.
+fn consolidated_arrays(group: &Path) -> Result<Vec<(String, Metadata)>> {
+    let file = group.join("zarr.json");
+    if let Some(document) = document::read(&file)? {
+        let metadata = document.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
+        let arrays = metadata.into_iter().flatten().filter(|(_, node)| node["node_type"] == "array");
+        return Ok(arrays.filter_map(|(path, node)| Some((path.clone(), zarr3::parse(&file, node).ok()?))).collect());
+    }
+    let file = group.join(".zmetadata");
+    let document = document::read(&file)?.unwrap_or_default();
+    let arrays = document.get("metadata").and_then(Value::as_object).into_iter().flatten().filter_map(|(key, node)| {
+        let path = key.strip_suffix("/.zarray")?;
+        Some((path.to_owned(), zarr2::parse(&file, node, Value::Object(Default::default())).ok()?))
+    });
+    Ok(arrays.collect())
+}
+
+/// A group and what it says.
+struct Group<'a> {
+    name: &'a str,
+    path: &'a Path,
+    attributes: &'a Value,
+}
+
+impl<'a> Group<'a> {
+    fn new(name: &'a str, path: &'a Path, attributes: &'a Value) -> Self {
+        Self { name, path, attributes }
+    }
+
+    /// What it promises and is not so. `own`: also the arrays that this crate's writer makes.
+    fn broken(&self, known: Known<'_>, own: bool) -> Result<Vec<Broken>> {
+        let mut promises = of_attributes(self);
+        promises.extend(consolidated(self.path)?);
+        if own && self.attributes.get(ATTRIBUTE).is_some_and(|own| own.get("writer").is_some()) {
+            let made = ["0", "records/frame_number"];
+            promises.extend(made.map(|path| Promise { path: path.to_owned(), is_array: true, whose: "attributes" }));
+        }
+        let broken = |node: String, what: String| Broken { group: self.path.to_path_buf(), node, what };
+        let mut all = Vec::new();
+        for Promise { path, is_array, whose } in promises {
+            let node = below(self.name, path.trim_end_matches('/').trim_start_matches("./"));
+            match known(&node) {
+                Some(false) if is_array => {
+                    all.push(broken(node, format!("its {whose} name an array {path:?}, which is a group")));
+                }
+                Some(_) => {}
+                None if is_below(&path) && has_node(&self.path.join(&path)) => {}
+                None => all.push(broken(node, format!("its {whose} name {path:?}, which is not there"))),
+            }
+        }
+        // The group `OME` lists the images beside it.
+        let around = if self.name == "OME" { Some("") } else { self.name.strip_suffix("/OME") };
+        let ome = self.attributes.get("ome").unwrap_or(self.attributes);
+        let series = ome.get("series").and_then(Value::as_array).filter(|_| around.is_some());
+        for name in series.into_iter().flatten().filter_map(Value::as_str) {
+            let node = below(around.unwrap_or_default(), name);
+            let beside = self.path.parent().filter(|_| is_below(name)).map(|root| root.join(name));
+            if known(&node).is_none() && !beside.is_some_and(|image| has_node(&image)) {
+                all.push(broken(node, format!("it lists an image {name:?} beside it, which is not there")));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The levels of an image, the wells of a plate, the images of a well, and the labels of an image.
+fn of_attributes(group: &Group<'_>) -> Vec<Promise> {
+    let ome = group.attributes.get("ome").unwrap_or(group.attributes);
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let path = |entry: &Value| entry.get("path")?.as_str().map(str::to_owned);
+    let node = |path: String| Promise { path, is_array: false, whose: "attributes" };
+    let images = list(ome.get("multiscales"));
+    let levels = images.iter().flat_map(|image| list(image.get("datasets")));
+    let levels = levels.filter_map(|level| Some(Promise { is_array: true, ..node(path(&level)?) }));
+    let parts = [ome.pointer("/plate/wells"), ome.pointer("/well/images")];
+    let parts = parts.into_iter().flat_map(list).filter_map(|part| path(&part).map(node));
+    // Elsewhere, 0.4 has no word of its own that would tell them from anybody's.
+    let labels = ome.get("labels").filter(|_| group.name.rsplit('/').next() == Some("labels"));
+    let labels = list(labels).into_iter().filter_map(|label| label.as_str().map(|name| node(name.to_owned())));
+    levels.chain(parts).chain(labels).collect()
+}
+
+/// What readers believe who take one document for all of them.
+fn consolidated(group: &Path) -> Result<Vec<Promise>> {
+    let promise = |path: &str, is_array| Promise { path: path.to_owned(), is_array, whose: "consolidated metadata" };
+    if let Some(document) = document::read(&group.join("zarr.json"))? {
+        let metadata = document.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
+        let nodes = metadata.into_iter().flatten();
+        return Ok(nodes.map(|(path, node)| promise(path, node["node_type"] == "array")).collect());
+    }
+    let document = document::read(&group.join(".zmetadata"))?.unwrap_or_default();
+    let metadata = document.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    let node = |key: &str| {
+        let array = key.strip_suffix("/.zarray").map(|path| promise(path, true));
+        array.or_else(|| key.strip_suffix("/.zgroup").map(|path| promise(path, false)))
+    };
+    Ok(metadata.filter_map(|(key, _)| node(key)).collect())
+}

@@ -1,0 +1,73 @@
+//! Where a command may write: neither over nor into what it reads.
+
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Documents that make a folder a part of a dataset.
+const DOCUMENTS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
+
+/// Refuses an output that would replace the input before its first frame is read.
+pub(crate) fn refuse_over(input: &Path, output: &Path) -> Result<(), Failure> {
+    if let (Ok(from), Ok(to)) = (input.canonicalize(), output.canonicalize())
+        && from.starts_with(&to)
+    {
+        return Err(replaces(output));
+    }
+    Ok(())
+}
+
+/// What [`refuse_over`] says.
+pub(crate) fn replaces(output: &Path) -> Failure {
+    Failure::Usage(format!("the output {} would replace the input; choose another path", output.display()))
+}
+
+/// Refuses an output within the dataset of the array that is read.
+pub(crate) fn refuse_within_dataset(array: &Path, output: &Path) -> Result<(), Failure> {
+    let (Ok(array), Some(folder)) = (array.canonicalize(), folder_of(output)) else { return Ok(()) };
+    let is_node = |folder: &&Path| DOCUMENTS.iter().any(|name| folder.join(name).is_file());
+    let dataset = array.ancestors().skip(1).take_while(is_node).last().unwrap_or(&array);
+    if folder.starts_with(dataset) {
+        let (output, dataset) = (output.display(), dataset.display());
+        return Err(Failure::Usage(format!("{output}: lies in {dataset}, which is read; choose a path beside it")));
+    }
+    Ok(())
+}
+
+/// The folder in which something is to be made, as far as it is there already.
+fn folder_of(output: &Path) -> Option<PathBuf> {
+    let there = |folder: &Path| if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.canonicalize().ok();
+    output.ancestors().skip(1).find_map(there)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_input_is_never_the_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("in.tif");
+        std::fs::write(&input, b"II").unwrap();
+        assert!(refuse_over(&input, &input).is_err());
+        assert!(refuse_over(&input, folder.path()).is_err());
+        assert!(refuse_over(&input, &folder.path().join("out.zarr")).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_made_in_a_dataset_that_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let array = folder.path().join("run.zarr/0");
+        std::fs::create_dir_all(&array).unwrap();
+        for node in ["run.zarr", "run.zarr/0"] {
+            std::fs::write(folder.path().join(node).join("zarr.json"), "{}").unwrap();
+        }
+        for inside in ["run.zarr/1", "run.zarr/a/b/c", "run.zarr/0/c", "run.zarr/../run.zarr/copy"] {
+            let refused = refuse_within_dataset(&array, &folder.path().join(inside)).unwrap_err().to_string();
+            assert!(refused.contains("which is read; choose a path beside it"), "{refused}");
+        }
+        for beside in ["run.zarr", "copy.zarr", "new/copy.zarr"] {
+            refuse_within_dataset(&array, &folder.path().join(beside)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+"""Runs: create, append or acquire, finish."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import warnings
+import weakref
+from collections.abc import Iterator, MutableMapping
+from os import PathLike, fspath
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Unpack
+
+from shardwright import _core
+from shardwright._config import Config, ConfigFields, config_document
+from shardwright._errors import Error
+from shardwright._summary import Latency, Stats, Summary
+
+if TYPE_CHECKING:
+    import xarray
+
+    from shardwright._progress import Bar
+    from shardwright._view import View
+
+__all__ = ["Acquisition", "Dataset", "create", "create_dataset"]
+
+#: Runs that were neither finished nor aborted.
+_open: weakref.WeakSet[Acquisition] = weakref.WeakSet()
+#: At the exit of the interpreter, a run may take so long to be finished.
+_EXIT_SECONDS = 120.0
+
+
+class _Attributes(MutableMapping[str, Any]):
+    """The user's attributes of an image. What is set is in the dataset after the next checkpoint."""
+
+    def __init__(self, acquisition: Acquisition) -> None:
+        self._acquisition = acquisition
+        self._values = acquisition._attribute_values
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._acquisition._set_attribute(key, json.dumps(value, default=_plain))
+        self._values[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        raise TypeError("an attribute that was set can't be taken back; set it to something else")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def _plain(value: Any) -> Any:
+    for convert in ("tolist", "isoformat", "as_posix"):
+        if hasattr(value, convert):
+            return getattr(value, convert)()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is nothing that JSON knows")
+
+
+class Acquisition(_core.Acquisition):
+    """One run of one image. ``create`` makes it.
+
+    All methods may be called from several threads. Leaving a ``with`` block finishes the run, also by an exception.
+
+    Attributes
+    ----------
+    path : str
+        The dataset.
+    name : str or None
+        The image's name in a dataset of several.
+    config : dict
+        The configuration, as a document.
+    """
+
+    path: str
+    name: str | None
+    config: dict[str, Any]
+
+    def __new__(
+        cls, path: str, config: dict[str, Any], dataset: _core.Dataset | None = None, name: str | None = None
+    ) -> Acquisition:
+        """Start a run. Use ``create``."""
+        return super().__new__(cls, path, json.dumps(config), dataset, name)
+
+    def __init__(
+        self, path: str, config: dict[str, Any], dataset: _core.Dataset | None = None, name: str | None = None
+    ) -> None:
+        self.path = path
+        self.name = name
+        self.config = config
+        self._attribute_values: dict[str, Any] = {}
+        # Where the array is found once the run has ended.
+        self._stored_at = path if name is None else f"{path}/{name}"
+        _open.add(self)
+
+    def finish(self, timeout: float | None = None) -> Summary | None:
+        """End the run: wait until all committed frames are in their shards, and complete the documents.
+
+        Frames that are still on loan can't be committed any more. May be called again.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most. The run goes on ending by itself.
+
+        Returns
+        -------
+        Summary or None
+            What the run did; None if the time was up before.
+
+        Raises
+        ------
+        Unfinished
+            With the first error of the run as its cause, and ``summary``.
+        """
+        try:
+            document = self._finish(timeout)
+        finally:
+            if not self._needs_end():
+                _open.discard(self)
+        return None if document is None else Summary._from_document(json.loads(document))
+
+    def abort(self, timeout: float | None = None) -> bool:
+        """End the run at once: frames that wait in the ring are lost; what is in a shard stays.
+
+        If no frame was committed, the dataset disappears.
+
+        Returns
+        -------
+        bool
+            False if the time was up before.
+        """
+        _open.discard(self)
+        return self._abort(timeout)
+
+    @property
+    def attributes(self) -> MutableMapping[str, Any]:
+        """The user's attributes of the image. What is set is in the dataset after the next checkpoint."""
+        return _Attributes(self)
+
+    @property
+    def summary(self) -> Summary:
+        """What the run did, once it has ended."""
+        document = self._summary()
+        if document is None:
+            raise Error("the acquisition was aborted, so it has no summary")
+        return Summary._from_document(json.loads(document))
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of this moment."""
+        return Stats._from_document(json.loads(self._stats()))
+
+    @property
+    def latencies(self) -> dict[str, Latency]:
+        """How long each stage took until now, by its name."""
+        return {stage["stage"]: Latency(**stage) for stage in json.loads(self._latencies())}
+
+    def progress(self, total: int | None = None) -> Bar:
+        """Return a progress bar of frames, with rich or tqdm if one of them is installed.
+
+        Call its ``update()`` now and then, or wrap the loop: ``for image in acq.progress().of(images)``.
+
+        Parameters
+        ----------
+        total : int, optional
+            Frames that will come. By default what the dimensions say, if they do.
+        """
+        from shardwright._progress import Bar
+
+        return Bar(self, total)
+
+    def view(self) -> View:
+        """Return a live, lazy, array-like view of the image, of frames in the ring and of those in shards.
+
+        It has ``shape``, ``dtype`` and basic indexing, each of which looks at the run as it is in that moment.
+        """
+        from shardwright._view import View
+
+        return View(self)
+
+    def to_xarray(self) -> xarray.DataArray:
+        """Return the image as a lazy ``xarray.DataArray`` with names and coordinates. Needs xarray."""
+        from shardwright._view import to_xarray
+
+        return to_xarray(self.view(), self.config)
+
+    def __enter__(self) -> Acquisition:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._needs_end():
+            return
+        try:
+            self.finish()
+        except Error as unfinished:
+            if error is None:
+                raise
+            # The exception of the block is the one to be told; what is lost is no secret.
+            error.add_note(f"shardwright: {unfinished}")
+
+    def __del__(self) -> None:
+        try:
+            left = self._needs_end()
+        except AttributeError:  # It was never made.
+            return
+        if left:
+            warnings.warn(f"{self!r} was not finished", ResourceWarning, stacklevel=2, source=self)
+            _end_quietly(self, None)
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_open else "ended"
+        where = self.path if self.name is None else f"{self.path}, {self.name}"
+        return f"<shardwright.Acquisition of {where}, {state}>"
+
+
+def _end_quietly(acquisition: Acquisition, timeout: float | None) -> None:
+    try:
+        acquisition._finish(timeout)
+    except Error as error:
+        warnings.warn(f"{acquisition!r}: {error}", ResourceWarning, stacklevel=2)
+
+
+@atexit.register
+def _finish_all() -> None:
+    for acquisition in list(_open):
+        if acquisition._needs_end():
+            warnings.warn(f"{acquisition!r} was not finished before exit", ResourceWarning, stacklevel=1)
+            _end_quietly(acquisition, _EXIT_SECONDS)
+
+
+def create(path: str | PathLike[str], config: Config | None = None, **fields: Unpack[ConfigFields]) -> Acquisition:
+    """Create the dataset ``path`` with one image, and start its acquisition.
+
+    On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
+    disk. If anything fails, nothing is left behind. A ring of 1 GiB takes 0.3 to 3 s to make.
+
+    Parameters
+    ----------
+    path : path-like
+        A folder that is made, with those on the way there. By its name, ``….ome.zarr``.
+    config : dict, JSON text, TOML text, or path to a .json or .toml file, optional
+        The configuration.
+    **fields
+        Its fields by keyword, which replace those of ``config``. ``dims`` has no default: the dimensions in storage
+        order, slowest first, the last two the rows and columns of a frame.
+
+    Returns
+    -------
+    Acquisition
+        A context manager.
+
+    Raises
+    ------
+    ConfigError, ExistsError, LockedError, StorageError
+        With the field and the value that can't work, or the file.
+
+    Examples
+    --------
+    >>> dims = [sw.time(), sw.y(2048, scale=(0.325, "micrometer")), sw.x(2048, scale=(0.325, "micrometer"))]
+    >>> with sw.create("run.ome.zarr", dims=dims, dtype="u2", codec="blosc-lz4") as acq:
+    ...     acq.append(image)
+    """
+    return Acquisition(fspath(path), config_document(config, fields))
+
+
+class Dataset(_core.Dataset):
+    """A dataset of several images that are acquired at the same time: cameras, positions.
+
+    Leaving a ``with`` block finishes all of them. ``create_dataset`` makes it.
+    """
+
+    path: str
+
+    def __new__(cls, path: str, overwrite: bool) -> Dataset:
+        """Create the folder. Use ``create_dataset``."""
+        return super().__new__(cls, path, overwrite)
+
+    def __init__(self, path: str, overwrite: bool) -> None:
+        self.path = path
+        self.images: dict[str, Acquisition] = {}
+
+    def acquisition(self, name: str, /, config: Config | None = None, **fields: Unpack[ConfigFields]) -> Acquisition:
+        """Start the acquisition of one more image, a group of this name.
+
+        Parameters
+        ----------
+        name : str
+            Letters, digits, ``_``, ``-`` and ``.``.
+        config, **fields
+            As of ``create``.
+        """
+        made = Acquisition(self.path, config_document(config, fields), self, name)
+        self.images[name] = made
+        return made
+
+    def finish(self) -> dict[str, Summary | None]:
+        """Finish all images that are not yet, and return their summaries by name.
+
+        Raises
+        ------
+        Unfinished
+            The first that failed, once all have ended.
+        """
+        return self._finish(self.images)
+
+    def _finish(self, images: dict[str, Acquisition]) -> dict[str, Summary | None]:
+        self._close()
+        first: Error | None = None
+        summaries: dict[str, Summary | None] = {}
+        for name, image in images.items():
+            try:
+                summaries[name] = image.finish()
+            except Error as error:
+                first = first or error
+        if first is not None:
+            raise first
+        return summaries
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._finish({name: image for name, image in self.images.items() if image._needs_end()})
+        except Error as unfinished:
+            if error is None:
+                raise
+            error.add_note(f"shardwright: {unfinished}")
+
+
+def create_dataset(path: str | PathLike[str], *, overwrite: bool = False) -> Dataset:
+    """Create the dataset ``path`` for several images.
+
+    Parameters
+    ----------
+    path : path-like
+        A folder that is made.
+    overwrite : bool
+        Replace a dataset that is in the way. Anything else is never replaced.
+    """
+    return Dataset(fspath(path), overwrite)

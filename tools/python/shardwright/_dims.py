@@ -1,0 +1,162 @@
+"""Dimensions, codecs and channels of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Channel", "Dim", "blosc", "channel", "codec", "dim", "gzip", "time", "x", "y", "z", "zstd"]
+
+_Kind = Literal["time", "channel", "space", "other"]
+_Scale = float | tuple[float, str | None] | None
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One dimension of the array.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the array; the name of OME-Zarr's axis.
+    kind : {"time", "channel", "space", "other"}
+        What it means.
+    size : int, optional
+        Elements. None, of the first dimension only: as many as arrive.
+    chunk, shard : int
+        Elements of a chunk and of a shard; 0 chooses. A shard is a multiple of a chunk.
+    scale : float
+        The distance between neighbours, in ``unit``.
+    unit : str, optional
+        As UDUNITS-2 spells it: ``micrometer``, ``second``, …
+    """
+
+    name: str
+    kind: _Kind = "other"
+    size: int | None = None
+    chunk: int = 0
+    shard: int = 0
+    scale: float = 1.0
+    unit: str | None = None
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "size": None if self.size is None else int(self.size),
+            "chunk": int(self.chunk),
+            "shard": int(self.shard),
+            "scale": float(self.scale),
+            "unit": self.unit,
+        }
+
+
+def dim(
+    name: str, size: int | None = None, *, kind: _Kind = "other", chunk: int = 0, shard: int = 0, scale: _Scale = None
+) -> Dim:
+    """Make a dimension of any name and meaning: positions, angles, …
+
+    Parameters
+    ----------
+    name : str
+        Unique in the array.
+    size : int, optional
+        Elements; None, of the first dimension only: as many as arrive.
+    kind : {"time", "channel", "space", "other"}
+        What it means.
+    chunk, shard : int
+        Elements of a chunk and of a shard; 0 chooses.
+    scale : float or (float, str), optional
+        The distance between neighbours, and its unit.
+    """
+    distance, unit = scale if isinstance(scale, tuple) else (scale, None)
+    return Dim(name, kind, size, chunk, shard, 1.0 if distance is None else distance, unit)
+
+
+def time(size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None) -> Dim:
+    """Time, ``t``; without a size as many frames as arrive. See ``dim``."""
+    return dim("t", size, kind="time", chunk=chunk, shard=shard, scale=scale)
+
+
+def channel(size: int, *, chunk: int = 0, shard: int = 0) -> Dim:
+    """Channel, ``c``. See ``dim``."""
+    return dim("c", size, kind="channel", chunk=chunk, shard=shard)
+
+
+def z(size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None) -> Dim:
+    """Depth, ``z``. See ``dim``."""
+    return dim("z", size, kind="space", chunk=chunk, shard=shard, scale=scale)
+
+
+def y(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None) -> Dim:
+    """Make the rows of a frame, ``y``. See ``dim``."""
+    return dim("y", size, kind="space", chunk=chunk, shard=shard, scale=scale)
+
+
+def x(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None) -> Dim:
+    """Make the columns of a frame, ``x``. See ``dim``."""
+    return dim("x", size, kind="space", chunk=chunk, shard=shard, scale=scale)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """How viewers show a channel.
+
+    Parameters
+    ----------
+    label : str
+        The name.
+    color : str
+        Red, green and blue as six hexadecimal digits.
+    window : (float, float), optional
+        The values that are shown as black and as full colour. By default the whole range of the type.
+    """
+
+    label: str
+    color: str = "FFFFFF"
+    window: tuple[float, float] | None = None
+
+    def _document(self) -> dict[str, Any]:
+        return {"label": self.label, "color": self.color, "window": self.window}
+
+
+def codec(compressor: str | dict[str, Any] = "blosc-lz4", *, checksum: bool = True) -> dict[str, Any]:
+    """Say how chunks are encoded: a compressor, and whether a CRC-32C follows.
+
+    Parameters
+    ----------
+    compressor : str or dict
+        ``none``, ``auto``, ``blosc-lz4``, ``blosc-zstd``, …, ``blosc-noise``, ``zstd``, ``gzip``, ``lz4``, ``zlib``; or
+        what ``blosc``, ``zstd`` and ``gzip`` return.
+    checksum : bool
+        Whether readers notice flipped bits.
+    """
+    return {"compressor": _compressor(compressor), "checksum": checksum}
+
+
+def blosc(cname: str = "lz4", level: int = 1, shuffle: str = "bit", block_bytes: int = 0) -> dict[str, Any]:
+    """Blosc 1 frames, with ``cname`` (lz4, lz4hc, zstd, zlib, blosclz) inside after a shuffle (none, byte, bit)."""
+    return {"name": "blosc", "cname": cname, "level": level, "shuffle": shuffle, "block_bytes": block_bytes}
+
+
+def zstd(level: int = 1) -> dict[str, Any]:
+    """Plain Zstandard frames, level -131072 to 22."""
+    return {"name": "zstd", "level": level}
+
+
+def gzip(level: int = 1) -> dict[str, Any]:
+    """Gzip streams, level 0 to 9."""
+    return {"name": "gzip", "level": level}
+
+
+def _compressor(wish: str | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(wish, dict):
+        return wish
+    if wish.startswith("blosc-") and wish != "blosc-noise":
+        return blosc(wish.removeprefix("blosc-"))
+    if wish == "blosc":
+        return blosc()
+    document: dict[str, Any] = {"name": wish}
+    if wish in ("zstd", "gzip", "zlib"):
+        document["level"] = 1
+    return document

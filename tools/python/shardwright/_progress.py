@@ -1,0 +1,146 @@
+"""Progress: of frames while a run goes on, of bytes while a dataset is worked on."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from shardwright._acquisition import Acquisition
+
+T = TypeVar("T")
+
+
+class _Painter(Protocol):
+    def paint(self, done: int, total: int | None, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Rich:
+    def __init__(self, what: str, in_bytes: bool) -> None:
+        from rich import progress
+
+        amount = progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn()
+        columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), amount)
+        self._bar = progress.Progress(*columns, progress.TextColumn("{task.fields[text]}"))
+        self._bar.start()
+        self._task = self._bar.add_task(what, total=None, text="")
+
+    def paint(self, done: int, total: int | None, text: str) -> None:
+        self._bar.update(self._task, completed=done, total=total, text=text)
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+class _Tqdm:
+    def __init__(self, what: str, in_bytes: bool) -> None:
+        from tqdm.auto import tqdm
+
+        self._bar = tqdm(desc=what, unit="B" if in_bytes else " frames", unit_scale=in_bytes)
+
+    def paint(self, done: int, total: int | None, text: str) -> None:
+        self._bar.total = total
+        self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class _Plain:
+    """One line that is written over, on a terminal; nothing elsewhere."""
+
+    def __init__(self, what: str, in_bytes: bool) -> None:
+        self._what = what
+        self._shown = sys.stderr.isatty()
+
+    def paint(self, done: int, total: int | None, text: str) -> None:
+        if self._shown:
+            of = f" of {total}" if total else ""
+            sys.stderr.write(f"\r{self._what}: {done}{of} {text}\x1b[K")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._shown:
+            sys.stderr.write("\n")
+
+
+def _painter(what: str, in_bytes: bool) -> _Painter:
+    if importlib.util.find_spec("rich"):
+        return _Rich(what, in_bytes)
+    if importlib.util.find_spec("tqdm"):
+        return _Tqdm(what, in_bytes)
+    return _Plain(what, in_bytes)
+
+
+class Bar:
+    """A progress bar of a run: frames written, how full the ring is, what is missing."""
+
+    def __init__(self, acquisition: Acquisition, total: int | None = None) -> None:
+        self._acquisition = acquisition
+        self._total = total if total is not None else _expected(acquisition.config)
+        self._painter: _Painter | None = None
+
+    def update(self) -> None:
+        """Show how the run is now."""
+        if self._painter is None:
+            self._painter = _painter("frames", False)
+        stats = self._acquisition.stats
+        text = f"ring {stats.ring_frames - stats.ring_free}/{stats.ring_frames}"
+        if stats.frames_missing or stats.frames_dropped:
+            text += f", {stats.frames_missing} missing"
+        self._painter.paint(stats.frames_written, self._total, text)
+
+    def of(self, images: Iterable[T], every: int = 16) -> Iterator[T]:
+        """Yield ``images``, and show how the run is at every so many of them."""
+        with self:
+            for at, image in enumerate(images):
+                yield image
+                if at % every == 0:
+                    self.update()
+            self.update()
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._painter is not None:
+            self._painter.close()
+            self._painter = None
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _expected(config: dict[str, Any]) -> int | None:
+    frames = 1
+    for dim in config.get("dims", [])[:-2]:
+        if dim.get("size") is None:
+            return None
+        frames *= dim["size"]
+    return frames
+
+
+class of_bytes:
+    """Progress of an operation on a dataset: a context manager that gives what the operation calls."""
+
+    def __init__(self, what: str, wish: bool | Callable[[int, int], object]) -> None:
+        self._what = what
+        self._wish = wish
+        self._painter: _Painter | None = None
+
+    def __enter__(self) -> Callable[[int, int], object] | None:
+        if self._wish is False:
+            return None
+        if callable(self._wish):
+            return self._wish
+        self._painter = painter = _painter(self._what, True)
+        return lambda done, total: painter.paint(done, total or None, "")
+
+    def __exit__(self, *exception: object) -> None:
+        if self._painter is not None:
+            self._painter.close()

@@ -1,0 +1,44 @@
+//! Several images in one dataset.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+use crate::errors::{OrRaise, raised};
+use crate::forks::{Owned, Process};
+use crate::waits::in_thread;
+
+/// A dataset of several images that are acquired at the same time.
+#[pyclass(subclass, frozen, module = "shardwright._core")]
+pub(crate) struct Dataset {
+    dataset: Mutex<Option<Owned<shardwright::Dataset>>>,
+    process: Process,
+}
+
+impl Dataset {
+    pub(crate) fn dataset(&self, py: Python<'_>) -> PyResult<shardwright::Dataset> {
+        self.process.check()?;
+        let dataset = self.dataset.lock().unwrap_or_else(PoisonError::into_inner);
+        let dataset = dataset.as_ref().map(|dataset| (**dataset).clone());
+        dataset.ok_or_else(|| raised(py, "EndedError", "the dataset is closed; it takes no more images"))
+    }
+}
+
+#[pymethods]
+impl Dataset {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<Self> {
+        let create = move || match overwrite {
+            true => shardwright::Dataset::create_or_replace(path),
+            false => shardwright::Dataset::create(path),
+        };
+        let dataset = in_thread(py, create)?.or_raise(py)?;
+        Ok(Self { dataset: Mutex::new(Some(Owned::new(dataset))), process: Process::this() })
+    }
+
+    /// Takes no more images. The dataset is unlocked when the last of them is finished.
+    fn _close(&self) {
+        *self.dataset.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

@@ -1,0 +1,97 @@
+//! How a frame lies in its buffer, as the array protocols want to hear of it.
+
+use std::ffi::CStr;
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use shardwright::{Config, Dtype, FrameLayout};
+
+/// The frame of an acquisition.
+pub(crate) struct Geometry {
+    pub(crate) dtype: Dtype,
+    /// Rows, columns.
+    pub(crate) shape: [usize; 2],
+    /// Bytes from row to row in a buffer of the ring, and from pixel to pixel.
+    pub(crate) strides: [usize; 2],
+    /// Where the first pixel stands in a buffer.
+    pub(crate) offset: usize,
+    /// Bytes of a buffer.
+    pub(crate) buffer_bytes: usize,
+    /// Bytes of a frame without gaps.
+    pub(crate) frame_bytes: usize,
+    numpy: Numpy,
+}
+
+/// What `numpy.ndarray` is called with for each frame.
+struct Numpy {
+    ndarray: Py<PyAny>,
+    shape: Py<PyTuple>,
+    dtype: Py<PyAny>,
+    strides: Py<PyTuple>,
+}
+
+impl Geometry {
+    pub(crate) fn new(py: Python<'_>, config: &Config) -> PyResult<Self> {
+        let size = |from_last: usize| {
+            let dim = config.dims.len().checked_sub(from_last).map(|at| &config.dims[at]);
+            dim.and_then(|dim| dim.size).unwrap_or(0) as usize
+        };
+        let (shape, item) = ([size(2), size(1)], config.dtype.size());
+        let row_bytes = shape[1] * item;
+        let layout = config.frame_layout.unwrap_or(FrameLayout {
+            buffer_bytes: shape[0] * row_bytes,
+            offset: 0,
+            row_stride: row_bytes,
+        });
+        let strides = [layout.row_stride, item];
+        let module = py.import("numpy")?;
+        let numpy = Numpy {
+            ndarray: module.getattr("ndarray")?.unbind(),
+            shape: PyTuple::new(py, shape)?.unbind(),
+            dtype: module.getattr("dtype")?.call1((config.dtype.zarr_name(),))?.unbind(),
+            strides: PyTuple::new(py, strides)?.unbind(),
+        };
+        let (offset, buffer_bytes) = (layout.offset, layout.buffer_bytes);
+        Ok(Self { dtype: config.dtype, shape, strides, offset, buffer_bytes, frame_bytes: shape[0] * row_bytes, numpy })
+    }
+
+    pub(crate) fn item(&self) -> usize {
+        self.strides[1]
+    }
+
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.shape[1] * self.item()
+    }
+
+    /// Whether a frame's pixels follow each other without gaps.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.strides[0] == self.row_bytes()
+    }
+
+    /// An array of the frame in the buffer that `owner` exports as bytes.
+    pub(crate) fn array<'py>(&self, py: Python<'py>, owner: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let Numpy { ndarray, shape, dtype, strides } = &self.numpy;
+        ndarray.bind(py).call1((shape, dtype, owner, self.offset, strides))
+    }
+
+    /// numpy's name of the pixels' type.
+    pub(crate) fn numpy_dtype(&self, py: Python<'_>) -> Py<PyAny> {
+        self.numpy.dtype.clone_ref(py)
+    }
+}
+
+/// The letter of the array protocols.
+pub(crate) fn format(dtype: Dtype) -> &'static CStr {
+    match dtype {
+        Dtype::U8 => c"B",
+        Dtype::I8 => c"b",
+        Dtype::U16 => c"H",
+        Dtype::I16 => c"h",
+        Dtype::U32 => c"I",
+        Dtype::I32 => c"i",
+        Dtype::U64 => c"Q",
+        Dtype::I64 => c"q",
+        Dtype::F32 => c"f",
+        _ => c"d",
+    }
+}

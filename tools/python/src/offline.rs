@@ -1,0 +1,274 @@
+//! What is done to datasets after the run. The work is done by threads that are not attached; the caller's waits, tells
+//! of the progress, and stops the work when Ctrl-C comes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+use shardwright::offline::{self, Progress};
+use shardwright::{Codec, Dialect, Error, IndexLocation, ManifestForm, Volume};
+
+use crate::errors::{OrRaise, raised};
+use crate::log::drain;
+use crate::waits::Limit;
+
+/// An operation on a dataset.
+trait Operation: Send + Sync + 'static {
+    fn run(&self) -> Result<String, Error>;
+    fn stop(&self);
+    fn progress(&self) -> Progress;
+}
+
+fn document(report: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(report).map_err(|error| Error::Panicked { message: error.to_string() })
+}
+
+macro_rules! operation {
+    ($($type:ty),+) => {
+        $(
+            impl Operation for $type {
+                fn run(&self) -> Result<String, Error> {
+                    self.run().and_then(|report| document(&report))
+                }
+
+                fn stop(&self) {
+                    self.stop();
+                }
+
+                fn progress(&self) -> Progress {
+                    self.progress()
+                }
+            }
+        )+
+    };
+}
+
+operation!(offline::Verify, offline::Recover, offline::Repack, offline::Pyramid, offline::WriteManifest);
+
+/// Runs an operation to its end, or stops it at a signal and waits until it has stopped.
+fn done(py: Python<'_>, operation: impl Operation, progress: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+    let operation = Arc::new(operation);
+    let worker = operation.clone();
+    let thread = std::thread::Builder::new().name("sw-python".into()).spawn(move || worker.run())?;
+    let tell = || {
+        let Some(progress) = progress else { return Ok(()) };
+        let (done, total) = operation.progress().bytes();
+        progress.call1((done, total)).map(drop)
+    };
+    loop {
+        let limit = Limit::new(None);
+        py.detach(|| {
+            let start = std::time::Instant::now();
+            while !thread.is_finished() && start.elapsed() < limit.slice() {
+                std::thread::park_timeout(std::time::Duration::from_millis(1));
+            }
+        });
+        let interrupted = py.check_signals().and_then(|()| tell());
+        if interrupted.is_err() {
+            operation.stop();
+        } else if !thread.is_finished() {
+            continue;
+        }
+        let outcome = py.detach(|| thread.join());
+        drain(py);
+        interrupted?;
+        return outcome.map_err(|_| raised(py, "InternalError", "an operation panicked"))?.or_raise(py);
+    }
+}
+
+fn options<T: for<'de> Deserialize<'de>>(py: Python<'_>, text: &str) -> PyResult<T> {
+    serde_json::from_str(text).map_err(|error| raised(py, "ConfigError", error.to_string()))
+}
+
+fn chosen<T: std::str::FromStr<Err = Error>>(py: Python<'_>, name: &str) -> PyResult<T> {
+    name.parse().or_raise(py)
+}
+
+/// What a dataset holds, as a JSON document.
+#[pyfunction]
+pub(crate) fn info(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    py.detach(|| offline::describe(path)).map(|description| description.to_json()).or_raise(py)
+}
+
+/// Checks a dataset; a JSON document.
+#[pyfunction]
+pub(crate) fn verify(
+    py: Python<'_>,
+    path: PathBuf,
+    workers: usize,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let options = offline::VerifyOptions { workers };
+    let operation = py.detach(|| offline::Verify::new(path, &options)).or_raise(py)?;
+    done(py, operation, progress)
+}
+
+/// Restores what a killed run had stored; a JSON document.
+#[pyfunction]
+pub(crate) fn recover(
+    py: Python<'_>,
+    path: PathBuf,
+    apply: bool,
+    workers: usize,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let options = offline::RecoverOptions { apply, workers };
+    let operation = py.detach(|| offline::Recover::new(path, &options)).or_raise(py)?;
+    done(py, operation, progress)
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RepackWish {
+    only: Vec<String>,
+    skip: Vec<String>,
+    dialect: Dialect,
+    order: String,
+    codec: Option<Codec>,
+    chunk: Vec<u64>,
+    shard: Vec<u64>,
+    unsharded: bool,
+    index_location: Option<IndexLocation>,
+    index_checksum: Option<bool>,
+    volume: Volume,
+    memory_bytes: u64,
+    workers: usize,
+    sync: bool,
+    reflink: bool,
+    incomplete: bool,
+    space_check: bool,
+}
+
+impl Default for RepackWish {
+    fn default() -> Self {
+        let usual = offline::RepackOptions::default();
+        Self {
+            only: usual.only,
+            skip: usual.skip,
+            dialect: usual.dialect,
+            order: usual.order.name().to_owned(),
+            codec: usual.codec,
+            chunk: usual.chunk,
+            shard: usual.shard,
+            unsharded: false,
+            index_location: usual.index_location,
+            index_checksum: usual.index_checksum,
+            volume: usual.volume,
+            memory_bytes: usual.memory_bytes,
+            workers: usual.workers,
+            sync: usual.sync,
+            reflink: usual.reflink,
+            incomplete: usual.incomplete,
+            space_check: true,
+        }
+    }
+}
+
+impl RepackWish {
+    fn options(self, py: Python<'_>) -> PyResult<offline::RepackOptions> {
+        use offline::{Sharding, SpaceCheck};
+        Ok(offline::RepackOptions {
+            only: self.only,
+            skip: self.skip,
+            dialect: self.dialect,
+            order: chosen(py, &self.order)?,
+            codec: self.codec,
+            chunk: self.chunk,
+            shard: self.shard,
+            sharding: if self.unsharded { Sharding::Unsharded } else { Sharding::Shards },
+            index_location: self.index_location,
+            index_checksum: self.index_checksum,
+            volume: self.volume,
+            memory_bytes: self.memory_bytes,
+            workers: self.workers,
+            sync: self.sync,
+            reflink: self.reflink,
+            incomplete: self.incomplete,
+            space: if self.space_check { SpaceCheck::Estimated } else { SpaceCheck::Skipped },
+        })
+    }
+}
+
+/// Makes a dataset compact, or another of it; a JSON document.
+#[pyfunction]
+pub(crate) fn repack(
+    py: Python<'_>,
+    path: PathBuf,
+    out: Option<PathBuf>,
+    wish: &str,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let options = options::<RepackWish>(py, wish)?.options(py)?;
+    let operation = py.detach(|| offline::Repack::new(path, out.as_deref(), &options)).or_raise(py)?;
+    done(py, operation, progress)
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ManifestWish {
+    url_prefix: Option<String>,
+    forms: Vec<ManifestForm>,
+    inline_chunks: u64,
+    kerchunk_zarr_format: u8,
+    overwrite: bool,
+}
+
+impl Default for ManifestWish {
+    fn default() -> Self {
+        let offline::ManifestOptions { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite } =
+            offline::ManifestOptions::default();
+        Self { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite }
+    }
+}
+
+/// Writes where the chunks of a dataset lie; a JSON document.
+#[pyfunction]
+pub(crate) fn manifest(
+    py: Python<'_>,
+    path: PathBuf,
+    out: Option<PathBuf>,
+    wish: &str,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let ManifestWish { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite } = options(py, wish)?;
+    let options = offline::ManifestOptions { url_prefix, forms, inline_chunks, kerchunk_zarr_format, overwrite };
+    let operation = py.detach(|| offline::WriteManifest::new(path, out.as_deref(), &options)).or_raise(py)?;
+    done(py, operation, progress)
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PyramidWish {
+    method: String,
+    levels: Option<usize>,
+    depth: String,
+    overwrite: bool,
+    memory_bytes: u64,
+    workers: usize,
+    sync: bool,
+}
+
+impl Default for PyramidWish {
+    fn default() -> Self {
+        let usual = offline::PyramidOptions::default();
+        let (method, depth) = (usual.method.name().to_owned(), usual.depth.name().to_owned());
+        let offline::PyramidOptions { levels, overwrite, memory_bytes, workers, sync, .. } = usual;
+        Self { method, levels, depth, overwrite, memory_bytes, workers, sync }
+    }
+}
+
+/// Adds smaller levels to an image; a JSON document.
+#[pyfunction]
+pub(crate) fn pyramid(
+    py: Python<'_>,
+    path: PathBuf,
+    wish: &str,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let PyramidWish { method, levels, depth, overwrite, memory_bytes, workers, sync } = options(py, wish)?;
+    let (method, depth) = (chosen(py, &method)?, chosen(py, &depth)?);
+    let options = offline::PyramidOptions { method, levels, depth, overwrite, memory_bytes, workers, sync };
+    let operation = py.detach(|| offline::Pyramid::new(path, &options)).or_raise(py)?;
+    done(py, operation, progress)
+}

@@ -1,0 +1,101 @@
+//! Waiting without keeping others from the interpreter, and such that Ctrl-C ends it.
+
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use shardwright::Error;
+
+use crate::errors::exception;
+
+/// After so long, a thread that waits looks whether there is a signal.
+pub(crate) const SLICE: Duration = Duration::from_millis(50);
+
+/// How long a call may wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    start: Instant,
+    limit: Option<Duration>,
+}
+
+impl Limit {
+    /// `None`: for ever.
+    pub(crate) fn new(limit: Option<Duration>) -> Self {
+        Self { start: Instant::now(), limit }
+    }
+
+    pub(crate) fn slice(&self) -> Duration {
+        self.limit.map_or(SLICE, |limit| limit.saturating_sub(self.start.elapsed()).min(SLICE))
+    }
+
+    fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| self.start.elapsed() >= limit)
+    }
+
+    /// Repeats `attempt`, detached and for a slice at a time, until it finds the ring not full, or the time is up.
+    pub(crate) fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        mut attempt: impl FnMut(Duration) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        loop {
+            let slice = self.slice();
+            match py.detach(|| attempt(slice)) {
+                Ok(value) => return Ok(value),
+                Err(Error::RingFull { frames, on_loan, waiting, in_work, .. }) => {
+                    py.check_signals()?;
+                    if self.is_over() {
+                        let waited = self.start.elapsed();
+                        return Err(exception(py, &Error::RingFull { frames, on_loan, waiting, in_work, waited }));
+                    }
+                }
+                Err(error) => return Err(exception(py, &error)),
+            }
+        }
+    }
+
+    /// Repeats `attempt`, detached and for a slice at a time, until it has something, or the time is up.
+    pub(crate) fn wait_for<T: Send>(
+        &self,
+        py: Python<'_>,
+        mut attempt: impl FnMut(Duration) -> Option<T> + Send,
+    ) -> PyResult<Option<T>> {
+        loop {
+            let slice = self.slice();
+            if let Some(value) = py.detach(|| attempt(slice)) {
+                return Ok(Some(value));
+            }
+            py.check_signals()?;
+            if self.is_over() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Seconds as a time limit.
+pub(crate) fn seconds(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds.max(0.0)).map_err(|_| {
+        crate::errors::frame_error(py, format!("timeout = {seconds}: a number of seconds, or None for no limit"))
+    })
+}
+
+/// Lets a thread of its own do what can't be interrupted. If a signal ends the wait, what it makes is dropped there.
+pub(crate) fn in_thread<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name("sw-python".into());
+    thread.spawn(move || {
+        // Nobody waits any more after a signal.
+        let _ = sender.send(work());
+    })?;
+    // Whoever waits detached holds the one end, which is not for several threads at once.
+    let receiver = std::sync::Mutex::new(receiver);
+    let done = Limit::new(None).wait_for(py, |slice| {
+        let receiver = receiver.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match receiver.recv_timeout(slice) {
+            Ok(value) => Some(Some(value)),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => None,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Some(None),
+        }
+    })?;
+    done.flatten().ok_or_else(|| crate::errors::raised(py, "InternalError", "a thread of the package panicked"))
+}
