@@ -24,6 +24,8 @@ use shardwright::{
     IndexLocation, ManifestForm, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
+use crate::common::zip;
+
 /// The examples that run by themselves, and what each prints.
 const EXAMPLES: [(&str, &str); 4] = [
     ("examples/c/camera_loop.c", "200 frames written, 0 missing\n"),
@@ -253,6 +255,18 @@ fn a_program_may_be_compiled_for_a_newer_library() {
     let paths = ["one.zarr", "two.zarr"].map(|name| folder.path().join(name));
     Program::new("tests/it/c_interface/growth.c").run(&[&paths[0], &paths[1]]);
     for path in paths {
+        assert_eq!(Array::open(path.join("0")).unwrap().shape(), [3, 64, 64]);
+    }
+}
+
+#[test]
+fn a_name_that_ends_in_ozx_makes_one_file() {
+    let folder = folder();
+    let paths = ["one.ozx", "two.ozx"].map(|name| folder.path().join(name));
+    Program::new("tests/it/c_interface/growth.c").run(&[&paths[0], &paths[1]]);
+    for path in paths {
+        assert!(path.is_file());
+        assert_eq!(zip::wrong(&path), [""; 0]);
         assert_eq!(Array::open(path.join("0")).unwrap().shape(), [3, 64, 64]);
     }
 }
