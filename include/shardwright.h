@@ -926,7 +926,8 @@ sw_status sw_config_json(const struct sw_config *config, char *text, size_t capa
 // Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it. Any thread.
 sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *memory);
 
-// Creates the dataset `path` (a folder) with one image and starts its acquisition. Folders on the way there are made.
+// Creates the dataset `path` (a folder, or one file if its name ends in `.ozx`) with one image and starts its
+// acquisition. Folders on the way there are made.
 //
 // On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 // disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
@@ -1032,7 +1033,7 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 // which the writer sets itself; SW_ERROR_ENDED.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
 
-// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced;
+// Creates the dataset `path` (see `sw_create`) for several images. `overwrite` 1: a dataset that is in the way is replaced;
 // anything else never is. Free the handle with sw_dataset_free.
 //
 // Errors: SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT for a path at which something

@@ -25,10 +25,12 @@ Examples:
   shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd --chunk 16,256,256
   shardwright replay positions.ome.tif out.ome.zarr --series 1
   shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
+  shardwright replay movie.tif movie.ozx
   shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
   shardwright info out.zarr
   shardwright export out.zarr part.ome.tif --region 0:100,:,512:1024
   shardwright repack out.zarr archive.zarr --codec zstd --level 9
+  shardwright repack out.zarr out.ozx
   shardwright pyramid out.zarr --method median
   shardwright manifest out.zarr --url-prefix s3://bucket/out.zarr
   shardwright verify out.zarr
@@ -262,7 +264,7 @@ pub(crate) struct Probe {
 pub(crate) struct Repack {
     /// The dataset
     pub(crate) path: PathBuf,
-    /// The dataset to create [default: in place]
+    /// The dataset to create; one file if its name ends in .ozx [default: in place]
     pub(crate) output: Option<PathBuf>,
     /// The order of chunks in their shard
     #[arg(long, default_value = "c", value_parser = one_of(ChunkOrder::ALL, ChunkOrder::name))]
