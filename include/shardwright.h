@@ -1033,8 +1033,8 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 // which the writer sets itself; SW_ERROR_ENDED.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
 
-// Creates the dataset `path` (see `sw_create`) for several images. `overwrite` 1: a dataset that is in the way is replaced;
-// anything else never is. Free the handle with sw_dataset_free.
+// Creates the dataset `path` (see sw_create) for several images. `overwrite` 1: a dataset that is in the way is
+// replaced; anything else never is. Free the handle with sw_dataset_free.
 //
 // Errors: SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT for a path at which something
 // stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written; SW_ERROR_IO, SW_ERROR_TOO_MANY.

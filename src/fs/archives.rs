@@ -10,8 +10,11 @@ use std::io;
 use super::system::FileExt;
 use crate::format::zip::parse::{END64_BYTES_NEEDED, Entry, Place, TAIL_BYTES_MAX, Tail, end64, tail};
 
-/// The entries of an archive, by their names, and where its directory begins; or why it has none that is read here.
-pub(crate) fn directory(file: &File, len: u64) -> io::Result<Result<(BTreeMap<String, Entry>, u64), String>> {
+/// The entries of an archive by their names, and where its directory begins.
+type Listed = (BTreeMap<String, Entry>, u64);
+
+/// What the directory of an archive lists, or why it has none that is read here.
+pub(crate) fn directory(file: &File, len: u64) -> io::Result<Result<Listed, String>> {
     let mut last = vec![0; len.min(TAIL_BYTES_MAX) as usize];
     let last_at = len - last.len() as u64;
     file.read_exact_at(&mut last, last_at)?;

@@ -40,8 +40,11 @@ fn an_archive_holds_what_a_folder_would() {
             sound(&archive);
             for entry in zip::entries(&archive).0.iter().filter(|entry| entry.name.starts_with("0/c/")) {
                 assert_eq!(entry.at % 4096, 0, "{told}: {}", entry.name);
-                let there = fs::read(plain.join(&entry.name)).unwrap();
-                assert_eq!(zip::bytes(&archive, entry).len(), there.len(), "{told}: {}", entry.name);
+                let there = fs::read(plain.join(&entry.name)).unwrap().len();
+                // Packed chunks come in any order, and the last one is not padded.
+                let less_than = if placement == Placement::Packed { 4096 } else { 1 };
+                let len = zip::bytes(&archive, entry).len();
+                assert!(len.abs_diff(there) < less_than, "{told}: {}: {len} and {there}", entry.name);
             }
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "{told}: nothing else is left");
             compared += 1;

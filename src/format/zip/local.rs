@@ -22,7 +22,7 @@
 //!  1  kind           1   0: a file that was written whole; 1: one that may be under construction
 //!  2  zeros          2
 //!  4  header crc     4   crc32c of the header without what changes: it, modified, crc-32 and the sizes are zeros
-//!  8  archive       16   the same in all headers of an archive
+//!  8  archive       16   the same in all headers of an archive; zeros in one that was written at once
 //! 24  serial         8   higher in an entry that came later
 //! 32  room           8   bytes from the start of the entry that nothing else is put into
 //! 40  zeros
@@ -46,6 +46,10 @@ const OWN_VERSION: u8 = 1;
 
 const MODIFIED_AT: usize = 10;
 const CRC_AT: usize = 14;
+
+/// In place of an archive's own number: its headers tell no more than its directory, and don't stand on pages.
+#[cfg(feature = "offline")]
+pub(crate) const WRITTEN_AT_ONCE: [u8; 16] = [0; 16];
 
 /// Longer names would not leave room for the extra fields.
 pub(crate) const NAME_BYTES_MAX: usize = 1024;

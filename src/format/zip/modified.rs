@@ -37,7 +37,7 @@ impl Modified {
         }
         let day = days.min(30);
         let second = seconds % DAY;
-        let time = (second / 3600) << 11 | (second / 60 % 60) << 5 | second % 60 / 2;
+        let time = (second / 3600) << 11 | (second / 60 % 60) << 5 | (second % 60 / 2);
         let date = year << 9 | (month as u64 + 1) << 5 | (day + 1);
         Self { time: time as u16, date: date as u16 }
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::StorageKind;
 use crate::error::{Error, Refusal, Result};
-use crate::format::zip::local::{self, Kind, PAGE, SIGNATURE};
+use crate::format::zip::local::{self, Kind, PAGE, SIGNATURE, WRITTEN_AT_ONCE};
 use crate::format::zip::parse::{Entry, Method, check_name};
 use crate::format::zip::{Content, crc32};
 use crate::fs::archives::{OpenArchive, Pin, directory, pin};
@@ -31,6 +31,8 @@ pub(super) struct FoundArchive {
     path: PathBuf,
     uuid: [u8; 16],
     entries: BTreeMap<String, FoundEntry>,
+    /// Its directory says something else.
+    pub(super) is_behind: bool,
     pin: Mutex<Option<Pin>>,
 }
 
@@ -41,8 +43,9 @@ impl FoundArchive {
         let len = file.metadata().map_err(failed)?.len();
         let named = directory(&file, len).map_err(failed)?.ok().map(|(entries, _)| entries);
         let found = scan(&file, len).map_err(failed)?;
-        let Some(uuid) = found.first().map(|found| found.header.origin.archive) else {
-            let reason = "no entry in it was written by shardwright: only its own headers can tell what was written";
+        let uuid = found.first().map(|found| found.header.origin.archive).filter(|uuid| *uuid != WRITTEN_AT_ONCE);
+        let Some(uuid) = uuid else {
+            let reason = "no entry in it has a header of a run: only those tell what was written";
             return Err(Error::format(path, Refusal::Unsupported(reason.to_owned())));
         };
         let entries = newest(&file, found, uuid, named.as_ref()).map_err(failed)?;
@@ -53,15 +56,16 @@ impl FoundArchive {
             (name.clone(), entry)
         });
         let shown = OpenArchive { file: Arc::new(file), entries: shown.collect(), end: len };
+        let is_behind = named.as_ref() != Some(&shown.entries);
         let pin = Mutex::new(Some(pin(path, shown)?));
-        Ok(Self { path: path.to_path_buf(), uuid, entries, pin })
+        Ok(Self { path: path.to_path_buf(), uuid, entries, is_behind, pin })
     }
 
     /// The archive, to be changed.
     pub(super) fn edit(&self) -> Result<(Arc<Archive>, ArchiveView)> {
         let open = || {
             let file = open_unfollowed(File::options().read(true).write(true), &self.path)?;
-            Archive::resume(file, &self.path, self.uuid, &self.entries)
+            Archive::resume(file, &self.path, self.uuid, &self.entries, self.is_behind)
         };
         let archive = Arc::new(open().map_err(|error| Error::io("open", &self.path, error))?);
         let view = ArchiveView::new(&archive, StorageKind::Buffered, false, true, &Arc::default());

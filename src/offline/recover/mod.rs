@@ -117,10 +117,16 @@ impl Recover {
             if self.apply {
                 plan.apply(Target::open(&self.root, self.archive.as_ref())?, &self.root, &tree)?;
             }
-            Ok(plan.report(&self.root, &tree, self.apply))
+            let mut report = plan.report(&self.root, &tree, self.apply);
+            let directory = self.archive.as_ref().filter(|archive| archive.is_behind);
+            report.documents.extend(directory.map(|_| DIRECTORY.to_owned()));
+            Ok(report)
         })
     }
 }
+
+/// In a report, what is no file.
+const DIRECTORY: &str = "the archive's directory";
 
 /// What is to be done.
 struct Plan<'a> {

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::format::zip::directory::{Directory, Named, comment, order};
-use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, Origin, PAGE};
+use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, Origin, PAGE, WRITTEN_AT_ONCE};
 use crate::format::zip::{Content, Modified, crc32};
-use crate::fs::system::{self, FileExt};
+use crate::fs::system::FileExt;
 use crate::fs::{self as os, document, hidden, look, rename_new, sync_folder_of};
 use crate::offline::hierarchy::RECEIPT;
 
@@ -21,9 +21,7 @@ pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
     let partial = hidden(out, "partial");
     let failed = |error| Error::io("write", out, error);
     let packed = os::create_new(&partial).map_err(failed).and_then(|file| {
-        let mut archive = [0; 16];
-        system::random(&mut archive).map_err(failed)?;
-        let mut packer = Packer { file, archive, end: 0, directory: Directory::default() };
+        let mut packer = Packer { file, end: 0, directory: Directory::default() };
         let mut names = Vec::new();
         list(tree, tree, &mut names)?;
         names.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
@@ -63,7 +61,6 @@ fn list(root: &Path, folder: &Path, names: &mut Vec<(String, PathBuf)>) -> Resul
 
 struct Packer {
     file: File,
-    archive: [u8; 16],
     end: u64,
     directory: Directory,
 }
@@ -90,7 +87,7 @@ impl Packer {
             at += piece.len() as u64;
         }
         let (content, modified) = (Content { crc32: crc, len }, Modified::now());
-        let origin = Origin { kind: Kind::Whole, archive: self.archive, serial: 0, room: len };
+        let origin = Origin { kind: Kind::Whole, archive: WRITTEN_AT_ONCE, serial: 0, room: len };
         self.file.write_all_at(&local::encode(name, content, modified, &origin, align as usize), header_at)?;
         self.directory.add(&Named { name, content, modified, header_at });
         self.end = data_at + len;

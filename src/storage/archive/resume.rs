@@ -27,19 +27,21 @@ impl FoundEntry {
 }
 
 impl Archive {
-    /// The archive in `file`, in which there is what was found, by names. What lies between is left alone.
+    /// The archive in `file`, in which there is what was found, by names. What lies between is left alone. `is_behind`:
+    /// its directory says something else.
     pub(crate) fn resume(
         file: File,
         path: &Path,
         uuid: [u8; 16],
         found: &BTreeMap<String, FoundEntry>,
+        is_behind: bool,
     ) -> io::Result<Self> {
         let end = file.metadata()?.len();
         let archive = Self::begin(file, path, uuid)?;
         let mut table = archive.table();
         table.end = end;
         table.directory = end..end;
-        table.is_behind = true;
+        table.is_behind = is_behind;
         for (name, found) in found {
             table.serials = table.serials.max(found.header.origin.serial);
             table.entries.insert(name.clone(), entry(found));

@@ -89,6 +89,8 @@ impl Space {
 }
 
 #[cfg(test)]
+// Lists of one range are meant.
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
 
