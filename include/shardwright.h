@@ -98,8 +98,10 @@ typedef struct sw_dim {
     double scale;
     // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
     const char *unit;
+    // Where the centre of the first element is, in `unit`: for y and x the position of the stage.
+    double translation;
     // 0.
-    uint64_t reserved_too[2];
+    uint64_t reserved_too;
 } sw_dim;
 
 // What makes a chunk smaller.
@@ -180,6 +182,14 @@ typedef struct sw_volume {
 // In which forms sw_finish writes down where the chunks lie, for readers that go by references: the sum of the wished
 // ones.
 typedef uint32_t sw_manifest;
+
+// How a camera's pixels lie in frame buffers. The packed ones are called as in GenICam's Pixel Format Naming
+// Convention; Bayer patterns are packed in the same ways.
+typedef uint32_t sw_pixel_format;
+
+// How a frame is turned. Quarter turns are two of them: SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_ROWS turn
+// counterclockwise, SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_COLUMNS clockwise.
+typedef uint32_t sw_orientation;
 
 // What arrives, how it is stored, with which means.
 //
@@ -298,6 +308,18 @@ typedef struct sw_config {
     void (*own_buffers_release)(void *context);
     // What that function gets. Default null.
     void *own_buffers_context;
+    // How the camera's pixels lie in frame buffers, and in what sw_append is given. Without `buffer_bytes`, packed
+    // pixels follow each other throughout a frame; with it, each row begins with a byte of its own. All but
+    // SW_PIXELS_PLAIN become SW_U16. Default SW_PIXELS_PLAIN.
+    sw_pixel_format pixel_format;
+    // How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
+    // Pixels are shifted down by so many. Only of SW_U16, with SW_PIXELS_PLAIN or SW_PIXELS_BIG_ENDIAN. Default 0.
+    uint32_t unused_low_bits;
+    // How frames are turned and flipped on their way into the array, whose rows and columns `dims` has: the sum of
+    // what is wished, done in the order of the constants. Default 0: not at all.
+    sw_orientation orientation;
+    // 0.
+    uint32_t reserved;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -795,6 +817,36 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // kerchunk.json: a reference file system, version 1.
 #define SW_MANIFEST_KERCHUNK 4
+
+// As in the array: numbers of the machine's byte order.
+#define SW_PIXELS_PLAIN 0
+
+// 16-bit numbers whose high byte comes first.
+#define SW_PIXELS_BIG_ENDIAN 1
+
+// 10 bits a pixel, lowest bit first: four pixels in five bytes.
+#define SW_PIXELS_MONO10P 2
+
+// 12 bits a pixel, lowest bit first: two pixels in three bytes.
+#define SW_PIXELS_MONO12P 3
+
+// 14 bits a pixel, lowest bit first: four pixels in seven bytes.
+#define SW_PIXELS_MONO14P 4
+
+// Two 10-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
+#define SW_PIXELS_MONO10_PACKED 5
+
+// Two 12-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
+#define SW_PIXELS_MONO12_PACKED 6
+
+// Rows become columns.
+#define SW_ORIENTATION_TRANSPOSE 1
+
+// The last row becomes the first, after that.
+#define SW_ORIENTATION_FLIP_ROWS 2
+
+// The last column becomes the first, after that.
+#define SW_ORIENTATION_FLIP_COLUMNS 4
 
 // Nothing: the field is 0, or NaN if it is a floating-point one.
 #define SW_VALUE_NONE 0

@@ -105,7 +105,7 @@ public:
 
     // Adds a dimension, slowest first. The texts must live as long as the configuration. 0: as sw_dim says.
     Config &dim(const char *name, sw_dim_kind kind, uint64_t size, uint64_t chunk = 0, uint64_t shard = 0,
-                double scale = 0.0, const char *unit = nullptr) {
+                double scale = 0.0, const char *unit = nullptr, double translation = 0.0) {
         sw_dim dim = {};
         dim.name = name;
         dim.kind = kind;
@@ -114,6 +114,7 @@ public:
         dim.shard = shard;
         dim.scale = scale;
         dim.unit = unit;
+        dim.translation = translation;
         dims_.push_back(dim);
         return *this;
     }

@@ -87,12 +87,13 @@ pub use acquisition::{Acquisition, Unfinished};
 pub use aligned_memory::RingBuffers;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
-    Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 pub use dtype::{Dtype, Element, ElementType};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use events::{EventHandle, Events};
 pub use frame::{FrameMut, FrameView, Uncommitted};
+pub use pixels::Orientation;
 pub use record::{FieldValue, Record};
 pub use stats::{Stage, StageLatency, Stats, Summary};
 pub use storage::{Blob, Mapped, Memory, Storage, StorageTrial, storage_rates};

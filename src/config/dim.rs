@@ -27,6 +27,9 @@ pub struct Dim {
     /// The distance between neighbours, in `unit`.
     #[serde(default = "one")]
     pub scale: f64,
+    /// Where the centre of the first element is, in `unit`: for y and x the position of the stage.
+    #[serde(default)]
+    pub translation: f64,
     /// A unit as UDUNITS-2 spells it: `micrometer`, `second`, …
     #[serde(default)]
     pub unit: Option<String>,
@@ -61,7 +64,16 @@ named!(DimKind, "dims.kind", {
 impl Dim {
     /// A dimension of any name and meaning.
     pub fn new(name: &str, kind: DimKind, size: impl Into<Option<u64>>) -> Self {
-        Self { name: name.to_owned(), kind, size: size.into(), chunk: 0, shard: 0, scale: 1.0, unit: None }
+        Self {
+            name: name.to_owned(),
+            kind,
+            size: size.into(),
+            chunk: 0,
+            shard: 0,
+            scale: 1.0,
+            translation: 0.0,
+            unit: None,
+        }
     }
 
     /// Time, `t`. `None`: as many frames as arrive.
@@ -102,5 +114,10 @@ impl Dim {
     /// Sets the distance between neighbours and its unit.
     pub fn scale(self, scale: f64, unit: &str) -> Self {
         Self { scale, unit: Some(unit.to_owned()), ..self }
+    }
+
+    /// Sets where the centre of the first element is, in the unit of the scale.
+    pub fn translation(self, translation: f64) -> Self {
+        Self { translation, ..self }
     }
 }

@@ -3,6 +3,7 @@
 //! Sources: the OME-Zarr 0.5 specification ("multiscales", "omero", "bioformats2raw.layout") and the OME-XML schema of
 //! 2016-06. What the text leaves open is settled by what validators enforce.
 
+pub(crate) mod grid;
 pub(crate) mod xml;
 
 use serde_json::{Map, Value, json};
@@ -10,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::config::{Channel, Config, Dim, DimKind};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use grid::PixelGrid;
 
 const VERSION: &str = "0.5";
 
@@ -98,13 +100,12 @@ pub(crate) fn rgb(color: &str) -> Option<u32> {
 
 /// `attributes.ome` of an image group that holds one array at `array_path`.
 pub(crate) fn image_attributes(config: &Config, array_path: &str) -> Value {
-    let scale: Vec<f64> = config.dims.iter().map(|dim| dim.scale).collect();
     let mut multiscale = Map::new();
     if let Some(name) = &config.name {
         multiscale.insert("name".to_owned(), json!(name));
     }
     multiscale.insert("axes".to_owned(), config.dims.iter().map(axis).collect());
-    let transformations = json!([{"type": "scale", "scale": scale}]);
+    let transformations = PixelGrid::of_dims(&config.dims).render();
     let dataset = json!({"path": array_path, "coordinateTransformations": transformations});
     multiscale.insert("datasets".to_owned(), json!([dataset]));
     let mut ome = json!({"version": VERSION, "multiscales": [multiscale]});
@@ -262,6 +263,23 @@ pub(super) mod tests {
                      "window": {"start": 0, "end": 65535, "min": 0, "max": 65535}},
                 ]},
             })
+        );
+    }
+
+    #[test]
+    fn the_place_of_the_first_pixel_stands_behind_the_scale() {
+        let dims = vec![
+            Dim::time(None).scale(0.5, "second"),
+            Dim::y(4).scale(0.5, "micrometer").translation(-1200.0),
+            Dim::x(4).scale(0.25, "micrometer").translation(0.125),
+        ];
+        let ome = image_attributes(&Config { dims, ..Config::default() }, "0");
+        assert_eq!(
+            ome["multiscales"][0]["datasets"][0]["coordinateTransformations"],
+            json!([
+                {"type": "scale", "scale": [0.5, 0.5, 0.25]},
+                {"type": "translation", "translation": [0.0, -1200.0, 0.125]},
+            ])
         );
     }
 

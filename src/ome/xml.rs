@@ -30,6 +30,11 @@ pub(crate) fn metadata_xml(images: &[(String, &Config, &[u64])]) -> String {
 fn image_xml(xml: &mut String, number: usize, name: &str, config: &Config, shape: &[u64]) {
     let [x, y, z, c, t] = sizes(&config.dims, shape);
     let _ = writeln!(xml, "  <Image ID=\"Image:{number}\" Name=\"{}\">", escape(name));
+    let place = place(&config.dims);
+    if !place.is_empty() {
+        let attributes = attributes(&place, "");
+        let _ = writeln!(xml, "    <StageLabel Name=\"{}\"{attributes}/>", escape(name));
+    }
     let _ = writeln!(
         xml,
         "    <Pixels ID=\"Pixels:{number}\" DimensionOrder=\"XYZCT\" Type=\"{}\" BigEndian=\"false\" SizeX=\"{x}\" \
@@ -46,7 +51,36 @@ fn image_xml(xml: &mut String, number: usize, name: &str, config: &Config, shape
         }
         xml.push_str("/>\n");
     }
-    xml.push_str("      <MetadataOnly/>\n    </Pixels>\n  </Image>\n");
+    xml.push_str("      <MetadataOnly/>\n");
+    if !place.is_empty() {
+        // Of the first plane: the distances say where the others are.
+        let attributes = attributes(&place, "Position");
+        let _ = writeln!(xml, "      <Plane TheZ=\"0\" TheC=\"0\" TheT=\"0\"{attributes}/>");
+    }
+    xml.push_str("    </Pixels>\n  </Image>\n");
+}
+
+/// Where the first pixel is: direction, value, and the unit's symbol. Nothing where no dimension says so, and nothing
+/// of a dimension without a unit: the schema knows such places only relative to the microscope.
+fn place(dims: &[Dim]) -> Vec<(char, f64, String)> {
+    if dims.iter().all(|dim| dim.kind != DimKind::Space || dim.translation == 0.0) {
+        return Vec::new();
+    }
+    let of = |(index, dim): (usize, &Dim)| {
+        let letter = Some(letter(dims, index, dim.kind)).filter(|letter| "XYZ".contains(*letter))?;
+        Some((letter, dim.translation, length_symbol(dim.unit.as_deref()?)?))
+    };
+    let mut place: Vec<_> = dims.iter().enumerate().filter_map(of).collect();
+    place.reverse();
+    place
+}
+
+/// The attributes of a place, whose names begin so.
+fn attributes(place: &[(char, f64, String)], start: &str) -> String {
+    let attribute = |(letter, value, unit): &(char, f64, String)| {
+        format!(" {start}{letter}=\"{value}\" {start}{letter}Unit=\"{unit}\"")
+    };
+    place.iter().map(attribute).collect()
 }
 
 /// The five sizes of OME-XML: X, Y, Z, C, T. The schema wants each above 0, also before the first frame has arrived.
@@ -182,6 +216,24 @@ mod tests {
         ] {
             assert!(xml.contains(expected), "{xml} lacks {expected}");
         }
+    }
+
+    #[test]
+    fn the_xml_says_where_the_first_plane_is() {
+        let mut config = five_dimensions();
+        assert!(!metadata_xml(&[("0".to_owned(), &config, &[9, 2, 7, 32, 64])]).contains("Position"));
+        config.dims[3].translation = -1250.5;
+        config.dims[2].translation = 3.0;
+        let xml = metadata_xml(&[("a&b".to_owned(), &config, &[9, 2, 7, 32, 64])]);
+        let label =
+            "Name=\"a&amp;b\" X=\"0\" XUnit=\"µm\" Y=\"-1250.5\" YUnit=\"µm\" Z=\"3\" ZUnit=\"µm\"/>\n    <Pixels";
+        assert!(xml.contains(&format!("<StageLabel {label}")), "{xml}");
+        let plane = "<MetadataOnly/>\n      <Plane TheZ=\"0\" TheC=\"0\" TheT=\"0\" PositionX=\"0\" \
+                     PositionXUnit=\"µm\" PositionY=\"-1250.5\" PositionYUnit=\"µm\" PositionZ=\"3\" \
+                     PositionZUnit=\"µm\"/>";
+        assert!(xml.contains(plane), "{xml}");
+        config.dims[3].unit = Some("furlong".to_owned());
+        assert!(!metadata_xml(&[("0".to_owned(), &config, &[9, 2, 7, 32, 64])]).contains("PositionY"));
     }
 
     #[test]

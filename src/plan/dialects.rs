@@ -40,6 +40,10 @@ pub(super) fn check(config: &Config) -> Result<()> {
     if !is_zero && !rules.fill_values {
         return refuse("fill_value", &config.fill_value, "what was never acquired reads as 0");
     }
+    if let Some(dim) = config.dims.iter().find(|dim| rules.numbers_chunks && dim.translation != 0.0) {
+        let possible = "a volume's place is that of its first voxel, in voxels: set volume.voxel_offset instead";
+        return refuse("dims.translation", &dim.translation, possible);
+    }
     check_volume(&config.volume)
 }
 

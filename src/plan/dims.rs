@@ -40,6 +40,10 @@ pub(super) fn check(config: &Config) -> Result<&[Dim]> {
         if !(dim.scale.is_finite() && dim.scale > 0.0) {
             return Err(Error::config("dims.scale", dim.scale, format!("dimension {name} needs a positive scale")));
         }
+        if !dim.translation.is_finite() {
+            let reason = format!("the place of dimension {name} is a finite number");
+            return Err(Error::config("dims.translation", dim.translation, reason));
+        }
     }
     let product = |dims: &[Dim]| dims.iter().try_fold(1u64, |product, dim| product.checked_mul(dim.size.unwrap_or(1)));
     let (outer, frame) = dims.split_at(dims.len() - 2);

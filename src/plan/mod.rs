@@ -2,6 +2,7 @@
 //! only read.
 
 mod auto;
+mod camera;
 mod codec;
 mod dialects;
 mod dims;
@@ -26,6 +27,7 @@ use crate::format::layout::{Files, Layout};
 use crate::format::rules;
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
+pub(crate) use camera::CameraFrame;
 pub(crate) use codec::CodecPlan;
 pub(crate) use frame::FramePlan;
 pub(crate) use record::{RecordColumn, RecordPlan};

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::new_names::NewNames;
 use super::seam::{Blob, Mapped};
 use super::window::Window;
 use crate::fs::system::FileExt;
@@ -22,7 +23,8 @@ pub(super) struct FileBlob {
     published: AtomicBool,
     /// How long the file must be.
     len: AtomicU64,
-    sync: bool,
+    /// `None`: nothing is synced.
+    new_names: Option<Arc<NewNames>>,
 }
 
 /// What is known of a file that was closed before it was finished.
@@ -33,8 +35,13 @@ pub(super) struct ParkedFile {
 
 impl FileBlob {
     /// A published file that was parked.
-    pub(super) fn again(file: File, path: PathBuf, parked: &ParkedFile, sync: bool) -> io::Result<Self> {
-        let blob = Self::new(file, path.clone(), path, parked.len, sync);
+    pub(super) fn again(
+        file: File,
+        path: PathBuf,
+        parked: &ParkedFile,
+        names: Option<Arc<NewNames>>,
+    ) -> io::Result<Self> {
+        let blob = Self::new(file, path.clone(), path, parked.len, names);
         blob.published.store(true, Ordering::Relaxed);
         if Identity::of(blob.file())? != parked.identity {
             return Err(io::Error::other("another program replaced the file"));
@@ -44,9 +51,9 @@ impl FileBlob {
     }
 
     /// `len`: how long the file must be. Dropped before it is published, it removes the file.
-    pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, sync: bool) -> Self {
+    pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, names: Option<Arc<NewNames>>) -> Self {
         let (window, published, len) = (Window::new(Arc::new(file), 0), AtomicBool::new(false), AtomicU64::new(len));
-        Self { window, held: None, path, partial, published, len, sync }
+        Self { window, held: None, path, partial, published, len, new_names: names }
     }
 
     pub(super) fn file(&self) -> &Arc<File> {
@@ -126,17 +133,20 @@ impl Blob for FileBlob {
     }
 
     fn publish(&self) -> io::Result<()> {
-        system::rename_new(&self.partial, &self.path)?;
-        self.published.store(true, Ordering::Relaxed);
-        match self.path.parent() {
-            Some(parent) if self.sync => File::open(parent)?.sync_all(),
-            _ => Ok(()),
+        let publish = || system::rename_new(&self.partial, &self.path);
+        match (&self.new_names, self.path.parent()) {
+            (Some(names), Some(folder)) => names.make(folder, publish)?,
+            _ => publish()?,
         }
+        self.published.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         self.check_intact()?;
-        if self.sync { self.file().sync_data() } else { Ok(()) }
+        let Some(names) = &self.new_names else { return Ok(()) };
+        self.file().sync_data()?;
+        if self.published.load(Ordering::Relaxed) { names.sync_above(&self.path) } else { Ok(()) }
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {

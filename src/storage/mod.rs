@@ -4,6 +4,7 @@ mod archive;
 mod directory;
 mod file;
 mod memory;
+mod new_names;
 mod reserve;
 mod seam;
 pub(crate) mod trial;

@@ -60,6 +60,7 @@ fn describe(folder: &Path, case: &Case, images: &[Written]) {
                 "dtype": image.config.dtype.zarr_name(),
                 "dims": image.config.dims.iter().map(|dim| &dim.name).collect::<Vec<_>>(),
                 "scale": image.config.dims.iter().map(|dim| dim.scale).collect::<Vec<_>>(),
+                "translation": image.config.dims.iter().map(|dim| dim.translation).collect::<Vec<_>>(),
                 "channels": image.config.channels.iter().map(|channel| &channel.label).collect::<Vec<_>>(),
                 "fill": image.fill(),
                 "portable": image.is_portable(),
@@ -98,6 +99,7 @@ fn a_dataset_of_changing_effort_is_as_it_went_in() {
     });
     let description = json!({"name": "effort", "path": "effort.zarr", "images": [{
         "group": "", "shape": array.shape(), "dtype": "uint16", "dims": ["t", "y", "x"], "scale": [1.0, 1.0, 1.0],
+        "translation": [0.0, 0.0, 0.0],
         "channels": [], "fill": [0, 0], "portable": true, "ome": true, "pixels": "effort.raw", "records": records,
         "attributes": {}, "missing": 0,
     }]});

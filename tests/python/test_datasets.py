@@ -64,7 +64,9 @@ def test_ome_zarr(image):
     (multiscale,) = model.ome_attributes.multiscales
     assert [axis.name for axis in multiscale.axes] == image.dims
     (dataset,) = multiscale.datasets
-    assert list(dataset.coordinateTransformations[0].scale) == image.scale
+    scale, *translation = dataset.coordinateTransformations
+    assert list(scale.scale) == image.scale
+    assert [list(move.translation) for move in translation] == ([image.translation] if any(image.translation) else [])
     if image.channels:
         omero = yaozarrs.v05.Omero.model_validate(zarr.open_group(image.path, mode="r").attrs["ome"]["omero"])
         assert [channel.label for channel in omero.channels] == image.channels

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::*;
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
-    Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 use crate::dtype::Dtype;
 use crate::ffi::pointer::{optional_text, slice, text};
 use crate::ffi::status::SW_ERROR_ARGUMENT;
+use crate::pixels::Orientation;
 
 /// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 ///
@@ -161,6 +162,9 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
         ring_bytes: config.ring_bytes,
         frame_layout: frame_layout(config),
+        pixel_format: choice(PixelFormat::ALL, config.pixel_format, "sw_config.pixel_format")?,
+        unused_low_bits: config.unused_low_bits,
+        orientation: orientation(config)?,
         ring_full: ring_full(config)?,
         workers: config.workers,
         // SAFETY: as above.
@@ -177,6 +181,20 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
         manifest: manifest(config)?,
         leap_max: config.leap_max,
+    })
+}
+
+fn orientation(config: &sw_config) -> Outcome<Orientation> {
+    is_zero(&[config.reserved.into()], "sw_config.reserved")?;
+    let flags = config.orientation;
+    let has = |flag| flags & flag != 0;
+    if flags > SW_ORIENTATION_TRANSPOSE | SW_ORIENTATION_FLIP_ROWS | SW_ORIENTATION_FLIP_COLUMNS {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_config.orientation = {flags}: 0 to 7 are possible");
+    }
+    Ok(Orientation {
+        transpose: has(SW_ORIENTATION_TRANSPOSE),
+        flip_rows: has(SW_ORIENTATION_FLIP_ROWS),
+        flip_columns: has(SW_ORIENTATION_FLIP_COLUMNS),
     })
 }
 
@@ -219,7 +237,7 @@ unsafe fn volume(volume: &sw_volume) -> Outcome<Volume> {
 /// # Safety
 /// All that `dim` points to must be good for reads, unless null or misaligned.
 unsafe fn dim(dim: &sw_dim) -> Outcome<Dim> {
-    is_zero(&[dim.reserved.into(), dim.reserved_too[0], dim.reserved_too[1]], "sw_dim.reserved")?;
+    is_zero(&[dim.reserved.into(), dim.reserved_too], "sw_dim.reserved")?;
     Ok(Dim {
         // SAFETY: as the caller promises.
         name: unsafe { text(dim.name, "sw_dim.name") }?.to_owned(),
@@ -228,6 +246,7 @@ unsafe fn dim(dim: &sw_dim) -> Outcome<Dim> {
         chunk: dim.chunk,
         shard: dim.shard,
         scale: if dim.scale == 0.0 { 1.0 } else { dim.scale },
+        translation: dim.translation,
         // SAFETY: as the caller promises.
         unit: unsafe { optional_text(dim.unit, "sw_dim.unit") }?.map(str::to_owned),
     })

@@ -12,6 +12,7 @@ use crate::fs::{document, is_below};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{self, Kind};
+use crate::ome::grid::PixelGrid;
 
 /// Images that an error message names.
 const NAMES_MAX: usize = 20;
@@ -28,8 +29,7 @@ pub(super) struct Image {
     pub(super) finest: Array,
     /// The paths of its arrays, as its document has them.
     pub(super) datasets: Vec<String>,
-    scale: Vec<f64>,
-    translation: Option<Vec<f64>>,
+    grid: PixelGrid,
     has_depth: bool,
 }
 
@@ -99,8 +99,9 @@ impl Image {
                 axes.len()
             ));
         }
-        let (scale, translation) = transformations(&entries[0], dims).map_err(|reason| Error::format(root, reason))?;
-        Ok(Self { name, root: root.to_path_buf(), finest, datasets, scale, translation, has_depth: is_space(3) })
+        let grid = PixelGrid::read(&entries[0], dims)
+            .map_err(|reason| Error::format(root, format!("its level 0 has {reason}")))?;
+        Ok(Self { name, root: root.to_path_buf(), finest, datasets, grid, has_depth: is_space(3) })
     }
 
     /// The levels beside level 0.
@@ -127,7 +128,7 @@ impl Image {
     /// By what each dimension of a level is halved, or not.
     fn steps(&self, shape: &[u64], factors: &[u64], depth: Depth) -> Vec<u64> {
         let dims = shape.len();
-        let distance = |dim: usize| self.scale[dim] * factors[dim] as f64;
+        let distance = |dim: usize| self.grid.scale[dim] * factors[dim] as f64;
         let mut steps = vec![1; dims];
         for dim in [dims - 1, dims - 2] {
             steps[dim] = shape[dim].clamp(1, 2);
@@ -145,20 +146,9 @@ impl Image {
 
     fn level(&self, number: usize, shape: Vec<u64>, factors: &[u64], steps: Vec<u64>, method: Method) -> Level {
         let path = numbered(&self.datasets[0], number);
-        let scale: Vec<f64> = self.scale.iter().zip(factors).map(|(scale, factor)| scale * *factor as f64).collect();
-        let mut transformations = vec![json!({"type": "scale", "scale": scale})];
-        let shifts = method != Method::Decimate;
-        if shifts || self.translation.is_some() {
-            let translation = (0..shape.len()).map(|dim| {
-                let start = self.translation.as_ref().map_or(0.0, |translation| translation[dim]);
-                // The middle of the first pixel is that of all the pixels that it was made of.
-                let shift = if shifts { (factors[dim] - 1) as f64 / 2.0 * self.scale[dim] } else { 0.0 };
-                start + shift
-            });
-            transformations.push(json!({"type": "translation", "translation": translation.collect::<Vec<f64>>()}));
-        }
-        let dataset = json!({"path": path, "coordinateTransformations": transformations});
-        Level { told: PyramidLevel { path, shape, scale }, steps, dataset }
+        let grid = self.grid.level(factors, method);
+        let dataset = json!({"path": path, "coordinateTransformations": grid.render()});
+        Level { told: PyramidLevel { path, shape, scale: grid.scale }, steps, dataset }
     }
 }
 
@@ -205,24 +195,6 @@ pub(super) fn group(path: &Path) -> Result<Value> {
                           this: shardwright repack OLD NEW --shard …";
             Err(Error::format(path, Refusal::Unsupported(reason.to_owned())))
         }
-    }
-}
-
-/// The scale and the translation of a dataset.
-fn transformations(dataset: &Value, dims: usize) -> Result<(Vec<f64>, Option<Vec<f64>>), String> {
-    let said = dataset["coordinateTransformations"].as_array().map_or(&[][..], Vec::as_slice);
-    let numbers = |kind: &str| {
-        let numbers = said.iter().find(|transformation| transformation["type"] == kind)?[kind].as_array()?;
-        numbers.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
-    };
-    let (scale, translation) = (numbers("scale"), numbers("translation"));
-    match (scale, said.len(), translation.is_some()) {
-        (Some(scale), 1, false) | (Some(scale), 2, true) => Ok((scale, translation)),
-        _ => Err(format!(
-            "its level 0 has the coordinateTransformations {}; expected a scale of {dims} numbers, and perhaps a \
-             translation after it",
-            dataset["coordinateTransformations"]
-        )),
     }
 }
 

@@ -58,7 +58,8 @@ pub struct ArrayVerified {
     pub files: u64,
     /// Chunks that are there, each of which was read, decoded and compared with its checksums.
     pub chunks: u64,
-    /// Chunks that a manifest names in files that are not read here.
+    /// Chunks in files that are not read here, such as those that a manifest names on a server; not those of shards,
+    /// which may be any number.
     pub unchecked: u64,
     /// Chunks that are not there, and read as the fill value.
     pub absent: u64,
@@ -302,7 +303,7 @@ impl<'a> Run<'a> {
         {
             self.check.damage(node.array.path(), what);
         }
-        let absent_chunks = self.absent(node, &sums);
+        let absent_chunks = self.absent(node, image, &sums);
         self.records(node)?;
         let vouches = node.array.metadata().chain.has_checksum();
         Ok(ArrayVerified {
@@ -320,11 +321,13 @@ impl<'a> Run<'a> {
     }
 
     /// How many chunks are not there. Where nobody has counted those that were, only a person can tell what that means.
-    fn absent(&self, node: &ArrayNode, sums: &Sums) -> u64 {
+    fn absent(&self, node: &ArrayNode, image: Option<&Image>, sums: &Sums) -> u64 {
         let (array, layout) = (&node.array, node.array.layout());
         let all = product(&layout.chunk_grid()).unwrap_or(u64::MAX);
         let absent = all.saturating_sub(sums.inside.load(Relaxed) + sums.unchecked.load(Relaxed));
-        if absent == 0 || matches!(array.provenance(), Ok(Some(_))) || array.counts_chunks() {
+        // What is in shards that are not read may be any of them.
+        let is_known = image.is_some() || self.is_of_writer(node) || array.counts_chunks();
+        if absent == 0 || is_known || sums.unread_shards.load(Relaxed) > 0 {
             return absent;
         }
         let files = match (layout.has_index() && layout.has_boxes(), product(&layout.file_grid())) {
@@ -340,6 +343,17 @@ impl<'a> Run<'a> {
         );
         self.check.note(array.path(), what);
         absent
+    }
+
+    /// Whether the group around an array is one that this crate's writer made.
+    fn is_of_writer(&self, node: &ArrayNode) -> bool {
+        let name = node.name.rsplit_once('/').map_or("", |(group, _)| group);
+        let own = match self.check.tree.group(name) {
+            Some(group) if !node.name.is_empty() => Provenance::parse(&group.path, &group.attributes),
+            // It is looked at alone.
+            _ => node.array.provenance(),
+        };
+        matches!(own, Ok(Some(_)))
     }
 
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
@@ -374,7 +388,13 @@ impl<'a> Run<'a> {
         let file = match node.array.open_path(path.clone()) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
-            Err(error) => return self.check.found_in(path, error),
+            Err(error) => {
+                if matches!(error, Error::Unsupported { .. }) {
+                    let has_index = node.array.layout().has_index();
+                    if has_index { &sums.unread_shards } else { &sums.unchecked }.fetch_add(1, Relaxed);
+                }
+                return self.check.found_in(path, error);
+            }
         };
         sums.files.fetch_add(1, Relaxed);
         let shard = Shard { image, gathering, ..self.shard(&node.array, &file, position, sums) };

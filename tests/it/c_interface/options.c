@@ -11,7 +11,8 @@ int main(int argc, char **argv) {
         {.name = "p", .size = 3},
         {.name = "c", .kind = SW_DIM_CHANNEL, .size = 2},
         {.name = "y", .kind = SW_DIM_SPACE, .size = 30, .chunk = 10, .shard = 30},
-        {.name = "x", .kind = SW_DIM_SPACE, .size = 40, .unit = "micrometer"},
+        {.name = "x", .kind = SW_DIM_SPACE, .size = 40, .unit = "micrometer",
+         .translation = -12.5},
     };
     const char *const order[] = {"t", "c", "p"};
     const size_t affinity[] = {0};
@@ -64,6 +65,9 @@ int main(int argc, char **argv) {
         config.volume = &volume;
         config.guard_maps = 1;
         config.leap_max = 7000;
+        config.pixel_format = SW_PIXELS_MONO12_PACKED;
+        config.unused_low_bits = 4;
+        config.orientation = SW_ORIENTATION_TRANSPOSE | SW_ORIENTATION_FLIP_COLUMNS;
         config.manifest = SW_MANIFEST_FILES | SW_MANIFEST_KERCHUNK;
     }
     size_t needed;

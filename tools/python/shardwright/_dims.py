@@ -29,6 +29,8 @@ class Dim:
         The distance between neighbours, in ``unit``.
     unit : str, optional
         As UDUNITS-2 spells it: ``micrometer``, ``second``, …
+    translation : float
+        Where the centre of the first element is, in ``unit``: for y and x the position of the stage.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Dim:
     shard: int = 0
     scale: float = 1.0
     unit: str | None = None
+    translation: float = 0.0
 
     def _document(self) -> dict[str, Any]:
         return {
@@ -47,12 +50,20 @@ class Dim:
             "chunk": int(self.chunk),
             "shard": int(self.shard),
             "scale": float(self.scale),
+            "translation": float(self.translation),
             "unit": self.unit,
         }
 
 
 def dim(
-    name: str, size: int | None = None, *, kind: _Kind = "other", chunk: int = 0, shard: int = 0, scale: _Scale = None
+    name: str,
+    size: int | None = None,
+    *,
+    kind: _Kind = "other",
+    chunk: int = 0,
+    shard: int = 0,
+    scale: _Scale = None,
+    translation: float = 0.0,
 ) -> Dim:
     """Make a dimension of any name and meaning: positions, angles, …
 
@@ -68,14 +79,18 @@ def dim(
         Elements of a chunk and of a shard; 0 chooses.
     scale : float or (float, str), optional
         The distance between neighbours, and its unit.
+    translation : float
+        Where the centre of the first element is, in that unit.
     """
     distance, unit = scale if isinstance(scale, tuple) else (scale, None)
-    return Dim(name, kind, size, chunk, shard, 1.0 if distance is None else distance, unit)
+    return Dim(name, kind, size, chunk, shard, 1.0 if distance is None else distance, unit, translation)
 
 
-def time(size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None) -> Dim:
+def time(
+    size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0
+) -> Dim:
     """Time, ``t``; without a size as many frames as arrive. See ``dim``."""
-    return dim("t", size, kind="time", chunk=chunk, shard=shard, scale=scale)
+    return dim("t", size, kind="time", chunk=chunk, shard=shard, scale=scale, translation=translation)
 
 
 def channel(size: int, *, chunk: int = 0, shard: int = 0) -> Dim:
@@ -83,19 +98,25 @@ def channel(size: int, *, chunk: int = 0, shard: int = 0) -> Dim:
     return dim("c", size, kind="channel", chunk=chunk, shard=shard)
 
 
-def z(size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None) -> Dim:
+def z(
+    size: int | None = None, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0
+) -> Dim:
     """Depth, ``z``. See ``dim``."""
-    return dim("z", size, kind="space", chunk=chunk, shard=shard, scale=scale)
+    return dim("z", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 
 
-def y(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None) -> Dim:
+def y(
+    size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0
+) -> Dim:
     """Make the rows of a frame, ``y``. See ``dim``."""
-    return dim("y", size, kind="space", chunk=chunk, shard=shard, scale=scale)
+    return dim("y", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 
 
-def x(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None) -> Dim:
+def x(
+    size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0
+) -> Dim:
     """Make the columns of a frame, ``x``. See ``dim``."""
-    return dim("x", size, kind="space", chunk=chunk, shard=shard, scale=scale)
+    return dim("x", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 
 
 @dataclass(frozen=True)

@@ -139,9 +139,9 @@ def to_xarray(view: View, config: dict[str, Any]) -> xarray.DataArray:
     variable = xarray.Variable(view.dims, indexing.LazilyIndexedArray(_Lazy()))
     coordinates = {}
     for dim, length in zip(config["dims"], view.shape, strict=True):
-        if dim.get("unit") is not None or dim.get("scale", 1.0) != 1.0:
+        if dim.get("unit") is not None or (dim.get("scale", 1.0), dim.get("translation", 0.0)) != (1.0, 0.0):
             attributes = {} if dim.get("unit") is None else {"units": dim["unit"]}
-            places = np.arange(length) * dim.get("scale", 1.0)
+            places = dim.get("translation", 0.0) + np.arange(length) * dim.get("scale", 1.0)
             coordinates[dim["name"]] = xarray.Variable(dim["name"], places, attributes)
     for dim in config["dims"]:
         if dim.get("kind") == "channel" and config.get("channels"):

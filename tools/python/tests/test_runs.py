@@ -63,7 +63,12 @@ def test_a_name_that_ends_in_ozx_makes_one_file(tmp_path: Path, start: Start) ->
 
 def test_every_field_has_a_keyword(tmp_path: Path) -> None:
     fields = dict(
-        dims=[sw.time(8, chunk=2, shard=4, scale=(0.5, "second")), sw.channel(2), sw.y(16, scale=0.1), sw.x(24)],
+        dims=[
+            sw.time(8, chunk=2, shard=4, scale=(0.5, "second")),
+            sw.channel(2),
+            sw.y(16, scale=0.1, translation=7),
+            sw.x(24),
+        ],
         dtype=np.int16,
         dialect="zarr3",
         acquisition_order=["c", "t"],
@@ -101,6 +106,8 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
     assert (got[1:] == -1).all()
     attributes = json.loads((tmp_path / "run.ome.zarr" / "zarr.json").read_text())["attributes"]["ome"]
     assert [channel["label"] for channel in attributes["omero"]["channels"]] == ["DAPI", "GFP"]
+    said = attributes["multiscales"][0]["datasets"][0]["coordinateTransformations"]
+    assert said[1] == {"type": "translation", "translation": [0, 0, 7, 0]}
     assert (tmp_path / "run.ome.manifest.zarr").is_dir()
 
 

@@ -95,7 +95,7 @@ def test_xarray(start: Start) -> None:
         sw.time(scale=(0.5, "second")),
         sw.channel(2),
         sw.y(16, scale=(0.25, "micrometer")),
-        sw.x(24, scale=(0.25, "micrometer")),
+        sw.x(24, scale=(0.25, "micrometer"), translation=-12.5),
     ]
     with start(dims=dims, channels=["DAPI", "GFP"], name="cells") as acq:
         for number in range(6):
@@ -105,4 +105,5 @@ def test_xarray(start: Start) -> None:
         np.testing.assert_array_equal(image.sel(c="GFP").isel(t=1), picture(3))
         np.testing.assert_array_equal(image.t, [0, 0.5, 1])
         assert image.y.attrs == {"units": "micrometer"}
+        np.testing.assert_array_equal(image.x[:2], [-12.5, -12.25])
     np.testing.assert_array_equal(acq.to_xarray().sel(t=1.0, c="DAPI"), picture(4))

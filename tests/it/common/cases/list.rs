@@ -209,8 +209,8 @@ fn descriptions() -> Vec<Case> {
                 Dim::time(2).scale(0.5, "second"),
                 Dim::channel(2),
                 Dim::z(3).scale(2.0, "micrometer"),
-                y.scale(0.325, "micrometer"),
-                x.scale(0.325, "micrometer"),
+                y.scale(0.325, "micrometer").translation(-1200.5),
+                x.scale(0.325, "micrometer").translation(12.25),
             ],
         )
     };

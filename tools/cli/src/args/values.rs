@@ -106,9 +106,31 @@ impl FromStr for Length {
             _ => return Err(format!("{text:?} is not a length; a number above 0 and a unit are, such as 0.325um")),
         };
         let unit = unit_name(unit.trim()).ok_or_else(|| {
-            format!("{:?} is not a known unit of length; possible are pm, nm, um, mm, cm, m", unit.trim())
+            let known = "possible are pm, nm, um, mm, cm, m, as in 0.325um";
+            match unit.trim() {
+                "" => format!("{text:?} has no unit of length; {known}"),
+                unit => format!("{unit:?} is not a known unit of length; {known}"),
+            }
         })?;
         Ok(Self { value, unit })
+    }
+}
+
+/// Where the first element of a dimension is: `x=-12.5`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) name: String,
+    pub(crate) translation: f64,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a dimension's name and a number, such as x=-12.5");
+        let (name, number) = text.split_once('=').ok_or_else(wrong)?;
+        let translation = number.trim().parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(wrong)?;
+        Ok(Self { name: name.trim().to_owned(), translation })
     }
 }
 
@@ -131,6 +153,28 @@ pub(crate) fn unit_name(symbol: &str) -> Option<&'static str> {
         "h" | "hour" => "hour",
         _ => return None,
     })
+}
+
+/// A length in another unit; as it is where one of the units is none of length.
+pub(crate) fn in_unit(value: f64, from: Option<&str>, to: &str) -> f64 {
+    let exponent = |unit: &str| {
+        Some(match unit {
+            "picometer" => -12,
+            "angstrom" => -10,
+            "nanometer" => -9,
+            "micrometer" => -6,
+            "millimeter" => -3,
+            "centimeter" => -2,
+            "meter" => 0,
+            _ => return None,
+        })
+    };
+    match (from.and_then(exponent), exponent(to)) {
+        // Powers of ten with a positive exponent are exact, and their quotients the nearest there are.
+        (Some(from), Some(to)) if from >= to => value * 10f64.powi(from - to),
+        (Some(from), Some(to)) => value / 10f64.powi(to - from),
+        _ => value,
+    }
 }
 
 /// Parses a number of bytes: `4096`, `64MiB`, `1.5GB`.
@@ -157,6 +201,11 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         Ok(number) if number >= 0.0 && number * factor as f64 <= 9e15 => Ok((number * factor as f64) as u64),
         _ => Err(wrong()),
     }
+}
+
+/// Parses one of the numbers of a shape.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| format!("{text:?} is not a whole number; a shape reads 16,256,256"))
 }
 
 pub(super) fn positive(text: &str) -> Result<u64, String> {
@@ -211,6 +260,24 @@ mod tests {
         assert_eq!("max".parse(), Ok(Rate::Max));
         assert_eq!("99.5".parse(), Ok(Rate::Fps(99.5)));
         assert!("0".parse::<Rate>().is_err() && "-3".parse::<Rate>().is_err() && "inf".parse::<Rate>().is_err());
+    }
+
+    #[test]
+    fn lengths_change_their_unit() {
+        assert_eq!(in_unit(-1.5, Some("micrometer"), "nanometer"), -1500.0);
+        assert_eq!(in_unit(3.0, Some("nanometer"), "micrometer"), 0.003);
+        assert_eq!(in_unit(3.0, None, "micrometer"), 3.0);
+        assert_eq!(in_unit(3.0, Some("second"), "micrometer"), 3.0);
+    }
+
+    #[test]
+    fn places_are_names_and_numbers() {
+        let place = |text: &str| text.parse::<Place>().map(|place| (place.name, place.translation));
+        assert_eq!(place("x=-12.5"), Ok(("x".to_owned(), -12.5)));
+        assert_eq!(place("z = 1e3"), Ok(("z".to_owned(), 1000.0)));
+        for wrong in ["", "x", "x=", "x=far", "x=inf", "3"] {
+            assert!(place(wrong).unwrap_err().contains("x=-12.5"), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tiff::encoder::colortype::{self, ColorType};
 use tiff::encoder::{TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard, TiffValue};
 use tiff::tags::{PhotometricInterpretation, SampleFormat, Tag};
 
-use super::{Image, Sink, broken};
+use super::image::{Image, Sink, broken};
 use crate::failure::Failure;
 
 /// Offsets of plain TIFF have 32 bits; this leaves room for directories.
@@ -271,15 +271,36 @@ fn ome_xml(image: &Image) -> Result<String, Failure> {
     let channels: String = (0..size('C')).map(|at| channel(at, image.channels.get((first + at) as usize))).collect();
     let name = image.name.as_ref().map(|name| format!(" Name=\"{}\"", escaped(name))).unwrap_or_default();
     let planes = size('Z') * size('C') * size('T');
+    let place = place(image, &order);
     Ok(format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
          <OME xmlns=\"http://www.openmicroscopy.org/Schemas/OME/2016-06\" \
          xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
          xsi:schemaLocation=\"http://www.openmicroscopy.org/Schemas/OME/2016-06 \
          http://www.openmicroscopy.org/Schemas/OME/2016-06/ome.xsd\">\
-         <Image ID=\"Image:0\"{name}><Pixels {pixels}>{channels}<TiffData IFD=\"0\" PlaneCount=\"{planes}\"/></Pixels>\
-         </Image></OME>"
+         <Image ID=\"Image:0\"{name}><Pixels {pixels}>{channels}<TiffData IFD=\"0\" PlaneCount=\"{planes}\"/>{place}\
+         </Pixels></Image></OME>"
     ))
+}
+
+/// The element that says where the first plane is; the distances say where the others are.
+fn place(image: &Image, order: &[Option<char>]) -> String {
+    let place_of = |at: usize| image.axes[at].translation + image.axes[at].scale * image.start[at] as f64;
+    let mut attributes = String::new();
+    if (0..order.len()).all(|at| place_of(at) == 0.0) {
+        return attributes;
+    }
+    for (at, axis) in image.axes.iter().enumerate().rev() {
+        let place = place_of(at);
+        if let (Some(letter @ ('X' | 'Y' | 'Z')), Some(unit)) = (order[at], axis.unit.as_deref().and_then(ome_unit)) {
+            write!(attributes, " Position{letter}=\"{place}\" Position{letter}Unit=\"{unit}\"")
+                .expect("a string takes it");
+        }
+    }
+    match &attributes[..] {
+        "" => attributes,
+        _ => format!("<Plane TheZ=\"0\" TheC=\"0\" TheT=\"0\"{attributes}/>"),
+    }
 }
 
 /// The element of a channel, with what OME-Zarr says of it.
@@ -392,6 +413,20 @@ mod tests {
         );
         assert!(xml.contains("ID=\"Channel:0:1\" SamplesPerPixel=\"1\" Color=\"-16776961\"/>"), "{xml}");
         assert!(xml.is_ascii() && !xml.contains("cut off"));
+    }
+
+    #[test]
+    fn the_first_plane_of_a_part_is_where_it_was() {
+        let mut image = image("zyx", &[2, 5, 6], Dtype::U8);
+        image.start = vec![3, 0, 10];
+        for (axis, scale) in image.axes.iter_mut().zip([2.0, 0.5, 0.25]) {
+            (axis.scale, axis.translation, axis.unit) = (scale, 100.0, Some("micrometer".to_owned()));
+        }
+        image.axes[1].unit = None;
+        let xml = ome_xml(&image).unwrap();
+        let plane = "<Plane TheZ=\"0\" TheC=\"0\" TheT=\"0\" PositionX=\"102.5\" PositionXUnit=\"&#181;m\" \
+                     PositionZ=\"106\" PositionZUnit=\"&#181;m\"/></Pixels>";
+        assert!(xml.contains(plane), "{xml}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use shardwright::{Channel, Dim};
 
+use super::recording::{Recording, dim_named, named_channel};
 use super::tiff::page::{self, Shape};
-use super::{Recording, dim_named, named_channel};
+use crate::args::in_unit;
 
 /// The samples of a colour pixel, and the colours that these are.
 const RGBA: [(&str, &str); 4] = [("R", "FF0000"), ("G", "00FF00"), ("B", "0000FF"), ("A", "")];
@@ -17,15 +18,21 @@ pub(crate) struct Axis {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) step: Option<Step>,
+    /// Where the first plane is.
+    pub(crate) place: Option<Step>,
 }
 
 impl Axis {
     pub(crate) fn new(name: &str, size: u64) -> Self {
-        Self { name: name.to_owned(), size, step: None }
+        Self { name: name.to_owned(), size, step: None, place: None }
     }
 
     pub(crate) fn step(self, step: Option<Step>) -> Self {
         Self { step, ..self }
+    }
+
+    pub(crate) fn place(self, place: Option<Step>) -> Self {
+        Self { place, ..self }
     }
 }
 
@@ -36,6 +43,8 @@ pub(crate) struct Axes {
     pub(crate) outer: Vec<Axis>,
     pub(crate) y_step: Option<Step>,
     pub(crate) x_step: Option<Step>,
+    pub(crate) y_place: Option<Step>,
+    pub(crate) x_place: Option<Step>,
     /// The channels; empty if nothing is known of them.
     pub(crate) channels: Vec<Channel>,
     /// The image's name.
@@ -85,8 +94,9 @@ impl Axes {
             recording.acquisition_order = arrival.iter().map(|axis| axis.name.clone()).collect();
         }
         let [.., rows, columns] = recording.dims.as_slice() else { unreachable!("a movie has rows and columns") };
-        let inner_dims = [scaled(rows.clone(), self.y_step), scaled(columns.clone(), self.x_step)];
-        let outer_dims = stored.iter().map(|axis| scaled(dim_named(&axis.name, axis.size), axis.step));
+        let inner_dims =
+            [placed(rows.clone(), self.y_step, self.y_place), placed(columns.clone(), self.x_step, self.x_place)];
+        let outer_dims = stored.iter().map(|axis| placed(dim_named(&axis.name, axis.size), axis.step, axis.place));
         recording.dims = outer_dims.chain(inner_dims).collect();
         let channels = channels(self.channels, shape.samples, photometric);
         // A single channel has no axis, and may have a name all the same.
@@ -97,10 +107,14 @@ impl Axes {
     }
 }
 
-fn scaled(dim: Dim, step: Option<Step>) -> Dim {
-    match step {
-        Some((step, unit)) => dim.scale(step, unit),
-        None => dim,
+/// A dimension with its distances, in whose unit its place is. Without distances, there is none.
+fn placed(dim: Dim, step: Option<Step>, place: Option<Step>) -> Dim {
+    match (step, place) {
+        (Some((step, unit)), place) => {
+            let place = place.map_or(0.0, |(place, of)| in_unit(place, Some(of), unit));
+            dim.scale(step, unit).translation(place)
+        }
+        (None, _) => dim,
     }
 }
 

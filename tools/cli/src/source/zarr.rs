@@ -8,7 +8,9 @@ use serde_json::Value;
 use shardwright::offline::{Array, Axis};
 use shardwright::{Channel, Dim, DimKind, Dtype};
 
-use super::{Recording, Source, Why, dim_named, refused};
+use super::files::{open_regular, stays_inside};
+use super::recording::{Recording, Source, dim_named};
+use super::why::{Why, refused};
 use crate::failure::Failure;
 use crate::place;
 
@@ -55,7 +57,7 @@ impl Zarr {
             refused(path, Why::Unread(why))
         })?;
         let mut recording = Recording::movie(dtype, Some(frames), *height, *width);
-        let dims = dims(&array, &mut recording.notes)?;
+        let dims = dims(&array)?;
         // A single frame stays a movie of one.
         recording.dims.truncate(recording.dims.len().saturating_sub(dims.len()));
         recording.dims.extend(dims);
@@ -75,8 +77,8 @@ impl Zarr {
 /// Of a plate or well, which hold images: which path to give instead.
 fn fields(path: &Path) -> Option<String> {
     let document = |name| {
-        super::stays_inside(path, &path.join(name)).ok()?;
-        let file = super::open_regular(&path.join(name)).ok()?;
+        stays_inside(path, &path.join(name)).ok()?;
+        let file = open_regular(&path.join(name)).ok()?;
         let is_short = file.metadata().ok()?.len() < DOCUMENT_BYTES_MAX;
         serde_json::from_reader::<_, Value>(is_short.then_some(std::io::BufReader::new(file))?).ok()
     };
@@ -99,7 +101,7 @@ fn fields(path: &Path) -> Option<String> {
 }
 
 /// The dimensions, as OME-Zarr's metadata describe them, the array itself, or as is usual.
-fn dims(array: &Array, notes: &mut Vec<String>) -> Result<Vec<Dim>, Failure> {
+fn dims(array: &Array) -> Result<Vec<Dim>, Failure> {
     let shape = array.shape();
     let is_distinct = |axes: &Vec<Axis>| {
         let names: HashSet<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
@@ -109,14 +111,11 @@ fn dims(array: &Array, notes: &mut Vec<String>) -> Result<Vec<Dim>, Failure> {
         let named = names(array.dimension_names(), shape.len()).into_iter().zip(shape);
         return Ok(named.map(|(name, &size)| dim_named(&name, size)).collect());
     };
-    let moved: Vec<_> = axes.iter().filter(|axis| axis.translation != 0.0).map(|axis| axis.name.as_str()).collect();
-    if !moved.is_empty() {
-        notes.push(format!("the place of the first pixel ({}) is not taken along, only distances", moved.join(", ")));
-    }
     let dim = |(axis, &size): (Axis, &u64)| {
         let named = dim_named(&axis.name, size);
         let scale = Some(axis.scale).filter(|scale| scale.is_finite() && *scale > 0.0).unwrap_or(1.0);
-        Dim { kind: axis.kind.unwrap_or(named.kind), scale, unit: axis.unit, ..named }
+        let translation = Some(axis.translation).filter(|place| place.is_finite()).unwrap_or(0.0);
+        Dim { kind: axis.kind.unwrap_or(named.kind), scale, translation, unit: axis.unit, ..named }
     };
     Ok(axes.into_iter().zip(shape).map(dim).collect())
 }

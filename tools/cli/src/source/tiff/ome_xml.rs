@@ -1,12 +1,13 @@
 //! What OME-XML says of images and of the files and pages that hold them.
 //!
-//! Source: OME data model, schema 2016-06, elements `Image`, `Pixels`, `Channel`, `TiffData`, `BinaryOnly`.
+//! Source: OME data model, schema 2016-06, elements `Image`, `StageLabel`, `Pixels`, `Channel`, `TiffData`, `Plane`,
+//! `BinaryOnly`.
 
 use roxmltree::{Document, Node};
 use shardwright::Channel;
 
 use super::super::axes::Step;
-use super::super::named_channel;
+use super::super::recording::named_channel;
 use crate::args::unit_name;
 
 /// Whether a text is OME-XML.
@@ -37,6 +38,8 @@ pub(crate) struct OmeImage {
     pub(crate) outer: [(char, u64); 3],
     /// Distances between pixels in x, y, z, with units, where they are known.
     pub(crate) pixel_size: [Option<Step>; 3],
+    /// Where the first plane is in x, y, z, with units, where that is known.
+    pub(crate) place: [Option<Step>; 3],
     /// The time between frames, with its unit.
     pub(crate) time_step: Option<Step>,
     /// The channels; empty if none has a name or a colour.
@@ -84,6 +87,7 @@ impl OmeImage {
             height: number(pixels, "SizeY")?.unwrap_or(0),
             outer,
             pixel_size: ["X", "Y", "Z"].map(|axis| measure(pixels, &format!("PhysicalSize{axis}"), "µm")),
+            place: ["X", "Y", "Z"].map(|axis| place(image, pixels, axis)),
             time_step: measure(pixels, "TimeIncrement", "s"),
             channels: if is_told { channels } else { Vec::new() },
             blocks: pixels.elements("TiffData").map(|node| Block::read(node, outer)).collect::<Result<_, _>>()?,
@@ -167,9 +171,22 @@ fn number(node: Node, attribute: &str) -> Result<Option<u64>, String> {
 }
 
 fn measure(pixels: Node, attribute: &str, default_unit: &str) -> Option<Step> {
-    let value: f64 = pixels.attribute(attribute)?.trim().parse().ok()?;
-    let unit = pixels.attribute(format!("{attribute}Unit").as_str()).unwrap_or(default_unit);
-    Some((value, unit_name(unit)?)).filter(|_| value.is_finite() && value > 0.0)
+    quantity(pixels, attribute, Some(default_unit)).filter(|(value, _)| *value > 0.0)
+}
+
+/// Where the first plane is in a direction. Without a unit it is relative to the microscope's frame, which nobody
+/// knows.
+fn place(image: Node, pixels: Node, axis: &str) -> Option<Step> {
+    let is_first = |plane: &Node| ["TheZ", "TheC", "TheT"].iter().all(|at| plane.attribute(*at) == Some("0"));
+    let plane = pixels.elements("Plane").find(is_first);
+    let of_plane = plane.and_then(|plane| quantity(plane, &format!("Position{axis}"), None));
+    of_plane.or_else(|| quantity(image.child("StageLabel")?, axis, None))
+}
+
+fn quantity(node: Node, attribute: &str, default_unit: Option<&str>) -> Option<Step> {
+    let value: f64 = node.attribute(attribute)?.trim().parse().ok()?;
+    let unit = node.attribute(format!("{attribute}Unit").as_str()).or(default_unit)?;
+    Some((value, unit_name(unit)?)).filter(|_| value.is_finite())
 }
 
 #[cfg(test)]
@@ -207,6 +224,17 @@ mod tests {
         let channels: Vec<_> = image.channels.iter().map(|channel| (&channel.label[..], &channel.color[..])).collect();
         assert_eq!(channels, [("GFP", "00FF00"), ("RFP", "FF0000"), ("x", "")]);
         assert_eq!(image.name.as_deref(), Some("embryo"));
+    }
+
+    #[test]
+    fn the_first_plane_says_where_the_image_is() {
+        let planes = r#"<Plane TheZ="1" TheC="0" TheT="0" PositionX="9" PositionXUnit="µm"/>
+                        <Plane TheZ="0" TheC="0" TheT="0" PositionX="-7.5" PositionXUnit="mm" PositionY="3"/>"#;
+        assert_eq!(image("", planes).unwrap().place, [Some((-7.5, "millimeter")), None, None]);
+        let xml = r#"<OME><Image><StageLabel Name="here" Z="0" ZUnit="nm" X="1" XUnit="reference frame"/><Pixels/>
+                     </Image></OME>"#;
+        let labelled = Ome::parse(xml).unwrap().images.remove(0).unwrap();
+        assert_eq!(labelled.place, [None, None, Some((0.0, "nanometer"))]);
     }
 
     #[test]
