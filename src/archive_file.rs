@@ -6,11 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::config::Dialect;
 use crate::error::{Error, Result, logged};
 use crate::folder::absolute;
 use crate::fs::archives::directory;
 use crate::fs::system::open_unfollowed;
-use crate::fs::{Identity, Lock, NotInherited, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
+use crate::fs::{FileLock, Identity, Lock, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
 use crate::storage::Archive;
 
 /// By this end of its name, a dataset is an archive.
@@ -23,11 +24,19 @@ pub(crate) fn is_archive_name(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION))
 }
 
+/// Refuses a dialect that no archive holds.
+pub(crate) fn check_dialect(dialect: Dialect) -> Result<()> {
+    if dialect == Dialect::Zarr3 {
+        return Ok(());
+    }
+    let reason = "an .ozx holds an OME-Zarr, which is zarr3; choose that, or another name for a folder";
+    Err(Error::config("dialect", dialect.name(), reason))
+}
+
 /// An archive that this process made and locked.
 #[derive(Debug)]
 pub(crate) struct ArchiveFile {
-    /// Dropped before the archive.
-    _not_inherited: NotInherited,
+    _lock: FileLock,
     archive: Arc<Archive>,
     identity: Identity,
     path: PathBuf,
@@ -36,14 +45,12 @@ pub(crate) struct ArchiveFile {
     replaced: Option<Replaced>,
 }
 
-/// The archive that is being replaced, which is locked as long as it is open.
+/// The archive that is being replaced, locked.
 #[derive(Debug)]
 struct Replaced {
     aside: PathBuf,
     identity: Identity,
-    /// Dropped before the file.
-    _not_inherited: NotInherited,
-    _file: File,
+    _lock: FileLock,
 }
 
 impl ArchiveFile {
@@ -82,8 +89,8 @@ impl ArchiveFile {
     }
 
     fn of(begun: Begun, path: &Path, parents: Vec<PathBuf>, replaced: Option<Replaced>) -> Self {
-        let Begun { archive, identity, not_inherited } = begun;
-        Self { _not_inherited: not_inherited, archive, identity, path: path.to_path_buf(), parents, replaced }
+        let Begun { archive, identity, lock } = begun;
+        Self { _lock: lock, archive, identity, path: path.to_path_buf(), parents, replaced }
     }
 
     /// Gives the name of an archive to a new one, in one step: at no moment is the name free for others.
@@ -93,9 +100,9 @@ impl ArchiveFile {
             return Err(Error::Exists { path: path.to_path_buf() });
         }
         let open = open_unfollowed(File::options().read(true).write(true), path);
-        let old = open.map_err(|error| Error::io("open", path, error))?;
+        let old = Arc::new(open.map_err(|error| Error::io("open", path, error))?);
         // Who holds it is the only one who may take its name.
-        let not_inherited = Lock::hold_file(&old, path)?;
+        let lock = Lock::hold_file(&old, path)?;
         let identity = Identity::of(&old).map_err(|error| Error::io("look at", path, error))?;
         if !identity.is_at(path) {
             return Err(Error::Locked { path: path.to_path_buf() });
@@ -115,7 +122,7 @@ impl ArchiveFile {
             remove(&aside, begun.identity);
             return Err(error);
         }
-        let replaced = Replaced { aside, identity, _not_inherited: not_inherited, _file: old };
+        let replaced = Replaced { aside, identity, _lock: lock };
         Ok(Self::of(begun, path, Vec::new(), Some(replaced)))
     }
 
@@ -165,7 +172,7 @@ impl ArchiveFile {
 
 /// An archive that has its file, and nothing in it.
 struct Begun {
-    not_inherited: NotInherited,
+    lock: FileLock,
     archive: Arc<Archive>,
     identity: Identity,
 }
@@ -173,12 +180,12 @@ struct Begun {
 /// Creates an empty archive at `at`, which will have the name `path`.
 fn begin(at: &Path, path: &Path, uuid: [u8; 16]) -> Result<Begun> {
     let create = || File::options().read(true).write(true).create_new(true).open(at);
-    let file = create().map_err(|error| Error::io("create", at, error))?;
-    let begun = Lock::hold_file(&file, path).and_then(|not_inherited| {
+    let file = Arc::new(create().map_err(|error| Error::io("create", at, error))?);
+    let begun = Lock::hold_file(&file, path).and_then(|lock| {
         let identity = Identity::of(&file).map_err(|error| Error::io("look at", at, error))?;
         let archive = Archive::begin(file, path, uuid).map_err(|error| Error::io("look at", at, error))?;
         sync_folder_of(at)?;
-        Ok(Begun { not_inherited, archive: Arc::new(archive), identity })
+        Ok(Begun { lock, archive: Arc::new(archive), identity })
     });
     begun.inspect_err(|_| drop(fs::remove_file(at)))
 }

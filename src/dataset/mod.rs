@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use documents::Documents;
 use serde_json::json;
 
-use crate::archive_file::{ArchiveFile, is_archive_name};
+use crate::archive_file::{ArchiveFile, check_dialect, is_archive_name};
 use crate::config::{Config, Dialect, StorageKind};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
@@ -129,11 +129,7 @@ impl Root {
 
     /// Refuses a dialect that its file can't hold.
     pub(super) fn check_dialect(&self, dialect: Dialect) -> Result<()> {
-        if dialect == Dialect::Zarr3 || !matches!(self.location, Location::Archive(_)) {
-            return Ok(());
-        }
-        let reason = "an .ozx holds an OME-Zarr, which is zarr3; choose that, or another name for a folder";
-        Err(Error::config("dialect", dialect.name(), reason))
+        if matches!(self.location, Location::Archive(_)) { check_dialect(dialect) } else { Ok(()) }
     }
 
     /// How fast the storage is that a run of this plan will have; `None`: that can't be found out.

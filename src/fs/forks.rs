@@ -20,7 +20,7 @@ static DESCRIPTORS: [AtomicI32; PLACES] = [const { AtomicI32::new(FREE) }; PLACE
 
 /// As long as this lives, a child does not keep a descriptor. Beyond a thousand, it does.
 #[derive(Debug)]
-pub(crate) struct NotInherited(Option<usize>);
+pub(super) struct NotInherited(Option<usize>);
 
 impl NotInherited {
     /// It must be dropped before `file`.

@@ -3,13 +3,14 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use super::forks::NotInherited;
 use super::identity::Identity;
 use super::names::is_work;
-use super::system::{has_no_locks, open_folder, open_unfollowed, try_lock};
+use super::system::{has_no_locks, open_folder, open_unfollowed, try_lock, unlock};
 use crate::error::{Error, Result};
 
 /// The file that a writer locks; it stays behind when the writer is killed.
@@ -101,14 +102,14 @@ impl Lock {
         }
     }
 
-    /// Locks a dataset that is one file, as its one writer, until all descriptors of this open file are closed. What is
-    /// returned must be dropped before them.
+    /// Locks a dataset that is one file, as its one writer.
     ///
     /// # Errors
     ///
     /// [`Error::Locked`] when another writer holds it.
-    pub(crate) fn hold_file(file: &File, path: &Path) -> Result<NotInherited> {
-        hold_in_spite_of_looks(file, path).map(|()| NotInherited::of(file))
+    pub(crate) fn hold_file(file: &Arc<File>, path: &Path) -> Result<FileLock> {
+        hold_in_spite_of_looks(file, path)?;
+        Ok(FileLock { _not_inherited: NotInherited::of(file), file: file.clone() })
     }
 
     /// Looks whether a writer is at work, without keeping it from anything.
@@ -202,6 +203,21 @@ impl Drop for Lock {
         if !self.is_shared && Identity::of(&self.file).is_ok_and(|held| held.is_at(&self.path)) {
             let _ = fs::remove_file(&self.path);
         }
+        unlock(&self.file);
+    }
+}
+
+/// The lock of a dataset that is one file, held until it is dropped, whoever has the file open then.
+#[derive(Debug)]
+pub(crate) struct FileLock {
+    /// Dropped before the file.
+    _not_inherited: NotInherited,
+    file: Arc<File>,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        unlock(&self.file);
     }
 }
 

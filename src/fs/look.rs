@@ -20,7 +20,7 @@ pub(crate) struct OpenFile {
     pub(crate) file: Arc<File>,
     pub(crate) at: u64,
     pub(crate) len: u64,
-    /// Bytes that the file system has given to the file, or to the archive.
+    /// Bytes that the file system has given to it, about so many where it is a range.
     pub(crate) disk_bytes: u64,
 }
 
@@ -55,7 +55,10 @@ fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
         let (len, disk_bytes) = (bytes.len() as u64, system::disk_bytes(&metadata));
         return Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }));
     }
-    Ok(Some(OpenFile { file, at, len: entry.content.len, disk_bytes: system::disk_bytes(&metadata) }))
+    let len = entry.content.len;
+    // Its share: what it takes itself is not told.
+    let share = u128::from(system::disk_bytes(&metadata)) * u128::from(len) / u128::from(metadata.len().max(1));
+    Ok(Some(OpenFile { file, at, len, disk_bytes: share as u64 }))
 }
 
 /// What is where a path leads in an archive, if the system finds nothing there because of one.

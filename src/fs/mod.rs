@@ -22,9 +22,8 @@ pub(crate) mod system;
 
 use std::path::{Component, Path};
 
-pub(crate) use forks::NotInherited;
 pub(crate) use identity::Identity;
-pub(crate) use lock::{LOCK_FILE, Lock};
+pub(crate) use lock::{FileLock, LOCK_FILE, Lock};
 pub(crate) use names::is_partial;
 #[cfg(feature = "offline")]
 pub(crate) use names::is_work;

@@ -263,6 +263,12 @@ pub(crate) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     unless(&[Errno::WOULDBLOCK], retry_on_intr(|| flock(file, operation)))
 }
 
+/// Gives a lock back, which else lasts as long as a map of the file, or a child that has not yet called another
+/// program.
+pub(crate) fn unlock(file: &File) {
+    let _ = flock(file, FlockOperation::Unlock);
+}
+
 /// Whether an error of [`try_lock`] says that the file system has no locks.
 pub(crate) fn has_no_locks(error: &io::Error) -> bool {
     is_unsupported(error) || error.raw_os_error() == Some(Errno::NOLCK.raw_os_error())

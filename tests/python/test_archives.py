@@ -118,6 +118,25 @@ def test_the_tools_read_an_archive(replayed, tool, tmp_path):
         assert "is an archive" in tool(*call, code=5)
 
 
+def test_an_archive_is_an_ome_zarr_and_nothing_else(replayed, tool, tmp_path):
+    folder = replayed(pixels(np.uint16, SHAPE), *LAYOUT, "--codec", "zstd", name="run.ome.zarr")
+    for dialect in ["zarr2-sharded", "zarr3-transformer"]:
+        assert "an .ozx holds an OME-Zarr" in tool("repack", folder, tmp_path / "a.ozx", "--dialect", dialect, code=2)
+        tool("repack", folder, tmp_path / dialect, "--dialect", dialect)
+        tool("repack", tmp_path / dialect, tmp_path / f"{dialect}.ozx")
+        with zipfile.ZipFile(tmp_path / f"{dialect}.ozx") as archive:
+            assert json.loads(archive.read("zarr.json"))["zarr_format"] == 3
+    (folder / "nested.ozx").write_bytes(b"PK")
+    assert "must not be in another one" in tool("repack", folder, tmp_path / "b.ozx", code=3)
+    assert not [path.name for path in tmp_path.iterdir() if path.name in ["a.ozx", "b.ozx"]]
+
+
+def test_what_an_archive_takes_is_told_once(replayed, tool):
+    out = replayed(pixels(np.uint16, SHAPE), *LAYOUT)
+    (array,) = [array for array in json.loads(tool("info", out, "--json"))["arrays"] if array["shape"] == list(SHAPE)]
+    assert array["bytes_on_disk"] <= out.stat().st_blocks * 512
+
+
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_archives_of_others_are_read(tool, tmp_path, compression):
     movie = pixels(np.uint16, SHAPE)

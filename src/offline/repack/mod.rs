@@ -54,7 +54,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-use crate::archive_file::is_archive_name;
+use crate::archive_file::{check_dialect, is_archive_name};
+use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::is_unfinished;
 use crate::fs::{self as os, Lock};
@@ -149,7 +150,7 @@ impl Repack {
         if is_there && !is_untidy {
             Staging::sweep(&staging);
         }
-        out.iter().try_for_each(|out| check_out(&root, out))?;
+        out.iter().try_for_each(|out| check_out(&root, out, options.dialect))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
@@ -446,7 +447,10 @@ fn todo(jobs: &[Job]) -> Result<Vec<(usize, Vec<u64>)>> {
     Ok(todo)
 }
 
-fn check_out(root: &Path, out: &Path) -> Result<()> {
+fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
+    if is_archive_name(out) {
+        check_dialect(dialect)?;
+    }
     // Only a folder may be what an earlier call has made.
     if out.exists() && (!out.is_dir() || out == root) {
         return Err(Error::Exists { path: out.to_path_buf() });

@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
+use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
 use crate::format::zip::directory::{Directory, Named, comment, order};
 use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, Origin, PAGE, WRITTEN_AT_ONCE};
@@ -14,6 +13,7 @@ use crate::fs::system::FileExt;
 use crate::fs::{self as os, document, hidden, look, rename_new, sync_folder_of};
 use crate::offline::hierarchy::RECEIPT;
 
+const ROOT: &str = "zarr.json";
 const STEP_BYTES: usize = 1 << 20;
 
 /// Writes what is in `tree` into the new archive `out`, which appears when all is in it.
@@ -24,9 +24,13 @@ pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
         let mut packer = Packer { file, end: 0, directory: Directory::default() };
         let mut names = Vec::new();
         list(tree, tree, &mut names)?;
+        let root = document::read(&tree.join(ROOT))?.filter(|root| root["zarr_format"] == 3).ok_or_else(|| {
+            let reason =
+                "has no zarr.json of Zarr v3 at its root, without which it is no .ozx; repack it into a folder";
+            Error::format(tree, reason)
+        })?;
         names.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
         names.iter().try_for_each(|(name, path)| packer.add(name, path))?;
-        let root = document::read(&tree.join("zarr.json"))?.unwrap_or(Value::Null);
         packer.finish(&comment(&root["attributes"]), sync).map_err(failed)
     });
     let named = packed.and_then(|()| rename_new(&partial, out).map_err(failed));
@@ -46,6 +50,9 @@ fn list(root: &Path, folder: &Path, names: &mut Vec<(String, PathBuf)>) -> Resul
         if path.is_dir() {
             list(root, &path, names)?;
             continue;
+        }
+        if is_archive_name(&path) {
+            return Err(Error::format(path, "is an archive, which must not be in another one; take it out"));
         }
         let name = path.strip_prefix(root).ok().and_then(Path::to_str).filter(|name| name.len() <= NAME_BYTES_MAX);
         let Some(name) = name else {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::change::{Change, Work};
 use super::jobs::Job;
+use crate::archive_file::is_archive_name;
 use crate::config::Compressor;
 use crate::error::{Error, Result};
 use crate::fs::look::{self, OpenFile};
@@ -65,7 +66,8 @@ impl Plan<'_> {
         if let Some(root) = self.copied {
             needed = needed.saturating_add(length_below(root, 0)?.saturating_sub(rebuilt));
         }
-        Ok(needed)
+        // An archive is made of a whole folder, which goes when it is there.
+        Ok(if is_archive_name(self.result) { needed.saturating_mul(2) } else { needed })
     }
 
     /// Of the new files of a job that are not there yet. `stored`: bytes of the old ones.

@@ -37,11 +37,11 @@ pub(crate) struct Archive {
 
 impl Archive {
     /// An archive in an empty file, which has, or will have, the name `path`.
-    pub(crate) fn begin(file: File, path: &Path, uuid: [u8; 16]) -> io::Result<Self> {
+    pub(crate) fn begin(file: Arc<File>, path: &Path, uuid: [u8; 16]) -> io::Result<Self> {
         let table = Mutex::new(Table { archive: uuid, ..Table::default() });
         Ok(Self {
             file_system: FileSystem::of(&file)?,
-            file: Arc::new(file),
+            file,
             path: path.to_path_buf(),
             direct: OnceLock::new(),
             tail: Mutex::new(()),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::file::Archive;
 use super::table::{Entry, Table};
@@ -37,7 +38,7 @@ impl Archive {
         is_behind: bool,
     ) -> io::Result<Self> {
         let end = file.metadata()?.len();
-        let archive = Self::begin(file, path, uuid)?;
+        let archive = Self::begin(Arc::new(file), path, uuid)?;
         let mut table = archive.table();
         table.end = end;
         table.directory = end..end;

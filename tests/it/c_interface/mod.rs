@@ -5,6 +5,7 @@
 //! are not, the test says so in a line that starts with "not run:", and in the file `SHARDWRIGHT_NOT_RUN`, which
 //! `tools/test` counts.
 
+mod archives;
 mod buffers;
 mod building;
 mod linking;
@@ -24,8 +25,6 @@ use shardwright::{
     IndexLocation, ManifestForm, Orientation, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind,
     Volume, VolumeHash,
 };
-
-use crate::common::zip;
 
 /// The examples that run by themselves, and what each prints.
 const EXAMPLES: [(&str, &str); 4] = [
@@ -262,18 +261,6 @@ fn a_program_may_be_compiled_for_a_newer_library() {
     let paths = ["one.zarr", "two.zarr"].map(|name| folder.path().join(name));
     Program::new("tests/it/c_interface/growth.c").run(&[&paths[0], &paths[1]]);
     for path in paths {
-        assert_eq!(Array::open(path.join("0")).unwrap().shape(), [3, 64, 64]);
-    }
-}
-
-#[test]
-fn a_name_that_ends_in_ozx_makes_one_file() {
-    let folder = folder();
-    let paths = ["one.ozx", "two.ozx"].map(|name| folder.path().join(name));
-    Program::new("tests/it/c_interface/growth.c").run(&[&paths[0], &paths[1]]);
-    for path in paths {
-        assert!(path.is_file());
-        assert_eq!(zip::wrong(&path), [""; 0]);
         assert_eq!(Array::open(path.join("0")).unwrap().shape(), [3, 64, 64]);
     }
 }
