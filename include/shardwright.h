@@ -20,7 +20,7 @@
                   sw_dataset_acquisition, sw_dataset_free
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
-                  or sw_append for all of it
+                  or sw_append, sw_append_interleaved for all of it
    meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_first_error, sw_first_error_frame,
                   sw_set_attribute
    end            sw_finish or sw_abort; sw_get_summary, sw_summary_json; sw_free */
@@ -191,6 +191,15 @@ typedef uint32_t sw_pixel_format;
 // counterclockwise, SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_COLUMNS clockwise.
 typedef uint32_t sw_orientation;
 
+// How four pixels, or eight of two planes, become one in the levels of a pyramid.
+typedef uint32_t sw_pyramid;
+
+// Dimensions that are as long in all levels, as a sum.
+typedef uint32_t sw_keep;
+
+// When planes are halved along z, too.
+typedef uint32_t sw_depth;
+
 // What arrives, how it is stored, with which means.
 //
 // sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
@@ -320,6 +329,17 @@ typedef struct sw_config {
     sw_orientation orientation;
     // 0.
     uint32_t reserved;
+    // Smaller levels of the image, written while frames come, each half as large as the one before. Of
+    // SW_DIALECT_ZARR3 alone. Each has a ring of its own, with as much memory as it has pixels beside the image: a
+    // third more in all. Default SW_PYRAMID_NONE.
+    sw_pyramid pyramid;
+    // So many levels beside level 0, as far as there is something to halve. Default 0: until y and x have 256 pixels
+    // at most.
+    uint32_t pyramid_levels;
+    // What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
+    sw_keep pyramid_keep;
+    // Whether z is halved, too. Default SW_DEPTH_NEVER.
+    sw_depth pyramid_depth;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -327,7 +347,7 @@ typedef struct sw_config {
 typedef struct sw_memory {
     // sizeof(sw_memory).
     size_t size;
-    // The frame buffers, mapped and written once by sw_create. 0 for `own_buffers`.
+    // The frame buffers, also those of levels, mapped and written once by sw_create. Without `own_buffers`.
     uint64_t ring_bytes;
     // Frame records: in the ring, and gathered for the disk.
     uint64_t record_bytes;
@@ -848,6 +868,42 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // The last column becomes the first, after that.
 #define SW_ORIENTATION_FLIP_COLUMNS 4
 
+// There are no levels.
+#define SW_PYRAMID_NONE 0
+
+// The mean, of integers rounded to the nearest, halves up.
+#define SW_PYRAMID_MEAN 1
+
+// The mean of the middle two, rounded in the same way.
+#define SW_PYRAMID_MEDIAN 2
+
+// The smallest.
+#define SW_PYRAMID_MIN 3
+
+// The largest.
+#define SW_PYRAMID_MAX 4
+
+// The first.
+#define SW_PYRAMID_DECIMATE 5
+
+// The most frequent, of several the smallest: for labels.
+#define SW_PYRAMID_MODE 6
+
+// The rows are not halved.
+#define SW_KEEP_Y 1
+
+// The columns are not halved.
+#define SW_KEEP_X 2
+
+// Never.
+#define SW_DEPTH_NEVER 0
+
+// At every level, as long as there are several planes.
+#define SW_DEPTH_ALWAYS 1
+
+// From the level on at which planes are no further apart than pixels are.
+#define SW_DEPTH_AUTO 2
+
 // Nothing: the field is 0, or NaN if it is a floating-point one.
 #define SW_VALUE_NONE 0
 
@@ -1084,6 +1140,26 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 // Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright",
 // which the writer sets itself; SW_ERROR_ENDED.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
+
+// Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
+// them, and commits a frame for each sample under the next numbers: red, green, blue, and red of the next picture.
+//
+// The outer dimension that changes fastest, which is the channel then, has `samples` elements. `row_stride` is the
+// distance of rows in `pixels` in bytes; 0: rows follow each other. `record` (null: none) is that of every frame. The
+// whole call waits at most `timeout_ms` for free buffers. `appended` counts frames; a picture is taken as a whole.
+// Colours that lie plane by plane are frames already, which sw_append takes. Whoever commits frames on another thread
+// meanwhile may get a number between those of a picture.
+//
+// Errors: SW_ERROR_CONFIG where there is no such channel, where pixels are packed, and for a ring that is too small
+// for a picture; as sw_append.
+sw_status sw_append_interleaved(struct sw_acquisition *acquisition,
+                                const void *pixels,
+                                size_t bytes,
+                                uint32_t samples,
+                                size_t row_stride,
+                                const struct sw_record *record,
+                                int64_t timeout_ms,
+                                struct sw_appended *appended);
 
 // Creates the dataset `path` (see sw_create) for several images. `overwrite` 1: a dataset that is in the way is
 // replaced; anything else never is. Free the handle with sw_dataset_free.

@@ -4,6 +4,9 @@ pub(crate) mod append;
 mod choice;
 pub(crate) mod dataset;
 mod end;
+mod interleaved;
+mod levels;
+mod planned;
 #[cfg(feature = "offline")]
 mod read;
 mod watch;
@@ -13,22 +16,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::aligned_memory::{PAGE, RingBuffers};
+use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, RingFull};
 use crate::dataset::Root;
 use crate::dataset::image::ImageWriter;
-use crate::engine::Engine;
 use crate::engine::pool::{Begun, Bounds, Pool};
 use crate::engine::rings::RingSource;
+use crate::engine::{Engine, Listener};
 use crate::error::{Contained, Error, Result, caught, logged};
 use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
-use crate::plan::{CodecPlan, Plan};
+use crate::plan::Plan;
 use crate::record::FIXED_FIELDS;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
+use levels::Levels;
+use planned::Planned;
+pub(crate) use planned::plan_with;
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -60,6 +66,7 @@ pub struct Acquisition {
     lender: Arc<Lender>,
     /// Its threads, until it has ended.
     running: Option<(Arc<Pool>, Begun)>,
+    levels: Levels,
     notes: Vec<String>,
     manifest: Option<Manifest>,
     /// Whether the end is told to those who watch; else that is the business of whoever ends it.
@@ -128,7 +135,10 @@ impl Acquisition {
     /// Starts the one image of a dataset, with threads of its own.
     fn start_alone(root: Root, config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         let path = root.path().to_path_buf();
-        let pool = |workers| Pool::start(&path, &config, workers, Bounds::ALONE).map(Arc::new);
+        let pool = |plan: &Plan| {
+            let bounds = Bounds::alone(1 + plan.levels.len());
+            Pool::start(&path, &config, plan.workers, bounds).map(Arc::new)
+        };
         Self::start_in(Arc::new(root), None, config.clone(), RingSource::Own(buffers), pool)
     }
 
@@ -137,12 +147,12 @@ impl Acquisition {
         name: Option<&str>,
         config: Config,
         ring: RingSource,
-        pool: impl Fn(usize) -> Result<Arc<Pool>>,
+        pool: impl Fn(&Plan) -> Result<Arc<Pool>>,
     ) -> Result<Self> {
         let codec = choice::codec(&root, &config)?;
         let Planned { config, plan, choice } = Planned::new(config, codec, &ring)?;
         let image = Arc::new(ImageWriter::create(root, name, config.clone(), &plan)?);
-        let start = || Self::start_image(&image, &plan, &config, choice, (ring, false), pool(plan.workers)?);
+        let start = || Self::start_image(&image, &plan, &config, choice, (ring, false), pool(&plan)?);
         caught(start).inspect_err(|_| image.undo(&plan))
     }
 
@@ -165,7 +175,17 @@ impl Acquisition {
                 .push(format!("an index of {bytes} bytes at the start: frames are durable when their shard is closed"));
         }
         notes.extend(codec_choice.clone());
-        let (engine, begun) = pool.begin(image, plan, config, ring, late)?;
+        let is_shared = matches!(ring, RingSource::Shared(_));
+        let (engine, begun) = pool.begin(image, plan, config, ring, late, None)?;
+        let levels = match Levels::start(image, plan, config, &pool, &begun, (is_shared, late)) {
+            Ok(levels) => levels,
+            Err(error) => {
+                engine.aborting.store(true, Relaxed);
+                Engine::drain([&engine]);
+                pool.end(&[&begun]);
+                return Err(error);
+            }
+        };
         let lender = Lender {
             engine: engine.clone(),
             record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
@@ -188,6 +208,7 @@ impl Acquisition {
             ring_full: config.ring_full,
             lender: Arc::new(lender),
             running: Some((pool, begun)),
+            levels,
             notes,
             engine,
             image: image.clone(),
@@ -364,9 +385,9 @@ impl Acquisition {
         self.engine.latencies()
     }
 
-    /// Has `call` told the key of every shard that is closed from now on: it is complete, and with [`Config::sync`] on
-    /// the device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first
-    /// call counts; false: there was one before.
+    /// Has `call` told the key of every shard that is closed from now on, also of levels: it is complete, and with
+    /// [`Config::sync`] on the device. It is called by the thread that closes shards, which does nothing else
+    /// meanwhile. Only the first call counts; false: there was one before.
     ///
     /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this
     /// one's last handle; a thread of its own then ends that run, for which nobody waits. It can't
@@ -376,7 +397,11 @@ impl Acquisition {
         let mut listener = self.engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = listener.is_none();
         if is_first {
-            *listener = Some(Arc::new(Contained::new(Box::new(call))));
+            let call: Listener = Arc::new(Contained::new(Box::new(call)));
+            *listener = Some(call.clone());
+            for engine in self.levels.engines() {
+                *engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(call.clone());
+            }
         }
         is_first
     }
@@ -441,45 +466,6 @@ impl Acquisition {
             let _ = self.end();
         }
     }
-}
-
-/// What is known of a run before anything is written.
-struct Planned {
-    config: Config,
-    plan: Arc<Plan>,
-    /// Why it has its codec, where that was left to us.
-    choice: Option<String>,
-}
-
-impl Planned {
-    fn new(mut config: Config, codec: CodecPlan, ring: &RingSource) -> Result<Self> {
-        let CodecPlan { compressor, efforts, choice } = codec;
-        config.codec.compressor = compressor;
-        let mut plan = Plan { efforts, ..Plan::new(&config)? };
-        if let RingSource::Shared(_) = ring {
-            // Many images would reserve much of the disk.
-            plan.ring.shard_blocks_ahead = plan.ring.shard_blocks_ahead.min(1);
-        }
-        Ok(Self { config, plan: Arc::new(plan), choice })
-    }
-}
-
-/// Checks a configuration. With buffers of the caller's own, the ring becomes as large as there are of them.
-pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> Result<Plan> {
-    let Some(buffers) = buffers else { return Plan::new(config) };
-    // A ring that is large enough for anything, to hear of all other mistakes first.
-    config.ring_bytes = isize::MAX as usize;
-    let needed = Plan::new(config)?.frame.layout.buffer_bytes;
-    let (count, bytes) = (buffers.count(), buffers.bytes());
-    let value = || format!("{count} buffers of {bytes} bytes");
-    if bytes < needed {
-        return Err(Error::config("own_buffers", value(), format!("a frame's buffer needs {needed} bytes")));
-    }
-    config.ring_bytes = needed.next_multiple_of(PAGE).saturating_mul(count);
-    Plan::new(config).map_err(|error| match error {
-        Error::Config { field: "ring_bytes", reason, .. } => Error::config("own_buffers", value(), reason),
-        other => other,
-    })
 }
 
 impl std::fmt::Debug for Acquisition {

@@ -176,7 +176,7 @@ impl FrameMut {
                 let _ = started.set(start);
             }
             let (frame, kept) = commit(self.loan);
-            let arrival = Arrival { number, frame, dropped_before: self.dropped_before };
+            let arrival = Arrival { number, frame: Some(frame), dropped_before: self.dropped_before };
             engine.counters.frames_accepted.fetch_add(1, Relaxed);
             let sent = engine.arrivals.0.try_send(arrival);
             debug_assert!(sent.is_ok(), "the queue holds all frames of the ring");

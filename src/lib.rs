@@ -86,14 +86,16 @@ pub use acquisition::dataset::Dataset;
 pub use acquisition::{Acquisition, Unfinished};
 pub use aligned_memory::RingBuffers;
 pub use config::{
-    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
-    PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
+    IndexLocation, ManifestForm, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume,
+    VolumeHash,
 };
+pub use downsample::Method as PyramidMethod;
 pub use dtype::{Dtype, Element, ElementType};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use events::{EventHandle, Events};
 pub use frame::{FrameMut, FrameView, Uncommitted};
 pub use pixels::Orientation;
 pub use record::{FieldValue, Record};
-pub use stats::{Stage, StageLatency, Stats, Summary};
+pub use stats::{LevelSummary, Stage, StageLatency, Stats, Summary};
 pub use storage::{Blob, Mapped, Memory, Storage, StorageTrial, storage_rates};

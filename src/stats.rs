@@ -64,6 +64,8 @@ pub struct Summary {
     pub elapsed: Duration,
     /// The shape of the array as it was left.
     pub shape: Vec<u64>,
+    /// The levels of the pyramid beside it, the finest first. All other counts are of level 0.
+    pub levels: Vec<LevelSummary>,
     /// The storage that was used, and why it was chosen.
     pub storage: String,
     /// How long each stage took, for the items that passed it.
@@ -73,6 +75,22 @@ pub struct Summary {
     /// The first error of the run.
     #[serde(skip)]
     pub error: Option<crate::Error>,
+}
+
+/// One level of a pyramid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LevelSummary {
+    /// The array, below the image.
+    pub path: String,
+    /// Its shape as it was left.
+    pub shape: Vec<u64>,
+    /// Encoded bytes of chunks.
+    pub bytes_out: u64,
+    /// Chunks written.
+    pub chunks_written: u64,
+    /// Shards written.
+    pub shards: u64,
 }
 
 impl Summary {

@@ -1,20 +1,17 @@
 //! The end of a run: what waits goes to its shards, the threads end, and the documents say what came.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::levels::Levels;
 use super::{Acquisition, Unfinished};
 use crate::dataset::documents::Documents;
-use crate::engine::pool::{Begun, Pool};
-use crate::engine::{losses, records};
+use crate::engine::pool::Pool;
+use crate::engine::{Engine, losses, records};
 use crate::error::{Error, Result, caught, logged};
 use crate::format::provenance::Ending;
 use crate::stats::Summary;
-
-const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 
 /// A run whose shards are closed, on the way to its end.
 struct End {
@@ -58,6 +55,7 @@ impl Acquisition {
             ring_full: self.ring_full,
             lender: self.lender.clone(),
             running: self.running.take(),
+            levels: std::mem::take(&mut self.levels),
             notes: std::mem::take(&mut self.notes),
             manifest: self.manifest.take(),
             tells_end: self.tells_end,
@@ -66,6 +64,7 @@ impl Acquisition {
 
     pub(super) fn end(&mut self) -> Result<Summary, Unfinished> {
         let outcome = self.end_untold();
+        self.levels.tell_end();
         if self.tells_end {
             self.engine.tell_end();
         }
@@ -74,11 +73,13 @@ impl Acquisition {
 
     fn end_untold(&mut self) -> Result<Summary, Unfinished> {
         self.engine.close_gate();
+        if self.engine.aborting.load(Relaxed) {
+            self.levels.abort();
+        }
         if let Some((pool, begun)) = self.running.take() {
-            while !self.drain() {
-                std::thread::sleep(DRAIN_PAUSE);
-            }
+            Engine::drain([&self.engine]);
             pool.end(&[&begun]);
+            Levels::end(vec![(self.engine.counters.newest_end.load(Relaxed), &mut self.levels)]);
         }
         let image = self.image.clone();
         let mut end = self.begin_end();
@@ -126,6 +127,8 @@ impl Acquisition {
         if let Err(error) = caught(|| self.write_lost(end.frames)) {
             self.engine.first_error.set(error);
         }
+        // What names a level is written behind it.
+        self.note(caught(|| self.levels.write_shape(end.frames, documents)), end);
         self.note(caught(|| self.image.write_shape(&self.engine.plan, end.frames, documents)), end);
     }
 
@@ -134,6 +137,9 @@ impl Acquisition {
         if !end.is_told {
             return;
         }
+        // The image is complete when all of its levels are.
+        let levels = caught(|| self.levels.write_ending(end.frames, self.engine.first_error.get(), documents));
+        self.note(levels, end);
         let summary = &end.summary;
         let ending = Ending {
             chunks: summary.chunks_written,
@@ -154,6 +160,7 @@ impl Acquisition {
         }
         if !is_empty {
             summary.shape = self.image.shape();
+            summary.levels = self.levels.summary();
             self.write_manifest(&mut summary);
         }
         summary.elapsed = self.lender.started.get().map(Instant::elapsed).unwrap_or_default();
@@ -209,25 +216,8 @@ impl Acquisition {
 
     /// What was recorded and is lost must not stay recorded as there.
     fn write_lost(&self, frames: u64) -> Result<()> {
-        let (missing, lost) = self.missing_and_lost(frames);
+        let (missing, lost) = self.engine.missing_and_lost(frames);
         records::write_lost(&self.image, &self.engine.plan, &missing, &lost, frames)
-    }
-
-    /// The numbers below `end` that never came, and those that came and could not be stored.
-    fn missing_and_lost(&self, end: u64) -> (Vec<Range<u64>>, BTreeSet<u64>) {
-        let engine = &self.engine;
-        let missing = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
-        let lost = engine.losses.numbers(&engine.plan, &missing, end);
-        (missing, lost)
-    }
-
-    /// Brings every frame to the workers, and every layer that will not be complete as well. False: it has to be tried
-    /// again.
-    fn drain(&self) -> bool {
-        let engine = &self.engine;
-        engine.pump();
-        let mut sequencer = engine.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
-        sequencer.is_idle() && engine.arrivals.1.is_empty() && sequencer.flush(engine)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -243,7 +233,7 @@ impl Acquisition {
         let engine = &self.engine;
         let stats = engine.stats();
         let end = engine.counters.newest_end.load(Relaxed);
-        let (settled, lost) = self.missing_and_lost(end);
+        let (settled, lost) = engine.missing_and_lost(end);
         let frames_missing = stats.frames_missing + lost.len() as u64;
         let frames_written = end.saturating_sub(frames_missing);
         Summary {
@@ -260,6 +250,7 @@ impl Acquisition {
             shards: stats.shards_closed,
             elapsed: Duration::ZERO,
             shape: Vec::new(),
+            levels: Vec::new(),
             storage: self.image.storage_choice.clone(),
             stages: engine.latencies(),
             notes: self.notes(),
@@ -274,22 +265,10 @@ fn finish_together(mut runs: Vec<Acquisition>) -> Vec<Result<Summary, Unfinished
         return runs.into_iter().map(Acquisition::finish).collect();
     }
     runs.iter().for_each(|run| run.engine.close_gate());
-    let mut to_drain: Vec<_> = runs.iter().filter(|run| run.running.is_some()).collect();
-    loop {
-        to_drain.retain(|run| !run.drain());
-        if to_drain.is_empty() {
-            break;
-        }
-        std::thread::sleep(DRAIN_PAUSE);
-    }
-    let running: Vec<_> = runs.iter_mut().filter_map(|run| run.running.take()).collect();
-    let mut rest: Vec<&(Arc<Pool>, Begun)> = running.iter().collect();
-    while let Some((pool, _)) = rest.first() {
-        let (of_pool, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(other, _)| Arc::ptr_eq(other, pool));
-        pool.end(&of_pool.iter().map(|(_, begun)| begun).collect::<Vec<_>>());
-        rest = others;
-    }
-    drop(running);
+    Engine::drain(runs.iter().filter(|run| run.running.is_some()).map(|run| &run.engine));
+    Pool::end_all(runs.iter_mut().filter_map(|run| run.running.take()).collect());
+    let levels = runs.iter_mut().map(|run| (run.engine.counters.newest_end.load(Relaxed), &mut run.levels));
+    Levels::end(levels.collect());
     write_together(&runs)
 }
 
@@ -324,6 +303,7 @@ fn write_together(runs: &[Acquisition]) -> Vec<Result<Summary, Unfinished>> {
     }
     let outcomes = runs.iter().zip(ends).map(|(run, end)| {
         let outcome = run.conclude(end);
+        run.levels.tell_end();
         if run.tells_end {
             run.engine.tell_end();
         }

@@ -6,6 +6,7 @@
 mod codec;
 mod dim;
 mod pixels;
+mod pyramid;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::pixels::Orientation;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
 pub use pixels::PixelFormat;
+pub use pyramid::{Depth, Downsampling};
 
 /// The configuration of one acquisition: what arrives, how it is stored, with which means.
 ///
@@ -114,6 +116,11 @@ pub struct Config {
     /// goes on to the handler that was installed before. A handler that is installed after it has to do the same, or
     /// maps are not guarded any more. Linux only.
     pub guard_maps: bool,
+    /// Smaller levels of the image, written while frames come. `None`: none. Of [`Dialect::Zarr3`] alone, and where
+    /// OME-Zarr has words for the dimensions. Each level has a ring and shards of its own, with as much memory as it
+    /// has pixels beside level 0: a third more in all, where rows and columns are halved. A frame goes to a level when
+    /// the level below has stored it; one thread makes those of all levels.
+    pub pyramid: Option<Downsampling>,
     /// What finishing writes about where the chunks lie, for readers that go by references, into a folder beside the
     /// dataset: `run.ome.manifest.zarr` for `run.ome.zarr`. Empty: nothing. The bytes are those that
     /// [`write_manifest`](crate::offline::write_manifest) would write afterwards. Of one image in a folder, and not of
@@ -152,6 +159,7 @@ impl Default for Config {
             name: None,
             overwrite: false,
             guard_maps: false,
+            pyramid: None,
             manifest: Vec::new(),
         }
     }

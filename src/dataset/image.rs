@@ -13,14 +13,17 @@ use crate::config::{Config, Dialect};
 use crate::error::{Error, Result, caught};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
-use crate::format::provenance::{Ending, Slots, Statement};
+use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
 use crate::format::{self, Document, zarr3};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
-use crate::plan::{Plan, RecordColumn, RecordPlan};
+use crate::plan::{LevelPlan, Plan, RecordColumn, RecordPlan};
 use crate::record::NO_FRAME;
 use crate::shard::{Shard, ShardPosition};
 use crate::storage::Storage;
+
+/// The name of level 0.
+const FINEST: &str = "0";
 
 /// The records of a run of frame numbers: one column a field, each a whole chunk of its array.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(crate) struct ImageWriter {
     /// Empty at the root, else `name/`.
     prefix: String,
     name: Option<String>,
+    /// Of a level of a pyramid, its array; level 0 speaks for the image.
+    level: Option<String>,
     /// In the headers of its slots, and `writer` in its attributes.
     pub(crate) uuid: [u8; 16],
     config: Config,
@@ -108,8 +113,11 @@ impl ImageWriter {
             storage_choice,
             prefix,
             name: name.map(str::to_owned),
+            level: None,
             uuid,
-            ome: ome::incompatibility(&config.dims).is_none().then(|| ome::image_attributes(&config, "0")),
+            ome: ome::incompatibility(&config.dims)
+                .is_none()
+                .then(|| ome::image_attributes(&config, &plan.other_levels())),
             config,
             state: Mutex::new(ImageState {
                 shape: plan.first_shape(),
@@ -127,13 +135,42 @@ impl ImageWriter {
         }
     }
 
+    /// A level of the image, whose document is there.
+    pub(crate) fn level(&self, level: &LevelPlan) -> Self {
+        Self {
+            root: self.root.clone(),
+            storage: self.storage.clone(),
+            storage_choice: String::new(),
+            prefix: self.prefix.clone(),
+            name: None,
+            level: Some(level.path.clone()),
+            uuid: image_uuid(self.uuid, &level.path),
+            ome: None,
+            config: level.config.clone(),
+            state: Mutex::new(ImageState { shape: level.plan.first_shape(), ..ImageState::default() }),
+            attributes: Mutex::default(),
+        }
+    }
+
+    /// The document of a level's array, in whose attributes stands what the image's has of level 0.
+    fn level_document(&self, plan: &Plan, path: &str, shape: &[u64], ending: Option<(u64, &Ending)>) -> Document {
+        let mut document = zarr3::array(&plan.array, shape);
+        document["attributes"] = json!({ATTRIBUTE: self.own(plan, ending)});
+        (format!("{path}/zarr.json"), document)
+    }
+
     /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
     pub(crate) fn undo(&self, plan: &Plan) {
+        if let Some(path) = &self.level {
+            let _ = caught(|| Ok(self.storage.remove(&format!("{}{path}/zarr.json", self.prefix))));
+            return;
+        }
         let records = plan.record.fields.iter().map(|field| format!("records/{}/zarr.json", field.name));
         let (user, own) = (Map::new(), Value::from(Map::new()));
         let image = self.described(plan, &plan.array.layout.shape, &user, &own);
         let documents = [image.of_shape(), image.of_attributes()].into_iter().chain(image.entry()).map(|(key, _)| key);
-        for key in records.chain(["records/zarr.json".to_owned()]).chain(documents) {
+        let levels = plan.levels.iter().map(|level| format!("{}/zarr.json", level.path));
+        for key in records.chain(["records/zarr.json".to_owned()]).chain(documents).chain(levels) {
             let _ = caught(|| Ok(self.storage.remove(&format!("{}{key}", self.prefix))));
         }
         if let Some(name) = &self.name {
@@ -149,6 +186,11 @@ impl ImageWriter {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let image = self.described(plan, &state.shape, &user, &own);
         image.entry().iter().try_for_each(|document| self.put_document(to, document))?;
+        // Before the document that names them.
+        for level in &plan.levels {
+            let LevelPlan { path, plan, .. } = level;
+            self.put_document(to, &self.level(level).level_document(plan, path, &plan.first_shape(), None))?;
+        }
         let (of_shape, of_attributes) = (image.of_shape(), image.of_attributes());
         // A volume has one document for both.
         if of_shape.0 != of_attributes.0 {
@@ -201,11 +243,11 @@ impl ImageWriter {
     }
 
     pub(crate) fn shard_key(&self, plan: &Plan, place: &ShardPosition) -> String {
-        format!(
-            "{}{}",
-            self.prefix,
-            format::shard_key(&plan.array.layout, &plan.shard_position(&place.grid, place.across))
-        )
+        let (layout, position) = (&plan.array.layout, plan.shard_position(&place.grid, place.across));
+        match &self.level {
+            Some(path) => format!("{}{path}/{}", self.prefix, layout.file_key(&position)),
+            None => format!("{}{}", self.prefix, format::shard_key(layout, &position)),
+        }
     }
 
     /// Creates those shards that no frame came for, where a reader wants them all, and removes those that were prepared
@@ -264,8 +306,12 @@ impl ImageWriter {
         self.storage.put_all(&files).map_err(|e| Error::io("write", key(), e))
     }
 
-    /// The files that hold a block of records: their keys and their bytes.
+    /// The files that hold a block of records: their keys and their bytes. A level's frames are those of level 0, whose
+    /// records stand for all.
     pub(crate) fn record_files<'a>(&self, plan: &Plan, block: &'a RecordBlock) -> Vec<(String, &'a [u8])> {
+        if self.level.is_some() {
+            return Vec::new();
+        }
         let key = |name: &str| format!("{}records/{name}/c/{}", self.prefix, block.number);
         let keys = plan.record.fields.iter().map(|field| key(&field.name));
         keys.zip(block.columns.iter().map(Vec::as_slice)).collect()
@@ -289,6 +335,15 @@ impl ImageWriter {
 
     fn write_progress(&self, plan: &Plan, frames: u64, last: bool, to: &mut Documents) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = &self.level {
+            let Some(extent) = plan.extent(frames, last).filter(|extent| *extent != state.shape[0]) else {
+                return Ok(());
+            };
+            let shape: Vec<u64> = [&[extent], &state.shape[1..]].concat();
+            self.put_document(to, &self.level_document(plan, path, &shape, None))?;
+            state.shape = shape;
+            return Ok(());
+        }
         let (user, user_changed) = self.take_attributes();
         let mut shape = state.shape.clone();
         if let Some(extent) = plan.extent(frames, last) {
@@ -319,6 +374,9 @@ impl ImageWriter {
         ending: &Ending,
         to: &mut Documents,
     ) -> Result<()> {
+        if let Some(path) = &self.level {
+            return self.put_document(to, &self.level_document(plan, path, &self.shape(), Some((frames, ending))));
+        }
         // What is missing is told all the same.
         let completed = self.complete_shards(plan);
         let ending = &Ending { error: ending.error.or(completed.as_ref().err()), ..*ending };
@@ -350,6 +408,7 @@ impl ImageWriter {
             writer: self.uuid,
             acquisition_order: self.acquisition_order(),
             frames_planned: plan.frames_total,
+            level_of: self.level.as_ref().map(|_| FINEST),
             slots,
             ending,
         }

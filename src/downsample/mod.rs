@@ -25,6 +25,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod halver;
 mod pixel;
 mod reduction;
 #[cfg(test)]

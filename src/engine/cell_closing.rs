@@ -89,7 +89,8 @@ impl Served {
         let files = self.files_a_cell * block.cells.len();
         let mut parked = Vec::new();
         for cell in &block.cells {
-            checkpoint_cell(engine, cell, cell.frames_written.load(Acquire), true);
+            let written = cell.frames_written.load(Acquire);
+            checkpoint_cell(engine, cell, (written, layers_done(cell)), true);
             engine.open_cells.remove(cell);
         }
         let mut cells = block.cells.into_iter();
@@ -161,10 +162,15 @@ impl Served {
     }
 }
 
-/// `all`: whatever is committed is worth a new index. Returns how many indexes were written.
-pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, written: u64, all: bool) -> u64 {
-    // Once for all shards of the cell, so that a frame shows up in all of them. Acquire: with its chunks' entries.
-    let done: Vec<bool> = cell.layers_done.iter().map(|done| done.load(Acquire)).collect();
+/// Which layers of a cell are done: looked at once for all of its shards, so that a frame shows up in all of them.
+pub(super) fn layers_done(cell: &ShardCell) -> Vec<bool> {
+    // Acquire: with their chunks' entries.
+    cell.layers_done.iter().map(|done| done.load(Acquire)).collect()
+}
+
+/// Names the layers that are `done`, and so many frames at least. `all`: whatever is committed is worth a new index.
+/// Returns how many indexes were written.
+pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done): (u64, Vec<bool>), all: bool) -> u64 {
     let (mut all_named, mut renewed) = (true, 0);
     for shard in &cell.shards {
         let start = Instant::now();

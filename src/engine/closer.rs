@@ -6,13 +6,12 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cell::ShardBlock;
-use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell};
+use super::cell::{ShardBlock, ShardCell};
+use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell, layers_done};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
 use super::index_budget::IndexBudget;
 use super::messages::{Closing, ClosingOf};
-use super::paused::Paused;
 use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
@@ -133,6 +132,8 @@ impl Served {
     /// Almost zero would keep a core and the device busy, and the far future has no `Instant`.
     fn checkpoints_are_apart(&self) -> Duration {
         match self.checkpoint_every {
+            // Level 0 looks after all levels.
+            _ if self.is_level => CHECKPOINT_EVERY_MAX,
             Duration::ZERO => CHECKPOINT_EVERY_MAX,
             every => every.clamp(CHECKPOINT_EVERY_MIN, CHECKPOINT_EVERY_MAX),
         }
@@ -178,9 +179,18 @@ impl Served {
         let every = self.checkpoints_are_apart();
         let ClosingState { paused, watch, copy, indexes_from, .. } = &mut *closing;
         let run = || {
+            // What is done of a level is done below, too: looked at before, it is named by the levels below already
+            // when its own indexes are.
+            let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let mut done: Vec<Done> = levels.iter().rev().map(|level| Done::of(&level.engine)).collect();
             let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
-            let paused = Some(paused).filter(|_| start >= *indexes_from);
-            let bytes = checkpoint(engine, &self.image, copy, paused);
+            let renews_indexes = start >= *indexes_from;
+            let mut bytes =
+                if renews_indexes { paused.keep(engine) * engine.plan.shard.index.renewal_bytes() } else { 0 };
+            bytes += checkpoint(self, Done::of(engine), Some(copy), renews_indexes);
+            for level in &levels {
+                bytes += done.pop().map_or(0, |done| checkpoint(level, done, None, renews_indexes));
+            }
             *indexes_from = (*indexes_from).max(budget.spend(bytes, Instant::now()));
             watch.look(engine, start.elapsed(), every);
             Ok(())
@@ -201,23 +211,40 @@ fn look_at_ring(engine: &Engine) {
     engine.ring.note_level();
 }
 
-/// Lets records and documents catch up with what is in the slots, and, if layers are given to look at, indexes. Returns
-/// how many bytes of these were written.
-fn checkpoint(engine: &Engine, image: &ImageWriter, copy: &mut RecordCopy, paused: Option<&mut Paused>) -> u64 {
-    let renews_indexes = paused.is_some();
-    let mut renewed = paused.map_or(0, |paused| paused.keep(engine));
-    // Acquire: that these frames' layers are done is seen by `checkpoint_cell`.
-    let cells = engine.open_cells.all().into_iter().map(|cell| (cell.frames_written.load(Acquire), cell));
-    let cells: Vec<_> = cells.collect();
-    // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many more.
-    let newest_end = engine.newest_end();
-    for (written, cell) in cells.into_iter().filter(|_| renews_indexes) {
-        renewed += checkpoint_cell(engine, &cell, written, false);
+/// What is in the slots of the open shards, in whole layers.
+struct Done {
+    /// With each cell, its frames and its layers.
+    cells: Vec<(Arc<ShardCell>, u64, Vec<bool>)>,
+    newest_end: u64,
+}
+
+impl Done {
+    fn of(engine: &Engine) -> Self {
+        let done = |cell: Arc<ShardCell>| {
+            // Acquire: that these frames' layers are done is seen just below.
+            let written = cell.frames_written.load(Acquire);
+            let layers = layers_done(&cell);
+            (cell, written, layers)
+        };
+        let cells = engine.open_cells.all().into_iter().map(done).collect();
+        // After that, so that the shape holds all these frames; before the indexes, so that it does not promise many
+        // more.
+        Self { cells, newest_end: engine.newest_end() }
     }
-    if let Err(error) = caught(|| checkpoint_records(engine, image, copy)) {
+}
+
+/// Lets records and documents catch up with what is in the slots, and indexes, if these are to be renewed. `copy`: for
+/// records, if there are any. Returns how many bytes of indexes were written.
+fn checkpoint(of: &Served, done: Done, copy: Option<&mut RecordCopy>, renews_indexes: bool) -> u64 {
+    let engine = &*of.engine;
+    let mut renewed = 0;
+    for (cell, written, layers) in done.cells.into_iter().filter(|_| renews_indexes) {
+        renewed += checkpoint_cell(engine, &cell, (written, layers), false);
+    }
+    if let Some(Err(error)) = copy.map(|copy| caught(|| checkpoint_records(engine, &of.image, copy))) {
         engine.first_error.set(error);
     }
-    advance(engine, image, newest_end);
+    advance(engine, &of.image, done.newest_end);
     renewed * engine.plan.shard.index.renewal_bytes()
 }
 

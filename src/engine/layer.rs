@@ -49,6 +49,8 @@ pub(crate) struct LayerState {
     pub(crate) cell: Option<Arc<ShardCell>>,
     /// Its first chunk in each shard of the cell.
     pub(crate) first_chunk: usize,
+    /// How many layers were given to the workers before it.
+    pub(crate) turn: u64,
 }
 
 pub(crate) struct Layer {

@@ -15,6 +15,9 @@
 //! [`Lanes`](crate::sync::Lanes)), so that none keeps another waiting. Where more shards would be open than may be,
 //! those of images that get no frames are closed until some come (see [`parked`]).
 //!
+//! A level of a pyramid is an engine of its own, too, whose frames come from the level below, by one thread of the pool
+//! that halves what is stored there (see [`feed`]).
+//!
 //! The sequencer is not a thread: whoever commits a frame, frees a layer or delivers a shard runs it, one at a time,
 //! and nobody waits for it, nor does anyone run it for long (see [`Relay`]). Nor does a commit wake anybody while the
 //! ring has room: a worker that has nothing to do, and the preparer, snapshot by themselves whether something came (see
@@ -30,6 +33,8 @@ mod closings;
 mod counters;
 mod effort;
 mod effort_watch;
+mod feed;
+mod feeder;
 mod gather;
 mod index_budget;
 mod kits;
@@ -61,8 +66,10 @@ mod writers;
 pub(crate) use cell::ShardCell;
 #[cfg(feature = "capi")]
 pub(crate) use counters::StageTimes;
-pub(crate) use messages::Arrival;
+pub(crate) use messages::{Arrival, Listener};
 pub(crate) use pump::Engine;
+#[cfg(feature = "offline")]
+pub(crate) use unpack::whole_frame;
 #[cfg(feature = "offline")]
 pub(crate) use whereabouts::Whereabouts;
 

@@ -11,17 +11,19 @@ use std::thread::{Builder, JoinHandle, ThreadId};
 
 use super::closings::Closings;
 use super::counters::StageTimes;
+use super::feed::Feed;
 use super::kits::{Kits, Means};
-use super::messages::{ClosingOf, PrepareBlock, Ticket};
+use super::messages::{ClosingOf, NextLevel, PrepareBlock, StoredOf, Ticket};
 use super::open_files::OpenFiles;
 use super::pump::Engine;
 use super::rings::{RingSource, Rings};
 use super::served::{self, Roster, Served};
 use super::shared::Ports;
 use super::worker::Worker;
-use super::{closer, preparer};
+use super::{closer, feeder, preparer};
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
+use crate::downsample::halver::Halver;
 use crate::error::{Error, Result};
 use crate::fs::system::prefer_throughput;
 use crate::plan::Plan;
@@ -48,6 +50,11 @@ pub(crate) struct Pool {
     kits: Arc<Kits>,
     means: Arc<Means>,
     rings: Rings,
+    /// Nobody but the thread that feeds levels takes buffers from these, so it never finds a part of what it needs.
+    level_rings: Rings,
+    stored: Arc<Closings<StoredOf>>,
+    /// For that thread, until it is started.
+    to_feed: StdMutex<Option<Receiver<StoredOf>>>,
     open_files: Arc<OpenFiles>,
     numbers: AtomicU32,
     threads: StdMutex<Threads>,
@@ -60,14 +67,16 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// For one image, which is checked by itself.
-    pub(crate) const ALONE: Self = Self { images: 1, open_files: usize::MAX };
+    /// For one image, which is checked by itself, with so many levels.
+    pub(crate) const fn alone(levels: usize) -> Self {
+        Self { images: levels, open_files: usize::MAX }
+    }
 }
 
 #[derive(Default)]
 struct Threads {
     workers: Vec<JoinHandle<()>>,
-    /// The two that prepare and close.
+    /// Those that prepare, close, and feed levels.
     others: Vec<JoinHandle<()>>,
 }
 
@@ -80,6 +89,7 @@ impl Pool {
     /// Starts the threads. If one of them can't be had, none is left running.
     pub(crate) fn start(path: &Path, config: &Config, workers: usize, bounds: Bounds) -> Result<Self> {
         let (closings, to_close) = Closings::new(CLOSINGS);
+        let (stored, to_feed) = Closings::new(CLOSINGS);
         let kits = Arc::new(Kits::new(workers));
         let of = path.to_path_buf();
         let means = Arc::new(Means::new(kits.clone(), Box::new(move |name, run| spawn(&of, name, run))));
@@ -96,6 +106,9 @@ impl Pool {
             kits,
             means,
             rings: Rings::default(),
+            level_rings: Rings::default(),
+            stored: Arc::new(stored),
+            to_feed: StdMutex::new(Some(to_feed)),
             open_files: OpenFiles::new(bounds.open_files),
             numbers: AtomicU32::new(0),
             threads: StdMutex::default(),
@@ -127,12 +140,29 @@ impl Pool {
         Ok(())
     }
 
+    /// Lets what `below` stores become frames of the level `above` from now on.
+    pub(crate) fn lead(&self, below: &Begun, above: &Begun, halver: Halver) -> Result<()> {
+        let to_feed = self.to_feed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(to_feed) = to_feed {
+            let (stored, roster) = (self.stored.clone(), self.roster.clone());
+            let thread = spawn(&self.path, "sw-levels".into(), move || feeder::run(&stored, &to_feed, &roster))?;
+            self.threads().others.push(thread);
+        }
+        let of = &below.served;
+        let feed = Feed::new(&of.engine, &above.served.engine, halver);
+        let is_first = of.feed.set(StdMutex::new(feed)).is_ok();
+        debug_assert!(is_first, "a level has one above");
+        let _ = of.engine.next_level.set(NextLevel::new(of.number, &self.stored));
+        Ok(())
+    }
+
     fn threads(&self) -> MutexGuard<'_, Threads> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins with an image whose documents are written: takes everything that its run needs, and, unless it shall be
     /// `late`, creates its first shards. Here, so that a full disk or a read-only folder is an error of whoever begins.
+    /// `level_of`: of a level of a pyramid, its level 0.
     pub(crate) fn begin(
         &self,
         image: &Arc<ImageWriter>,
@@ -140,6 +170,7 @@ impl Pool {
         config: &Config,
         ring: RingSource,
         late: bool,
+        level_of: Option<&Begun>,
     ) -> Result<(Arc<Engine>, Begun)> {
         if self.roster.count() >= self.images_max {
             let reason = format!("at most {} images can be acquired at the same time in one dataset", self.images_max);
@@ -153,10 +184,13 @@ impl Pool {
             closings: self.closings.clone(),
             clock: self.open_files.clock.clone(),
             times: self.times.clone(),
+            first_error: level_of.map(|of| of.served.engine.first_error.clone()),
         };
-        let (engine, ends) = Engine::new(image, plan, config, self.rings.ring(plan, ring)?, &ports)?;
+        let rings = if level_of.is_some() { &self.level_rings } else { &self.rings };
+        let (engine, ends) = Engine::new(image, plan, config, rings.ring(plan, ring)?, &ports)?;
         let open_files = self.open_files.clone();
-        let served = Arc::new(Served::new(number, engine.clone(), image.clone(), config, ends, open_files));
+        let is_level = level_of.is_some();
+        let served = Arc::new(Served::new(number, engine.clone(), image.clone(), config, (ends, is_level), open_files));
         self.open_files.extend(served.files_beside());
         let first = if late { None } else { served.permit() };
         if let Some(permit) = first {
@@ -171,6 +205,9 @@ impl Pool {
             self.roster.add(served.clone());
         }
         served.begin();
+        if let Some(finest) = level_of {
+            finest.served.levels.lock().unwrap_or_else(PoisonError::into_inner).push(served.clone());
+        }
         Ok((engine, Begun { served }))
     }
 
@@ -180,8 +217,19 @@ impl Pool {
         let images: Vec<_> = images.iter().map(|begun| &*begun.served).collect();
         served::end(&images);
         for of in images {
+            of.feed.get().into_iter().for_each(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner).end());
             self.roster.remove(of.number);
             self.open_files.shrink(of.files_beside());
+        }
+    }
+
+    /// As [`end`](Self::end), of images of any pools: those of one together.
+    pub(crate) fn end_all(running: Vec<(Arc<Self>, Begun)>) {
+        let mut rest: Vec<&(Arc<Self>, Begun)> = running.iter().collect();
+        while let Some((pool, _)) = rest.first() {
+            let (of_pool, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(other, _)| Arc::ptr_eq(other, pool));
+            pool.end(&of_pool.iter().map(|(_, begun)| begun).collect::<Vec<_>>());
+            rest = others;
         }
     }
 
@@ -204,6 +252,7 @@ impl Drop for Pool {
         self.tickets.end();
         self.requests.end();
         self.closings.put(None);
+        self.stored.put(None);
         let Threads { workers, others } = std::mem::take(&mut *self.threads());
         let writers = self.means.end();
         if Self::is_one_of_any() {

@@ -1,6 +1,7 @@
 //! The engine: what its threads share, and whose turn it is to run the sequencer.
 
-use std::ops::Deref;
+use std::collections::BTreeSet;
+use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use crate::error::{Result, caught};
 use crate::plan::Plan;
 use crate::ring::Ring;
 use crate::sync::{Mutex, Relay, Sender, bounded};
+
+const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 
 /// Everything that the threads of one acquisition share.
 pub(crate) struct Engine {
@@ -114,8 +117,11 @@ impl Engine {
             }
         }
         self.counters.frames_done.fetch_add(u64::from(layer.state.present), Relaxed);
-        layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
-        let cell = layer.state.cell.take();
+        let next_level = self.next_level.get();
+        if next_level.is_none() {
+            layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
+        }
+        let (cell, turn) = (layer.state.cell.take(), layer.state.turn);
         drop(layer);
         if let Some(cell) = cell {
             // Where a layer's chunks lie scattered over all shards, they have no range.
@@ -131,8 +137,51 @@ impl Engine {
             }
             self.layer_done(cell);
         }
+        match next_level {
+            Some(level) => level.offer(turn, slot),
+            None => self.free_layer(slot),
+        }
+    }
+
+    /// A layer is stored, and nobody reads its frames any more.
+    pub(super) fn free_layer(&self, slot: u32) {
+        let mut layer = self.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
+        layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
+        drop(layer);
         self.layers.free(slot);
         self.pump();
+    }
+
+    /// Brings every frame to the workers, and every layer that will not be complete as well. No more may come. False:
+    /// it has to be tried again.
+    pub(crate) fn try_drain(&self) -> bool {
+        self.pump();
+        let mut sequencer = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
+        sequencer.is_idle() && self.arrivals.1.is_empty() && sequencer.flush(self)
+    }
+
+    /// Returns when that is done of all these.
+    pub(crate) fn drain<'a>(engines: impl IntoIterator<Item = &'a Arc<Self>>) {
+        let mut left: Vec<_> = engines.into_iter().collect();
+        loop {
+            left.retain(|engine| !engine.try_drain());
+            if left.is_empty() {
+                return;
+            }
+            std::thread::sleep(DRAIN_PAUSE);
+        }
+    }
+
+    /// The numbers below `end` that never came, and those that came and could not be stored.
+    pub(crate) fn missing_and_lost(&self, end: u64) -> (Vec<Range<u64>>, BTreeSet<u64>) {
+        let missing = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).missing.clone();
+        let lost = self.losses.numbers(&self.plan, &missing, end);
+        (missing, lost)
+    }
+
+    /// As many frames came to the level below as these, before nothing more comes.
+    pub(crate) fn reach(&self, frames: u64) {
+        self.sequencer.lock().unwrap_or_else(PoisonError::into_inner).reach(frames);
     }
 
     /// A caller finds no free buffer. See [`Sequencer::relieve`]; it is not called before nothing has been committed

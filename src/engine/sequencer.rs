@@ -50,6 +50,8 @@ pub(crate) struct Sequencer {
     blocks: Blocks,
     pub(crate) records: Records,
     pub(crate) missing: Vec<Range<u64>>,
+    /// How many layers were given to the workers.
+    next_turn: u64,
 }
 
 /// Frames that would push others out of the window that were taken before and are about to arrive: their threads were
@@ -113,6 +115,7 @@ impl Sequencer {
             blocks: Blocks::new(&plan, requests, prepared),
             records,
             missing: Vec::with_capacity(MISSING_RANGES_MAX),
+            next_turn: 0,
             plan,
         }
     }
@@ -225,9 +228,17 @@ impl Sequencer {
     }
 
     fn put(&mut self, arrival: Arrival, at: &CellOf, slot: u32, shared: &Shared) {
-        self.records.put(arrival.number, shared.ring.record(&arrival.frame));
+        if let Some(frame) = &arrival.frame {
+            self.records.put(arrival.number, shared.ring.record(frame));
+        }
         let mut layer = shared.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
-        layer.put(at.place as usize, arrival.number, arrival.frame);
+        match arrival.frame {
+            Some(frame) => layer.put(at.place as usize, arrival.number, frame),
+            None => {
+                layer.unsettled -= 1;
+                self.note_missing(arrival.number, arrival.number + 1, shared);
+            }
+        }
         if layer.unsettled == 0 {
             self.hand_on(slot, at, layer, shared);
         } else {
@@ -359,6 +370,8 @@ impl Sequencer {
             return;
         }
         layer.ready_at = Instant::now();
+        layer.state.turn = self.next_turn;
+        self.next_turn += 1;
         shared.layers.slot(slot).open_to_workers(self.plan.ring.tickets_a_layer);
         // A worker that takes it at once shall not find the layer locked.
         drop(layer);
@@ -369,7 +382,7 @@ impl Sequencer {
     fn too_late(&mut self, arrival: Arrival, shared: &Shared) {
         debug_assert!(false, "frame {} came after its number was given up", arrival.number);
         logged(|| tracing::error!(number = arrival.number, "a frame came after its number was given up"));
-        shared.ring.release(arrival.frame);
+        arrival.frame.into_iter().for_each(|frame| shared.ring.release(frame));
     }
 
     /// Its number, unsettled, will count as missing in the end.
@@ -377,13 +390,18 @@ impl Sequencer {
         self.note_newest(&arrival, shared);
         shared.numbers.let_go(arrival.number);
         self.early.tried_at = None;
-        shared.ring.release(arrival.frame);
+        arrival.frame.into_iter().for_each(|frame| shared.ring.release(frame));
     }
 
     fn note_newest(&mut self, arrival: &Arrival, shared: &Shared) {
         self.newest = self.newest.max((arrival.number + 1, arrival.dropped_before));
         self.newest_end = self.newest_end.max(self.newest.0);
         shared.counters.newest_end.store(self.newest_end, Relaxed);
+    }
+
+    /// As many frames came to the level below as these, the last ones perhaps missing.
+    pub(crate) fn reach(&mut self, end: u64) {
+        self.newest_end = self.newest_end.max(end);
     }
 
     /// Nothing more will come: settles every number and hands on every layer. False if something has to be waited for.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::cell::LiveCells;
 use super::closing_state::ClosingState;
+use super::feed::Feed;
 use super::messages::Closing;
 use super::open_files::OpenFiles;
 use super::parked::ParkedState;
@@ -33,6 +34,12 @@ pub(super) struct Served {
     pub(super) open_files: Arc<OpenFiles>,
     /// Files of a cell of shards that count among those that may be open. 0: they stay open.
     pub(super) files_a_cell: usize,
+    /// It is a level of a pyramid above level 0.
+    pub(super) is_level: bool,
+    /// Of level 0, those above it, in their order.
+    pub(super) levels: StdMutex<Vec<Arc<Self>>>,
+    /// What leads to the level above, if there is one.
+    pub(super) feed: OnceLock<StdMutex<Feed>>,
 }
 
 impl Served {
@@ -41,7 +48,7 @@ impl Served {
         engine: Arc<Engine>,
         image: Arc<ImageWriter>,
         config: &Config,
-        ends: Ends,
+        (ends, is_level): (Ends, bool),
         open_files: Arc<OpenFiles>,
     ) -> Self {
         let plan = &engine.plan;
@@ -60,6 +67,9 @@ impl Served {
             engine,
             open_files,
             files_a_cell,
+            is_level,
+            levels: StdMutex::default(),
+            feed: OnceLock::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! here.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::cell::{OpenCells, ShardCell};
@@ -11,7 +11,7 @@ use super::counters::{Counters, FirstError, StageTimes};
 use super::effort::EffortChanges;
 use super::layer::{LayerState, Layers};
 use super::losses::Losses;
-use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, PrepareBlock, Requests, Ticket};
+use super::messages::{Arrival, Closing, ClosingOf, ClosingPort, Listener, NextLevel, PrepareBlock, Requests, Ticket};
 use super::numbers::Numbers;
 use super::parked::ParkedBlocks;
 use crate::codec::Effort;
@@ -52,8 +52,10 @@ pub(crate) struct Shared {
     pub(crate) requests: Arc<Requests>,
     pub(crate) closings: ClosingPort,
     pub(crate) counters: Counters,
-    pub(crate) first_error: FirstError,
+    pub(crate) first_error: Arc<FirstError>,
     pub(crate) losses: Losses,
+    /// Where layers go when they are stored, before their frames are released.
+    pub(super) next_level: OnceLock<NextLevel>,
     /// Who wants to hear of closed shards.
     pub(crate) shard_closed: StdMutex<Option<Listener>>,
     /// How often that panicked, and with what at first.
@@ -92,11 +94,14 @@ pub(crate) struct Ports {
     pub(super) clock: Arc<AtomicU64>,
     /// One for the callers, one for the finalizer's threads, one for each worker.
     pub(super) times: Arc<[StageTimes]>,
+    /// Of a level, that of the level below, whose errors are this one's.
+    pub(super) first_error: Option<Arc<FirstError>>,
 }
 
 impl Shared {
     pub(super) fn new(image: &ImageWriter, plan: &Arc<Plan>, config: &Config, ring: Arc<Ring>, ports: &Ports) -> Self {
         let blocks = plan.ring.shard_blocks_max();
+        let first_error = ports.first_error.clone();
         Self {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,
@@ -112,7 +117,8 @@ impl Shared {
             requests: Arc::new(Requests::new(&ports.requests, ports.image, 2 * blocks)),
             closings: ClosingPort::new(&ports.closings, ports.image),
             counters: Counters::default(),
-            first_error: FirstError::new(ring.watchers.clone()),
+            first_error: first_error.unwrap_or_else(|| Arc::new(FirstError::new(ring.watchers.clone()))),
+            next_level: OnceLock::new(),
             losses: Losses::default(),
             shard_closed: StdMutex::default(),
             listener_failures: StdMutex::default(),

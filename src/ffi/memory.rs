@@ -30,7 +30,7 @@ use crate::storage::{PUTS_AT_ONCE, WRITES_AT_ONCE};
 pub struct sw_memory {
     /// sizeof(sw_memory).
     pub size: usize,
-    /// The frame buffers, mapped and written once by sw_create. 0 for `own_buffers`.
+    /// The frame buffers, also those of levels, mapped and written once by sw_create. Without `own_buffers`.
     pub ring_bytes: u64,
     /// Frame records: in the ring, and gathered for the disk.
     pub record_bytes: u64,
@@ -79,17 +79,37 @@ pub unsafe extern "C" fn sw_memory_needed(config: *const sw_config, memory: *mut
         // SAFETY: as the caller promises, which is what the header says.
         let (own, mut config, place) = unsafe { (own_buffers(config)?, configuration(config)?, grown_out(memory)?) };
         plan_with(&mut config, own.as_ref().map(|own| &own.buffers))?;
-        let mut memory = needed(&config)?;
-        if own.is_some() {
-            memory.total_bytes -= std::mem::take(&mut memory.ring_bytes);
-        }
-        place.set(memory);
+        place.set(needed(&config, own.is_some())?);
         Ok(())
     })
 }
 
-fn needed(config: &Config) -> Result<sw_memory> {
+/// `has_ring`: the ring of level 0 is the caller's own.
+fn needed(config: &Config, has_ring: bool) -> Result<sw_memory> {
     let plan = Plan::new(config)?;
+    let mut memory = of_array(config, &plan)?;
+    if has_ring {
+        memory.total_bytes -= std::mem::take(&mut memory.ring_bytes);
+    }
+    for level in &plan.levels {
+        let of_level = of_array(&level.config, &level.plan)?;
+        memory.ring_bytes += of_level.ring_bytes;
+        memory.record_bytes += of_level.record_bytes;
+        memory.worker_bytes += of_level.worker_bytes;
+        memory.shard_bytes += of_level.shard_bytes;
+        memory.other_bytes += of_level.other_bytes;
+        memory.total_bytes += of_level.total_bytes;
+        memory.storage_bytes = memory.storage_bytes.saturating_add(of_level.storage_bytes);
+    }
+    if !plan.levels.is_empty() {
+        // One more than level 0 alone has halves the frames of all levels.
+        memory.threads += 1;
+        memory.stack_bytes += STACK_BYTES;
+    }
+    Ok(memory)
+}
+
+fn of_array(config: &Config, plan: &Plan) -> Result<sw_memory> {
     let page = PAGE as u64;
     let frames = plan.ring.frames as u64;
     let ring_bytes = frames * (plan.frame.layout.buffer_bytes as u64).next_multiple_of(page);
@@ -102,8 +122,8 @@ fn needed(config: &Config) -> Result<sw_memory> {
     let (workers, writers) = (plan.workers as u64, WRITES_AT_ONCE as u64);
     // Where a device is waited for, most is to spare.
     let waits_for = if config.storage == StorageKind::Mapped { WaitsFor::Nothing } else { WaitsFor::Device };
-    let bay = Arena::bytes(&plan, waits_for) as u64;
-    let tile_bytes = plan.shard.chunk_bytes as u64 + encoder_bytes(config, &plan)?;
+    let bay = Arena::bytes(plan, waits_for) as u64;
+    let tile_bytes = plan.shard.chunk_bytes as u64 + encoder_bytes(config, plan)?;
     // For frames of a chunk that waits for a paused camera, the thread that closes encodes, too.
     let closer_bytes = if plan.layers.frames_a_cell() > 1 { tile_bytes + plan.shard.slot_bytes as u64 } else { 0 };
     let worker_bytes = workers * (bay + tile_bytes) + closer_bytes;
@@ -141,7 +161,7 @@ fn needed(config: &Config) -> Result<sw_memory> {
         total_bytes: ring_bytes + record_bytes + worker_bytes + shard_bytes + other_bytes,
         threads,
         stack_bytes: threads * STACK_BYTES,
-        storage_bytes: storage_bytes(&plan),
+        storage_bytes: storage_bytes(plan),
     })
 }
 
@@ -199,7 +219,7 @@ mod tests {
         ];
         let codec = Codec { compressor: Compressor::Zstd { level: 22 }, checksum: true };
         let config = Config { dims, codec, dtype: Dtype::U8, ring_bytes: 8 << 30, workers: 1, ..Config::default() };
-        let needed = needed(&config).unwrap();
+        let needed = needed(&config, false).unwrap();
         assert_eq!(needed.storage_bytes, u64::MAX);
         assert!(needed.worker_bytes > 2 << 30 && needed.total_bytes > needed.worker_bytes, "{needed:?}");
     }

@@ -43,6 +43,8 @@ pub(crate) struct Provenance {
     pub(crate) damaged_shards: BTreeSet<String>,
     /// The names of the outer dimensions, the slowest to arrive first.
     pub(crate) acquisition_order: Vec<String>,
+    /// Of a level of a pyramid, the array beside it whose frames it has in smaller.
+    pub(crate) level_of: Option<String>,
 }
 
 /// Where slots stand in a shard.
@@ -76,6 +78,7 @@ struct Literally {
     #[serde(default)]
     damaged_shards: BTreeSet<String>,
     slots: Option<LiteralSlots>,
+    level_of: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +122,7 @@ impl Provenance {
             slots,
             damaged_shards: own.damaged_shards,
             acquisition_order: own.acquisition_order,
+            level_of: own.level_of,
         }))
     }
 }
@@ -145,6 +149,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) acquisition_order: Vec<&'a str>,
     /// `None`: as many as come.
     pub(crate) frames_planned: Option<u64>,
+    /// Of a level, the array whose frames it has.
+    pub(crate) level_of: Option<&'a str>,
     pub(crate) slots: Slots,
     /// The number of frames and how it ended, once it has.
     pub(crate) ending: Option<(u64, &'a Ending<'a>)>,
@@ -174,6 +180,9 @@ impl Statement<'_> {
             // it.
             "slots": {"placement": placement, "first_at": first_at, "bytes": bytes, "empty_chunks": empty_chunks},
         });
+        if let Some(finest) = self.level_of {
+            said["level_of"] = json!(finest);
+        }
         if let Some((frames, ending)) = self.ending {
             said["complete"] = json!(ending.error.is_none());
             said["frames"] = json!(frames);

@@ -87,11 +87,11 @@ impl Array {
     pub(super) fn said(&self) -> Result<Option<(PathBuf, Value)>> {
         let parent = self.path().parent().unwrap_or(Path::new(""));
         for (file, pointer) in [
-            (parent.join("zarr.json"), "/attributes"),
-            (parent.join(".zattrs"), ""),
             (self.path().join(".zattrs"), ""),
             (self.document().to_path_buf(), ""),
             (self.document().to_path_buf(), "/attributes"),
+            (parent.join("zarr.json"), "/attributes"),
+            (parent.join(".zattrs"), ""),
         ] {
             let Some(mut document) = document::read(&file)? else { continue };
             // A list of frames that are missing may be long, so nothing is copied.

@@ -57,6 +57,13 @@ impl Ranges {
         self.0.iter().fold(0, |count, range| count.saturating_add(range.end - range.start))
     }
 
+    /// How many of a range's numbers are in it.
+    pub(super) fn count_within(&self, range: Range<u64>) -> u64 {
+        let from = self.0.partition_point(|known| known.end <= range.start);
+        let touching = self.0[from..].iter().take_while(|known| known.start < range.end);
+        touching.map(|known| known.end.min(range.end) - known.start.max(range.start)).sum()
+    }
+
     pub(super) fn contains(&self, number: u64) -> bool {
         let at = self.0.partition_point(|range| range.end <= number);
         self.0.get(at).is_some_and(|range| range.start <= number)
@@ -127,6 +134,9 @@ mod tests {
         #[test]
         fn ranges_are_sets(a in ranges(), b in ranges()) {
             let (a, b) = (Ranges::new(a), Ranges::new(b));
+            for range in b.iter().cloned().chain([0..0, 7..40]) {
+                prop_assert_eq!(a.count_within(range.clone()), a.and(&Ranges::from(range)).count());
+            }
             let (x, y) = (numbers(&a), numbers(&b));
             prop_assert_eq!(numbers(&a.union(&b)), x.union(&y).copied().collect::<BTreeSet<_>>());
             prop_assert_eq!(numbers(&a.minus(&b)), x.difference(&y).copied().collect::<BTreeSet<_>>());

@@ -4,6 +4,7 @@
 //! 2016-06. What the text leaves open is settled by what validators enforce.
 
 pub(crate) mod grid;
+pub(crate) mod levels;
 pub(crate) mod xml;
 
 use serde_json::{Map, Value, json};
@@ -98,16 +99,20 @@ pub(crate) fn rgb(color: &str) -> Option<u32> {
     digits.then(|| u32::from_str_radix(color, 16).ok()).flatten()
 }
 
-/// `attributes.ome` of an image group that holds one array at `array_path`.
-pub(crate) fn image_attributes(config: &Config, array_path: &str) -> Value {
+/// `attributes.ome` of an image group with level 0 at `0`, and these beside it.
+pub(crate) fn image_attributes(config: &Config, levels: &[(&str, &PixelGrid)]) -> Value {
     let mut multiscale = Map::new();
     if let Some(name) = &config.name {
         multiscale.insert("name".to_owned(), json!(name));
     }
     multiscale.insert("axes".to_owned(), config.dims.iter().map(axis).collect());
-    let transformations = PixelGrid::of_dims(&config.dims).render();
-    let dataset = json!({"path": array_path, "coordinateTransformations": transformations});
-    multiscale.insert("datasets".to_owned(), json!([dataset]));
+    let finest = PixelGrid::of_dims(&config.dims);
+    let all = std::iter::once(("0", &finest)).chain(levels.iter().copied());
+    let dataset = |(path, grid): (&str, &PixelGrid)| json!({"path": path, "coordinateTransformations": grid.render()});
+    multiscale.insert("datasets".to_owned(), all.map(dataset).collect());
+    if let Some(wish) = config.pyramid.as_ref().filter(|_| !levels.is_empty()) {
+        levels::describe(&mut multiscale, wish, "shardwright");
+    }
     let mut ome = json!({"version": VERSION, "multiscales": [multiscale]});
     if !config.channels.is_empty() {
         let channels: Vec<Value> = config.channels.iter().map(|channel| omero(channel, config.dtype)).collect();
@@ -239,7 +244,7 @@ pub(super) mod tests {
     #[test]
     fn the_image_document() {
         assert_eq!(
-            image_attributes(&five_dimensions(), "0"),
+            image_attributes(&five_dimensions(), &[]),
             json!({
                 "version": "0.5",
                 "multiscales": [{
@@ -273,7 +278,7 @@ pub(super) mod tests {
             Dim::y(4).scale(0.5, "micrometer").translation(-1200.0),
             Dim::x(4).scale(0.25, "micrometer").translation(0.125),
         ];
-        let ome = image_attributes(&Config { dims, ..Config::default() }, "0");
+        let ome = image_attributes(&Config { dims, ..Config::default() }, &[]);
         assert_eq!(
             ome["multiscales"][0]["datasets"][0]["coordinateTransformations"],
             json!([
@@ -291,14 +296,14 @@ pub(super) mod tests {
             channels: vec![channel("phase", "FFFFFF", Some((-3.5, 3.5)))],
             ..Config::default()
         };
-        let window = &image_attributes(&config, "0")["omero"]["channels"][0]["window"];
+        let window = &image_attributes(&config, &[])["omero"]["channels"][0]["window"];
         assert_eq!(window, &json!({"start": -3.5, "end": 3.5, "min": -3.5, "max": 3.5}));
     }
 
     #[test]
     fn without_channels_and_name_neither_is_made_up() {
         let config = Config { dims: vec![Dim::y(4), Dim::x(4)], ..Config::default() };
-        let ome = image_attributes(&config, "0");
+        let ome = image_attributes(&config, &[]);
         assert!(ome.get("omero").is_none() && ome["multiscales"][0].get("name").is_none());
     }
 

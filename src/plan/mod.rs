@@ -7,6 +7,7 @@ mod codec;
 mod dialects;
 mod dims;
 mod frame;
+mod levels;
 mod record;
 mod ring;
 mod shard;
@@ -15,6 +16,7 @@ mod tests;
 mod volume;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::codec::Effort;
 use crate::config::{Codec, Compressor, Config, check_workers};
@@ -27,6 +29,8 @@ use crate::format::layout::{Files, Layout};
 use crate::format::rules;
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
+use crate::ome::grid::PixelGrid;
+use crate::ome::levels::Level;
 pub(crate) use camera::CameraFrame;
 pub(crate) use codec::CodecPlan;
 pub(crate) use frame::FramePlan;
@@ -61,6 +65,18 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     /// What the codec may be made of, from the least effort on.
     pub(crate) efforts: Vec<Effort>,
+    /// Those beside level 0, the finest first.
+    pub(crate) levels: Vec<LevelPlan>,
+}
+
+/// One level of a pyramid beside level 0.
+#[derive(Debug)]
+pub(crate) struct LevelPlan {
+    /// The array, below the image.
+    pub(crate) path: String,
+    pub(crate) config: Config,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) level: Level,
 }
 
 impl Plan {
@@ -72,7 +88,20 @@ impl Plan {
         let mut plan = Self::on_disk(config)?;
         let Self { frame, layers, shards, shard, frames_total, workers, tiles, .. } = &plan;
         plan.ring = RingPlan::new(config, frame, layers, shards, shard, *frames_total, *workers, tiles.len())?;
+        plan.levels = plan.plan_levels(config)?;
         Ok(plan)
+    }
+
+    fn plan_levels(&self, config: &Config) -> Result<Vec<LevelPlan>> {
+        let mut planned: Vec<LevelPlan> = Vec::new();
+        let levels = levels::levels(config, &self.array.layout, self.layers.frames_a_block())?;
+        for ((level, config), number) in levels.into_iter().zip(1..) {
+            let below = planned.last().map_or(self, |level| &level.plan);
+            let mut plan = Self::new(&config)?;
+            plan.ring.follow(&below.ring, &below.layers, &plan.shards);
+            planned.push(LevelPlan { path: format!("{number}"), config, plan: Arc::new(plan), level });
+        }
+        Ok(planned)
     }
 
     /// What follows for files and documents alone: for those who write them without a camera. There is no ring.
@@ -122,7 +151,13 @@ impl Plan {
             record,
             workers,
             efforts,
+            levels: Vec::new(),
         })
+    }
+
+    /// The arrays beside level 0, and where their pixels are.
+    pub(crate) fn other_levels(&self) -> Vec<(&str, &PixelGrid)> {
+        self.levels.iter().map(|level| (level.path.as_str(), &level.level.grid)).collect()
     }
 
     /// The first chunk of a layer in its shards, by the layer's place in the grid of chunks.

@@ -93,6 +93,20 @@ impl RingPlan {
     }
 }
 
+impl RingPlan {
+    /// Makes it that of a level whose frames come from another one. Whose number is missing there is told with its
+    /// layer, so the window only has to be so wide that none is given up before that.
+    pub(super) fn follow(&mut self, before: &Self, layers: &Cells, shards: &Cells) {
+        self.window = self.window.max(before.window.saturating_add(layers.frames_a_block()));
+        self.leap_max = u64::MAX;
+        // A window that is wider by less than a block of shards reaches over one more, or, where every other block is
+        // short, over two.
+        let blocks = before.shard_blocks.max(self.shard_blocks) + if shards.has_short_blocks() { 2 } else { 1 };
+        self.shard_blocks_live += blocks - self.shard_blocks;
+        self.shard_blocks = blocks;
+    }
+}
+
 /// How far beyond the newest frame a number may leap.
 fn leap_max(wished: u64, window: u64) -> Result<u64> {
     let usual = LEAP_MIN.max(4 * window);

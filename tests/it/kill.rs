@@ -16,7 +16,7 @@ use crate::common::stopped::{Frame, commit, files, frame_bytes, frames_of, layou
 use crate::common::{on_disk, recovered};
 use crate::dialects_offline;
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype};
+use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Downsampling, Dtype};
 
 const KILLS: u64 = 18;
 /// Where the child writes.
@@ -64,6 +64,7 @@ fn zarr3(number: u64) -> Config {
         workers: 2,
         sync: number.is_multiple_of(3),
         checkpoint_every: Duration::from_millis(20),
+        pyramid: (number % 4 == 1).then(|| Downsampling { levels: Some(2), ..Downsampling::default() }),
         ..Config::default()
     }
 }
@@ -115,6 +116,9 @@ fn repair(path: &Path, config: &Config, written: u64, told: &str) -> u64 {
     sound(path);
     let image = &found.images[0];
     let frames = frames_of(path, config, image.frames);
+    if let Some(wish) = &config.pyramid {
+        assert_eq!(crate::levels::compare_places(path, wish, false, image.frames + 1), 2, "{told}");
+    }
     let whole = frames.iter().filter(|&&frame| frame == Frame::Whole).count() as u64;
     assert!(whole >= written, "{told}: {whole} frames of {written} are whole");
     // What is not missing is there. In a chunk of several frames, one that never came can't be told from a dark one.

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{
-    BloscCname, Channel, Codec, Compressor, Config, Dialect, Dim, DimKind, FrameLayout, IndexLocation, ManifestForm,
-    PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
+    IndexLocation, ManifestForm, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume,
+    VolumeHash,
 };
+use crate::downsample::Method;
 use crate::dtype::Dtype;
 use crate::ffi::pointer::{optional_text, slice, text};
 use crate::ffi::status::SW_ERROR_ARGUMENT;
@@ -180,8 +182,34 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
         manifest: manifest(config)?,
+        pyramid: pyramid(config)?,
         leap_max: config.leap_max,
     })
+}
+
+fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
+    const METHODS: [Option<Method>; 7] = [
+        None,
+        Some(Method::Mean),
+        Some(Method::Median),
+        Some(Method::Min),
+        Some(Method::Max),
+        Some(Method::Decimate),
+        Some(Method::Mode),
+    ];
+    let keep = config.pyramid_keep;
+    if keep > SW_KEEP_Y + SW_KEEP_X {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_config.pyramid_keep = {keep}: 0 to 3 are possible");
+    }
+    let depth = choice(Depth::ALL, config.pyramid_depth, "sw_config.pyramid_depth")?;
+    let method = choice(&METHODS, config.pyramid, "sw_config.pyramid")?;
+    Ok(method.map(|method| Downsampling {
+        method,
+        levels: Some(config.pyramid_levels as usize).filter(|&levels| levels > 0),
+        y: keep & SW_KEEP_Y == 0,
+        x: keep & SW_KEEP_X == 0,
+        depth,
+    }))
 }
 
 fn orientation(config: &sw_config) -> Outcome<Orientation> {

@@ -191,6 +191,39 @@ pub const SW_ORIENTATION_FLIP_ROWS: sw_orientation = 2;
 /// The last column becomes the first, after that.
 pub const SW_ORIENTATION_FLIP_COLUMNS: sw_orientation = 4;
 
+/// How four pixels, or eight of two planes, become one in the levels of a pyramid.
+pub type sw_pyramid = u32;
+/// There are no levels.
+pub const SW_PYRAMID_NONE: sw_pyramid = 0;
+/// The mean, of integers rounded to the nearest, halves up.
+pub const SW_PYRAMID_MEAN: sw_pyramid = 1;
+/// The mean of the middle two, rounded in the same way.
+pub const SW_PYRAMID_MEDIAN: sw_pyramid = 2;
+/// The smallest.
+pub const SW_PYRAMID_MIN: sw_pyramid = 3;
+/// The largest.
+pub const SW_PYRAMID_MAX: sw_pyramid = 4;
+/// The first.
+pub const SW_PYRAMID_DECIMATE: sw_pyramid = 5;
+/// The most frequent, of several the smallest: for labels.
+pub const SW_PYRAMID_MODE: sw_pyramid = 6;
+
+/// Dimensions that are as long in all levels, as a sum.
+pub type sw_keep = u32;
+/// The rows are not halved.
+pub const SW_KEEP_Y: sw_keep = 1;
+/// The columns are not halved.
+pub const SW_KEEP_X: sw_keep = 2;
+
+/// When planes are halved along z, too.
+pub type sw_depth = u32;
+/// Never.
+pub const SW_DEPTH_NEVER: sw_depth = 0;
+/// At every level, as long as there are several planes.
+pub const SW_DEPTH_ALWAYS: sw_depth = 1;
+/// From the level on at which planes are no further apart than pixels are.
+pub const SW_DEPTH_AUTO: sw_depth = 2;
+
 /// What only SW_DIALECT_PRECOMPUTED has.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -402,6 +435,17 @@ pub struct sw_config {
     pub orientation: sw_orientation,
     /// 0.
     pub reserved: u32,
+    /// Smaller levels of the image, written while frames come, each half as large as the one before. Of
+    /// SW_DIALECT_ZARR3 alone. Each has a ring of its own, with as much memory as it has pixels beside the image: a
+    /// third more in all. Default SW_PYRAMID_NONE.
+    pub pyramid: sw_pyramid,
+    /// So many levels beside level 0, as far as there is something to halve. Default 0: until y and x have 256 pixels
+    /// at most.
+    pub pyramid_levels: u32,
+    /// What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
+    pub pyramid_keep: sw_keep,
+    /// Whether z is halved, too. Default SW_DEPTH_NEVER.
+    pub pyramid_depth: sw_depth,
 }
 
 grows!(sw_config);

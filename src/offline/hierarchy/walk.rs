@@ -301,13 +301,18 @@ impl Walk {
     fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
         // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
         let has_nodes = is_zarr2(&array);
-        if has_nodes && array.attributes().get(ATTRIBUTE).is_some() {
+        let (document, pointer) = match has_nodes {
+            true => (array.path().join(".zattrs"), ""),
+            false => (array.document().to_path_buf(), "/attributes"),
+        };
+        // A level of a pyramid speaks for itself, too.
+        if array.attributes().get(ATTRIBUTE).is_some_and(|own| has_nodes || own.get("level_of").is_some()) {
             self.add(Entry::Group(Group {
                 name: name.to_owned(),
                 path: array.path().to_path_buf(),
                 attributes: array.attributes().clone(),
-                document: array.path().join(".zattrs"),
-                pointer: "",
+                document,
+                pointer,
                 image: name.to_owned(),
                 speaker: Speaker::Array,
             }))?;

@@ -4,20 +4,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::options::{Depth, PyramidLevel, PyramidOptions};
+use super::options::{PyramidLevel, PyramidOptions};
 use crate::config::Dialect;
-use crate::downsample::Method;
 use crate::error::{Error, Refusal, Result};
 use crate::fs::{document, is_below};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{self, Kind};
 use crate::ome::grid::PixelGrid;
+use crate::ome::levels;
 
 /// Images that an error message names.
 const NAMES_MAX: usize = 20;
-/// Without a number of levels, y and x have so many pixels at most in the last one.
-const SMALL: u64 = 256;
 const MULTISCALE: &str = "/attributes/ome/multiscales/0";
 
 /// An image of OME-Zarr 0.5.
@@ -106,49 +104,13 @@ impl Image {
 
     /// The levels beside level 0.
     pub(super) fn levels(&self, options: &PyramidOptions) -> Vec<Level> {
-        let mut levels: Vec<Level> = Vec::new();
-        let mut shape = self.finest.shape().to_vec();
-        let mut factors = vec![1; shape.len()];
-        while levels.len() < options.levels.unwrap_or(usize::MAX) {
-            let steps = self.steps(&shape, &factors, options.depth);
-            let is_small = shape.iter().rev().take(2).all(|length| *length <= SMALL);
-            if steps.iter().all(|step| *step == 1) || (options.levels.is_none() && is_small) {
-                break;
-            }
-            let places = shape.iter_mut().zip(&mut factors).zip(&steps);
-            places.for_each(|((length, factor), step)| {
-                *length = length.div_ceil(*step);
-                *factor *= step;
-            });
-            levels.push(self.level(levels.len() + 1, shape.clone(), &factors, steps, options.method));
-        }
-        levels
-    }
-
-    /// By what each dimension of a level is halved, or not.
-    fn steps(&self, shape: &[u64], factors: &[u64], depth: Depth) -> Vec<u64> {
-        let dims = shape.len();
-        let distance = |dim: usize| self.grid.scale[dim] * factors[dim] as f64;
-        let mut steps = vec![1; dims];
-        for dim in [dims - 1, dims - 2] {
-            steps[dim] = shape[dim].clamp(1, 2);
-        }
-        let is_halved = match depth {
-            Depth::Never => false,
-            Depth::Always => true,
-            Depth::Auto => self.has_depth && distance(dims - 3) <= distance(dims - 2).max(distance(dims - 1)),
-        };
-        if self.has_depth && is_halved {
-            steps[dims - 3] = shape[dims - 3].clamp(1, 2);
-        }
-        steps
-    }
-
-    fn level(&self, number: usize, shape: Vec<u64>, factors: &[u64], steps: Vec<u64>, method: Method) -> Level {
-        let path = numbered(&self.datasets[0], number);
-        let grid = self.grid.level(factors, method);
-        let dataset = json!({"path": path, "coordinateTransformations": grid.render()});
-        Level { told: PyramidLevel { path, shape, scale: grid.scale }, steps, dataset }
+        let levels = levels::levels(self.finest.shape(), &self.grid, self.has_depth, &options.downsampling());
+        let named = levels.into_iter().zip(1..).map(|(levels::Level { shape, steps, grid }, number)| {
+            let path = numbered(&self.datasets[0], number);
+            let dataset = json!({"path": path, "coordinateTransformations": grid.render()});
+            Level { told: PyramidLevel { path, shape, scale: grid.scale }, steps, dataset }
+        });
+        named.collect()
     }
 }
 
@@ -167,16 +129,7 @@ pub(super) fn describe<'a>(
     if made_none {
         return;
     }
-    said.insert("type".to_owned(), json!(options.method));
-    let metadata = said.entry("metadata").or_insert_with(|| json!({}));
-    if !metadata.is_object() {
-        *metadata = json!({});
-    }
-    metadata["description"] =
-        json!("Each level is made of the one before: of two rows, columns, and perhaps planes, one");
-    metadata["method"] = json!("shardwright pyramid");
-    metadata["version"] = json!(env!("CARGO_PKG_VERSION"));
-    metadata["kwargs"] = json!({"method": options.method, "z": options.depth});
+    levels::describe(said, &options.downsampling(), "shardwright pyramid");
 }
 
 /// The document of a group of Zarr v3, which alone has images of OME-Zarr 0.5.

@@ -2,28 +2,10 @@
 
 use serde::Serialize;
 
+pub use crate::config::Depth;
+use crate::config::Downsampling;
 use crate::downsample::Method;
 use crate::error::{Error, Result};
-use crate::named::named;
-
-/// When planes are halved along z, too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Depth {
-    /// Never.
-    #[default]
-    Never,
-    /// At every level, as long as there are several planes.
-    Always,
-    /// From the level on at which planes are no further apart than pixels are.
-    Auto,
-}
-
-named!(Depth, "depth", {
-    Never => "never",
-    Always => "always",
-    Auto => "auto",
-});
 
 /// What [`Pyramid`](super::Pyramid) is to make, and with which means.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +33,11 @@ impl PyramidOptions {
             return Err(Error::config("levels", 0, "at least one level is made; leave it out for as many as it takes"));
         }
         Ok(())
+    }
+
+    pub(super) fn downsampling(&self) -> Downsampling {
+        let Self { method, levels, depth, .. } = *self;
+        Downsampling { method, levels, depth, ..Downsampling::default() }
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, sums: &Sums,
     let end = places.end(end).min(room.unwrap_or(u64::MAX));
     fits(image, end)?;
 
+    // Level 0 decides what is a frame.
+    let end = image.frames.as_ref().map_or(end, |(end, _)| *end);
     let all = Ranges::from(0..end);
     let between = found.absent(&said.came);
     let FoundRanges { whole, dark, proven, closed, .. } = found;
@@ -38,6 +40,7 @@ pub(super) fn count(tree: &Tree, image: &Image, found: FoundRanges, sums: &Sums,
     // closed it.
     let absent = Ranges::new(own.missing.clone()).union(&said.absent).union(&between);
     let present = whole.union(&dark).minus(&absent).union(&certain).minus(lost).and(&all);
+    let present = image.frames.as_ref().map_or_else(|| present.clone(), |(_, frames)| present.and(frames));
     let missing = all.minus(&present);
     let mut missing_count = missing.count();
     let listed = own.missing.iter().fold(0u64, |sum, range| sum.saturating_add(range.end - range.start));

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::fs::Lock;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
@@ -137,8 +137,19 @@ struct Plan<'a> {
 fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counters) -> Result<Plan<'a>> {
     let all = images.iter().flat_map(|image| &image.node.files);
     counters.begin(all.map(image::file_bytes).fold(0, u64::saturating_add));
-    let images = images.into_iter().map(|image| ImagePlan::new(root, tree, image, counters));
-    let images: Vec<_> = images.collect::<Result<_>>()?;
+    let mut planned: Vec<ImagePlan> = Vec::new();
+    // The levels of a pyramid come behind the image that they are of.
+    for mut image in images {
+        if let Some(finest) = image.finest() {
+            let of = planned.iter().find(|plan| plan.image.node.name == finest).ok_or_else(|| {
+                let reason = format!("is a level of {finest}, which decides what frames there are; recover the image");
+                Error::format(image.node.array.path(), Refusal::Unsupported(reason))
+            })?;
+            image.frames = Some((of.frames.end, of.frames.present()));
+        }
+        planned.push(ImagePlan::new(root, tree, image, counters)?);
+    }
+    let images = planned;
     let documents = documents::changes(root, tree, &images)?;
     Ok(Plan { images, documents })
 }

@@ -159,7 +159,7 @@ fn look(root: &Path, image: &Image, path: &Path, position: &[u64]) -> Result<Sha
         plan.without_chunks(&file, &expected, &scan, named.as_ref(), keeps_empty(array));
         return Ok(plan);
     }
-    plan.decide(&file, array, &expected, &scan, named.as_ref())?;
+    plan.decide(&file, image, &expected, &scan, named.as_ref())?;
     let ends = plan.chunks.iter().map(|seen| seen.header.last_frame().saturating_add(1));
     plan.sums.frames_end = ends.max().unwrap_or(0);
     if image.own.unbounded {
@@ -197,11 +197,11 @@ fn expected<'a>(image: &'a Image, position: &'a [u64], file: &ShardFile) -> Resu
 }
 
 /// The copy of each chunk that stays, should it be there twice.
-fn best_of_each(scan: &Scan, named: Option<&Named>) -> BTreeMap<u32, Seen> {
+fn best_of_each(image: &Image, shard: &[u64], scan: &Scan, named: Option<&Named>) -> BTreeMap<u32, Seen> {
     // The one with more frames; of two alike, which are both what was committed, the one that readers have seen.
     let worth = |seen: &Seen| (seen.header.frames, named.is_some_and(|named| named.names(seen)));
     let mut chunks: BTreeMap<u32, Seen> = BTreeMap::new();
-    for seen in scan.seen.iter().filter(|seen| seen.whole) {
+    for seen in scan.seen.iter().filter(|seen| seen.whole && image.has_frames_of(shard, &seen.header)) {
         let other = chunks.entry(seen.header.chunk).or_insert(*seen);
         if worth(seen) > worth(other) {
             *other = *seen;
@@ -361,12 +361,13 @@ impl ShardPlan {
     fn decide(
         &mut self,
         file: &ShardFile,
-        array: &Array,
+        image: &Image,
         expected: &Expected,
         scan: &Scan,
         named: Option<&Named>,
     ) -> Result<()> {
-        let chunks = best_of_each(scan, named);
+        let array = &image.node.array;
+        let chunks = best_of_each(image, expected.position, scan, named);
         // What stood for a chunk while it waited for frames, and is not needed, is no loss.
         let is_kept = |seen: &Seen| chunks.get(&seen.header.chunk).is_some_and(|kept| kept.range == seen.range);
         let is_named = |seen: &Seen| named.is_some_and(|named| named.names(seen));

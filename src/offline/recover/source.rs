@@ -5,9 +5,11 @@ use std::path::Path;
 use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::provenance::Provenance;
+use crate::format::slot_header::Header;
 use crate::fs::links;
-use crate::offline::hierarchy::Group;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
+use crate::offline::hierarchy::{Group, below};
+use crate::offline::ranges::Ranges;
 
 /// An image of this crate's writer.
 pub(super) struct Image<'a> {
@@ -15,6 +17,31 @@ pub(super) struct Image<'a> {
     pub(super) group: &'a Group,
     pub(super) node: &'a ArrayNode,
     pub(super) places: AcquisitionMap,
+    /// Of a level of a pyramid: the frames of level 0, which are all that there are.
+    pub(super) frames: Option<(u64, Ranges)>,
+}
+
+impl Image<'_> {
+    /// The name of the array whose frames a level has.
+    pub(super) fn finest(&self) -> Option<String> {
+        let group = self.node.name.rsplit_once('/').map_or("", |(group, _)| group);
+        self.own.level_of.as_ref().map(|finest| below(group, finest))
+    }
+
+    /// Whether all frames of a level's chunk are in level 0.
+    pub(super) fn has_frames_of(&self, shard: &[u64], header: &Header) -> bool {
+        let Some((_, frames)) = &self.frames else { return true };
+        let Some(place) = self.places.chunk_position(shard, header.chunk.into()) else { return false };
+        let (mut possible, mut there) = (0, 0);
+        self.places.chunk_frames(&place, |range| {
+            let range = range.start.max(header.first_frame)..range.end.min(header.last_frame().saturating_add(1));
+            possible += range.end.saturating_sub(range.start);
+            there += frames.count_within(range);
+        });
+        // 0: which of them came is not said.
+        let came = if header.frames_came == 0 { possible } else { u64::from(header.frames_came) };
+        there >= came
+    }
 }
 
 pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> {
@@ -53,7 +80,7 @@ pub(super) fn images<'a>(root: &Path, tree: &'a Tree) -> Result<Vec<Image<'a>>> 
             return Err(Error::format(node.array.path(), Refusal::Unsupported(reason.to_owned())));
         }
         let places = node.array.acquisition_map(&own)?;
-        images.push(Image { own, group, node, places });
+        images.push(Image { own, group, node, places, frames: None });
     }
     let is_root = |error: &&Error| match error {
         Error::Format { path, .. } | Error::Unsupported { path, .. } => path.parent() == Some(root) || path == root,

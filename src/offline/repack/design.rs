@@ -155,7 +155,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
     // Of axes whose names are guessed, nothing is said.
     let is_image = plan.array.layout.names.is_some() && ome::incompatibility(&config.dims).is_none();
-    let made = || is_image.then(|| ome::image_attributes(config, "0"));
+    let made = || is_image.then(|| ome::image_attributes(config, &[]));
     let ome = said.or_else(made);
     let image = format::ImageDescription {
         array: &plan.array,
@@ -194,7 +194,7 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
         if !matches!(to, Dialect::Zarr3Transformer | Dialect::Zarr2) {
             groups::put_ome_aside(&mut user, own);
         }
-        for of_the_old in ["slots", "dimensions", "channel_dimension"] {
+        for of_the_old in ["slots", "dimensions", "channel_dimension", "level_of"] {
             own.shift_remove(of_the_old);
         }
         if rules(from).numbers_chunks || rules(to).numbers_chunks {

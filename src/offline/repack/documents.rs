@@ -44,6 +44,15 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     job.settle(own);
 }
 
+/// The same for a level of a pyramid, which speaks for itself. False: it is none.
+pub(super) fn forget_slots_of_level(document: &mut Value, job: &Job) -> bool {
+    let own = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut);
+    let Some(own) = own.filter(|own| own.contains_key("level_of")) else { return false };
+    own.shift_remove("slots");
+    job.settle(own);
+    true
+}
+
 /// The same in any document in which the writer speaks of these arrays.
 pub(super) fn forget_slots_in(file: &Path, jobs: &[&Job]) -> Result<()> {
     let Some(before) = document::read(file)? else { return Ok(()) };

@@ -45,6 +45,10 @@ impl ImageAttributes {
             }
             groups::take_ome_back(&mut said);
             let is_far = at >= usize::from(array.is_some()) + usize::from(nearest.is_some());
+            if array.is_some_and(|array| at > 0 && is_level(array)) {
+                // It is about level 0.
+                said.shift_remove(ATTRIBUTE);
+            }
             if let Some(of_node) = said.shift_remove(OME) {
                 all.choose_ome(&mut ome, of_node, node, name, is_far);
             }
@@ -111,6 +115,11 @@ impl ImageAttributes {
 /// the image.
 fn speaks_for_itself(array: &Array) -> bool {
     rules(array.layout().dialect).array_attributes && array.attributes().get(ATTRIBUTE).is_none()
+}
+
+/// Whether a node is a level of a pyramid that this crate's writer made beside level 0.
+fn is_level(node: &Node) -> bool {
+    node.array().is_some_and(|array| array.attributes().get(ATTRIBUTE).is_some_and(|own| own.get("level_of").is_some()))
 }
 
 fn called(node: &Node) -> String {

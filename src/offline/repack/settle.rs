@@ -22,6 +22,10 @@ impl Repack {
         for job in &self.jobs {
             let array = job.change.source.path().strip_prefix(&self.root).unwrap_or(Path::new(""));
             job.given_up.settle_records(root, array)?;
+            let mut document = job.document.clone();
+            if job.in_place && documents::forget_slots_of_level(&mut document, job) && document != job.document {
+                documents::put(&below(root, &job.name).join("zarr.json"), &document)?;
+            }
         }
         match self.form {
             Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs))?,

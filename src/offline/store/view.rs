@@ -184,7 +184,10 @@ impl Search<'_> {
             here = Some(Attributes { document: key.clone(), pointer: IN_ZARR_JSON, value });
             if document["node_type"] == "array" {
                 let is_image = base == "0/" || base.ends_with("/0/");
-                self.array(base, key, above.filter(|_| is_image), Dialect::Zarr3, &document, zarr3::layout)?;
+                // A level of a pyramid speaks for itself.
+                let own = here.as_ref().filter(|own| own.value.get(ATTRIBUTE).is_some());
+                let owner = own.or(above.filter(|_| is_image));
+                self.array(base, key, owner, Dialect::Zarr3, &document, zarr3::layout)?;
             }
         }
         let key = format!("{base}.zarray");

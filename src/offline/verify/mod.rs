@@ -477,7 +477,9 @@ impl<'a> Run<'a> {
             self.check.damage(path, what);
         }
         let records = below(image.group, "records/frame_number");
-        if self.check.tree.array(&records).is_none() {
+        if image.own.level_of.is_some() {
+            books::of_level(&self.check, image, path);
+        } else if self.check.tree.array(&records).is_none() {
             self.check.damage(path, format!("its writer made {records}, which is not there"));
         }
     }

@@ -306,7 +306,11 @@ impl Shard<'_> {
         let named: HashSet<u64> = entries.iter().filter_map(|(chunk, _)| number(*chunk)).collect();
         let unnamed = whole.iter().filter(|seen| !named.contains(&u64::from(seen.header.chunk))).count();
         let twice = whole.len() - unnamed;
-        if unnamed > 0 {
+        let is_of_level = self.image.is_some_and(|image| image.own.level_of.is_some() && image.own.recovered);
+        if unnamed > 0 && is_of_level {
+            let what = format!("{unnamed} chunks are there whose frames a recovery did not find in level 0");
+            self.check.note(self.file.path(), what);
+        } else if unnamed > 0 {
             let what = format!("{unnamed} chunks are there that the index does not name; recover brings them back");
             self.damage(None, what);
         }

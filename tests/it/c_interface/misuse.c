@@ -57,6 +57,9 @@ static void wrong_configurations(void) {
     WITH(config.index_checksum = 2, SW_ERROR_ARGUMENT);
     WITH(config.guard_maps = 2, SW_ERROR_ARGUMENT);
     WITH(config.manifest = 8, SW_ERROR_ARGUMENT);
+    WITH(config.pyramid = 7, SW_ERROR_ARGUMENT);
+    WITH(config.pyramid_keep = 4, SW_ERROR_ARGUMENT);
+    WITH(config.pyramid_depth = 3, SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[0], SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[1], SW_ERROR_ARGUMENT);
     WITH(config.volume = &volumes[2], SW_ERROR_CONFIG);

@@ -21,9 +21,9 @@ use self::building::{Linking, Program, folder, is_there, not_run, prefix, run, r
 use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
-    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dialect, Dim, DimKind, Dtype, FrameLayout,
-    IndexLocation, ManifestForm, Orientation, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind,
-    Volume, VolumeHash,
+    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Depth, Dialect, Dim, DimKind, Downsampling,
+    Dtype, FrameLayout, IndexLocation, ManifestForm, Orientation, PixelFormat, Placement, PyramidMethod, RecordField,
+    RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -35,12 +35,13 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 11] = [
+const TESTS: [(&str, &[&str]); 12] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
     ("tests/it/c_interface/moving.c", &["day1", "day2"]),
+    ("tests/it/c_interface/colors.c", &["colors.zarr"]),
     ("tests/it/c_interface/aborting.c", &["aborted.zarr"]),
     ("tests/it/c_interface/events.c", &["run.zarr"]),
     ("tests/it/c_interface/ending.c", &["run.zarr"]),
@@ -181,6 +182,8 @@ fn every_option() -> Config {
         voxel_offset: [1, -2, 3],
         resolution: Some([4.0, 5.0, 6.5]),
     };
+    let (method, depth) = (PyramidMethod::Mode, Depth::Auto);
+    let pyramid = Downsampling { method, levels: Some(3), y: true, x: false, depth };
     Config {
         leap_max: 7_000,
         dialect: Dialect::Zarr2Sharded,
@@ -217,6 +220,7 @@ fn every_option() -> Config {
         overwrite: true,
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
+        pyramid: Some(pyramid),
     }
 }
 

@@ -69,6 +69,10 @@ int main(int argc, char **argv) {
         config.unused_low_bits = 4;
         config.orientation = SW_ORIENTATION_TRANSPOSE | SW_ORIENTATION_FLIP_COLUMNS;
         config.manifest = SW_MANIFEST_FILES | SW_MANIFEST_KERCHUNK;
+        config.pyramid = SW_PYRAMID_MODE;
+        config.pyramid_levels = 3;
+        config.pyramid_keep = SW_KEEP_X;
+        config.pyramid_depth = SW_DEPTH_AUTO;
     }
     size_t needed;
     if (sw_config_json(&config, NULL, 0, &needed)) return fprintf(stderr, "%s\n", sw_last_error()), 1;

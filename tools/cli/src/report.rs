@@ -7,7 +7,7 @@ use std::ops::Range;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
-use shardwright::{Stage, StageLatency, Summary};
+use shardwright::{LevelSummary, Stage, StageLatency, Summary};
 
 use crate::failure::Failure;
 
@@ -27,6 +27,7 @@ pub(crate) struct Report {
     pub(crate) gb_per_s: f64,
     pub(crate) peak_rss_bytes: Option<u64>,
     pub(crate) shape: Vec<u64>,
+    pub(crate) levels: Vec<LevelSummary>,
     pub(crate) shards: u64,
     pub(crate) chunks_written: u64,
     pub(crate) chunks_empty: u64,
@@ -119,6 +120,7 @@ impl Report {
             gb_per_s: quotient(summary.bytes_in as f64 / 1e9, seconds),
             peak_rss_bytes: peak_rss_bytes(),
             shape: summary.shape.clone(),
+            levels: summary.levels.clone(),
             shards: summary.shards,
             chunks_written: summary.chunks_written,
             chunks_empty: summary.chunks_empty,
@@ -154,6 +156,11 @@ impl Report {
                 if self.shards == 1 { "" } else { "s" }
             ),
         );
+        if !self.levels.is_empty() {
+            let bytes = self.levels.iter().map(|level| level.bytes_out).sum();
+            let shapes: Vec<_> = self.levels.iter().map(|level| joined(&level.shape, " x ")).collect();
+            line("levels", format!("{} beside it, {} out", shapes.join(", "), decimal(bytes)));
+        }
         line(
             "bytes",
             format!("{} in, {} out, ratio {:.2}", decimal(self.bytes_in), decimal(self.bytes_out), self.ratio),
@@ -345,6 +352,7 @@ mod tests {
             gb_per_s: 1.0,
             peak_rss_bytes: Some(123_456_789),
             shape: vec![100, 2048, 2048],
+            levels: Vec::new(),
             shards: 2,
             chunks_written: 3,
             chunks_empty: 4,

@@ -41,6 +41,7 @@ pub(crate) fn config(
         sync: !args.engine.no_sync,
         channels: channels(&recording.channels[..named]),
         manifest: args.run.manifest.clone(),
+        pyramid: args.run.downsampling(),
         name: recording.name.clone(),
         overwrite: args.run.overwrite,
         ..Config::default()

@@ -51,7 +51,7 @@ from shardwright._offline import (
     repack,
     verify,
 )
-from shardwright._summary import Latency, Stats, Summary
+from shardwright._summary import Latency, Level, Stats, Summary
 
 __all__ = [
     "Acquisition",
@@ -70,6 +70,7 @@ __all__ = [
     "FrameTypeError",
     "InternalError",
     "Latency",
+    "Level",
     "LockedError",
     "NotFoundError",
     "RecordError",

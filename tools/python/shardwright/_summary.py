@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["Latency", "Stats", "Summary"]
+__all__ = ["Latency", "Level", "Stats", "Summary"]
 
 
 def table(rows: Iterable[tuple[str, str]], caption: str = "") -> str:
@@ -40,6 +40,21 @@ class Latency:
     p99_ns: int
     p999_ns: int
     max_ns: int
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of a pyramid beside the frames."""
+
+    #: The array, below the image.
+    path: str
+    #: Its shape as it was left.
+    shape: tuple[int, ...]
+    #: Encoded bytes of chunks.
+    bytes_out: int
+    chunks_written: int
+    #: Shards written.
+    shards: int
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,8 @@ class Summary:
     storage: str
     #: Things to know that are no errors.
     notes: tuple[str, ...] = ()
+    #: The levels of the pyramid beside the frames, the finest first. All other counts are of the frames alone.
+    levels: tuple[Level, ...] = ()
     #: How long each stage took.
     stages: tuple[Latency, ...] = dataclasses.field(default=(), repr=False)
 
@@ -118,6 +135,7 @@ class Summary:
             "elapsed": elapsed["secs"] + elapsed["nanos"] / 1e9,
             "shape": tuple(document["shape"]),
             "notes": tuple(document["notes"]),
+            "levels": tuple(Level(**level | {"shape": tuple(level["shape"])}) for level in document["levels"]),
             "stages": tuple(Latency(**stage) for stage in document["stages"]),
         }
         known: dict[str, Any] = {field.name: document.get(field.name) for field in fields(cls)}
@@ -133,6 +151,7 @@ class Summary:
             ("shape", " x ".join(map(str, self.shape))),
             ("pixels", f"{_bytes(self.bytes_in)} in {self.elapsed:.2f} s ({_bytes(rate)}/s)"),
             ("stored", f"{_bytes(self.bytes_out)} in {self.shards} shards (ratio {ratio:.2f})"),
+            *((f"level {level.path}", " x ".join(map(str, level.shape))) for level in self.levels),
             ("storage", self.storage),
         ]
         return rows + [("note", note) for note in self.notes]

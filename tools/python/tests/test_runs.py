@@ -82,6 +82,9 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         skip_empty_chunks=False,
         ring_bytes=1 << 20,
         frame_layout=None,
+        pixel_format="plain",
+        unused_low_bits=0,
+        orientation=0,
         ring_full=2.5,
         leap_max=100,
         workers=1,
@@ -94,12 +97,15 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         overwrite=True,
         guard_maps=False,
         manifest=["kerchunk"],
+        pyramid={"method": "max", "levels": 2},
     )
     assert set(fields) == set(sw._config.ConfigFields.__annotations__)
     with sw.create(tmp_path / "run.ome.zarr", **fields) as acq:  # type: ignore[arg-type]
         acq.append(picture(0, dtype="i2"))
         assert acq.chunk_shape == [2, 1, 16, 24]
         assert acq.shard_shape[0] == 4
+        summary = acq.finish()
+    assert [(level.path, level.shape) for level in summary.levels] == [("1", (8, 2, 8, 12)), ("2", (8, 2, 4, 6))]
     got = stored(tmp_path / "run.ome.zarr")
     assert got.shape == (8, 2, 16, 24)
     np.testing.assert_array_equal(got[0, 0], picture(0, dtype="i2"))

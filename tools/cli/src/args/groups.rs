@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use shardwright::{
-    BloscCname, Compressor, Dialect, Dtype, IndexLocation, ManifestForm, Orientation, PixelFormat, Placement, RingFull,
-    Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Compressor, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, Orientation, PixelFormat,
+    Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 use super::values::{Camera, Length, Place, Rate, bytes, one_of, positive, seconds, whole};
@@ -199,6 +199,16 @@ pub(crate) struct RunArgs {
     /// compressed, unless it is made in a map
     #[arg(long, default_value = "auto", value_parser = one_of(Placement::ALL, Placement::name))]
     pub(crate) placement: Placement,
+    /// Write smaller levels while frames come, each half as large as the one before: how pixels become one
+    #[arg(long, value_name = "METHOD", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
+    pub(crate) pyramid: Option<PyramidMethod>,
+    /// With --pyramid, so many levels beside level 0 [default: until y and x have 256 pixels at most]
+    #[arg(long, value_name = "N", requires = "pyramid")]
+    pub(crate) levels: Option<usize>,
+    /// With --pyramid, dimensions that are not halved: y or x
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "pyramid")]
+    #[arg(value_parser = PossibleValuesParser::new(["y", "x"]))]
+    pub(crate) keep: Vec<String>,
     /// At the end, write down where the chunks lie, for readers that go by references, into a folder beside the
     /// dataset; the forms are those of the command manifest
     #[arg(long, value_name = "FORM,FORM", value_delimiter = ',')]
@@ -325,6 +335,21 @@ pub(crate) struct SoakArgs {
     /// the free space, if the run does not fit in it]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) roll: Option<u64>,
+}
+
+impl RunArgs {
+    /// The levels that `--pyramid` and its companions describe together.
+    pub(crate) fn downsampling(&self) -> Option<Downsampling> {
+        let halves = |name: &str| !self.keep.iter().any(|kept| kept == name);
+        let of = |method| Downsampling {
+            method,
+            levels: self.levels,
+            y: halves("y"),
+            x: halves("x"),
+            ..Downsampling::default()
+        };
+        self.pyramid.map(of)
+    }
 }
 
 impl LayoutArgs {

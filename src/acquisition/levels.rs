@@ -1,0 +1,157 @@
+//! The levels of a pyramid beside level 0, while frames come.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::config::{Config, Downsampling};
+use crate::dataset::documents::Documents;
+use crate::dataset::image::ImageWriter;
+use crate::downsample::halver::Halver;
+use crate::engine::pool::{Begun, Pool};
+use crate::engine::rings::RingSource;
+use crate::engine::{Engine, losses};
+use crate::error::{Error, Result, caught};
+use crate::format::provenance::Ending;
+use crate::plan::{LevelPlan, Plan};
+use crate::stats::LevelSummary;
+
+/// All levels beside level 0, the finest first.
+#[derive(Default)]
+pub(crate) struct Levels(Vec<Level>);
+
+struct Level {
+    path: String,
+    engine: Arc<Engine>,
+    image: Arc<ImageWriter>,
+    /// Until it has ended.
+    running: Option<(Arc<Pool>, Begun)>,
+}
+
+impl Levels {
+    /// Starts the levels of an image, each fed by the one before; `base` is level 0, which has no frames yet. If
+    /// anything fails, none is left.
+    pub(super) fn start(
+        image: &ImageWriter,
+        plan: &Plan,
+        config: &Config,
+        pool: &Arc<Pool>,
+        base: &Begun,
+        (is_shared, late): (bool, bool),
+    ) -> Result<Self> {
+        let mut levels = Self::default();
+        let Some(wish) = &config.pyramid else { return Ok(levels) };
+        for planned in &plan.levels {
+            let below = levels.0.last().and_then(|level| level.running.as_ref()).map(|(_, begun)| begun);
+            match Level::start(image, planned, wish, pool, (below.unwrap_or(base), base), (is_shared, late)) {
+                Ok(level) => levels.0.push(level),
+                Err(error) => {
+                    levels.undo();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(levels)
+    }
+
+    pub(super) fn engines(&self) -> impl Iterator<Item = &Arc<Engine>> {
+        self.0.iter().map(|level| &level.engine)
+    }
+
+    /// Waits until everything of several images is in its shards, after their levels 0 have ended. With each, one past
+    /// the newest frame that came there.
+    pub(super) fn end(mut all: Vec<(u64, &mut Self)>) {
+        let count = all.iter().map(|(_, levels)| levels.0.len()).max().unwrap_or(0);
+        for number in 0..count {
+            let mut levels: Vec<&mut Level> = Vec::new();
+            for (frames, of) in &mut all {
+                if let Some(level) = of.0.get_mut(number).filter(|level| level.running.is_some()) {
+                    level.engine.gate.close();
+                    level.engine.reach(*frames);
+                    levels.push(level);
+                }
+            }
+            Engine::drain(levels.iter().map(|level| &level.engine));
+            Pool::end_all(levels.iter_mut().filter_map(|level| level.running.take()).collect());
+        }
+    }
+
+    /// What was begun is taken back, because the acquisition can't start.
+    fn undo(mut self) {
+        self.abort();
+        Self::end(vec![(0, &mut self)]);
+        self.0.iter().for_each(|level| level.image.undo(&level.engine.plan));
+    }
+
+    /// Frames that wait in the rings shall not be encoded any more.
+    pub(super) fn abort(&self) {
+        self.engines().for_each(|engine| engine.aborting.store(true, Relaxed));
+    }
+
+    /// What the arrays are by now.
+    pub(super) fn write_shape(&self, frames: u64, documents: &mut Documents) -> Result<()> {
+        let mut write = |level: &Level| caught(|| level.image.write_shape(&level.engine.plan, frames, documents));
+        // What can be written is.
+        let outcomes: Vec<Result<()>> = self.0.iter().map(&mut write).collect();
+        outcomes.into_iter().collect()
+    }
+
+    /// What is to be said of each level, behind its last shape. `error`: of the run.
+    pub(super) fn write_ending(&self, frames: u64, error: Option<&Error>, documents: &mut Documents) -> Result<()> {
+        let mut write = |level: &Level| {
+            let Level { engine, image, .. } = level;
+            let (missing, lost) = engine.missing_and_lost(frames);
+            let ending = Ending {
+                chunks: engine.counters.chunks_written.load(Relaxed),
+                frames_missing: engine.counters.frames_missing.load(Relaxed) + lost.len() as u64,
+                missing: &losses::merge(&missing, &lost),
+                error,
+            };
+            caught(|| image.write_ending(&engine.plan, frames, &ending, documents))
+        };
+        let outcomes: Vec<Result<()>> = self.0.iter().map(&mut write).collect();
+        outcomes.into_iter().collect()
+    }
+
+    pub(super) fn tell_end(&self) {
+        self.engines().for_each(|engine| engine.tell_end());
+    }
+
+    pub(super) fn summary(&self) -> Vec<LevelSummary> {
+        let of = |level: &Level| LevelSummary {
+            path: level.path.clone(),
+            shape: level.image.shape(),
+            bytes_out: level.engine.counters.bytes_out.load(Relaxed),
+            chunks_written: level.engine.counters.chunks_written.load(Relaxed),
+            shards: level.engine.counters.shards_closed.load(Relaxed),
+        };
+        self.0.iter().map(of).collect()
+    }
+}
+
+impl Level {
+    fn start(
+        image: &ImageWriter,
+        planned: &LevelPlan,
+        wish: &Downsampling,
+        pool: &Arc<Pool>,
+        (below, finest): (&Begun, &Begun),
+        (is_shared, late): (bool, bool),
+    ) -> Result<Self> {
+        let LevelPlan { path, config, plan, level } = planned;
+        let image = Arc::new(image.level(planned));
+        // Levels of one size share their memory where images do.
+        let ring = if is_shared { RingSource::Shared(plan.ring.frames) } else { RingSource::Own(None) };
+        let begun = caught(|| pool.begin(&image, plan, config, ring, late, Some(finest)));
+        let (engine, begun) = begun.inspect_err(|_| image.undo(plan))?;
+        let halved = [2, 1].map(|back| level.steps[level.steps.len() - back] == 2);
+        let led = pool.lead(below, &begun, Halver::new(wish.method, config.dtype, halved));
+        let level = Self { path: path.clone(), engine, image, running: Some((pool.clone(), begun)) };
+        match led {
+            Ok(()) => Ok(level),
+            Err(error) => {
+                Levels(vec![level]).undo();
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Which levels an image gets, be it while frames come or afterwards, and how its metadata say so.
+
+use serde_json::{Map, Value, json};
+
+use super::grid::PixelGrid;
+use crate::config::{Depth, Downsampling};
+
+/// Without a number of levels, y and x have so many pixels at most in the last one.
+const SMALL: u64 = 256;
+
+/// One level beside level 0.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Level {
+    pub(crate) shape: Vec<u64>,
+    /// By what each dimension of the level before is divided: 1 or 2.
+    pub(crate) steps: Vec<u64>,
+    pub(crate) grid: PixelGrid,
+}
+
+/// The levels of an image of `shape`, the finest first. `has_depth`: the last dimension but two is of space. A length
+/// without an end is `u64::MAX`.
+pub(crate) fn levels(shape: &[u64], grid: &PixelGrid, has_depth: bool, wish: &Downsampling) -> Vec<Level> {
+    let mut levels: Vec<Level> = Vec::new();
+    let mut shape = shape.to_vec();
+    let mut factors = vec![1; shape.len()];
+    while levels.len() < wish.levels.unwrap_or(usize::MAX) {
+        let steps = steps(&shape, grid, &factors, has_depth, wish);
+        let is_small = shape.iter().rev().take(2).all(|length| *length <= SMALL);
+        if steps.iter().all(|step| *step == 1) || (wish.levels.is_none() && is_small) {
+            break;
+        }
+        let places = shape.iter_mut().zip(&mut factors).zip(&steps);
+        places.for_each(|((length, factor), step)| {
+            *length = length.div_ceil(*step);
+            *factor *= step;
+        });
+        levels.push(Level { shape: shape.clone(), steps, grid: grid.level(&factors, wish.method) });
+    }
+    levels
+}
+
+/// By what each dimension of a level is halved, or not.
+fn steps(shape: &[u64], grid: &PixelGrid, factors: &[u64], has_depth: bool, wish: &Downsampling) -> Vec<u64> {
+    let dims = shape.len();
+    let distance = |dim: usize| grid.scale[dim] * factors[dim] as f64;
+    let mut steps = vec![1; dims];
+    for (dim, _) in [(dims - 2, wish.y), (dims - 1, wish.x)].into_iter().filter(|(_, is_halved)| *is_halved) {
+        steps[dim] = shape[dim].clamp(1, 2);
+    }
+    let is_halved = match wish.depth {
+        Depth::Never => false,
+        Depth::Always => true,
+        Depth::Auto => has_depth && distance(dims - 3) <= distance(dims - 2).max(distance(dims - 1)),
+    };
+    if has_depth && is_halved {
+        steps[dims - 3] = shape[dims - 3].clamp(1, 2);
+    }
+    steps
+}
+
+/// Says in an entry of `multiscales` how its levels were made, and by what.
+pub(crate) fn describe(multiscale: &mut Map<String, Value>, wish: &Downsampling, by: &str) {
+    multiscale.insert("type".to_owned(), json!(wish.method));
+    let metadata = multiscale.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    metadata["description"] =
+        json!("Each level is made of the one before: of two rows, columns, and perhaps planes, one");
+    metadata["method"] = json!(by);
+    metadata["version"] = json!(env!("CARGO_PKG_VERSION"));
+    metadata["kwargs"] = json!({"method": wish.method, "z": wish.depth});
+    for (name, is_halved) in [("y", wish.y), ("x", wish.x)] {
+        if !is_halved {
+            metadata["kwargs"][name] = json!("never");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shapes(shape: &[u64], wish: &Downsampling) -> Vec<Vec<u64>> {
+        let grid = PixelGrid { scale: vec![1.0; shape.len()], translation: None };
+        levels(shape, &grid, true, wish).into_iter().map(|level| level.shape).collect()
+    }
+
+    #[test]
+    fn levels_end_where_they_are_small_or_as_wished() {
+        let wish = Downsampling::default();
+        assert_eq!(shapes(&[9, 7, 1000, 257], &wish), [[9, 7, 500, 129], [9, 7, 250, 65]]);
+        assert!(shapes(&[256, 256], &wish).is_empty());
+        let two = Downsampling { levels: Some(2), ..wish };
+        assert_eq!(shapes(&[3, 5, 1], &two), [[3, 3, 1], [3, 2, 1]]);
+        assert_eq!(shapes(&[3, 2, 1], &two), [[3, 1, 1]]);
+    }
+
+    #[test]
+    fn each_direction_can_be_kept() {
+        let wish = Downsampling { levels: Some(1), ..Downsampling::default() };
+        let only_x = Downsampling { y: false, ..wish.clone() };
+        assert_eq!(shapes(&[4, 6, 8], &only_x), [[4, 6, 4]]);
+        let only_z = Downsampling { y: false, x: false, depth: Depth::Always, ..wish };
+        assert_eq!(shapes(&[5, 6, 8], &only_z), [[3, 6, 8]]);
+        // An open end is halved, too.
+        assert_eq!(shapes(&[u64::MAX, 6, 8], &only_z), [[1 << 63, 6, 8]]);
+    }
+}

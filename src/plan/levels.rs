@@ -1,0 +1,150 @@
+//! The levels of a pyramid that is written while frames come: each is an array whose frames are made of those of the
+//! one before.
+
+use crate::aligned_memory::PAGE;
+use crate::config::{Config, Depth, Dialect, Dim, DimKind, Downsampling, PixelFormat, RingFull};
+use crate::error::{Error, Result};
+use crate::format::layout::Layout;
+use crate::ome;
+use crate::ome::grid::PixelGrid;
+use crate::ome::levels::Level;
+use crate::pixels::Orientation;
+
+/// More levels no image has.
+const LEVELS_MAX: usize = 32;
+
+/// The levels of an image of this layout, with the configuration of each, the finest first. `span`: frames that the
+/// ring of level 0 must hold at once.
+pub(super) fn levels(config: &Config, layout: &Layout, span: u64) -> Result<Vec<(Level, Config)>> {
+    let Some(wish) = &config.pyramid else { return Ok(Vec::new()) };
+    check(config, wish)?;
+    let shape: Vec<u64> = config.dims.iter().map(|dim| dim.size.unwrap_or(u64::MAX)).collect();
+    let is_space = |back: usize| {
+        let dim = config.dims.len().checked_sub(back).and_then(|at| config.dims.get(at));
+        dim.is_some_and(|dim| dim.kind == DimKind::Space)
+    };
+    let levels = ome::levels::levels(&shape, &PixelGrid::of_dims(&config.dims), is_space(3), wish);
+    Ok(levels.into_iter().map(|level| (level.clone(), of_level(config, layout, span, &level))).collect())
+}
+
+fn check(config: &Config, wish: &Downsampling) -> Result<()> {
+    let refuse = |value: String, reason: String| Err(Error::config("pyramid", value, reason));
+    if config.dialect != Dialect::Zarr3 {
+        let reason = "only zarr3 has levels; leave them out, or choose that dialect";
+        return refuse(config.dialect.to_string(), reason.to_owned());
+    }
+    if let Some(why) = ome::incompatibility(&config.dims) {
+        return refuse(wish.method.to_string(), format!("levels are OME-Zarr's, which can't describe this: {why}"));
+    }
+    match wish.levels {
+        Some(0) => return refuse("0 levels".to_owned(), "at least one is made; leave the pyramid out".to_owned()),
+        Some(count) if count > LEVELS_MAX => {
+            return refuse(format!("{count} levels"), format!("at most {LEVELS_MAX} are possible"));
+        }
+        _ => {}
+    }
+    if wish.depth != Depth::Never {
+        let reason = "levels of a run are halved in rows and columns alone; shardwright pyramid halves z afterwards";
+        return refuse(format!("depth {}", wish.depth), reason.to_owned());
+    }
+    if !wish.y && !wish.x {
+        return refuse("y and x".to_owned(), "neither is halved; leave the pyramid out".to_owned());
+    }
+    Ok(())
+}
+
+/// The configuration of a level: as that of level 0, with chunks and shards that are no larger than it.
+fn of_level(config: &Config, layout: &Layout, span: u64, level: &Level) -> Config {
+    let outer = config.dims.len() - 2;
+    let dim = |(at, dim): (usize, &Dim)| {
+        let (mut chunk, mut shard) = (layout.chunk_shape[at], layout.file_shape[at]);
+        if at >= outer {
+            chunk = chunk.min(level.shape[at]);
+            shard = shard.min(level.shape[at].next_multiple_of(chunk)).next_multiple_of(chunk);
+        }
+        let (scale, size) = (level.grid.scale[at], dim.size.map(|_| level.shape[at]));
+        let translation = level.grid.translation.as_ref().map_or(0.0, |translation| translation[at]);
+        Dim { size, chunk, shard, scale, translation, ..dim.clone() }
+    };
+    let dims: Vec<Dim> = config.dims.iter().enumerate().map(dim).collect();
+    let pixels = |shape: &[u64]| shape.iter().map(|&length| length as f64).product::<f64>();
+    let share = pixels(&level.shape[outer..]) / pixels(&layout.shape[outer..]);
+    let frame_bytes = level.shape[outer..].iter().product::<u64>() as usize * config.dtype.size();
+    let needed = (span as usize + 2).saturating_mul(frame_bytes.next_multiple_of(PAGE));
+    Config {
+        dims,
+        pyramid: None,
+        ring_bytes: ((config.ring_bytes as f64 * share) as usize).max(needed),
+        ring_full: RingFull::Block { timeout: None },
+        frame_layout: None,
+        pixel_format: PixelFormat::default(),
+        unused_low_bits: 0,
+        orientation: Orientation::default(),
+        affinity: Vec::new(),
+        record_fields: Vec::new(),
+        channels: Vec::new(),
+        manifest: Vec::new(),
+        leap_max: 0,
+        ..config.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::downsample::Method;
+    use crate::plan::{LevelPlan, Plan};
+
+    fn config() -> Config {
+        Config {
+            dims: vec![Dim::time(None).chunk(2).shard(8), Dim::y(1000).chunk(128).shard(1024), Dim::x(300).chunk(128)],
+            pyramid: Some(Downsampling::default()),
+            ring_bytes: 64 << 20,
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn a_level_is_planned_as_level_0_is_and_no_larger_than_itself() {
+        let plan = Plan::new(&config()).unwrap();
+        let [first, second] = &plan.levels[..] else { panic!("{:?}", plan.levels) };
+        let shapes = |level: &LevelPlan| {
+            let layout = &level.plan.array.layout;
+            (layout.shape.clone(), layout.chunk_shape.clone(), layout.file_shape.clone())
+        };
+        assert_eq!(shapes(first), (vec![0, 500, 150], vec![2, 128, 128], vec![8, 512, 256]));
+        assert_eq!(shapes(second), (vec![0, 250, 75], vec![2, 128, 75], vec![8, 256, 75]));
+        assert_eq!((first.path.as_str(), second.path.as_str()), ("1", "2"));
+        // The same frames are in the same layers, and none is given up before it can come.
+        assert_eq!(first.plan.layers.frames_a_cell(), plan.layers.frames_a_cell());
+        assert!(first.plan.ring.window > plan.ring.window && second.plan.ring.window > first.plan.ring.window);
+        let bytes = |plan: &Plan| plan.ring.frames * plan.frame.bytes.next_multiple_of(PAGE);
+        assert!(bytes(&first.plan) + bytes(&second.plan) <= config().ring_bytes / 3);
+    }
+
+    #[test]
+    fn what_can_not_be_halved_is_refused() {
+        let refused = |change: fn(&mut Config)| {
+            let mut config = config();
+            change(&mut config);
+            let error = Plan::new(&config).unwrap_err();
+            assert!(matches!(error, Error::Config { field: "pyramid", .. }), "{error}");
+            error.to_string()
+        };
+        let message = refused(|config| {
+            (config.dialect, config.codec.checksum) = (Dialect::Zarr3Transformer, false);
+        });
+        assert!(message.contains("only zarr3"), "{message}");
+        let message = refused(|config| config.dims[1].kind = DimKind::Other);
+        assert!(message.contains("1 of the dimensions"), "{message}");
+        for wish in [
+            Downsampling { levels: Some(0), ..Downsampling::default() },
+            Downsampling { levels: Some(33), ..Downsampling::default() },
+            Downsampling { y: false, x: false, method: Method::Max, ..Downsampling::default() },
+            Downsampling { depth: Depth::Always, ..Downsampling::default() },
+        ] {
+            let config = Config { pyramid: Some(wish), ..config() };
+            assert!(matches!(Plan::new(&config), Err(Error::Config { field: "pyramid", .. })));
+        }
+    }
+}
