@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::format::zip::crc32;
 
-/// What was written of each chunk: its header, its payload, and what fills up the last block.
+/// What was written of each chunk: its header and its payload.
 #[derive(Debug)]
 pub(super) struct Checksums {
     chunks: Box<[Written]>,

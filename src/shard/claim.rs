@@ -4,7 +4,6 @@
 use std::io::{self, IoSlice};
 use std::iter;
 
-use super::checksum::Part;
 use super::file::Shard;
 use super::slot::{Entry, Slot};
 use crate::aligned_memory::PAGE;
@@ -96,18 +95,16 @@ impl StagedSlot<'_> {
         let used = before + nbytes;
         let header = header(origin, &scratch[before..used]);
         scratch[before - HEADER_BYTES..before].copy_from_slice(&header);
-        let sealed = &mut scratch[..self.shard.sealed_bytes(nbytes)];
-        sealed[used..].fill(0);
-        self.crc32 = self.shard.crc32_of([&*sealed]);
+        scratch[used..self.shard.sealed_bytes(nbytes)].fill(0);
+        self.crc32 = self.shard.crc32_of([&scratch[..used]]);
     }
 
     /// Writes the chunk: `nbytes` of payload and their header, sealed in `scratch`.
     pub(crate) fn commit(self, scratch: &[u8], nbytes: usize) -> io::Result<()> {
         let before = self.shard.before_payload();
         let at = self.shard.place(self.chunk, before + nbytes);
-        let sealed = &scratch[..self.shard.sealed_bytes(nbytes)];
-        self.shard.write(at, sealed)?;
-        self.shard.note_written(self.chunk, Part { at, len: sealed.len() as u64, crc32: self.crc32 });
+        self.shard.write(at, &scratch[..self.shard.sealed_bytes(nbytes)])?;
+        self.shard.note_written(self.chunk, at, nbytes, self.crc32);
         self.entry.commit(at + before as u64, nbytes as u64);
         Ok(())
     }
@@ -123,7 +120,7 @@ impl StagedSlot<'_> {
         let behind = &mut scratch[before..before + self.shard.behind_pieces(checksum_bytes)];
         behind.fill(0);
         behind[..checksum_bytes].copy_from_slice(&crc.to_le_bytes()[..checksum_bytes]);
-        let (head, behind) = scratch[..before + self.shard.behind_pieces(checksum_bytes)].split_at(before);
+        let (head, behind) = scratch[..before + checksum_bytes].split_at(before);
         self.crc32 = self.shard.crc32_of(iter::once(head).chain(pieces.iter().copied()).chain(iter::once(behind)));
         nbytes
     }
@@ -138,9 +135,8 @@ impl StagedSlot<'_> {
         let all = all.filter(|bytes| !bytes.is_empty());
         let used = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
         let at = self.shard.place(self.chunk, before + nbytes);
-        let len = slices[..used].iter().map(|slice| slice.len() as u64).sum();
         self.shard.write_slices(at, &mut slices[..used]).inspect_err(|_| self.shard.note_failed_write())?;
-        self.shard.note_written(self.chunk, Part { at, len, crc32: self.crc32 });
+        self.shard.note_written(self.chunk, at, nbytes, self.crc32);
         self.entry.commit(at + before as u64, nbytes as u64);
         Ok(())
     }

@@ -16,10 +16,11 @@ impl Shard {
         }
     }
 
-    /// A chunk was written there, and will be committed.
-    pub(super) fn note_written(&self, chunk: usize, part: Part) {
+    /// A chunk was written at `at`, and will be committed. `crc32`: of all up to its payload's end; behind that, where
+    /// the last index may be put, there are only zeros.
+    pub(super) fn note_written(&self, chunk: usize, at: u64, nbytes: usize, crc32: u32) {
         if let Some(checksums) = &self.checksums {
-            checksums.note(chunk, part);
+            checksums.note(chunk, Part { at, len: (self.before_payload() + nbytes) as u64, crc32 });
         }
     }
 

@@ -3,7 +3,6 @@
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering;
 
-use super::checksum::Part;
 use super::claim::DetachedClaim;
 use super::file::Shard;
 
@@ -54,8 +53,7 @@ impl Shard {
             for part in run {
                 part.written = joint.is_ok() || !alone && self.write(part.at, part.bytes).is_ok();
                 if part.written {
-                    let (at, len, crc32) = (part.at, part.bytes.len() as u64, part.crc32);
-                    self.note_written(part.chunk, Part { at, len, crc32 });
+                    self.note_written(part.chunk, part.at, part.nbytes, part.crc32);
                     self.entries[part.chunk].commit(part.at + self.before_payload() as u64, part.nbytes as u64);
                 }
             }

@@ -10,10 +10,11 @@ use shardwright::{
     Placement, StorageKind,
 };
 
+use crate::common::child::{child_path, in_child};
 use crate::common::stopped::{commit, finished, layouts, small, sound};
 use crate::common::storage::wait_until;
 use crate::common::zip;
-use crate::common::{frame, movie_config, tiny};
+use crate::common::{frame, movie_config, on_disk, tiny};
 
 fn pixels(path: &Path) -> (Vec<u64>, Vec<u8>) {
     let array = Array::open(path).unwrap();
@@ -51,6 +52,47 @@ fn an_archive_holds_what_a_folder_would() {
         }
     }
     assert_eq!(compared, 24);
+}
+
+/// What this process has read from files until now, in bytes.
+fn bytes_read() -> u64 {
+    let counts = fs::read_to_string("/proc/self/io").unwrap();
+    counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+#[test]
+fn checksums_are_put_together_and_nothing_is_read_back() {
+    // A disk: a tmpfs has no direct writes.
+    let folder = on_disk();
+    assert!(in_child("archives::child_writes_and_counts_what_it_reads", folder.path()).contains("24 runs"));
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn child_writes_and_counts_what_it_reads() {
+    let folder = child_path();
+    let mut runs = 0;
+    for (placement, index_location, storage) in layouts() {
+        for compressor in [Compressor::None, Compressor::Zstd { level: 1 }] {
+            let path = folder.join(format!("{runs}.ozx"));
+            let dims = vec![Dim::time(None).chunk(1).shard(8), Dim::y(256).chunk(128), Dim::x(256).chunk(128)];
+            let codec = Codec { compressor, checksum: true };
+            let config =
+                Config { dims, codec, placement, index_location, storage, ring_bytes: 1 << 20, ..tiny(None, 8) };
+            let acquisition = Acquisition::create(&path, config).unwrap();
+            let before = bytes_read();
+            for number in 0..40 {
+                assert_eq!(acquisition.append(&frame(number, 256 * 256)).unwrap().frames, 1);
+            }
+            acquisition.finish().unwrap();
+            // Of 2.6 MB; documents are read to be moved.
+            let read = bytes_read() - before;
+            assert!(read < 200_000, "{placement:?} {index_location:?} {storage:?} {compressor:?}: {read} bytes");
+            assert_eq!(zip::wrong(&path), [""; 0]);
+            runs += 1;
+        }
+    }
+    println!("{runs} runs");
 }
 
 #[test]
