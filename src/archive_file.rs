@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use crate::config::Dialect;
 use crate::error::{Error, Result, logged};
-use crate::folder::absolute;
 use crate::fs::archives::directory;
 use crate::fs::system::open_unfollowed;
-use crate::fs::{FileLock, Identity, Lock, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
+use crate::fs::{
+    FileLock, Identity, Lock, absolute, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of,
+};
 use crate::storage::Archive;
 
 /// By this end of its name, a dataset is an archive.
