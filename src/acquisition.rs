@@ -103,6 +103,7 @@ impl Acquisition {
     pub(crate) fn create_at(path: &Path, mut config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         // Before anything is touched: what can't work shall leave no trace.
         plan_with(&mut config, buffers.as_ref())?;
+        dataset::refuse_plate(&config)?;
         let manifest = Manifest::wished(path, &config)?;
         let root = Root::create(path, config.overwrite, false)?;
         let mut acquisition = Self::start_alone(root, config, buffers)?;
@@ -126,6 +127,7 @@ impl Acquisition {
         buffers: Option<RingBuffers>,
     ) -> Result<Self> {
         plan_with(&mut config, buffers.as_ref())?;
+        dataset::refuse_plate(&config)?;
         Manifest::refuse(None, &config)?;
         Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }

@@ -86,7 +86,8 @@ pub use acquisition::{Acquisition, Unfinished};
 pub use aligned_memory::RingBuffers;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
-    IndexLocation, ManifestForm, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    IndexLocation, ManifestForm, Placement, Plate, PlateAcquisition, RecordField, RingFull, Shuffle, StorageKind,
+    Volume, VolumeHash,
 };
 pub use downsample::Method as PyramidMethod;
 pub use dtype::{Dtype, Element, ElementType};
