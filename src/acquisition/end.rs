@@ -1,7 +1,5 @@
 //! The end of a run: what waits goes to its shards, the threads end, and the documents say what came.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -228,8 +228,9 @@ mod tests {
         let label =
             "Name=\"a&amp;b\" X=\"0\" XUnit=\"µm\" Y=\"-1250.5\" YUnit=\"µm\" Z=\"3\" ZUnit=\"µm\"/>\n    <Pixels";
         assert!(xml.contains(&format!("<StageLabel {label}")), "{xml}");
-        let plane = "<MetadataOnly/>\n      <Plane TheZ=\"0\" TheC=\"0\" TheT=\"0\" PositionX=\"0\" PositionXUnit=\"µm\" \
-                     PositionY=\"-1250.5\" PositionYUnit=\"µm\" PositionZ=\"3\" PositionZUnit=\"µm\"/>";
+        let plane = "<MetadataOnly/>\n      <Plane TheZ=\"0\" TheC=\"0\" TheT=\"0\" PositionX=\"0\" \
+                     PositionXUnit=\"µm\" PositionY=\"-1250.5\" PositionYUnit=\"µm\" PositionZ=\"3\" \
+                     PositionZUnit=\"µm\"/>";
         assert!(xml.contains(plane), "{xml}");
         config.dims[3].unit = Some("furlong".to_owned());
         assert!(!metadata_xml(&[("0".to_owned(), &config, &[9, 2, 7, 32, 64])]).contains("PositionY"));

@@ -28,12 +28,6 @@ pub(crate) fn config(
     for (dim, &size) in last("--shard", &mut dims, &args.layout.shard)? {
         dim.shard = size;
     }
-    if let Some(size) = &args.run.pixel_size {
-        for dim in &mut dims[outer..] {
-            dim.translation = in_unit(dim.translation, dim.unit.as_deref(), size.unit);
-            (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
-        }
-    }
     place(args, &mut dims)?;
     if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
         && time.unit.is_none()
@@ -70,8 +64,14 @@ pub(crate) fn config(
     })
 }
 
-/// Sets where the first pixel is.
+/// Sets how large a pixel is, and where the first one is.
 fn place(args: &Replay, dims: &mut [Dim]) -> Result<(), Failure> {
+    if let Some(size) = &args.run.pixel_size {
+        for dim in dims.iter_mut().rev().take(2) {
+            dim.translation = in_unit(dim.translation, dim.unit.as_deref(), size.unit);
+            (dim.scale, dim.unit) = (size.value, Some(size.unit.to_owned()));
+        }
+    }
     if args.layout.dialect == Dialect::Precomputed {
         dims.iter_mut().for_each(|dim| dim.translation = 0.0);
     }
