@@ -183,14 +183,13 @@ typedef struct sw_volume {
 // ones.
 typedef uint32_t sw_manifest;
 
-// How four pixels, or eight of two planes, become one in the levels of a pyramid.
-typedef uint32_t sw_pyramid;
+// How a camera's pixels lie in frame buffers. The packed ones are called as in GenICam's Pixel Format Naming
+// Convention; Bayer patterns are packed in the same ways.
+typedef uint32_t sw_pixel_format;
 
-// Dimensions that are as long in all levels, as a sum.
-typedef uint32_t sw_keep;
-
-// When planes are halved along z, too.
-typedef uint32_t sw_depth;
+// How a frame is turned. Quarter turns are two of them: SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_ROWS turn
+// counterclockwise, SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_COLUMNS clockwise.
+typedef uint32_t sw_orientation;
 
 // What arrives, how it is stored, with which means.
 //
@@ -309,17 +308,18 @@ typedef struct sw_config {
     void (*own_buffers_release)(void *context);
     // What that function gets. Default null.
     void *own_buffers_context;
-    // Smaller levels of the image, written while frames come, each half as large as the one before. Of
-    // SW_DIALECT_ZARR3 alone. Each has a ring of its own, with as much memory as it has pixels beside the image: a
-    // third more in all. Default SW_PYRAMID_NONE.
-    sw_pyramid pyramid;
-    // So many levels beside level 0, as far as there is something to halve. Default 0: until y and x have 256 pixels
-    // at most.
-    uint32_t pyramid_levels;
-    // What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
-    sw_keep pyramid_keep;
-    // Whether z is halved, too. Default SW_DEPTH_NEVER.
-    sw_depth pyramid_depth;
+    // How the camera's pixels lie in frame buffers, and in what sw_append is given. Without `buffer_bytes`, packed
+    // pixels follow each other throughout a frame; with it, each row begins with a byte of its own. All but
+    // SW_PIXELS_PLAIN become SW_U16. Default SW_PIXELS_PLAIN.
+    sw_pixel_format pixel_format;
+    // How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
+    // Pixels are shifted down by so many. Only of SW_U16, with SW_PIXELS_PLAIN or SW_PIXELS_BIG_ENDIAN. Default 0.
+    uint32_t unused_low_bits;
+    // How frames are turned and flipped on their way into the array, whose rows and columns `dims` has: the sum of
+    // what is wished, done in the order of the constants. Default 0: not at all.
+    sw_orientation orientation;
+    // 0.
+    uint32_t reserved;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -818,41 +818,35 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // kerchunk.json: a reference file system, version 1.
 #define SW_MANIFEST_KERCHUNK 4
 
-// There are no levels.
-#define SW_PYRAMID_NONE 0
+// As in the array: numbers of the machine's byte order.
+#define SW_PIXELS_PLAIN 0
 
-// The mean, of integers rounded to the nearest, halves up.
-#define SW_PYRAMID_MEAN 1
+// 16-bit numbers whose high byte comes first.
+#define SW_PIXELS_BIG_ENDIAN 1
 
-// The mean of the middle two, rounded in the same way.
-#define SW_PYRAMID_MEDIAN 2
+// 10 bits a pixel, lowest bit first: four pixels in five bytes.
+#define SW_PIXELS_MONO10P 2
 
-// The smallest.
-#define SW_PYRAMID_MIN 3
+// 12 bits a pixel, lowest bit first: two pixels in three bytes.
+#define SW_PIXELS_MONO12P 3
 
-// The largest.
-#define SW_PYRAMID_MAX 4
+// 14 bits a pixel, lowest bit first: four pixels in seven bytes.
+#define SW_PIXELS_MONO14P 4
 
-// The first.
-#define SW_PYRAMID_DECIMATE 5
+// Two 10-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
+#define SW_PIXELS_MONO10_PACKED 5
 
-// The most frequent, of several the smallest: for labels.
-#define SW_PYRAMID_MODE 6
+// Two 12-bit pixels in three bytes, their lowest bits in the second one (GigE Vision).
+#define SW_PIXELS_MONO12_PACKED 6
 
-// The rows are not halved.
-#define SW_KEEP_Y 1
+// Rows become columns.
+#define SW_ORIENTATION_TRANSPOSE 1
 
-// The columns are not halved.
-#define SW_KEEP_X 2
+// The last row becomes the first, after that.
+#define SW_ORIENTATION_FLIP_ROWS 2
 
-// Never.
-#define SW_DEPTH_NEVER 0
-
-// At every level, as long as there are several planes.
-#define SW_DEPTH_ALWAYS 1
-
-// From the level on at which planes are no further apart than pixels are.
-#define SW_DEPTH_AUTO 2
+// The last column becomes the first, after that.
+#define SW_ORIENTATION_FLIP_COLUMNS 4
 
 // Nothing: the field is 0, or NaN if it is a floating-point one.
 #define SW_VALUE_NONE 0

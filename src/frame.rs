@@ -97,9 +97,14 @@ impl FrameMut {
     ///
     /// [`Error::Config`] when the array is of another type.
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T]> {
-        let dtype = self.lender.engine.plan.frame.dtype;
+        let plan_frame = &self.lender.engine.plan.frame;
+        let dtype = plan_frame.dtype;
         if T::DTYPE != dtype {
             return Err(Error::config("dtype", dtype, format!("its elements are no {}", T::DTYPE)));
+        }
+        if plan_frame.camera.as_ref().is_some_and(|camera| camera.unpacker.is_some()) {
+            let reason = "pixels of another format than the array's lie in its buffers; fill them as bytes";
+            return Err(Error::config("pixel_format", T::DTYPE, reason));
         }
         Ok(T::of_bytes(self.loan.pixels_mut()))
     }

@@ -86,14 +86,15 @@ pub use acquisition::{Acquisition, Unfinished};
 pub use aligned_memory::RingBuffers;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
-    IndexLocation, ManifestForm, Placement, Plate, PlateAcquisition, RecordField, RingFull, Shuffle, StorageKind,
-    Volume, VolumeHash,
+    IndexLocation, ManifestForm, PixelFormat, Placement, Plate, PlateAcquisition, RecordField, RingFull, Shuffle,
+    StorageKind, Volume, VolumeHash,
 };
 pub use downsample::Method as PyramidMethod;
 pub use dtype::{Dtype, Element, ElementType};
 pub use error::{Error, ErrorKind, RefusedNumber, Result};
 pub use events::{EventHandle, Events};
 pub use frame::{FrameMut, FrameView, Uncommitted};
+pub use pixels::Orientation;
 pub use record::{FieldValue, Record};
 pub use stats::{LevelSummary, Stage, StageLatency, Stats, Summary};
 pub use storage::{Blob, Mapped, Memory, Storage, StorageTrial, storage_rates};

@@ -5,6 +5,7 @@
 
 mod codec;
 mod dim;
+mod pixels;
 mod plate;
 mod pyramid;
 
@@ -15,8 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::named::named;
+use crate::pixels::Orientation;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
+pub use pixels::PixelFormat;
 pub use plate::{Plate, PlateAcquisition};
 pub use pyramid::{Depth, Downsampling};
 
@@ -72,6 +75,15 @@ pub struct Config {
     pub ring_bytes: usize,
     /// How frames lie in ring buffers that the camera fills in place. `None`: rows follow each other without a gap.
     pub frame_layout: Option<FrameLayout>,
+    /// How the camera's pixels lie in frame buffers, and in what [`append`](crate::Acquisition::append) is given. They
+    /// are unpacked by the workers. Without a [`frame_layout`](Self::frame_layout), packed pixels follow each other
+    /// throughout a frame; with one, each row begins with a byte of its own. All but `Plain` become [`Dtype::U16`].
+    pub pixel_format: PixelFormat,
+    /// How many of the lowest bits of 16-bit pixels the camera leaves unused: 4 of 12 bits that it aligns to the left.
+    /// Pixels are shifted down by so many. Only of [`Dtype::U16`], `Plain` or `BigEndian`.
+    pub unused_low_bits: u32,
+    /// How frames are turned and flipped on their way into the array. The dimensions are those of the array.
+    pub orientation: Orientation,
     /// What `acquire` and `append` do when no frame buffer is free.
     pub ring_full: RingFull,
     /// How many frame numbers a frame may leave out behind the newest. What is farther is refused, because a garbled
@@ -137,6 +149,9 @@ impl Default for Config {
             skip_empty_chunks: true,
             ring_bytes: 1 << 30,
             frame_layout: None,
+            pixel_format: PixelFormat::Plain,
+            unused_low_bits: 0,
+            orientation: Orientation::default(),
             ring_full: RingFull::Block { timeout: None },
             leap_max: 0,
             workers: 0,

@@ -226,7 +226,7 @@ fn remove_empty(root: &Path, name: &str) {
 
 /// What is known beforehand of how a run will write.
 pub(crate) fn expected(plan: &Plan) -> Expected {
-    let frame_bytes = plan.frame.bytes as u64;
+    let frame_bytes = plan.frame.array_bytes as u64;
     Expected {
         bytes: plan.frames_total.map(|frames| frames.saturating_mul(frame_bytes)),
         slot_bytes: plan.shard.slot_bytes as u64,

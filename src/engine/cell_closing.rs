@@ -170,12 +170,7 @@ pub(super) fn layers_done(cell: &ShardCell) -> Vec<bool> {
 
 /// Names the layers that are `done`, and so many frames at least. `all`: whatever is committed is worth a new index.
 /// Returns how many indexes were written.
-pub(super) fn checkpoint_cell(
-    engine: &Engine,
-    cell: &ShardCell,
-    (written, done): (u64, Vec<bool>),
-    all: bool,
-) -> u64 {
+pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done): (u64, Vec<bool>), all: bool) -> u64 {
     let (mut all_named, mut renewed) = (true, 0);
     for shard in &cell.shards {
         let start = Instant::now();

@@ -179,7 +179,8 @@ impl Served {
             let mut done: Vec<Done> = levels.iter().rev().map(|level| Done::of(&level.engine)).collect();
             let copy = copy.get_or_insert_with(|| RecordCopy::new(&engine.plan.record));
             let renews_indexes = start >= *indexes_from;
-            let mut bytes = if renews_indexes { paused.keep(engine) * engine.plan.shard.index.renewal_bytes() } else { 0 };
+            let mut bytes =
+                if renews_indexes { paused.keep(engine) * engine.plan.shard.index.renewal_bytes() } else { 0 };
             bytes += checkpoint(self, Done::of(engine), Some(copy), renews_indexes);
             for level in &levels {
                 bytes += done.pop().map_or(0, |done| checkpoint(level, done, None, renews_indexes));

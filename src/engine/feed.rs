@@ -26,8 +26,10 @@ use super::layer::Layer;
 use super::messages::Arrival;
 use super::pump::Engine;
 use super::served::{Roster, Served};
+use super::unpack::gather_camera;
 use crate::downsample::halver::Halver;
 use crate::error::{Result, caught};
+use crate::geometry::Tile;
 use crate::pixels::Plane;
 use crate::record::NUMBER_IN_RECORD;
 use crate::ring::{Frame, Loan};
@@ -100,12 +102,17 @@ pub(super) struct Feed {
     next: u64,
     loans: Vec<Loan>,
     is_over: bool,
+    /// A frame as it is in the array, and before it is turned, where a camera gives it otherwise.
+    gathered: Vec<u8>,
+    unpacked: Vec<u8>,
 }
 
 impl Feed {
     pub(super) fn new(below: &Arc<Engine>, above: &Arc<Engine>, halver: Halver) -> Self {
         let (below, above) = (below.clone(), above.clone());
-        Self { below, above, halver, early: BTreeMap::new(), next: 0, loans: Vec::new(), is_over: false }
+        let (gathered, unpacked) = Default::default();
+        let (early, loans) = Default::default();
+        Self { below, above, halver, early, next: 0, loans, is_over: false, gathered, unpacked }
     }
 
     /// The level below has ended: what a worker that died left behind is not passed on any more.
@@ -177,12 +184,21 @@ impl Feed {
     }
 
     fn halve(&mut self, frame: &Frame, loan: &mut Loan) {
-        let (from, to) = (&self.below.plan.frame, &self.above.plan.frame);
-        let plane = Plane {
-            pixels: &self.below.ring.pixels(frame)[from.layout.offset..],
-            row_stride: from.layout.row_stride,
-            rows: from.rows,
-            columns: from.row_bytes / from.dtype.size(),
+        let (from, to) = (&self.below.plan, &self.above.plan.frame);
+        let (pixels, layout) = (self.below.ring.pixels(frame), &from.frame.layout);
+        let [.., rows, columns] = from.array.layout.shape[..] else { unreachable!("an array has rows and columns") };
+        let (rows, columns) = (rows as usize, columns as usize);
+        let plane = match &from.frame.camera {
+            None => Plane { pixels: &pixels[layout.offset..], row_stride: layout.row_stride, rows, columns },
+            // As the array has them.
+            Some(camera) => {
+                let row_stride = columns * from.frame.dtype.size();
+                let whole = Tile { y: 0, x: 0, rows, columns, shard: 0, chunk: 0 };
+                self.gathered.resize(from.frame.array_bytes, 0);
+                let out = &mut self.gathered[..];
+                gather_camera(camera, &from.frame, pixels, &whole, out, row_stride, &mut self.unpacked);
+                Plane { pixels: &self.gathered, row_stride, rows, columns }
+            }
         };
         self.halver.halve(&[plane], &mut loan.pixels_mut()[..to.bytes]);
     }

@@ -2,6 +2,7 @@
 
 use super::layer::Layer;
 use super::shared::Shared;
+use super::unpack::gather_camera;
 use crate::geometry::Tile;
 use crate::plan::Plan;
 use crate::processor::prefetch;
@@ -49,14 +50,28 @@ impl TileShape {
 /// Copies a tile together from its frames: first frame first, each row by row.
 ///
 /// What no frame covers, because it never came or because the chunk reaches over the array's edge, is the fill value.
-pub(super) fn gather(layer: &Layer, shared: &Shared, tile: &Tile, shape: &TileShape, raw: &mut [u8]) {
+pub(super) fn gather(
+    layer: &Layer,
+    shared: &Shared,
+    tile: &Tile,
+    shape: &TileShape,
+    raw: &mut [u8],
+    unpacked: &mut Vec<u8>,
+) {
     for (number, plane) in raw.chunks_exact_mut(shape.plane_bytes).enumerate().take(shape.planes) {
-        gather_plane(layer.frames[shape.place(number)].as_ref(), shared, tile, shape, plane);
+        gather_plane(layer.frames[shape.place(number)].as_ref(), shared, tile, shape, plane, unpacked);
     }
 }
 
-/// Copies a tile's part of one frame.
-pub(super) fn gather_plane(source: Option<&Frame>, shared: &Shared, tile: &Tile, shape: &TileShape, plane: &mut [u8]) {
+/// Copies a tile's part of one frame. `unpacked`: memory for what is unpacked before it is turned.
+pub(super) fn gather_plane(
+    source: Option<&Frame>,
+    shared: &Shared,
+    tile: &Tile,
+    shape: &TileShape,
+    plane: &mut [u8],
+    unpacked: &mut Vec<u8>,
+) {
     let frame = &shared.plan.frame;
     let Some(source) = source else { return fill(plane, &frame.fill) };
     let element = frame.dtype.size();
@@ -64,6 +79,11 @@ pub(super) fn gather_plane(source: Option<&Frame>, shared: &Shared, tile: &Tile,
     let tile_row_bytes = tile.columns * element;
     let pixels = shared.ring.pixels(source);
     let (rows, below) = plane.split_at_mut(tile.rows * chunk_row_bytes);
+    if let Some(camera) = &frame.camera {
+        gather_camera(camera, frame, pixels, tile, rows, chunk_row_bytes, unpacked);
+        rows.chunks_exact_mut(chunk_row_bytes).for_each(|row| fill(&mut row[tile_row_bytes..], &frame.fill));
+        return fill(below, &frame.fill);
+    }
     let mut at = frame.layout.offset + tile.y * frame.layout.row_stride + tile.x * element;
     if frame.layout.row_stride == chunk_row_bytes && tile_row_bytes == chunk_row_bytes {
         rows.copy_from_slice(&pixels[at..at + rows.len()]);

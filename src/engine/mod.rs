@@ -54,6 +54,7 @@ mod served;
 mod shared;
 mod strided;
 mod tile_encoder;
+mod unpack;
 #[cfg(feature = "offline")]
 mod whereabouts;
 mod window;

@@ -36,6 +36,8 @@ struct ProvisionalEncoder {
     encoder: Encoder,
     raw: Box<[u8]>,
     sealed: Box<[u8]>,
+    /// What is unpacked before it is turned.
+    unpacked: Vec<u8>,
 }
 
 impl Paused {
@@ -119,7 +121,12 @@ impl ProvisionalEncoder {
         let plan = &shared.plan;
         let encoder = Encoder::new(&shared.codec, plan.frame.dtype.size(), plan.shard.chunk_bytes)?;
         let bytes = (HEADER_BYTES + encoder.bound()).next_multiple_of(8);
-        Ok(Self { encoder, raw: vec![0; plan.shard.chunk_bytes].into(), sealed: vec![0; bytes].into() })
+        Ok(Self {
+            encoder,
+            raw: vec![0; plan.shard.chunk_bytes].into(),
+            sealed: vec![0; bytes].into(),
+            unpacked: Vec::new(),
+        })
     }
 
     /// Stores what the chunks of a layer are so far, each shard's in room of its own; false if that can't be, or the
@@ -196,7 +203,7 @@ impl ProvisionalEncoder {
             if !is_same(&layer.state, state) {
                 return None;
             }
-            gather_plane(layer.frames[shape.place(number)].as_ref(), shared, tile, &shape, plane);
+            gather_plane(layer.frames[shape.place(number)].as_ref(), shared, tile, &shape, plane, &mut self.unpacked);
         }
         Some(shape.bytes())
     }

@@ -66,7 +66,8 @@ impl<'a> StridedTile<'a> {
     /// edge.
     pub(super) fn new(layer: &'a Layer, ring: &'a Ring, plan: &Plan, tile: &Tile) -> Option<Self> {
         let [.., rows, columns] = plan.array.layout.chunk_shape[..] else { return None };
-        let is_whole = [tile.rows as u64, tile.columns as u64] == [rows, columns]
+        let is_whole = plan.frame.camera.is_none()
+            && [tile.rows as u64, tile.columns as u64] == [rows, columns]
             && layer.planes_kept == plan.planes_a_stack()
             && layer.frames.iter().all(Option::is_some);
         let layout = &plan.frame.layout;

@@ -17,6 +17,8 @@ pub(super) struct TileEncoder {
     pub(super) encoder: Encoder,
     /// The tile as gathered, where it is not the chunk already.
     raw: Box<[u8]>,
+    /// What is unpacked before it is turned.
+    unpacked: Vec<u8>,
 }
 
 impl TileEncoder {
@@ -24,7 +26,7 @@ impl TileEncoder {
     pub(super) fn new(engine: &Engine) -> Result<Self> {
         let encoder = Self::encoder(engine)?;
         let raw = vec![0; if encoder.copies() { 0 } else { engine.plan.shard.chunk_bytes }].into();
-        Ok(Self { encoder, raw })
+        Ok(Self { encoder, raw, unpacked: Vec::new() })
     }
 
     fn encoder(engine: &Engine) -> Result<Encoder> {
@@ -55,7 +57,7 @@ impl TileEncoder {
         let is_empty = |raw: &[u8]| engine.skip_empty_chunks && is_fill(raw, &plan.frame.fill);
         if self.encoder.copies() {
             let raw = &mut room[..shape.bytes()];
-            gather(layer, engine, tile, &shape, raw);
+            gather(layer, engine, tile, &shape, raw, &mut self.unpacked);
             let empty = is_empty(raw);
             *now = times.of(Stage::Gather).since(*now);
             let bytes = (!empty).then(|| self.encoder.seal(shape.bytes(), room));
@@ -77,7 +79,7 @@ impl TileEncoder {
             Some(there) => there,
             None => {
                 let raw = &mut self.raw[..shape.bytes()];
-                gather(layer, engine, tile, &shape, raw);
+                gather(layer, engine, tile, &shape, raw, &mut self.unpacked);
                 raw
             }
         };

@@ -12,6 +12,9 @@ pub mod performance {}
 #[doc = include_str!("command_line.md")]
 pub mod command_line {}
 
+#[doc = include_str!("recordings.md")]
+pub mod recordings {}
+
 #[doc = include_str!("c.md")]
 pub mod c {}
 

@@ -4,7 +4,7 @@
 //! All of it can be done while a tile is gathered: the functions take any part of a row, or any rectangle of an image.
 //! They neither read nor write past the end of a slice, and allocate nothing.
 //!
-//! The engine does not use them yet: frames come to it as arrays hold them. [`Plane`] serves `downsample`, too.
+//! [`Plane`] serves `downsample`, too.
 
 mod channel;
 mod instructions;

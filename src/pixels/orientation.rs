@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use serde::{Deserialize, Serialize};
+
 use super::plane::Plane;
 use super::transpose::{copy_line, transpose};
 #[cfg(target_arch = "x86_64")]
@@ -11,7 +13,8 @@ use crate::processor::has_avx2;
 const LINE: usize = 64;
 
 /// How an image is turned: its rows become columns first, then the rows' order is reversed, and each row's.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Orientation {
     /// Rows become columns.
     pub transpose: bool,
@@ -28,23 +31,19 @@ impl Orientation {
         Self { transpose: turns % 2 == 1, flip_rows: turns == 1 || turns == 2, flip_columns: turns >= 2 }
     }
 
-    /// Copies `rows` × `columns` pixels of the turned image to `out`, the first of them from row `y` and column `x`.
-    /// The rows of `out` lie `out_stride` bytes apart; between them nothing is written.
+    /// Where the pixels of a rectangle of the turned image lie in an image of so many rows and columns: the first row
+    /// and column, and how many of both.
     ///
     /// # Panics
-    /// When the turned image has no such rectangle, when a pixel does not have 1, 2, 4 or 8 bytes, or when the image's
-    /// pixels or `out` are too short for their rows.
-    #[allow(clippy::too_many_arguments)]
-    pub fn tile(
+    /// When the turned image has no such rectangle.
+    #[doc(hidden)]
+    pub fn source(
         self,
-        image: Plane<'_>,
-        pixel_bytes: usize,
+        image: [usize; 2],
         [y, x]: [usize; 2],
         [rows, columns]: [usize; 2],
-        out: &mut [u8],
-        out_stride: usize,
-    ) {
-        let sides = if self.transpose { [image.columns, image.rows] } else { [image.rows, image.columns] };
+    ) -> ([usize; 2], [usize; 2]) {
+        let sides = if self.transpose { [image[1], image[0]] } else { image };
         let fits = |first: usize, count: usize, side: usize| count <= side && first <= side - count;
         assert!(
             fits(y, rows, sides[0]) && fits(x, columns, sides[1]),
@@ -52,10 +51,28 @@ impl Orientation {
             sides[0],
             sides[1]
         );
-        // The rectangle within the image before the flips.
         let y = if self.flip_rows { sides[0] - y - rows } else { y };
         let x = if self.flip_columns { sides[1] - x - columns } else { x };
-        let (first, counts) = if self.transpose { ([x, y], [columns, rows]) } else { ([y, x], [rows, columns]) };
+        if self.transpose { ([x, y], [columns, rows]) } else { ([y, x], [rows, columns]) }
+    }
+
+    /// Copies a rectangle of the turned image to `out`: from the row and column `at` on, so many rows and columns. The
+    /// rows of `out` lie `out_stride` bytes apart; between them nothing is written.
+    ///
+    /// # Panics
+    /// When the turned image has no such rectangle, when a pixel does not have 1, 2, 4 or 8 bytes, or when the image's
+    /// pixels or `out` are too short for their rows.
+    #[doc(hidden)]
+    pub fn tile(
+        self,
+        image: Plane<'_>,
+        pixel_bytes: usize,
+        at: [usize; 2],
+        counts: [usize; 2],
+        out: &mut [u8],
+        out_stride: usize,
+    ) {
+        let (first, counts) = self.source([image.rows, image.columns], at, counts);
         let part = Part { image, first, counts, out_stride };
         match pixel_bytes {
             1 => self.copy::<1, 16>(part, out),

@@ -1,5 +1,6 @@
 //! One frame, and how it lies in a ring buffer.
 
+use super::camera::CameraFrame;
 use crate::config::{Config, FrameLayout};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
@@ -7,12 +8,18 @@ use crate::error::{Error, Result};
 /// The facts of one frame.
 #[derive(Debug)]
 pub(crate) struct FramePlan {
+    /// The type in the array.
     pub(crate) dtype: Dtype,
+    /// Rows of a frame as it is given, and the bytes of one: a packed frame may be one row.
     pub(crate) rows: usize,
     pub(crate) row_bytes: usize,
     /// All rows without gaps.
     pub(crate) bytes: usize,
+    /// What a frame becomes in the array.
+    pub(crate) array_bytes: usize,
     pub(crate) layout: FrameLayout,
+    /// What is done to its pixels; `None`: they lie in buffers as in the array.
+    pub(crate) camera: Option<CameraFrame>,
     /// One element of the fill value, as stored.
     pub(crate) fill: Vec<u8>,
 }
@@ -23,14 +30,21 @@ impl FramePlan {
         let (rows, columns) = (y.size.unwrap_or(0), x.size.unwrap_or(0));
         let in_memory = || {
             let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
-            let row_bytes = columns.checked_mul(config.dtype.size())?;
-            let bytes = row_bytes.checked_mul(rows).filter(|&bytes| bytes < isize::MAX as usize)?;
-            Some((rows, row_bytes, bytes))
+            let bytes = columns.checked_mul(config.dtype.size())?.checked_mul(rows)?;
+            Some((rows, columns, bytes)).filter(|_| bytes < isize::MAX as usize)
         };
-        let (rows, row_bytes, bytes) = in_memory().ok_or_else(|| {
+        let too_large = || {
             let reason = format!("a frame of {rows} rows and {columns} columns is more than the address space holds");
             Error::config("dims", format_args!("[{rows}, {columns}]"), reason)
-        })?;
+        };
+        let (rows_of_array, columns_of_array, array_bytes) = in_memory().ok_or_else(too_large)?;
+        let camera = CameraFrame::new(config, rows_of_array, columns_of_array)?;
+        let element = config.dtype.size();
+        let (rows, row_bytes) = match &camera {
+            Some(camera) => camera.given(element).ok_or_else(too_large)?,
+            None => (rows_of_array, columns_of_array * element),
+        };
+        let bytes = rows * row_bytes;
         let layout =
             config.frame_layout.unwrap_or(FrameLayout { buffer_bytes: bytes, offset: 0, row_stride: row_bytes });
         let needed = (rows - 1)
@@ -48,7 +62,8 @@ impl FramePlan {
             );
             return Err(Error::config("frame_layout.buffer_bytes", layout.buffer_bytes, reason));
         }
-        Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, layout, fill: fill_element(config)? })
+        let fill = fill_element(config)?;
+        Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, array_bytes, layout, camera, fill })
     }
 }
 

@@ -2,12 +2,13 @@
 //! one before.
 
 use crate::aligned_memory::PAGE;
-use crate::config::{Config, Depth, Dialect, Dim, DimKind, Downsampling, RingFull};
+use crate::config::{Config, Depth, Dialect, Dim, DimKind, Downsampling, PixelFormat, RingFull};
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::levels::Level;
+use crate::pixels::Orientation;
 
 /// More levels no image has.
 const LEVELS_MAX: usize = 32;
@@ -76,6 +77,9 @@ fn of_level(config: &Config, layout: &Layout, span: u64, level: &Level) -> Confi
         ring_bytes: ((config.ring_bytes as f64 * share) as usize).max(needed),
         ring_full: RingFull::Block { timeout: None },
         frame_layout: None,
+        pixel_format: PixelFormat::default(),
+        unused_low_bits: 0,
+        orientation: Orientation::default(),
         affinity: Vec::new(),
         record_fields: Vec::new(),
         channels: Vec::new(),

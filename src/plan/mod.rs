@@ -2,6 +2,7 @@
 //! only read.
 
 mod auto;
+mod camera;
 mod codec;
 mod dialects;
 mod dims;
@@ -30,6 +31,7 @@ use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::levels::Level;
+pub(crate) use camera::CameraFrame;
 pub(crate) use codec::CodecPlan;
 pub(crate) use frame::FramePlan;
 pub(crate) use record::{RecordColumn, RecordPlan};

@@ -95,8 +95,9 @@ impl ShardPlan {
         let chunks = table.map_or(chunks, |table| table.ids.iter().map(Vec::len).max().unwrap_or(0));
         let encoded_bytes_max = Encoder::bound_for(&config.codec, element, chunk_bytes)?;
         let outer = chunk_shape.len() - 2;
-        let rows_touch =
-            chunk_shape[outer + 1] as usize * element == frame.layout.row_stride && size[1] == chunk_shape[outer + 1];
+        let rows_touch = frame.camera.is_none()
+            && chunk_shape[outer + 1] as usize * element == frame.layout.row_stride
+            && size[1] == chunk_shape[outer + 1];
         let fixed_slots = config.placement_in_use() == Placement::Fixed;
         let in_ring_whole = fixed_slots && rows_touch && config.codec.compressor == Compressor::None;
         let led = in_ring_whole && chunk_bytes >= LED_CHUNK_BYTES_MIN && may_lead(config, frame, chunk_shape[outer]);

@@ -178,6 +178,7 @@ fn values_that_can_not_be() {
     let fields = |fields: Vec<RecordField>| Config { record_fields: fields, ..tiny(None, 8) };
     refused_config("slash", fields(vec![field("../x")]), "record_fields.name", "../x", &["letters"]);
     refused_config("empty", fields(vec![field("")]), "record_fields.name", "\"\"", &["letters"]);
+    refused_config("reserved", fields(vec![field("__x")]), "record_fields.name", "__x", &["Zarr reserves"]);
     refused_config("twice", fields(vec![field("a"), field("a")]), "record_fields.name", "a", &["name of its own"]);
     refused_config("taken", fields(vec![field("frame_number")]), "record_fields.name", "frame_number", &["taken"]);
     let many = (0..17).map(|at| field(&format!("f{at}"))).collect();
@@ -414,7 +415,7 @@ fn images_of_a_dataset_need_names_of_their_own() {
     let dataset = Dataset::create(folder.path().join("run.zarr")).unwrap();
     let left = dataset.acquisition("left", tiny(None, 8)).unwrap();
     let _ = left.append(&frame(0, 256)).unwrap();
-    for name in ["", ".", "..", ".hidden", "a/b", "/etc", "OME", "ome", "a\0b", "ä"] {
+    for name in ["", ".", "..", ".hidden", "a/b", "/etc", "OME", "__x", "ome", "a\0b", "ä"] {
         let error = dataset.acquisition(name, tiny(None, 8)).unwrap_err();
         let Error::Config { field: "name", value, .. } = &error else { panic!("{error:?}") };
         assert_eq!(*value, format!("{name:?}"));

@@ -9,7 +9,8 @@ use crate::common::{recovered, stopped};
 use serde_json::Value;
 use shardwright::offline::Array;
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dataset, Dim, Downsampling, Dtype, PyramidMethod, Record, RingFull,
+    Acquisition, Codec, Compressor, Config, Dataset, Dim, Downsampling, Dtype, Orientation, PixelFormat, PyramidMethod,
+    Record, RingFull,
 };
 use stopped::{commit, files, frame_bytes, sound};
 
@@ -258,4 +259,28 @@ fn a_camera_that_pads_its_rows_gets_the_same_levels() {
     }
     acquisition.finish().unwrap();
     compare(&path, &wish, true);
+}
+
+#[test]
+fn pixels_that_a_camera_packs_or_turns_are_unpacked_for_levels() {
+    let wish = wish(PyramidMethod::Max, 2);
+    let turned = Orientation { transpose: true, flip_rows: true, flip_columns: false };
+    for (format, orientation) in [
+        (PixelFormat::Mono12p, Orientation::default()),
+        (PixelFormat::BigEndian, turned),
+        (PixelFormat::Mono10Packed, turned),
+        (PixelFormat::Plain, turned),
+    ] {
+        let dims = vec![Dim::time(None).chunk(2), Dim::y(12), Dim::x(20).chunk(8)];
+        let config = Config { pixel_format: format, orientation, ..config(dims, wish.clone()) };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.ome.zarr");
+        let acquisition = Acquisition::create(&path, config).unwrap();
+        for number in 0..5 {
+            acquisition.append(&crate::common::frame(number, acquisition.frame_bytes())).unwrap();
+        }
+        acquisition.finish().unwrap();
+        assert!(frames(&Array::open(path.join("0")).unwrap()).iter().all(|plane| !is_dark(plane)));
+        assert_eq!(compare(&path, &wish, true), 2, "{format:?}");
+    }
 }

@@ -7,6 +7,7 @@ mod auto;
 mod c_interface;
 mod callback_endings;
 mod callbacks;
+mod camera_formats;
 mod checkpoints;
 mod codec;
 mod cut_shards;

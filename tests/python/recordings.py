@@ -1,6 +1,7 @@
 """Recordings: pixels with structure that compresses, noise that does not, and every value used; and what of them must
 come out of a replay."""
 
+import pathlib
 import zlib
 
 import numpy as np
@@ -13,6 +14,15 @@ RGB = {"photometric": "rgb"}
 GRAY = {"photometric": "minisblack"}
 IMAGEJ = {"imagej": True, **GRAY}
 OME = {"ome": True, **GRAY}
+
+
+GUIDE = pathlib.Path(__file__).resolve().parents[2] / "src/guide/recordings.md"
+
+
+def rows_of_guide(heading):
+    """The first and the last cell of each row of the table with this heading."""
+    table = GUIDE.read_text().split(f"| recording | {heading} |\n|---|---|\n")[1].split("\n\n")[0]
+    return dict(line.strip("| \n").split(" | ") for line in table.splitlines())
 
 
 def movie(dtype, shape):

@@ -94,10 +94,10 @@ LABELS = [f"A/1/0/labels/{name}/{level}" for name, level in itertools.product(["
         (["--only", "A/1/0/0"], ["A/1/0/0"]),
         (["--only", "A/2"], ALL[4:]),
         (["--skip", "A/1/1"], [*ALL[:2], *ALL[4:], *LABELS]),
-        (["--skip", "A/1/1/1", "A/2/1"], [*ALL[:3], *ALL[4:6], *LABELS]),
+        (["--skip", "A/1/1/1,A/2/1"], [*ALL[:3], *ALL[4:6], *LABELS]),
         (["--skip", "A/1/0/labels"], ALL),
         (["--skip", "A/1/0/labels/cells"], [*ALL, *LABELS[2:]]),
-        (["--skip", "A/1/0/0", "A/1/0/1"], ALL[2:]),
+        (["--skip", "A/1/0/0", "--skip", "A/1/0/1"], ALL[2:]),
     ],
 )
 def test_a_part_of_a_plate_lists_what_it_has(tool, tmp_path, options, expected):

@@ -130,7 +130,7 @@ impl Program {
         loan.pixels_mut().copy_from_slice(&pixels(number));
         loan.record_mut()[NUMBER_IN_RECORD].copy_from_slice(&(number as i64).to_ne_bytes());
         self.engine.counters.frames_accepted.fetch_add(1, Relaxed);
-        let arrival = Arrival { number, frame: loan.commit(), dropped_before: 0 };
+        let arrival = Arrival { number, frame: Some(loan.commit()), dropped_before: 0 };
         self.engine.arrivals.0.try_send(arrival).unwrap();
         self.queued.push(number);
     }

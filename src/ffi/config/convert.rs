@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::*;
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
-    IndexLocation, ManifestForm, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    IndexLocation, ManifestForm, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume,
+    VolumeHash,
 };
 use crate::downsample::Method;
 use crate::dtype::Dtype;
 use crate::ffi::pointer::{optional_text, slice, text};
 use crate::ffi::status::SW_ERROR_ARGUMENT;
+use crate::pixels::Orientation;
 
 /// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 ///
@@ -162,6 +164,9 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         skip_empty_chunks: flag(config.skip_empty_chunks, "sw_config.skip_empty_chunks")?,
         ring_bytes: config.ring_bytes,
         frame_layout: frame_layout(config),
+        pixel_format: choice(PixelFormat::ALL, config.pixel_format, "sw_config.pixel_format")?,
+        unused_low_bits: config.unused_low_bits,
+        orientation: orientation(config)?,
         ring_full: ring_full(config)?,
         workers: config.workers,
         // SAFETY: as above.
@@ -178,6 +183,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
         manifest: manifest(config)?,
         pyramid: pyramid(config)?,
+        plate_acquisition: config.plate_acquisition.checked_sub(1),
         leap_max: config.leap_max,
     })
 }
@@ -205,6 +211,20 @@ fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
         x: keep & SW_KEEP_X == 0,
         depth,
     }))
+}
+
+fn orientation(config: &sw_config) -> Outcome<Orientation> {
+    is_zero(&[config.reserved.into()], "sw_config.reserved")?;
+    let flags = config.orientation;
+    let has = |flag| flags & flag != 0;
+    if flags > SW_ORIENTATION_TRANSPOSE | SW_ORIENTATION_FLIP_ROWS | SW_ORIENTATION_FLIP_COLUMNS {
+        return refuse!(SW_ERROR_ARGUMENT, "sw_config.orientation = {flags}: 0 to 7 are possible");
+    }
+    Ok(Orientation {
+        transpose: has(SW_ORIENTATION_TRANSPOSE),
+        flip_rows: has(SW_ORIENTATION_FLIP_ROWS),
+        flip_columns: has(SW_ORIENTATION_FLIP_COLUMNS),
+    })
 }
 
 fn manifest(config: &sw_config) -> Outcome<Vec<ManifestForm>> {

@@ -65,6 +65,9 @@ int main(int argc, char **argv) {
         config.volume = &volume;
         config.guard_maps = 1;
         config.leap_max = 7000;
+        config.pixel_format = SW_PIXELS_MONO12_PACKED;
+        config.unused_low_bits = 4;
+        config.orientation = SW_ORIENTATION_TRANSPOSE | SW_ORIENTATION_FLIP_COLUMNS;
         config.manifest = SW_MANIFEST_FILES | SW_MANIFEST_KERCHUNK;
         config.pyramid = SW_PYRAMID_MODE;
         config.pyramid_levels = 3;

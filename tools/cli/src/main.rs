@@ -1,6 +1,7 @@
 //! The shardwright command.
 
 mod args;
+mod bayer;
 mod dma;
 mod export;
 mod failure;

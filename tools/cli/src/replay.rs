@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dialect, Record, RingFull, Shuffle, Summary, Unfinished};
 
 use crate::args::{Rate, Replay};
+use crate::bayer;
 use crate::dma::Resident;
 use crate::failure::{Failure, exit};
 use crate::feed::{End, Feed, Fill, Refusal, Sink, Taken};
@@ -87,7 +88,7 @@ fn title(args: &Replay, run: &Circumstances) -> String {
     format!("{}, {}, {}", args.input.display(), run.codec, args.output.display())
 }
 
-/// Creates the dataset and, where frames are to stay in the ring, fills that.
+/// Creates the dataset with its attributes and, where frames are to stay in the ring, fills that.
 fn begin(
     args: &Replay,
     config: Config,
@@ -96,7 +97,14 @@ fn begin(
 ) -> Result<(Acquisition, Option<Resident>), Failure> {
     let waits = matches!(config.ring_full, RingFull::Block { .. });
     let acquisition = Acquisition::create(&args.output, config).map_err(Failure::of_output)?;
-    match args.recording.dma.then(|| Resident::fill(&acquisition, source, pass, waits)).transpose() {
+    let mut resident = || -> Result<Option<Resident>, Failure> {
+        if let Some(pattern) = &args.recording.bayer {
+            let sides = source.recording().sides();
+            acquisition.set_attribute(bayer::ATTRIBUTE, bayer::turned(pattern, args.recording.turn(), sides).into())?;
+        }
+        args.recording.dma.then(|| Resident::fill(&acquisition, source, pass, waits)).transpose()
+    };
+    match resident() {
         Ok(resident) => Ok((acquisition, resident)),
         Err(failure) => {
             acquisition.abort();

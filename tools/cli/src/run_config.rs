@@ -14,27 +14,7 @@ pub(crate) fn config(
     rate: Rate,
     held_bytes: u64,
 ) -> Result<Config, Failure> {
-    let mut dims = recording.dims.clone();
-    let (slowest, outer) = (recording.slowest(), dims.len() - 2);
-    let inner: u64 = (0..outer).filter(|&dim| dim != slowest).map(|dim| dims[dim].size.unwrap_or(1)).product();
-    check_repeat(args, &dims[slowest])?;
-    dims[slowest].size = Some(total.div_ceil(inner));
-    if args.run.unbounded {
-        dims[0].size = None;
-    }
-    for (dim, &size) in last("--chunk", &mut dims, &args.layout.chunk)? {
-        dim.chunk = size;
-    }
-    for (dim, &size) in last("--shard", &mut dims, &args.layout.shard)? {
-        dim.shard = size;
-    }
-    place(args, &mut dims)?;
-    if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
-        && time.unit.is_none()
-        && inner == 1
-    {
-        (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
-    }
+    let dims = dims(args, recording, total, rate)?;
     let named = named_channels(&dims, recording);
     let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
     Ok(Config {
@@ -51,6 +31,10 @@ pub(crate) fn config(
         guard_maps: args.engine.guard_maps,
         checkpoint_every: args.engine.checkpoint_every,
         ring_bytes: usize::try_from(args.engine.memory.saturating_sub(held_bytes)).unwrap_or(usize::MAX),
+        pixel_format: recording.pixel_format,
+        unused_low_bits: recording.unused_low_bits,
+        frame_layout: recording.layout,
+        orientation: args.recording.turn(),
         ring_full: args.pace.ring_full()?,
         workers: args.engine.workers,
         affinity: args.engine.affinity.clone(),
@@ -62,6 +46,40 @@ pub(crate) fn config(
         overwrite: args.run.overwrite,
         ..Config::default()
     })
+}
+
+/// The array's dimensions.
+fn dims(args: &Replay, recording: &Recording, total: u64, rate: Rate) -> Result<Vec<Dim>, Failure> {
+    let mut dims = recording.dims.clone();
+    let (slowest, outer) = (recording.slowest(), dims.len() - 2);
+    let inner: u64 = (0..outer).filter(|&dim| dim != slowest).map(|dim| dims[dim].size.unwrap_or(1)).product();
+    check_repeat(args, &dims[slowest])?;
+    dims[slowest].size = Some(total.div_ceil(inner));
+    if args.run.unbounded {
+        dims[0].size = None;
+    }
+    if args.recording.turn().transpose {
+        // Names stay: rows become columns.
+        let [.., rows, columns] = &mut dims[..] else { unreachable!("a recording has rows and columns") };
+        std::mem::swap(&mut rows.size, &mut columns.size);
+        std::mem::swap(&mut rows.scale, &mut columns.scale);
+        std::mem::swap(&mut rows.unit, &mut columns.unit);
+        std::mem::swap(&mut rows.translation, &mut columns.translation);
+    }
+    for (dim, &size) in last("--chunk", &mut dims, &args.layout.chunk)? {
+        dim.chunk = size;
+    }
+    for (dim, &size) in last("--shard", &mut dims, &args.layout.shard)? {
+        dim.shard = size;
+    }
+    place(args, &mut dims)?;
+    if let (Rate::Fps(fps), Some(time)) = (rate, dims.iter_mut().find(|dim| dim.kind == DimKind::Time))
+        && time.unit.is_none()
+        && inner == 1
+    {
+        (time.scale, time.unit) = (1.0 / fps, Some("second".to_owned()));
+    }
+    Ok(dims)
 }
 
 /// Sets how large a pixel is, and where the first one is.

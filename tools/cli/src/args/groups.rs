@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use shardwright::{
-    BloscCname, Compressor, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, Placement, PyramidMethod,
-    RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Compressor, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, Orientation, PixelFormat,
+    Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
-use super::values::{Camera, Length, Place, Rate, bytes, one_of, positive, seconds};
+use super::values::{Camera, Length, Place, Rate, bytes, one_of, positive, seconds, whole};
 use crate::failure::Failure;
 
 /// What becomes of a frame that finds the ring full.
@@ -32,24 +32,62 @@ pub(super) const CODECS: [&str; 12] = [
     "zlib",
 ];
 
+/// What `--orientation` takes, and what each does.
+const TURNS: [&str; 8] = [
+    "as-is",
+    "rotate-90",
+    "rotate-180",
+    "rotate-270",
+    "flip-vertical",
+    "flip-horizontal",
+    "transpose",
+    "transpose-other",
+];
+
+/// What `--bayer` takes.
+const BAYER: [&str; 4] = ["RGGB", "GRBG", "GBRG", "BGGR"];
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub(crate) struct RecordingArgs {
     /// The synthetic camera: width, height, element type, and frames per second if it has a speed of its own
     #[arg(long, value_name = "WxHxDTYPE[@FPS]")]
     pub(crate) camera: Option<Camera>,
-    /// A raw file's shape, slowest dimension first: T,Y,X; other dimensions need --axes
+    /// A raw file's shape as it lies in the file, slowest dimension first: T,Y,X; other dimensions need --axes
     #[arg(long, value_name = "N,N,N", value_parser = positive, value_delimiter = ',')]
     pub(crate) shape: Vec<u64>,
-    /// The names of the dimensions of --shape, or of an .npy file's, such as t,c,y,x
+    /// The names of the dimensions of --shape, or of an .npy file's, such as t,c,y,x; with c as the last one, as in
+    /// t,y,x,c, the samples of a pixel follow each other (RGB), and become channels
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) axes: Vec<String>,
-    /// A raw file's element type, little-endian: u8, i8, u16, … f64
+    /// A raw file's element type: u8, i8, u16, … f64, little-endian unless --pixel-format says otherwise
     #[arg(long)]
     pub(crate) dtype: Option<Dtype>,
+    /// How a raw file's pixels lie, as a camera gives them; packed ones, by their names in GenICam's convention, become
+    /// u16 [default: plain]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(PixelFormat::ALL, PixelFormat::name))]
+    pub(crate) pixel_format: Option<PixelFormat>,
+    /// How many of the lowest bits of a raw file's 16-bit pixels are unused: 4 where 12 bits are aligned to the left.
+    /// Pixels are shifted down by so many
+    #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=15))]
+    pub(crate) unused_bits: u32,
     /// Bytes to skip at a raw file's start
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     pub(crate) offset: u64,
+    /// Bytes from one row's start to the next in a raw file [default: rows follow each other]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) row_stride: Option<u64>,
+    /// Bytes from one frame's start to the next in a raw file, where something stands between frames [default: they
+    /// follow each other]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) frame_stride: Option<u64>,
+    /// How frames are turned on their way into the dataset; rotations are counterclockwise
+    #[arg(long, value_name = "TURN", default_value = "as-is", value_parser = PossibleValuesParser::new(TURNS))]
+    pub(crate) orientation: String,
+    /// The colours in front of a sensor's first two pixels in its first two rows, which are kept as the attribute
+    /// `bayer_pattern`; pixels are not touched
+    #[arg(long, value_name = "PATTERN", value_parser = PossibleValuesParser::new(BAYER))]
+    pub(crate) bayer: Option<String>,
     /// Which image (of OME-TIFF) or position (of Micro-Manager) of a recording of several, counted from 0; without it,
     /// such a recording is refused with a list
     #[arg(long, value_name = "N")]
@@ -67,6 +105,24 @@ pub(crate) struct RecordingArgs {
     /// that writes into the ring by itself; --memory must have room for it
     #[arg(long, conflicts_with = "preload")]
     pub(crate) dma: bool,
+}
+
+impl RecordingArgs {
+    /// What `--orientation` means.
+    pub(crate) fn turn(&self) -> Orientation {
+        let flips = |flip_rows, flip_columns| Orientation { flip_rows, flip_columns, ..Orientation::default() };
+        let transposed = |orientation| Orientation { transpose: true, ..orientation };
+        match self.orientation.as_str() {
+            "rotate-90" => Orientation::quarter_turns(1),
+            "rotate-180" => Orientation::quarter_turns(2),
+            "rotate-270" => Orientation::quarter_turns(3),
+            "flip-vertical" => flips(true, false),
+            "flip-horizontal" => flips(false, true),
+            "transpose" => transposed(flips(false, false)),
+            "transpose-other" => transposed(flips(true, true)),
+            _ => Orientation::default(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -109,13 +165,13 @@ pub(crate) struct LayoutArgs {
     /// Leave out the CRC-32C of every chunk, which only zarr3 has
     #[arg(long)]
     pub(crate) no_checksum: bool,
-    /// Chunk shape in elements, of all dimensions or only the last ones; 0 = automatic (replay) or unchanged (repack)
-    /// [default: 0]
-    #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
+    /// Chunk shape in elements, slowest dimension first, of all dimensions or only the last ones; 0: automatic (replay)
+    /// or unchanged (repack) [default: 0]
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',', value_parser = whole)]
     pub(crate) chunk: Vec<u64>,
-    /// Shard shape in elements, of all dimensions or only the last ones; 0: automatic (replay) or unchanged
-    /// (repack) [default: 0]
-    #[arg(long, value_name = "N,N,N", value_delimiter = ',')]
+    /// Shard shape in elements, whole chunks, in the same order; 0: automatic (replay) or unchanged (repack)
+    /// [default: 0]
+    #[arg(long, value_name = "N,N,N", value_delimiter = ',', value_parser = whole)]
     pub(crate) shard: Vec<u64>,
     /// Where a shard's index stands [default: end; repack: unchanged]
     #[arg(long, value_parser = one_of(IndexLocation::ALL, IndexLocation::name))]
@@ -249,6 +305,7 @@ pub(crate) struct EngineArgs {
 
 /// What work on a dataset takes, and how it is told.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Work")]
 pub(crate) struct WorkArgs {
     /// Memory for pixels and chunks on their way
     #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
@@ -260,10 +317,10 @@ pub(crate) struct WorkArgs {
     #[arg(long)]
     pub(crate) no_sync: bool,
     /// Print one JSON object instead of a sentence
-    #[arg(long)]
+    #[arg(long, help_heading = "Report")]
     pub(crate) json: bool,
     /// Show no progress and print nothing but with --json
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Report")]
     pub(crate) quiet: bool,
 }
 

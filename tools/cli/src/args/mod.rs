@@ -1,6 +1,7 @@
 //! The command line: what it looks like and how its words become values. Nothing here touches a file.
 
 mod groups;
+mod help;
 mod pyramid;
 mod values;
 
@@ -13,57 +14,24 @@ use shardwright::{Codec, Dialect, ManifestForm};
 
 pub(crate) use self::groups::RecordingArgs;
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, WorkArgs, compressor};
+use self::help::{
+    EXAMPLES, EXIT_CODES, EXPORT_HELP, MANIFEST_HELP, PROBE_HELP, RECOVER_HELP, REPACK_HELP, REPLAY_HELP, VERIFY_HELP,
+};
 pub(crate) use self::pyramid::Pyramid;
 pub(crate) use self::values::{Camera, Rate, in_unit, unit_name};
 use self::values::{bytes, one_of, seconds};
 use crate::failure::Failure;
 use crate::region::RegionArg;
 
-const EXAMPLES: &str = "\
-Examples:
-  shardwright replay movie.tif movie.ome.zarr
-  shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd --chunk 16,256,256
-  shardwright replay positions.ome.tif out.ome.zarr --series 1
-  shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
-  shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
-  shardwright info out.zarr
-  shardwright export out.zarr part.ome.tif --region 0:100,:,512:1024
-  shardwright repack out.zarr archive.zarr --codec zstd --level 9
-  shardwright pyramid out.zarr --method median
-  shardwright manifest out.zarr --url-prefix s3://bucket/out.zarr
-  shardwright verify out.zarr
-  shardwright recover out.zarr --apply
-  shardwright probe /data --camera 2048x2048xu16@100
-
-Exit codes:
-  0 fine
-  1 failure: the system refused something, the disk is full, the output exists, a writer is at work
-  2 usage
-  3 what is at the path is missing, no dataset, or damaged
-  4 finished, but frames were lost, or wait to be recovered
-  5 what is at the path may be right, but is not read here
-  130 interrupted by Ctrl-C and finished cleanly
-With --json, an error is an object on standard output, too:
-  {\"error\": {\"kind\", \"message\", \"path\", \"exit_code\"}}";
-
-const VERIFY_EXIT_CODES: &str = "\
-Exit codes:
-  0 sound   3 damage was found   5 there is no damage, but not all of it could be checked
-  others as with every command";
-
-const RECOVER_EXIT_CODES: &str = "\
-Exit codes:
-  0 nothing to do, or done   4 there is something to do (without --apply)   others as with every command";
-
 /// Replay recordings into sharded Zarr datasets at camera speed, and look at datasets.
 #[derive(Debug, Parser)]
 #[command(name = "shardwright", version, after_help = EXAMPLES, max_term_width = 110)]
 pub(crate) struct Cli {
     /// Let manifests name any file of this machine, not only those of datasets in the same folder
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Trust", display_order = 1000)]
     pub(crate) follow_manifests: bool,
     /// Let links in datasets lead anywhere, not only to what is below the dataset itself
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Trust", display_order = 1001)]
     pub(crate) follow_links: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -80,9 +48,9 @@ pub(crate) enum Command {
     Probe(Probe),
     Pyramid(Pyramid),
     Repack(Repack),
-    /// Print a completion script for a shell to stdout.
+    /// Print a completion script for a shell
     Completions {
-        /// The shell.
+        /// The shell
         shell: clap_complete::Shell,
     },
 }
@@ -121,19 +89,20 @@ impl Command {
     }
 }
 
-/// Show what a dataset holds: shape, chunks, shards, codecs, sizes, gaps.
+/// Show what a dataset holds: shape, chunks, shards, codecs, sizes, gaps
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Info {
-    /// The dataset.
+    /// The dataset
     pub(crate) path: PathBuf,
-    /// Print one JSON object instead of tables.
+    /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Write a region of an array as TIFF, OME-TIFF, npy or raw. Dimensions keep the array's order, slowest first; in TIFF
-/// each frame is a page. What would exceed 4 GB becomes BigTIFF.
+/// Write a region of an array as TIFF, OME-TIFF, npy or raw
 #[derive(Debug, Args)]
+#[command(after_help = EXPORT_HELP)]
 pub(crate) struct Export {
     /// The array, or the image whose first array is meant
     pub(crate) path: PathBuf,
@@ -161,30 +130,30 @@ pub(crate) struct Export {
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Print one JSON object instead of a sentence
-    #[arg(long)]
+    #[arg(long, help_heading = "Report")]
     pub(crate) json: bool,
     /// Show no progress and print nothing but with --json
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Report")]
     pub(crate) quiet: bool,
 }
 
-/// Check everything about a dataset that can be checked: documents, indexes, checksums, decoding, slot headers.
+/// Check all of a dataset that can be checked: documents, indexes, checksums, decoding, slot headers
 #[derive(Debug, Args)]
-#[command(after_help = VERIFY_EXIT_CODES)]
+#[command(after_help = VERIFY_HELP)]
 pub(crate) struct Verify {
-    /// The dataset or the array.
+    /// The dataset, or an array of one
     pub(crate) path: PathBuf,
-    /// Print one JSON object instead of tables.
+    /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show no progress and print nothing but with --json; the exit code tells.
+    /// Show no progress and print nothing but with --json; the exit code tells
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
-/// Write down where a dataset's chunks lie, so that readers which go by references open it without a copy:
-/// manifest.json (chunk-manifest-json) and kerchunk.json, in a folder beside the dataset.
+/// Write down where a dataset's chunks lie, for readers that go by references: kerchunk.json and manifest.json
 #[derive(Debug, Args)]
+#[command(after_help = MANIFEST_HELP)]
 pub(crate) struct Manifest {
     /// The dataset
     pub(crate) path: PathBuf,
@@ -213,32 +182,26 @@ pub(crate) struct Manifest {
     pub(crate) json: bool,
 }
 
-/// Bring back what a writer had written when it was killed or the power went.
-///
-/// Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers
-/// before the chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
+/// Bring back what a writer had written when it was killed or the power went
 #[derive(Debug, Args)]
-#[command(after_help = RECOVER_EXIT_CODES)]
+#[command(after_help = RECOVER_HELP)]
 pub(crate) struct Recover {
-    /// The dataset.
+    /// The dataset
     pub(crate) path: PathBuf,
-    /// Make the changes.
+    /// Make the changes
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Print one JSON object instead of tables.
+    /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show no progress and print nothing but with --json; the exit code tells.
+    /// Show no progress and print nothing but with --json; the exit code tells
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
-/// Find out whether this machine keeps up with a camera when it writes into a folder, with which settings, and how long
-/// the disk lasts. Takes some ten seconds and a few gigabytes of free space for that time.
+/// Find out whether this machine keeps up with a camera when it writes into a folder
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit codes: 0 it keeps up   4 it does not: frames would be lost   others as with every command"
-)]
+#[command(after_help = PROBE_HELP)]
 pub(crate) struct Probe {
     /// The folder in which datasets are to be written
     pub(crate) path: PathBuf,
@@ -247,18 +210,18 @@ pub(crate) struct Probe {
     pub(crate) camera: Camera,
     /// How long each codec is tried
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) seconds: Duration,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     /// Print one JSON object instead of tables
-    #[arg(long)]
+    #[arg(long, help_heading = "Report")]
     pub(crate) json: bool,
 }
 
-/// Close the gaps in a dataset's shards and put their chunks in order; where asked for, compress them again and give
-/// chunks and shards other shapes. Every new shard is read back and compared before an old one goes. Killed and called
-/// again, it goes on where it stopped; called again after its end, it says that all is done.
+/// Close the gaps in a dataset's shards, or give it another codec, other chunks and shards, or another format
 #[derive(Debug, Args)]
+#[command(after_help = REPACK_HELP)]
 pub(crate) struct Repack {
     /// The dataset
     pub(crate) path: PathBuf,
@@ -266,43 +229,45 @@ pub(crate) struct Repack {
     pub(crate) output: Option<PathBuf>,
     /// The order of chunks in their shard
     #[arg(long, default_value = "c", value_parser = one_of(ChunkOrder::ALL, ChunkOrder::name))]
+    #[arg(help_heading = "Layout and codec")]
     pub(crate) order: ChunkOrder,
     #[command(flatten)]
     pub(crate) layout: LayoutArgs,
     /// Let every chunk be a file of its own; zarr3 and zarr2 alone have such arrays
-    #[arg(long, conflicts_with_all = ["shard", "index", "index_checksum", "no_index_checksum"])]
+    #[arg(long, help_heading = "Layout and codec")]
+    #[arg(conflicts_with_all = ["shard", "index", "index_checksum", "no_index_checksum"])]
     pub(crate) unsharded: bool,
     /// Repack only these arrays, or all in these groups, by their paths within the dataset; others are as with --skip
-    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
     pub(crate) only: Vec<String>,
     /// Don't repack these arrays, or those in these groups: in place they are left alone; a new dataset has them as
     /// they are, or, where their group becomes another format, without them, and says so
-    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
     pub(crate) skip: Vec<String>,
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
     /// End every shard's index with its CRC-32C, which only zarr3 has [default: as it is]
-    #[arg(long, conflicts_with = "no_index_checksum")]
+    #[arg(long, conflicts_with = "no_index_checksum", help_heading = "Layout and codec")]
     pub(crate) index_checksum: bool,
     /// Write the bytes of shards that stay as they are, rather than share their blocks with the old dataset's on XFS
     /// and Btrfs
-    #[arg(long)]
+    #[arg(long, help_heading = "Work")]
     pub(crate) no_reflink: bool,
     /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost. Take
     /// also one that holds fewer chunks than its writer counted: the result lists frames that may lack some as missing
-    #[arg(long)]
+    #[arg(long, help_heading = "Work")]
     pub(crate) incomplete: bool,
     /// Begin also where the free space seems too small by an estimate: as many bytes as the old files take, or as there
     /// are pixels where chunks become uncompressed
-    #[arg(long)]
+    #[arg(long, help_heading = "Work")]
     pub(crate) no_space_check: bool,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
 }
 
-/// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would.
+/// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = REPLAY_HELP)]
 pub(crate) struct Replay {
     /// A TIFF file (OME-TIFF, ImageJ, Micro-Manager), a folder of such, NDTiff, a Zarr array, an .npy file, a raw file
     /// (with --shape and --dtype), or the word `synthetic`
@@ -455,6 +420,20 @@ mod tests {
         assert_eq!(replay.layout.index, Some(IndexLocation::Start));
         let zstd = Compressor::Blosc { cname: BloscCname::Zstd, level: 3, shuffle: Shuffle::Byte, block_bytes: 0 };
         assert_eq!(replay.layout.compressor().unwrap(), zstd);
+    }
+
+    #[test]
+    fn a_list_takes_no_path() {
+        let parse = |words: &str| Cli::try_parse_from(["shardwright"].into_iter().chain(words.split(' ')));
+        let Command::Repack(repack) = parse("repack --only a,b --only c --skip d in.zarr out.zarr").unwrap().command
+        else {
+            panic!("no repack")
+        };
+        assert_eq!((repack.only, repack.skip), (vec!["a".into(), "b".into(), "c".into()], vec!["d".to_owned()]));
+        assert_eq!((repack.path, repack.output), ("in.zarr".into(), Some("out.zarr".into())));
+        assert!(matches!(parse("pyramid --z always in.zarr").unwrap().command, Command::Pyramid(_)));
+        let refused = parse("pyramid --z in.zarr").unwrap_err().to_string();
+        assert!(refused.contains("in.zarr") && refused.contains("never, always, auto"), "{refused}");
     }
 
     #[test]

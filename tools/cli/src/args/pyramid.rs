@@ -6,22 +6,24 @@ use clap::Args;
 use shardwright::offline::{Depth, PyramidMethod};
 
 use super::groups::WorkArgs;
+use super::help::PYRAMID_HELP;
 use super::values::one_of;
 
-/// Add smaller levels to an image of OME-Zarr 0.5, each half as large in y and x as the one before and made of it,
-/// until y and x have 256 pixels at most. Level 0 is only read. Killed and called again, it goes on where it stopped.
+/// Add smaller levels to an image of OME-Zarr 0.5, each half as large in y and x as the one before
 #[derive(Debug, Args)]
+#[command(after_help = PYRAMID_HELP)]
 pub(crate) struct Pyramid {
     /// The image, or a dataset that holds one
     pub(crate) path: PathBuf,
     /// How pixels become one: mean, median, min, max, the first one, or the most frequent one (for labels)
     #[arg(long, default_value = "mean", value_parser = one_of(PyramidMethod::ALL, PyramidMethod::name))]
     pub(crate) method: PyramidMethod,
-    /// Make so many levels beside level 0, as far as there is something to halve
+    /// Make so many levels beside level 0, as far as there is something to halve [default: until y and x have 256
+    /// pixels at most]
     #[arg(long, value_name = "N")]
     pub(crate) levels: Option<usize>,
-    /// Halve z, too: always, which is what --z alone means, or auto: once planes are no further apart than pixels
-    #[arg(long, value_name = "WHEN", default_value = "never", num_args = 0..=1, default_missing_value = "always")]
+    /// Halve z, too: always, or auto: once planes are no further apart than pixels
+    #[arg(long, value_name = "WHEN", default_value = "never")]
     #[arg(value_parser = one_of(Depth::ALL, Depth::name))]
     pub(crate) z: Depth,
     /// Replace levels that are there

@@ -106,7 +106,11 @@ impl FromStr for Length {
             _ => return Err(format!("{text:?} is not a length; a number above 0 and a unit are, such as 0.325um")),
         };
         let unit = unit_name(unit.trim()).ok_or_else(|| {
-            format!("{:?} is not a known unit of length; possible are pm, nm, um, mm, cm, m", unit.trim())
+            let known = "possible are pm, nm, um, mm, cm, m, as in 0.325um";
+            match unit.trim() {
+                "" => format!("{text:?} has no unit of length; {known}"),
+                unit => format!("{unit:?} is not a known unit of length; {known}"),
+            }
         })?;
         Ok(Self { value, unit })
     }
@@ -197,6 +201,11 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         Ok(number) if number >= 0.0 && number * factor as f64 <= 9e15 => Ok((number * factor as f64) as u64),
         _ => Err(wrong()),
     }
+}
+
+/// Parses one of the numbers of a shape.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| format!("{text:?} is not a whole number; a shape reads 16,256,256"))
 }
 
 pub(super) fn positive(text: &str) -> Result<u64, String> {

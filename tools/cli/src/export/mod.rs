@@ -1,16 +1,17 @@
 //! `shardwright export`: a region of an array as a file that other programs open.
 
+mod image;
 mod plain;
 mod tiff;
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shardwright::offline::{Array, Axis};
-use shardwright::{Channel, ElementType};
 
+use self::image::{Image, Sink};
 use crate::args::{Export, Format};
 use crate::failure::{Failure, Fault};
 use crate::interrupt::{self, interrupted};
@@ -43,34 +44,6 @@ impl Format {
             Failure::Usage(format!("{}: say --format, or end the name with one of {endings}", path.display()))
         })
     }
-}
-
-/// What is exported: a box of an array and what is known of its dimensions.
-struct Image {
-    start: Vec<u64>,
-    shape: Vec<u64>,
-    dtype: ElementType,
-    axes: Vec<Axis>,
-    /// Names were given, not guessed.
-    named: bool,
-    /// The image's name.
-    name: Option<String>,
-    /// As many as the whole array has, or none.
-    channels: Vec<Channel>,
-}
-
-impl Image {
-    fn bytes(&self) -> u64 {
-        self.shape.iter().fold(self.dtype.size() as u64, |bytes, &length| bytes.saturating_mul(length))
-    }
-}
-
-/// Takes the pixels of an image, in C order, little-endian, in pieces of any length.
-trait Sink {
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Failure>;
-
-    /// Writes what is left.
-    fn finish(self: Box<Self>) -> Result<(), Failure>;
 }
 
 /// What ended the reading of a dataset.
@@ -258,16 +231,6 @@ impl Drop for Partial {
 
 fn written(path: &Path, error: &io::Error) -> Failure {
     Failure::io("write", path, error)
-}
-
-fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let of_system = std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref());
-    let fault = of_system.map_or(Fault::Failed, Fault::of_io);
-    Failure::Known { fault, message: format!("can't write the file: {error}; nothing was left behind"), path: None }
-}
-
-fn flushed(mut file: BufWriter<File>) -> Result<(), Failure> {
-    file.flush().map_err(|error| broken(&error))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 
 use shardwright::ElementType;
 
-use super::{Image, Sink, broken, flushed};
+use super::image::{Image, Sink, broken, flushed};
 use crate::failure::Failure;
 
 /// Pixels one after another.

@@ -17,7 +17,7 @@ use tiff::encoder::colortype::{self, ColorType};
 use tiff::encoder::{TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard, TiffValue};
 use tiff::tags::{PhotometricInterpretation, SampleFormat, Tag};
 
-use super::{Image, Sink, broken};
+use super::image::{Image, Sink, broken};
 use crate::failure::Failure;
 
 /// Offsets of plain TIFF have 32 bits; this leaves room for directories.

@@ -2,8 +2,8 @@
 
 use shardwright::{Channel, Dim};
 
+use super::recording::{Recording, dim_named, named_channel};
 use super::tiff::page::{self, Shape};
-use super::{Recording, dim_named, named_channel};
 use crate::args::in_unit;
 
 /// The samples of a colour pixel, and the colours that these are.

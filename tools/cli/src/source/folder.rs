@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::axes::Axes;
+use super::files::{open_regular, stays_inside};
+use super::options::refuse_option;
+use super::recording::{Source, named_channel};
 use super::tiff::mmstack::{self, choose_position};
 use super::tiff::planes::{Found, Planes};
 use super::tiff::stack::Stack;
-use super::{Source, cannot, named_channel, ndtiff, refused, stays_inside, tiff, zarr};
-use crate::failure::Failure;
+use super::why::{cannot, refused};
+use super::{ndtiff, tiff, zarr};
+use crate::failure::{Failure, Fault};
 
 /// A summary of an acquisition, with a few lines for each image.
 const METADATA_BYTES_MAX: u64 = 1 << 30;
@@ -38,8 +42,16 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
         stays_inside(path, file).map_err(|why| refused(file, why))?;
     }
     if files.is_empty() {
-        super::refuse_option("--series", series.is_some(), "a Zarr array")?;
-        return Ok(Box::new(zarr::Zarr::open(path)?));
+        refuse_option("--series", series.is_some(), "a Zarr array")?;
+        let opened = zarr::Zarr::open(path);
+        return match opened {
+            Err(_) if !is_zarr && !has_folders(path) => {
+                let why = "holds no recording: no TIFF files, no NDTiff.index, no .companion.ome and no Zarr array";
+                let message = format!("{} {why}", path.display());
+                Err(Failure::Known { fault: Fault::NotFound, message, path: Some(path.to_path_buf()) })
+            }
+            opened => Ok(Box::new(opened?)),
+        };
     }
     let places: Option<Vec<_>> = files.iter().map(|file| Place::of(file)).collect();
     let found = match places {
@@ -50,6 +62,11 @@ pub(crate) fn open(path: &Path, series: Option<u64>) -> Result<Box<dyn Source>, 
         },
     };
     Ok(Box::new(Planes::new(found)?))
+}
+
+/// Whether there are folders in a folder, as arrays of some formats have them below it.
+fn has_folders(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(|entry| entry.path().is_dir()))
 }
 
 /// The names of files in a folder, numbers in them in the order of their values.
@@ -99,7 +116,7 @@ fn set(files: &[PathBuf], series: Option<u64>) -> Result<Option<Planes>, Failure
 
 /// The pages of all files, one after the other.
 fn sequence(files: Vec<PathBuf>, series: Option<u64>) -> Result<Found, Failure> {
-    super::refuse_option("--series", series.is_some(), "a folder of TIFF files")?;
+    refuse_option("--series", series.is_some(), "a folder of TIFF files")?;
     let (mut planes, mut notes, mut defect) = (Vec::new(), Vec::new(), None);
     for (file, path) in files.iter().enumerate() {
         let mut stack = Stack::open(path)?;
@@ -199,7 +216,7 @@ fn summary(path: &Path) -> Value {
     let read = || {
         let file = path.join("metadata.txt");
         stays_inside(path, &file).ok()?;
-        let file = super::open_regular(&file).ok()?;
+        let file = open_regular(&file).ok()?;
         let is_short = file.metadata().ok()?.len() < METADATA_BYTES_MAX;
         let text = is_short.then(|| std::io::read_to_string(file).ok())??;
         serde_json::from_str::<Value>(&text).ok()

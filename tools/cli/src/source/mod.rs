@@ -1,130 +1,34 @@
 //! Where frames come from: recordings on disk, or a synthetic camera.
 
 mod axes;
+mod files;
 mod folder;
 mod foreign;
 mod ndtiff;
 mod npy;
+mod options;
 mod raw;
+mod recording;
 pub(crate) mod synthetic;
 mod tiff;
 mod why;
 mod zarr;
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::path::Path;
 
 use memmap2::MmapMut;
-use shardwright::{Channel, Dim, DimKind, Dtype};
 
+use self::files::{huge_pages, open_regular};
+use self::options::{OF_RAW_FILES, refuse_option, refuse_options, refuse_raw_options};
+use self::why::{Why, cannot, refused};
 use crate::args::{Camera, RecordingArgs};
-use crate::failure::{Failure, Fault};
-pub(crate) use why::Why;
-
-/// Something that gives frames, again and again and in any order.
-pub(crate) trait Source: Send {
-    /// What the frames are.
-    fn recording(&self) -> &Recording;
-
-    /// Fills `frame` with the recording's frame `index`, in native byte order and without gaps.
-    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure>;
-
-    /// Whether frame `index` is missing from the recording. `read` fills it with zeros.
-    fn is_missing(&self, _index: u64) -> bool {
-        false
-    }
-
-    /// How many of a pass's frames differ; the rest repeats them in turn.
-    fn distinct(&self, pass: u64) -> u64 {
-        pass
-    }
-
-    /// Refuses to write where frames are still to be read.
-    fn check_output(&self, _output: &Path) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    /// Bytes that the source holds in memory for its whole life. They count against `--memory`.
-    fn held_bytes(&self) -> u64 {
-        0
-    }
-}
-
-/// What a recording is, as far as the dataset cares.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Recording {
-    /// The type of a pixel.
-    pub(crate) dtype: Dtype,
-    /// The dimensions with their sizes, as they are to be stored; the last two are a frame's rows and columns.
-    pub(crate) dims: Vec<Dim>,
-    /// The outer dimensions by name as the frames arrive, slowest first; empty: as they are stored.
-    pub(crate) acquisition_order: Vec<String>,
-    /// The frames that there are. `None`: as many as one likes.
-    pub(crate) frames: Option<u64>,
-    /// The frames' own speed.
-    pub(crate) fps: Option<f64>,
-    /// The channels, if the recording says something of them. A label or a colour that it does not say is empty.
-    pub(crate) channels: Vec<Channel>,
-    /// The image's name.
-    pub(crate) name: Option<String>,
-    /// Things to tell the user that are no errors.
-    pub(crate) notes: Vec<String>,
-    /// Why the recording ends where it ends, if it was meant to be longer.
-    pub(crate) defect: Option<String>,
-}
-
-impl Recording {
-    /// A plain movie: time, rows, columns.
-    pub(crate) fn movie(dtype: Dtype, frames: Option<u64>, height: u64, width: u64) -> Self {
-        Self {
-            dtype,
-            dims: vec![Dim::time(frames), Dim::y(height), Dim::x(width)],
-            acquisition_order: Vec::new(),
-            frames,
-            fps: None,
-            channels: Vec::new(),
-            name: None,
-            notes: Vec::new(),
-            defect: None,
-        }
-    }
-
-    /// Pixels a frame.
-    pub(crate) fn frame_pixels(&self) -> u64 {
-        self.dims.iter().rev().take(2).map(|dim| dim.size.unwrap_or(1)).product()
-    }
-
-    /// Bytes a frame.
-    pub(crate) fn frame_bytes(&self) -> u64 {
-        self.frame_pixels() * self.dtype.size() as u64
-    }
-
-    /// The outer dimension that changes slowest as frames arrive, by its place in `dims`.
-    pub(crate) fn slowest(&self) -> usize {
-        let name = self.acquisition_order.first();
-        self.dims.iter().position(|dim| Some(&dim.name) == name).unwrap_or(0)
-    }
-}
-
-/// A dimension of the name's usual meaning.
-pub(crate) fn dim_named(name: &str, size: u64) -> Dim {
-    let kind = match name.to_ascii_lowercase().as_str() {
-        "t" | "time" => DimKind::Time,
-        "c" | "channel" => DimKind::Channel,
-        "z" | "y" | "x" => DimKind::Space,
-        _ => DimKind::Other,
-    };
-    Dim::new(name, kind, size)
-}
-
-/// A channel of which no colour is known.
-pub(crate) fn named_channel(label: &str) -> Channel {
-    Channel { label: label.to_owned(), color: String::new(), window: None }
-}
+use crate::failure::Failure;
+pub(crate) use files::follow_links_anywhere;
+#[cfg(test)]
+pub(crate) use recording::Counting;
+pub(crate) use recording::{Recording, Source};
 
 /// Opens what the command line names, to write its frames to `output`. `memory` bounds what a source may hold.
 pub(crate) fn open(input: &Path, output: &Path, args: &RecordingArgs, memory: u64) -> Result<Box<dyn Source>, Failure> {
@@ -173,8 +77,11 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
         .map_err(|error| Failure::io("read", input, &error))?;
     if head.starts_with(&npy::MAGIC) {
         refuse_option("--series", args.series.is_some(), "an .npy file")?;
-        refuse_options(args, &["--shape", "--dtype", "--offset"], "an .npy file")?;
+        refuse_options(args, &OF_RAW_FILES.map(|option| if option == "--axes" { "" } else { option }), "an .npy file")?;
         return Ok(Box::new(raw::Raw::open_npy(input, args)?));
+    }
+    if head.is_empty() {
+        return Err(refused(input, format!("{} is empty", input.display())));
     }
     let name = input.file_name().unwrap_or_default();
     if name == ndtiff::INDEX {
@@ -200,104 +107,6 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
         "{} is no TIFF or .npy file (it begins with {head:02x?}); a raw file needs --shape T,Y,X and --dtype",
         input.display()
     )))
-}
-
-fn refuse_raw_options(args: &RecordingArgs, what: &str) -> Result<(), Failure> {
-    refuse_options(args, &["--shape", "--axes", "--dtype", "--offset"], what)
-}
-
-fn refuse_options(args: &RecordingArgs, refused: &[&str], what: &str) -> Result<(), Failure> {
-    let given = [
-        ("--shape", !args.shape.is_empty()),
-        ("--axes", !args.axes.is_empty()),
-        ("--dtype", args.dtype.is_some()),
-        ("--offset", args.offset != 0),
-    ];
-    match given.iter().find(|option| option.1 && refused.contains(&option.0)) {
-        Some((option, _)) => Err(Failure::Usage(format!("{option} belongs to raw files; {what} says this itself"))),
-        None => Ok(()),
-    }
-}
-
-fn refuse_option(option: &str, is_given: bool, what: &str) -> Result<(), Failure> {
-    match is_given {
-        true => Err(Failure::Usage(format!("{option} chooses one of several images; {what} has none to choose from"))),
-        false => Ok(()),
-    }
-}
-
-/// Opens what is read by places: a pipe would wait for ever.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    File::open(path)
-}
-
-/// Fills `bytes` from `offset` of a file on.
-pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-    file.read_exact_at(bytes, offset)
-}
-
-/// Whether links in folders and sets of files may lead anywhere.
-static FOLLOW_LINKS: AtomicBool = AtomicBool::new(false);
-
-/// From now on, links may lead anywhere.
-pub(crate) fn follow_links_anywhere() {
-    FOLLOW_LINKS.store(true, Relaxed);
-}
-
-/// Refuses a file to which a link leads out of the folder that the caller named, as the library does with datasets.
-pub(crate) fn stays_inside(folder: &Path, file: &Path) -> Result<(), String> {
-    let whole = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let (end, root) = (whole(file)?, whole(folder)?);
-    if FOLLOW_LINKS.load(Relaxed) || end.starts_with(&root) {
-        return Ok(());
-    }
-    Err(format!(
-        "{} is, or lies behind, a link out of {} to {}; if you trust it, allow it (--follow-links)",
-        file.display(),
-        root.display(),
-        end.display()
-    ))
-}
-
-/// The file that another one names, in the same folder or below it. `Err` says why there is none.
-pub(crate) fn sibling(path: &Path, name: &str) -> Result<PathBuf, String> {
-    let (folder, name) = (path.with_file_name(""), Path::new(name));
-    let is_below = name.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !is_below || name.file_name().is_none() {
-        return Err(format!("{} is named, but that is no file beside {}", name.display(), path.display()));
-    }
-    let file = folder.join(name);
-    if !file.is_file() {
-        return Err(format!("{} is not there", file.display()));
-    }
-    stays_inside(&folder, &file).map(|()| file)
-}
-
-/// "can't open movie.tif: no such file"
-pub(crate) fn cannot(verb: &str, path: &Path, why: impl Into<Why>) -> Failure {
-    refused(path, why.into().within(|why| format!("can't {verb} {}: {why}", path.display())))
-}
-
-/// A failure of which the sentence is complete.
-pub(crate) fn refused(path: &Path, why: impl Into<Why>) -> Failure {
-    let (fault, message) = match why.into() {
-        Why::Broken(message) => (Fault::Invalid, message),
-        Why::Unread(message) => (Fault::Unsupported, message),
-    };
-    Failure::Known { fault, message, path: Some(path.to_path_buf()) }
-}
-
-/// Memory that a copy runs through without many page faults and translations, where the system has such.
-pub(crate) fn huge_pages(bytes: usize) -> Result<MmapMut, Failure> {
-    let map = MmapMut::map_anon(bytes)
-        .map_err(|error| Failure::Run(format!("no memory for {bytes} bytes of frames: {error}")))?;
-    #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage);
-    Ok(map)
 }
 
 /// A recording that was read into memory as a whole.
@@ -350,24 +159,10 @@ impl Source for Preloaded {
     }
 }
 
-/// A recording for tests whose frames hold their index.
-#[cfg(test)]
-pub(crate) struct Counting(pub(crate) Recording);
-
-#[cfg(test)]
-impl Source for Counting {
-    fn recording(&self) -> &Recording {
-        &self.0
-    }
-
-    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
-        frame.fill(index as u8);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use shardwright::Dtype;
+
     use super::*;
 
     fn counting(frames: u64) -> Box<dyn Source> {

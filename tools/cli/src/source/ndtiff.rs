@@ -20,11 +20,13 @@ use serde_json::Value;
 use shardwright::Dtype;
 
 use super::axes::{Axes, Axis};
+use super::files::{open_regular, read_at, sibling};
+use super::recording::named_channel;
 use super::tiff::ByteOrder;
 use super::tiff::mmstack::{Scales, choose_position};
 use super::tiff::page::{self, Compression, Form, Page, Place, Predictor, Shape};
 use super::tiff::planes::{Found, Plane, Planes};
-use super::{Why, cannot, named_channel, open_regular, read_at, sibling};
+use super::why::{Why, cannot};
 use crate::failure::Failure;
 
 pub(crate) const INDEX: &str = "NDTiff.index";

@@ -13,19 +13,55 @@ use std::fs::File;
 
 use shardwright::Dtype;
 
+use super::files::read_at;
 use super::tiff::ByteOrder;
-use super::{Why, read_at};
+use super::why::Why;
 
 pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
 /// What the header says.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Header {
-    pub(crate) dtype: Dtype,
+    pub(crate) element: Element,
     pub(crate) order: ByteOrder,
     pub(crate) shape: Vec<u64>,
     /// Where the array begins.
     pub(crate) offset: u64,
+}
+
+/// An element of the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    Number(Dtype),
+    /// A byte that is 0 or 1.
+    Bool,
+    /// A half-precision number.
+    Half,
+}
+
+impl Element {
+    /// What it becomes.
+    pub(crate) fn dtype(self) -> Dtype {
+        match self {
+            Self::Number(dtype) => dtype,
+            Self::Bool => Dtype::U8,
+            Self::Half => Dtype::F32,
+        }
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn bytes(self) -> u64 {
+        if self == Self::Half { 2 } else { self.dtype().size() as u64 }
+    }
+
+    /// What the user should know.
+    pub(crate) fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Number(_) => None,
+            Self::Bool => Some("truth values are written as u8, 0 and 1"),
+            Self::Half => Some("half-precision numbers are written as single-precision ones, without a loss"),
+        }
+    }
 }
 
 impl Header {
@@ -48,7 +84,7 @@ impl Header {
     }
 
     fn parse(text: &str, offset: u64) -> Result<Self, Why> {
-        let (dtype, order) = element_type(text)?;
+        let (element, order) = element_type(text)?;
         let shape = value(text, "shape").and_then(|value| value.strip_prefix('(')?.split_once(')'));
         let numbers = shape.ok_or("its header names no shape")?.0.split(',').map(str::trim);
         let shape: Result<Vec<u64>, _> = numbers.filter(|number| !number.is_empty()).map(str::parse).collect();
@@ -62,7 +98,7 @@ impl Header {
                  numpy.save(path, numpy.ascontiguousarray(array))",
             );
         }
-        Ok(Self { dtype, order, shape, offset })
+        Ok(Self { element, order, shape, offset })
     }
 }
 
@@ -72,7 +108,7 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     Some(after.trim_start().strip_prefix(':')?.trim_start())
 }
 
-fn element_type(text: &str) -> Result<(Dtype, ByteOrder), Why> {
+fn element_type(text: &str) -> Result<(Element, ByteOrder), Why> {
     let descr = value(text, "descr").ok_or("its header names no type")?;
     let quote = descr.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
     let descr = quote.and_then(|quote| descr[1..].split_once(quote));
@@ -81,8 +117,9 @@ fn element_type(text: &str) -> Result<(Dtype, ByteOrder), Why> {
     };
     let order = if descr.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
     let dtype = match descr.trim_start_matches(['<', '>', '|', '=']) {
-        // A byte that is 0 or 1.
-        "u1" | "b1" => Dtype::U8,
+        "b1" => return Ok((Element::Bool, order)),
+        "f2" => return Ok((Element::Half, order)),
+        "u1" => Dtype::U8,
         "u2" => Dtype::U16,
         "u4" => Dtype::U32,
         "u8" => Dtype::U64,
@@ -95,12 +132,12 @@ fn element_type(text: &str) -> Result<(Dtype, ByteOrder), Why> {
         _ => {
             let names: Vec<_> = Dtype::ALL.iter().map(Dtype::to_string).collect();
             return Why::unread(format!(
-                "its elements are {descr:?}, which can't be replayed; possible are {}",
+                "its elements are {descr:?}, which can't be replayed; possible are bool, f16, {}",
                 names.join(", ")
             ));
         }
     };
-    Ok((dtype, order))
+    Ok((Element::Number(dtype), order))
 }
 
 #[cfg(test)]
@@ -110,10 +147,11 @@ mod tests {
     #[test]
     fn headers_are_read() {
         let text = "{'descr': '>i2', 'fortran_order': False, 'shape': (3, 4, 5), }  \n";
-        let header = Header { dtype: Dtype::I16, order: ByteOrder::Big, shape: vec![3, 4, 5], offset: 128 };
+        let header =
+            Header { element: Element::Number(Dtype::I16), order: ByteOrder::Big, shape: vec![3, 4, 5], offset: 128 };
         assert_eq!(Header::parse(text, 128), Ok(header));
         let one = Header::parse("{'descr': '|u1', 'fortran_order': True, 'shape': (7,), }", 64).unwrap();
-        assert_eq!((one.dtype, one.shape), (Dtype::U8, vec![7]));
+        assert_eq!((one.element, one.shape), (Element::Number(Dtype::U8), vec![7]));
     }
 
     #[test]

@@ -4,49 +4,171 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use shardwright::{DimKind, Dtype};
+use shardwright::{Dim, DimKind, Dtype, FrameLayout, PixelFormat};
 
-use super::tiff::{ByteOrder, reason, to_native};
-use super::{Recording, Source, cannot, dim_named, npy, open_regular, read_at};
+use super::files::{open_regular, read_at};
+use super::npy;
+use super::recording::{Recording, Source, dim_named};
+use super::tiff::{ByteOrder, reason, to_native, widen};
+use super::why::cannot;
 use crate::args::RecordingArgs;
 use crate::failure::Failure;
 
-/// A raw file of a shape that the command line tells.
+/// A raw file of a shape that the command line or the file itself tells.
 pub(crate) struct Raw {
     path: PathBuf,
     file: File,
     offset: u64,
+    lie: Lie,
     order: ByteOrder,
+    /// The file's numbers are half-precision ones, and become single-precision ones.
+    is_half: bool,
+    /// The picture whose samples are in `picture`.
+    cached: Option<u64>,
+    picture: Vec<u8>,
     recording: Recording,
+}
+
+/// How pictures lie in the file.
+#[derive(Debug, Clone, Copy)]
+struct Lie {
+    /// From one picture's start to the next.
+    stride: u64,
+    /// Bytes of a picture, and of its rows with what stands behind them.
+    bytes: u64,
+    row_stride: u64,
+    /// Samples of a pixel, which follow each other; each becomes a frame of its own.
+    samples: u64,
+}
+
+impl Lie {
+    /// Pictures without gaps in them or between them, whose numbers have `size` bytes.
+    fn dense(recording: &Recording, samples: u64, size: u64) -> Self {
+        let bytes = recording.frame_pixels() * samples * size;
+        Self { stride: bytes, bytes, row_stride: recording.sides()[1] * samples * size, samples }
+    }
+
+    /// Pictures as the command line says that they lie.
+    fn new(recording: &Recording, samples: u64, args: &RecordingArgs) -> Result<Self, Failure> {
+        let format = recording.pixel_format;
+        let bytes = |pixels: u64| match format {
+            PixelFormat::Plain => pixels * samples * recording.dtype.size() as u64,
+            format => format.bytes((pixels * samples) as usize).unwrap_or(0) as u64,
+        };
+        let at_least = |option, given: Option<u64>, least: u64, what| match given {
+            Some(given) if given < least => {
+                Err(Failure::Usage(format!("{option} {given}: {what} has {least} bytes, which is the least")))
+            }
+            given => Ok(given),
+        };
+        let row_bytes = bytes(recording.sides()[1]);
+        let row_stride = at_least("--row-stride", args.row_stride, row_bytes, "a row")?;
+        let whole =
+            row_stride.map_or(Some(bytes(recording.frame_pixels())), |stride| stride.checked_mul(recording.sides()[0]));
+        let whole = whole.ok_or_else(|| Failure::Usage("--row-stride is larger than any file".into()))?;
+        let stride = at_least("--frame-stride", args.frame_stride, whole, "a frame")?.unwrap_or(whole);
+        Ok(Self { stride, bytes: whole, row_stride: row_stride.unwrap_or(row_bytes), samples })
+    }
+
+    /// How many of `wanted` pictures the file holds: as many as the shape says or more, and no part of one.
+    fn present(self, path: &Path, size: u64, offset: u64, wanted: u64) -> Result<u64, Failure> {
+        let payload = size.saturating_sub(offset);
+        let (whole, behind) = (payload / self.stride, payload % self.stride);
+        let (present, rest) = if behind >= self.bytes { (whole + 1, 0) } else { (whole, behind) };
+        if present >= wanted && rest == 0 {
+            return Ok(present);
+        }
+        let part = if rest == 0 { String::new() } else { format!(" and {rest} bytes of another") };
+        Err(Failure::Input(format!(
+            "{} has {payload} bytes after an offset of {offset}; --shape and --dtype mean {wanted} frames of {} bytes, \
+             {} together, but the file holds {present}{part}; give the --shape, --dtype and --offset of what is there",
+            path.display(),
+            self.bytes,
+            self.stride.saturating_mul(wanted)
+        )))
+    }
 }
 
 impl Raw {
     /// Opens `path` and compares its size with what `args` say.
     pub(crate) fn open(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
-        let dtype =
-            args.dtype.ok_or_else(|| Failure::Usage("a raw file needs --dtype beside --shape, such as u16".into()))?;
-        let mut recording = describe(&args.shape, &args.axes, dtype, "--shape")?;
+        let format = args.pixel_format.unwrap_or_default();
+        let is_packed = !matches!(format, PixelFormat::Plain | PixelFormat::BigEndian);
+        let dtype = args
+            .dtype
+            .or(is_packed.then_some(Dtype::U16))
+            .ok_or_else(|| Failure::Usage("a raw file needs --dtype beside --shape, such as u16".into()))?;
+        let (mut recording, samples) = describe(&args.shape, &args.axes, dtype, "--shape")?;
+        if is_packed && samples > 1 {
+            let why = format!("--pixel-format {format} has one sample a pixel, but the last of --axes is the channel");
+            return Err(Failure::Usage(why));
+        }
+        // Numbers of 16 bits are turned round where all other formats are unpacked, and others as they are read.
+        let is_wide = format == PixelFormat::BigEndian && dtype.size() != 2;
+        recording.pixel_format = if is_wide { PixelFormat::Plain } else { format };
+        recording.unused_low_bits = args.unused_bits;
+        let lie = Lie::new(&recording, samples, args)?;
+        if args.row_stride.is_some() && samples == 1 {
+            let (buffer_bytes, row_stride) = (lie.bytes as usize, lie.row_stride as usize);
+            recording.layout = Some(FrameLayout { buffer_bytes, offset: 0, row_stride });
+        }
         let file = open_regular(path).map_err(|error| Failure::io("open", path, &error))?;
         let size = file.metadata().map_err(|error| Failure::io("look at", path, &error))?.len();
-        let frames = recording.frames.unwrap_or(0);
-        let present = frames_present(path, size, args.offset, &recording)?;
-        if present > frames {
-            recording.notes.push(format!("the file holds {present} frames, --shape takes the first {frames}"));
+        let wanted = recording.frames.unwrap_or(0) / samples;
+        let present = lie.present(path, size, args.offset, wanted)?;
+        if present > wanted {
+            recording.notes.push(format!("the file holds {present} frames, --shape takes the first {wanted}"));
         }
-        Ok(Self { path: path.to_owned(), file, offset: args.offset, order: ByteOrder::Little, recording })
+        let order = if is_wide { ByteOrder::Big } else { ByteOrder::Little };
+        let (path, cached, picture) = (path.to_owned(), None, Vec::new());
+        Ok(Self { path, file, offset: args.offset, lie, order, is_half: false, cached, picture, recording })
     }
 
     /// Opens a file of NumPy's. One that was cut off ends the run where it ends.
     pub(crate) fn open_npy(path: &Path, args: &RecordingArgs) -> Result<Self, Failure> {
         let file = open_regular(path).map_err(|error| Failure::io("open", path, &error))?;
-        let npy::Header { dtype, order, shape, offset } =
+        let npy::Header { element, order, shape, offset } =
             npy::Header::read(&file).map_err(|why| cannot("replay", path, why))?;
         if shape.len() < 2 || shape.contains(&0) {
             let why = format!("its shape is {shape:?}; a recording has at least two dimensions, and something in them");
             return Err(cannot("replay", path, why));
         }
-        let recording = describe(&shape, &args.axes, dtype, "the file's shape")?;
-        Ok(Self { path: path.to_owned(), file, offset, order, recording })
+        let (mut recording, samples) = describe(&shape, &args.axes, element.dtype(), "the file's shape")?;
+        recording.notes.extend(element.note().map(str::to_owned));
+        let lie = Lie::dense(&recording, samples, element.bytes());
+        let is_half = element == npy::Element::Half;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            offset,
+            lie,
+            order,
+            is_half,
+            cached: None,
+            picture: Vec::new(),
+            recording,
+        })
+    }
+
+    /// Fills `picture` with all samples of a picture.
+    fn cache(&mut self, number: u64) -> std::io::Result<()> {
+        if self.cached != Some(number) {
+            self.cached = None;
+            self.picture.resize(self.lie.bytes as usize, 0);
+            read_at(&self.file, &mut self.picture, self.offset + number * self.lie.stride)?;
+            self.cached = Some(number);
+        }
+        Ok(())
+    }
+
+    /// One sample of each pixel of the picture, row by row, as numbers of `size` bytes.
+    fn pick(&self, sample: u64, size: usize, out: &mut [u8]) {
+        let (row_stride, samples) = (self.lie.row_stride as usize, self.lie.samples as usize);
+        let out_rows = out.chunks_exact_mut(self.recording.sides()[1] as usize * size);
+        for (row, out) in self.picture.chunks(row_stride).zip(out_rows) {
+            let values = row.chunks_exact(size).skip(sample as usize).step_by(samples);
+            out.chunks_exact_mut(size).zip(values).for_each(|(out, value)| out.copy_from_slice(value));
+        }
     }
 }
 
@@ -56,22 +178,42 @@ impl Source for Raw {
     }
 
     fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
-        let position = self.offset + index * frame.len() as u64;
-        read_at(&self.file, frame, position)
-            .map_err(|error| cannot(&format!("read frame {index} of"), &self.path, reason(&error)))?;
-        to_native(frame, self.recording.dtype.size(), self.order);
+        let (number, sample) = (index / self.lie.samples, index % self.lie.samples);
+        let size = self.recording.dtype.size();
+        let done = if self.lie.samples == 1 && !self.is_half {
+            read_at(&self.file, frame, self.offset + number * self.lie.stride)
+        } else {
+            self.cache(number)
+        };
+        done.map_err(|error| cannot(&format!("read frame {index} of"), &self.path, reason(&error)))?;
+        if self.is_half {
+            let mut halves = vec![0; frame.len() / 2];
+            self.pick(sample, 2, &mut halves);
+            to_native(&mut halves, 2, self.order);
+            widen(&halves, frame);
+            return Ok(());
+        }
+        if self.lie.samples > 1 {
+            self.pick(sample, size, frame);
+        }
+        to_native(frame, size, self.order);
         Ok(())
+    }
+
+    fn held_bytes(&self) -> u64 {
+        if self.lie.samples > 1 || self.is_half { self.lie.bytes } else { 0 }
     }
 }
 
-/// The recording of a shape with or without names. `said`: where the shape comes from.
-fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<Recording, Failure> {
+/// The recording of a shape with or without names, and how many samples a pixel has. `said`: where the shape comes
+/// from.
+fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<(Recording, u64), Failure> {
     let names: Vec<&str> = match (axes.len(), shape.len()) {
         (0, 2) => vec!["y", "x"],
         (0, 3) => vec!["t", "y", "x"],
         (0, count) => {
             return Err(Failure::Usage(format!(
-                "{said} of {count} dimensions needs --axes with their names, such as t,c,y,x"
+                "{said} of {count} dimensions needs --axes with their names, such as t,c,y,x, or t,y,x,c for colours"
             )));
         }
         (names, count) if names != count || count < 2 => {
@@ -85,33 +227,23 @@ fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<
     if pixels.is_none() {
         return Err(Failure::Usage(format!("{said} is larger than any file")));
     }
-    let outer = shape.len() - 2;
-    let frames = shape[..outer].iter().product();
-    let mut recording = Recording::movie(dtype, Some(frames), shape[outer], shape[outer + 1]);
+    let mut dims: Vec<Dim> = names.iter().zip(shape).map(|(name, &size)| dim_named(name, size)).collect();
+    let mut samples = 1;
+    // Colours that a camera interleaves: a frame has one sample of each pixel.
+    if dims.len() > 2 && dims.last().is_some_and(|last| last.kind == DimKind::Channel) {
+        samples = shape[dims.len() - 1];
+        let last = dims.len() - 3;
+        dims[last..].rotate_right(1);
+    }
+    let outer = dims.len() - 2;
+    let sizes: Vec<u64> = dims.iter().filter_map(|dim| dim.size).collect();
+    let mut recording = Recording::movie(dtype, Some(sizes[..outer].iter().product()), sizes[outer], sizes[outer + 1]);
     if outer > 0 {
-        recording.dims = names.iter().zip(shape).map(|(name, &size)| dim_named(name, size)).collect();
         // The last two are a frame's rows and columns whatever they are called.
-        recording.dims[outer..].iter_mut().for_each(|dim| dim.kind = DimKind::Space);
+        dims[outer..].iter_mut().for_each(|dim| dim.kind = DimKind::Space);
+        recording.dims = dims;
     }
-    Ok(recording)
-}
-
-/// How many frames the file holds: as many as the shape says or more, and no part of one.
-fn frames_present(path: &Path, size: u64, offset: u64, recording: &Recording) -> Result<u64, Failure> {
-    let (frames, frame_bytes) = (recording.frames.unwrap_or(0), recording.frame_bytes());
-    let payload = size.saturating_sub(offset);
-    let (present, rest) = (payload / frame_bytes, payload % frame_bytes);
-    if present >= frames && rest == 0 {
-        return Ok(present);
-    }
-    let part = if rest == 0 { String::new() } else { format!(" and {rest} bytes of another") };
-    Err(Failure::Input(format!(
-        "{} has {payload} bytes after an offset of {offset}; --shape and --dtype mean {frames} frames of \
-         {frame_bytes} bytes, {} together, but the file holds {present}{part}; give the --shape, --dtype and --offset \
-         of what is there",
-        path.display(),
-        frames * frame_bytes
-    )))
+    Ok((recording, samples))
 }
 
 #[cfg(test)]
@@ -156,6 +288,56 @@ mod tests {
         let refused = open(&numbers(24), "--shape 2,3,2,2 --dtype u16").err().unwrap();
         assert!(refused.to_string().contains("--axes"), "{refused}");
         assert!(open(&numbers(24), "--shape 2,3,2,2 --dtype u16 --axes t,y,x").is_err());
+    }
+
+    #[test]
+    fn interleaved_samples_become_channels() {
+        let mut raw = open(&numbers(2 * 3 * 4 * 3), "--shape 2,3,4,3 --axes t,y,x,c --dtype u16").unwrap();
+        assert_eq!(raw.recording().dims, [Dim::time(2), Dim::channel(3), Dim::y(3), Dim::x(4)]);
+        assert_eq!((raw.recording().frames, raw.held_bytes()), (Some(6), 72));
+        let mut frame = [0; 24];
+        for index in [4, 0, 1] {
+            raw.read(index, &mut frame).unwrap();
+            let first = 36 * (index / 3) as u16 + (index % 3) as u16;
+            let expected: Vec<u8> = (0..12).flat_map(|pixel| (first + 3 * pixel).to_le_bytes()).collect();
+            assert_eq!(frame[..], expected, "{index}");
+        }
+        // Rows that lie farther apart than they are long.
+        let mut apart = open(&numbers(13 * 6), "--shape 1,6,4,3 --axes t,y,x,c --dtype u16 --row-stride 26").unwrap();
+        let mut frame = [0; 48];
+        apart.read(2, &mut frame).unwrap();
+        assert_eq!(frame[8..10], (13u16 + 2).to_le_bytes());
+    }
+
+    #[test]
+    fn frames_lie_as_far_apart_as_is_said() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let words = "--shape 2,3,4 --dtype u8 --row-stride 5 --frame-stride 20 --offset 3";
+        let mut raw = open(&bytes[..3 + 35], words).unwrap();
+        assert_eq!(raw.recording().frame_bytes(), 15);
+        let mut frame = [0; 15];
+        raw.read(1, &mut frame).unwrap();
+        assert_eq!(frame[..], bytes[23..38]);
+        // What stands between frames need not stand behind the last one, and may.
+        assert!(open(&bytes[..3 + 40], words).is_ok() && open(&bytes[..3 + 34], words).is_err());
+        for (words, least) in [("--row-stride 3", "a row has 4"), ("--frame-stride 11", "a frame has 12")] {
+            let refused = open(&bytes, &format!("--shape 2,3,4 --dtype u8 {words}")).err().unwrap().to_string();
+            assert!(refused.contains(least), "{refused}");
+        }
+    }
+
+    #[test]
+    fn packed_frames_are_as_long_as_the_camera_makes_them() {
+        let raw = open(&[0; 2 * 53], "--shape 2,7,5 --pixel-format mono12p").unwrap();
+        assert_eq!((raw.recording().dtype, raw.recording().frame_bytes()), (Dtype::U16, 53));
+        let raw = open(&[0; 2 * 7 * 9], "--shape 2,7,5 --pixel-format mono12p --row-stride 9").unwrap();
+        assert_eq!((raw.recording().frame_bytes(), raw.recording().layout.unwrap().row_stride), (63, 9));
+        let refused = open(&[0; 90], "--shape 2,3,4,3 --axes t,y,x,c --pixel-format mono12p").err().unwrap();
+        assert!(refused.to_string().contains("one sample a pixel"), "{refused}");
+        let mut wide = open(&[0, 0, 0, 7], "--shape 1,1 --dtype u32 --pixel-format big-endian").unwrap();
+        let mut frame = [0; 4];
+        wide.read(0, &mut frame).unwrap();
+        assert_eq!((u32::from_ne_bytes(frame), wide.recording().pixel_format), (7, PixelFormat::Plain));
     }
 
     #[test]

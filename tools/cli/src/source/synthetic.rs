@@ -9,7 +9,8 @@ use std::thread;
 use memmap2::MmapMut;
 use shardwright::Dtype;
 
-use super::{Recording, Source, huge_pages};
+use super::files::huge_pages;
+use super::recording::{Recording, Source};
 use crate::args::Camera;
 use crate::failure::Failure;
 

@@ -1,6 +1,9 @@
 //! Why a recording, or a part of it, is refused, before it is said in which file it stands.
 
 use std::fmt;
+use std::path::Path;
+
+use crate::failure::{Failure, Fault};
 
 /// A reason: a sentence that begins with "it" or "its".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,4 +39,18 @@ impl fmt::Display for Why {
         let (Self::Broken(reason) | Self::Unread(reason)) = self;
         f.write_str(reason)
     }
+}
+
+/// "can't open movie.tif: no such file"
+pub(crate) fn cannot(verb: &str, path: &Path, why: impl Into<Why>) -> Failure {
+    refused(path, why.into().within(|why| format!("can't {verb} {}: {why}", path.display())))
+}
+
+/// A failure of which the sentence is complete.
+pub(crate) fn refused(path: &Path, why: impl Into<Why>) -> Failure {
+    let (fault, message) = match why.into() {
+        Why::Broken(message) => (Fault::Invalid, message),
+        Why::Unread(message) => (Fault::Unsupported, message),
+    };
+    Failure::Known { fault, message, path: Some(path.to_path_buf()) }
 }

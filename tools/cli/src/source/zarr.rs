@@ -8,7 +8,9 @@ use serde_json::Value;
 use shardwright::offline::{Array, Axis};
 use shardwright::{Channel, Dim, DimKind, Dtype};
 
-use super::{Recording, Source, Why, dim_named, refused};
+use super::files::{open_regular, stays_inside};
+use super::recording::{Recording, Source, dim_named};
+use super::why::{Why, refused};
 use crate::failure::Failure;
 use crate::place;
 
@@ -75,8 +77,8 @@ impl Zarr {
 /// Of a plate or well, which hold images: which path to give instead.
 fn fields(path: &Path) -> Option<String> {
     let document = |name| {
-        super::stays_inside(path, &path.join(name)).ok()?;
-        let file = super::open_regular(&path.join(name)).ok()?;
+        stays_inside(path, &path.join(name)).ok()?;
+        let file = open_regular(&path.join(name)).ok()?;
         let is_short = file.metadata().ok()?.len() < DOCUMENT_BYTES_MAX;
         serde_json::from_reader::<_, Value>(is_short.then_some(std::io::BufReader::new(file))?).ok()
     };

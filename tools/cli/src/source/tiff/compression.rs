@@ -6,7 +6,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::super::Why;
+use super::super::why::Why;
 use super::page::{Compression, Form, YCBCR};
 
 /// How long a strip may be of which only the first part is needed.

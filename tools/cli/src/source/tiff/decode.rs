@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::thread;
 
-use super::super::{Why, read_at};
+use super::super::files::read_at;
+use super::super::why::Why;
 use super::compression::{self, jpeg};
 use super::page::{Compression, Form, Page, Piece, Place, Predictor};
 use super::values;

@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::super::read_at;
+use super::super::files::read_at;
 
 /// How classic TIFF and BigTIFF files begin, in both byte orders.
 pub(crate) const MAGIC: [[u8; 4]; 4] = [*b"II\x2a\0", *b"MM\0\x2a", *b"II\x2b\0", *b"MM\0\x2b"];
@@ -55,7 +55,7 @@ pub(crate) struct Bytes {
 
 impl Bytes {
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
-        let file = super::super::open_regular(path)?;
+        let file = super::super::files::open_regular(path)?;
         let len = file.metadata()?.len();
         Ok(Self { file, len, window: Vec::new(), window_start: 0 })
     }
@@ -228,6 +228,11 @@ impl Ifd {
     /// How many elements a field has; 0 if there is no such field.
     pub(crate) fn count(&self, tag: u16) -> u64 {
         self.field(tag).map_or(0, |field| field.count)
+    }
+
+    /// Where a field's value is in the file.
+    pub(crate) fn place(&self, tag: u16) -> Option<u64> {
+        self.field(tag).map(|field| field.at)
     }
 
     pub(crate) fn has(&self, tag: u16) -> bool {

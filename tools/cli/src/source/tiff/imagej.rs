@@ -3,6 +3,7 @@
 //! Source: ImageJ, `ij/io/FileSaver.java` (what is written) and `TiffDecoder.java` (stacks beyond 4 GB have one page).
 
 use super::super::axes::{Axes, Axis, Step};
+use super::pages::{behind_first, in_order};
 use super::planes::Found;
 use super::stack::Stack;
 use crate::args::unit_name;
@@ -66,8 +67,8 @@ impl ImageJ {
         let axes = self.axes(&stack, product, planes);
         let is_known = axes.planes() == Some(product);
         let mut found = match is_virtual {
-            true => super::behind_first(stack, axes, planes)?,
-            false => super::in_order(stack, axes)?,
+            true => behind_first(stack, axes, planes)?,
+            false => in_order(stack, axes)?,
         };
         if !is_known {
             found.notes.push(format!(

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::super::axes::{Axes, Axis, Step};
-use super::super::{cannot, named_channel, stays_inside};
+use super::super::files::stays_inside;
+use super::super::recording::named_channel;
+use super::super::why::cannot;
 use super::ifd::{Bytes, Header};
 use super::planes::Found;
 use super::stack::Stack;

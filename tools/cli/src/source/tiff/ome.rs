@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::super::axes::{Axes, Axis};
-use super::super::{cannot, sibling};
+use super::super::files::sibling;
+use super::super::why::cannot;
+use super::mmstack;
 use super::ome_xml::{Block, Ome, OmeImage, is_ome};
+use super::pages::{in_order, refuse_series};
 use super::planes::{Found, Plane, Planes};
 use super::stack::Stack;
-use super::{in_order, mmstack};
 use crate::failure::Failure;
 
 /// A document of megabytes describes a million planes; more than this is no document.
@@ -28,7 +30,7 @@ pub(crate) fn find(stack: Stack, series: Option<u64>) -> Result<Found, Failure> 
     if let Some(index) = mmstack::Index::of(&stack.path)? {
         return index.find(stack, series);
     }
-    super::refuse_series(series, &stack.path)?;
+    refuse_series(series, &stack.path)?;
     let planes = stack.full_pages().count() as u64;
     let mut found = in_order(stack, Axes::movie(planes))?;
     found.notes.push(format!("the OME-XML description can't be used: {unusable}; the pages become one time axis"));
@@ -59,7 +61,7 @@ fn follow(ome: Ome, path: &Path) -> Result<Ome, String> {
 }
 
 fn read_document(path: &Path) -> Result<String, String> {
-    let file = super::super::open_regular(path).map_err(|error| error.to_string())?;
+    let file = super::super::files::open_regular(path).map_err(|error| error.to_string())?;
     let bytes = file.metadata().map_err(|error| error.to_string())?.len();
     if bytes > DOCUMENT_BYTES_MAX {
         return Err(format!("it has {bytes} bytes, more than any document"));

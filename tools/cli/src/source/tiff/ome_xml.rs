@@ -7,7 +7,7 @@ use roxmltree::{Document, Node};
 use shardwright::Channel;
 
 use super::super::axes::Step;
-use super::super::named_channel;
+use super::super::recording::named_channel;
 use crate::args::unit_name;
 
 /// Whether a text is OME-XML.

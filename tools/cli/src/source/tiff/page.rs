@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shardwright::Dtype;
 
-use super::super::Why;
+use super::super::why::Why;
 use super::ifd::{ByteOrder, Bytes, Ifd};
 
 pub(crate) mod tag {
@@ -20,12 +20,14 @@ pub(crate) mod tag {
     pub(crate) const FILL_ORDER: u16 = 266;
     pub(crate) const DESCRIPTION: u16 = 270;
     pub(crate) const STRIP_OFFSETS: u16 = 273;
+    pub(crate) const ORIENTATION: u16 = 274;
     pub(crate) const SAMPLES_PER_PIXEL: u16 = 277;
     pub(crate) const ROWS_PER_STRIP: u16 = 278;
     pub(crate) const STRIP_BYTES: u16 = 279;
     pub(crate) const X_RESOLUTION: u16 = 282;
     pub(crate) const Y_RESOLUTION: u16 = 283;
     pub(crate) const PLANAR: u16 = 284;
+    pub(crate) const SOFTWARE: u16 = 305;
     pub(crate) const PREDICTOR: u16 = 317;
     pub(crate) const TILE_WIDTH: u16 = 322;
     pub(crate) const TILE_HEIGHT: u16 = 323;
@@ -35,6 +37,10 @@ pub(crate) mod tag {
     pub(crate) const SAMPLE_FORMAT: u16 = 339;
     pub(crate) const JPEG_TABLES: u16 = 347;
     pub(crate) const YCBCR_SUBSAMPLING: u16 = 530;
+    /// UIC2Tag of MetaMorph's STK files; its count is the number of planes.
+    pub(crate) const UIC2: u16 = 33629;
+    /// CZ_LSMINFO of Zeiss' LSM files.
+    pub(crate) const LSM_INFO: u16 = 34412;
     // Of Silicon Graphics.
     pub(crate) const IMAGE_DEPTH: u16 = 32997;
     pub(crate) const TILE_DEPTH: u16 = 32998;

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use shardwright::Dtype;
 
 use super::super::axes::Axes;
-use super::super::{Recording, Source, Why, cannot, open_regular};
+use super::super::files::open_regular;
+use super::super::recording::{Recording, Source};
+use super::super::why::{Why, cannot};
 use super::decode::read_page;
 use super::page::{self, Page, Shape};
 use crate::failure::Failure;

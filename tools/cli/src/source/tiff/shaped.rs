@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::super::axes::{Axes, Axis};
+use super::pages::{behind_first, in_order};
 use super::planes::Found;
 use super::stack::Stack;
 use crate::failure::Failure;
@@ -38,9 +39,9 @@ pub(crate) fn find(axes: Axes, stack: Stack) -> Result<Found, Failure> {
     let pages = stack.full_pages().count() as u64;
     let planes = axes.planes().unwrap_or(u64::MAX);
     if pages == 1 && planes > 1 {
-        return super::behind_first(stack, axes, planes);
+        return behind_first(stack, axes, planes);
     }
     let is_cut = stack.defect.is_some() && pages < planes;
     let axes = if pages == planes || is_cut { axes } else { Axes::movie(pages) };
-    super::in_order(stack, axes)
+    in_order(stack, axes)
 }

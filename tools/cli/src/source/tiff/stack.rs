@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::super::{Why, cannot, refused};
+use super::super::why::{Why, cannot, refused};
 use super::ifd::{Bytes, Header, Ifd};
 use super::page::{Page, Place, tag};
 use super::planes::Plane;
@@ -27,17 +27,31 @@ pub(crate) struct Stack {
     pub(crate) description: String,
     /// Pixels per unit of the first page in x and y.
     pub(crate) resolution: [Option<f64>; 2],
-    /// Planes that MetaMorph lays behind its one page.
-    pub(crate) metamorph_planes: u64,
+    /// The program that made the first page.
+    pub(crate) software: String,
+    /// What LSM files say of all pages.
+    pub(crate) lsm: Option<Vec<u8>>,
+    /// Planes that MetaMorph lays behind its one page, and what it says of them.
+    pub(crate) metamorph: Option<(u64, Vec<u8>)>,
     pub(crate) has_sub_ifds: bool,
+    /// How the first page is to be shown, from 1 to 8; 1: as it is stored.
+    pub(crate) orientation: u64,
     /// Why the chain of pages ends where it ends, if it was meant to be longer.
     pub(crate) defect: Option<String>,
     /// Bytes of the file.
     pub(crate) len: u64,
 }
 
-/// UIC2Tag of MetaMorph's STK files; its count is the number of planes.
-const UIC2: u16 = 33629;
+/// What MetaMorph says of each plane.
+pub(crate) const METAMORPH_PLANE_BYTES: u64 = 24;
+
+/// The number of planes of MetaMorph, where there are several, and the content of its table, as far as it is there.
+fn metamorph_planes(bytes: &mut Bytes, ifd: &Ifd) -> Option<(u64, Vec<u8>)> {
+    let planes = ifd.count(tag::UIC2);
+    let at = ifd.place(tag::UIC2).filter(|_| planes > 1)?;
+    let table = planes.checked_mul(METAMORPH_PLANE_BYTES).and_then(|length| bytes.at(at, length).ok());
+    Some((planes, table.unwrap_or_default().to_vec()))
+}
 
 impl Stack {
     /// Opens a file and follows the chain of its pages. A chain that breaks is a defect, as of a recording that was cut
@@ -51,8 +65,11 @@ impl Stack {
             entries: Vec::new(),
             description: String::new(),
             resolution: [None; 2],
-            metamorph_planes: 0,
+            software: String::new(),
+            lsm: None,
+            metamorph: None,
             has_sub_ifds: false,
+            orientation: 1,
             defect: None,
             len: bytes.len,
         };
@@ -87,7 +104,10 @@ impl Stack {
         if self.entries.is_empty() {
             self.description = ifd.text(bytes, tag::DESCRIPTION).unwrap_or_default();
             self.resolution = [tag::X_RESOLUTION, tag::Y_RESOLUTION].map(|tag| ifd.fraction(bytes, tag));
-            self.metamorph_planes = ifd.count(UIC2);
+            self.orientation = ifd.number(bytes, tag::ORIENTATION).ok().flatten().unwrap_or(1);
+            self.software = ifd.text(bytes, tag::SOFTWARE).unwrap_or_default();
+            self.lsm = ifd.bytes(bytes, tag::LSM_INFO).ok().flatten();
+            self.metamorph = metamorph_planes(bytes, ifd);
         }
         self.has_sub_ifds |= ifd.has(tag::SUB_IFDS);
         let before = self.entries.last().and_then(|entry| entry.page.as_ref().ok());
@@ -140,6 +160,13 @@ impl Stack {
         if reduced > 0 {
             notes.push(format!(
                 "{reduced} pages are smaller copies of others (thumbnails or a pyramid) and are not read"
+            ));
+        }
+        if let 2..=8 = self.orientation {
+            notes.push(format!(
+                "the pages are to be shown turned or flipped (TIFF orientation {}); they are kept as they are stored, \
+                 which --orientation changes",
+                self.orientation
             ));
         }
         if self.has_sub_ifds {

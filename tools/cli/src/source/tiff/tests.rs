@@ -7,7 +7,7 @@ use ::tiff::encoder::{Compression, DeflateLevel, Predictor, TiffEncoder, TiffKin
 use shardwright::{Dim, Dtype};
 use tempfile::TempDir;
 
-use super::super::named_channel;
+use super::super::recording::named_channel;
 use super::*;
 use crate::source::{Recording, Source};
 

@@ -76,7 +76,7 @@ pub(crate) fn place(form: &Form, piece: &[u8], column: u64, out: &mut [u8]) {
 }
 
 /// Half-precision numbers as single-precision ones.
-fn widen(row: &[u8], out: &mut [u8]) {
+pub(crate) fn widen(row: &[u8], out: &mut [u8]) {
     for (half, single) in row.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<4>().0) {
         *single = single_of_half(u16::from_ne_bytes(*half)).to_ne_bytes();
     }

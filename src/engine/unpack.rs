@@ -1,0 +1,70 @@
+//! A tile's part of a frame that does not lie in its buffer as in the array: packed by the camera, or to be turned.
+
+use crate::config::FrameLayout;
+use crate::dtype::Element;
+use crate::geometry::Tile;
+use crate::pixels::{Plane, Unpacker};
+use crate::plan::{CameraFrame, FramePlan};
+
+/// Pixels that are unpacked at once to where numbers can't lie.
+const PIXELS_AT_ONCE: usize = 512;
+
+/// Copies a tile's pixels from a frame's buffer to `out`, whose rows lie `stride` bytes apart. `unpacked`: memory for
+/// the tile before it is turned.
+pub(super) fn gather_camera(
+    camera: &CameraFrame,
+    frame: &FramePlan,
+    buffer: &[u8],
+    tile: &Tile,
+    out: &mut [u8],
+    stride: usize,
+    unpacked: &mut Vec<u8>,
+) {
+    let (at, counts) = ([tile.y, tile.x], [tile.rows, tile.columns]);
+    let (layout, element) = (&frame.layout, frame.dtype.size());
+    let Some(unpacker) = &camera.unpacker else {
+        let pixels = &buffer[layout.offset..];
+        let image = Plane { pixels, row_stride: layout.row_stride, rows: camera.rows, columns: camera.columns };
+        return camera.orientation.tile(image, element, at, counts, out, stride);
+    };
+    let ([y, x], [rows, columns]) = camera.orientation.source([camera.rows, camera.columns], at, counts);
+    if camera.orientation == Default::default() {
+        return unpack(camera, unpacker, layout, buffer, [y, x], columns, out.chunks_mut(stride).take(rows));
+    }
+    let row_stride = columns * element;
+    unpacked.resize(rows * row_stride, 0);
+    unpack(camera, unpacker, layout, buffer, [y, x], columns, unpacked.chunks_mut(row_stride));
+    let image = Plane { pixels: unpacked, row_stride, rows, columns };
+    camera.orientation.tile(image, element, [0, 0], counts, out, stride);
+}
+
+/// Unpacks `columns` pixels of each row from row `y` and column `x` on.
+fn unpack<'a>(
+    camera: &CameraFrame,
+    unpacker: &Unpacker,
+    layout: &FrameLayout,
+    buffer: &[u8],
+    [y, x]: [usize; 2],
+    columns: usize,
+    out: impl Iterator<Item = &'a mut [u8]>,
+) {
+    for (row, out) in (y..).zip(out) {
+        let (start, first) = match camera.rows_apart {
+            true => (layout.offset + row * layout.row_stride, x),
+            false => (layout.offset, row * camera.columns + x),
+        };
+        let (packed, out) = (&buffer[start..], &mut out[..columns * 2]);
+        let numbers = u16::of_bytes(out);
+        if numbers.len() == columns {
+            unpacker.unpack(packed, first, numbers);
+            continue;
+        }
+        // A chunk may begin at any byte.
+        let mut numbers = [0; PIXELS_AT_ONCE];
+        for (out, first) in out.chunks_mut(2 * PIXELS_AT_ONCE).zip((first..).step_by(PIXELS_AT_ONCE)) {
+            let numbers = &mut numbers[..out.len() / 2];
+            unpacker.unpack(packed, first, numbers);
+            out.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(out, number)| *out = number.to_ne_bytes());
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How a camera's frame becomes the array's, where it does not lie in its buffer as it shall be.
+
+use crate::config::{Config, PixelFormat};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+use crate::pixels::{Orientation, Packing, Unpacker};
+
+/// So many that the bits of packed pixels can be counted.
+const PIXELS_MAX: usize = usize::MAX >> 5;
+
+/// What is done to a frame's pixels while tiles are gathered.
+#[derive(Debug)]
+pub(crate) struct CameraFrame {
+    /// `None`: pixels lie as in the array.
+    pub(crate) unpacker: Option<Unpacker>,
+    pub(crate) orientation: Orientation,
+    /// The camera's, before it is turned.
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    /// Each row begins with a byte of its own; else pixels follow each other throughout.
+    pub(crate) rows_apart: bool,
+}
+
+impl CameraFrame {
+    /// Of an array with frames of `rows` and `columns`; `None` where frames lie in their buffers as in the array.
+    pub(super) fn new(config: &Config, rows: usize, columns: usize) -> Result<Option<Self>> {
+        let (format, unused_low_bits) = (config.pixel_format, config.unused_low_bits);
+        if unused_low_bits > 15 {
+            return Err(Error::config("unused_low_bits", unused_low_bits, "of 16 bits, at most 15 can be unused"));
+        }
+        let packing = format.packing(unused_low_bits);
+        if unused_low_bits > 0 && !matches!(packing, Some(Packing::Mono16 { .. })) {
+            let reason = format!("{format} pixels have no unused bits; plain and big-endian ones may have some");
+            return Err(Error::config("unused_low_bits", unused_low_bits, reason));
+        }
+        // Bytes of signed numbers change places as those of others do; their highest bits are no zeros.
+        let is_fit = config.dtype == Dtype::U16 || (config.dtype == Dtype::I16 && format == PixelFormat::BigEndian);
+        if packing.is_some() && !(is_fit && (unused_low_bits == 0 || config.dtype == Dtype::U16)) {
+            let what = if unused_low_bits > 0 { "unused_low_bits is about" } else { "pixels of this format become" };
+            let reason = format!("{what} u16, but dtype is {}", config.dtype);
+            return Err(Error::config("pixel_format", format, reason));
+        }
+        let orientation = config.orientation;
+        if packing.is_none() && orientation == Orientation::default() {
+            return Ok(None);
+        }
+        let (rows, columns) = if orientation.transpose { (columns, rows) } else { (rows, columns) };
+        let unpacker = packing.map(Unpacker::new);
+        let fills_bytes = |unpacker: &Unpacker| {
+            rows.checked_mul(columns).is_some_and(|pixels| pixels < PIXELS_MAX)
+                && unpacker.packed_bytes(rows * columns) == rows * unpacker.packed_bytes(columns)
+        };
+        let rows_apart = config.frame_layout.is_some() || unpacker.as_ref().is_none_or(fills_bytes);
+        Ok(Some(Self { unpacker, orientation, rows, columns, rows_apart }))
+    }
+
+    /// Rows of a frame as it is given, and the bytes of one; a row is the whole frame, where a row need not begin with
+    /// a byte of its own.
+    pub(super) fn given(&self, element: usize) -> Option<(usize, usize)> {
+        let Some(unpacker) = &self.unpacker else { return Some((self.rows, self.columns.checked_mul(element)?)) };
+        let pixels = self.rows.checked_mul(self.columns).filter(|&pixels| pixels < PIXELS_MAX)?;
+        Some(match self.rows_apart {
+            true => (self.rows, unpacker.packed_bytes(self.columns)),
+            false => (1, unpacker.packed_bytes(pixels)),
+        })
+    }
+}

@@ -1,0 +1,277 @@
+"""Errors of the command, each made on purpose: the exit code, what the sentence names, and the same as JSON."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+import numpy as np
+import pytest
+import tifffile
+from recordings import GRAY, volume
+
+COMMANDS = ["replay", "info", "export", "manifest", "verify", "recover", "probe", "pyramid", "repack"]
+NOBODY = 65534
+
+
+@pytest.fixture
+def fails(command):
+    """Runs a call that must fail, with and without --json; returns what it says."""
+
+    def run(*words, code, parts=(), before=None, **options):
+        call = [str(word) for word in [command, *words]]
+        plain = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+        if before:
+            before()
+        told = subprocess.run([*call, "--json"], capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+        assert plain.returncode == code, (words, plain.stdout, plain.stderr)
+        assert told.returncode == code, (words, told.stdout, told.stderr)
+        assert "panicked" not in plain.stderr + told.stderr
+        assert plain.stderr.count("error: ") == 1, plain.stderr
+        for part in parts:
+            assert part in plain.stderr, (words, part, plain.stderr)
+        error = json.loads(told.stdout)["error"]
+        assert error["exit_code"] == code and set(error) == {"kind", "message", "path", "exit_code"}
+        for part in parts:
+            assert part in error["message"], (words, part, error)
+        return error
+
+    return run
+
+
+@pytest.fixture
+def movie_tif(tmp_path):
+    path = tmp_path / "movie.tif"
+    tifffile.imwrite(path, volume(5, 20, 30), **GRAY)
+    return path
+
+
+@pytest.fixture
+def dataset(tool, movie_tif, tmp_path):
+    tool("replay", movie_tif, tmp_path / "run.ome.zarr", "--quiet")
+    return tmp_path / "run.ome.zarr"
+
+
+def calls(path, out):
+    """Each command on a path; `probe` has none that it reads."""
+    return {
+        "replay": ["replay", path, out / "out.zarr"],
+        "info": ["info", path],
+        "export": ["export", path, out / "out.tif"],
+        "manifest": ["manifest", path, out / "out.manifest"],
+        "verify": ["verify", path],
+        "recover": ["recover", path],
+        "pyramid": ["pyramid", path],
+        "repack": ["repack", path, out / "out.zarr"],
+    }
+
+
+def test_what_is_not_there(fails, tmp_path):
+    for name, words in calls(tmp_path / "nothing.zarr", tmp_path).items():
+        error = fails(*words, code=3, parts=["nothing.zarr"])
+        assert error["kind"] == "not-found", (name, error)
+    fails("probe", tmp_path / "nothing", code=3, parts=["nothing"])
+
+
+def test_what_is_no_dataset(fails, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.zarr").write_text("not a dataset")
+    for name, words in calls(tmp_path / "empty", tmp_path).items():
+        expected = "holds no" if name in ("replay", "pyramid") else "holds neither"
+        fails(*words, code=3, parts=["empty", expected])
+    for name, words in calls(tmp_path / "file.zarr", tmp_path).items():
+        if name != "replay":
+            fails(*words, code=3, parts=["file.zarr", "is a file" if name != "pyramid" else "zarr.json"])
+    error = fails("replay", tmp_path / "file.zarr", tmp_path / "out.zarr", code=2, parts=["--shape", "--dtype"])
+    assert error["kind"] == "usage"
+
+
+@pytest.mark.parametrize("name", ["empty", "cut"])
+def test_files_that_are_empty_or_cut(fails, movie_tif, tmp_path, name):
+    content = movie_tif.read_bytes()[: 0 if name == "empty" else 40]
+    (tmp_path / "in.tif").write_bytes(content)
+    expected = "is empty" if name == "empty" else "page 0"
+    fails("replay", tmp_path / "in.tif", tmp_path / "out.zarr", code=3, parts=["in.tif", expected])
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_documents_that_are_cut(fails, dataset, tmp_path):
+    document = (dataset / "0/zarr.json").read_bytes()
+    (dataset / "0/zarr.json").write_bytes(document[: len(document) // 2])
+    # These tell it of the one array, and go on with others.
+    for name, words in calls(dataset, tmp_path).items():
+        if name not in ("info", "verify", "manifest"):
+            fails(*words, code=3, parts=["zarr.json", "is not JSON"])
+
+
+def test_outputs_that_exist(fails, dataset, movie_tif, tmp_path):
+    (tmp_path / "taken.tif").write_text("mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("mine")
+    for words in [["replay", movie_tif, dataset], ["export", dataset, tmp_path / "taken.tif"]]:
+        error = fails(*words, code=1, parts=["already exists", "--overwrite"])
+        assert error["kind"] == "exists"
+    fails("repack", movie_tif.parent / "run.ome.zarr", tmp_path / "mine", code=1, parts=["already exists"])
+    fails("manifest", dataset, tmp_path / "mine", code=1, parts=["already exists"])
+    fails("manifest", dataset, tmp_path / "mine", "--overwrite", code=3, parts=["mine"])
+    fails("replay", movie_tif, tmp_path / "mine", "--overwrite", code=1, parts=["never overwritten"])
+    fails("replay", movie_tif, movie_tif / "below", code=1, parts=["below"])
+    assert (tmp_path / "taken.tif").read_text() == (tmp_path / "mine/letter.txt").read_text() == "mine"
+
+
+WRONG = {
+    "replay": [
+        ("--codec", "foo", "blosc-lz4"),
+        ("--codec=gzip --level", "10", "0 to 9"),
+        ("--codec=gzip --shuffle", "bit", "--shuffle"),
+        ("--chunk", "a,b", "16,256,256"),
+        ("--chunk", "1,2,3,4", "the array has 3 dimensions"),
+        ("--chunk=3,7,7 --shard", "4,7,7", "whole chunks of 3"),
+        ("--memory", "10XB", "64MiB"),
+        ("--memory", "1", "--memory"),
+        ("--rate", "0", "frames per second"),
+        ("--frames", "0", "above 0"),
+        ("--frames", "99", "the recording's 5"),
+        ("--pixel-size", "0.3", "0.325um"),
+        ("--camera", "64x48xu8", "belongs to the input `synthetic`"),
+        ("--shape", "1,2,3", "--dtype"),
+        ("--dtype", "u17", "u16"),
+        ("--dtype", "u16", "--dtype belongs to raw files"),
+        ("--pixel-format", "mono13p", "mono12p"),
+        ("--unused-bits", "16", "0..=15"),
+        ("--unused-bits", "4", "--unused-bits belongs to raw files"),
+        ("--orientation", "left", "rotate-90"),
+        ("--bayer", "RGB", "RGGB"),
+        ("--series", "3", "--series 0"),
+        ("--affinity", "9999", "no such core"),
+        ("--workers", "5000", "at most 1024"),
+        ("--dialect", "zarr2", "--dialect zarr2"),
+        ("--policy=error --timeout", "1", "--policy block"),
+        ("--voxel-offset", "1,2", "x, y and z"),
+    ],
+    "export": [
+        ("--region", "abc", "3:7"),
+        ("--region", "0:9", "3 dimensions"),
+        ("--region", "q=3", "t, y, x"),
+        ("--region", "0:9,:,:", "--region"),
+        ("--format", "jpeg", "ome-tiff"),
+        ("--memory", "x", "64MiB"),
+    ],
+    "repack": [
+        ("--order", "z", "morton"),
+        ("--level", "3", "--codec"),
+        ("--only", "nothing", "--only"),
+        ("--unsharded --shard", "4,4,4", "--unsharded"),
+        ("--memory", "1", "--memory"),
+    ],
+    "pyramid": [("--method", "sum", "median"), ("--levels", "x", "--levels"), ("--z", "sometimes", "auto")],
+    "manifest": [("--form", "yaml", "kerchunk"), ("--zarr-format", "4", "2..=3")],
+    "probe": [("--camera", "64x64", "WIDTHxHEIGHTxDTYPE"), ("--seconds", "-1", "--seconds")],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_values_that_can_t_be(fails, dataset, movie_tif, tmp_path, name):
+    words = {"probe": ["probe", tmp_path], "replay": ["replay", movie_tif, tmp_path / "out.zarr"]}
+    words = words.get(name) or calls(dataset, tmp_path)[name]
+    for option, value, expected in WRONG[name]:
+        code = 3 if option == "--only" else 2
+        error = fails(*words, *option.split(), value, code=code, parts=[expected])
+        assert error["kind"] == ("usage" if code == 2 else "not-found"), (option, error)
+        assert not (tmp_path / "out.zarr").exists(), (option, value)
+    fails(name, code=2, parts=["<PATH>" if name != "replay" else "<INPUT>"])
+    fails(*words, "--no-such-option", code=2, parts=["--no-such-option"])
+
+
+def test_what_the_user_may_not_do(fails, command, dataset, movie_tif, tmp_path):
+    """As another user, where this one may do anything."""
+    if shutil.which("setpriv") is None and os.geteuid() == 0:
+        pytest.skip("not run: root may do anything, and there is no setpriv")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o755)
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder.is_relative_to(tempfile.gettempdir()) and folder.stat().st_uid == os.geteuid():
+            folder.chmod(folder.stat().st_mode | 0o055)
+    copy = tmp_path / "shardwright"
+    shutil.copy(command, copy)
+    copy.chmod(0o755)
+    secret = tmp_path / "secret.tif"
+    shutil.copy(movie_tif, secret)
+    secret.chmod(0)
+    (dataset / "0/zarr.json").chmod(0)
+    closed.chmod(0o555)
+    as_nobody = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    lead = as_nobody if os.geteuid() == 0 else []
+
+    def denied(*words):
+        done = subprocess.run([str(word) for word in [*lead, copy, *words]], capture_output=True, text=True)
+        assert done.returncode == 1 and "Permission denied" in done.stderr, (words, done.stderr)
+        return done.stderr
+
+    assert "secret.tif" in denied("replay", secret, tmp_path / "out.zarr")
+    assert "closed" in denied("replay", movie_tif, closed / "out.zarr")
+    assert "zarr.json" in denied("replay", dataset, tmp_path / "out.zarr")
+    assert "zarr.json" in denied("export", dataset, tmp_path / "out.tif")
+    (dataset / "0/zarr.json").chmod(0o644)
+    assert "closed" in denied("export", dataset, closed / "out.tif")
+    assert "closed" in denied("repack", dataset, closed / "out.zarr")
+    assert "closed" in denied("manifest", dataset, closed / "out.manifest")
+    assert not list(closed.iterdir())
+
+
+def test_a_full_disk(fails, command, tmp_path):
+    """On a file system of two megabytes, in a name space of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    small = f'mount -t tmpfs -o size=2m none "{disk}" && exec "$@"'
+    lead = ["unshare", "--mount", "sh", "-c", small, "sh"]
+    if subprocess.run([*lead, "true"], capture_output=True).returncode != 0:
+        pytest.skip("not run: no file system can be mounted here")
+    noise = np.random.default_rng(1).integers(0, 65536, (40, 256, 256), "u2")
+    tifffile.imwrite(tmp_path / "in.tif", noise, **GRAY)
+
+    def full(*words):
+        call = [*lead, *[str(word) for word in [command, *words, "--json"]]]
+        done = subprocess.run(call, capture_output=True, text=True)
+        assert done.returncode == 1, (words, done.stdout, done.stderr)
+        error = json.loads(done.stdout)["error"]
+        assert error["kind"] == "no-space" and error["exit_code"] == 1, (words, error)
+        return error["message"]
+
+    assert "reserve space" in full("replay", tmp_path / "in.tif", disk / "out.zarr", "--codec", "none")
+    subprocess.run([command, "replay", tmp_path / "in.tif", tmp_path / "run.zarr", "--quiet"], check=True)
+    assert "nothing was left behind" in full("export", tmp_path / "run.zarr", disk / "out.tif")
+    full("repack", tmp_path / "run.zarr", disk / "out.zarr")
+    assert "no-space-check" in full("repack", tmp_path / "run.zarr", disk / "out.zarr")
+
+
+def test_one_fault_has_one_exit_code(tool, dataset, tmp_path):
+    """A shard with a flipped byte is damage in every command that reads its pixels."""
+    (shard,) = [path for path in (dataset / "0/c").rglob("*") if path.is_file()]
+    content = bytearray(shard.read_bytes())
+    content[300] ^= 1
+    shard.write_bytes(content)
+    for name, words in calls(dataset, tmp_path).items():
+        if name in ("replay", "export", "repack", "verify", "pyramid"):
+            more = {"repack": ["--codec", "none"], "pyramid": ["--levels", "1"]}.get(name, [])
+            said = tool(*words, *more, code=3)
+            assert "damage" in said or "checksum" in said or "crc32c" in said, (name, said)
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "completions"])
+def test_pages_of_help(command, name):
+    page = subprocess.run([command, name, "--help"], check=True, capture_output=True, text=True).stdout
+    first = page.splitlines()[0]
+    assert len(first) <= 110 and not first.endswith("."), first
+    for code in [] if name == "completions" else ["0", "1", "2", "3", "5", "130"]:
+        assert f"\n  {code}  " in page, (name, code)
+    assert ("\n  4  " in page) == (name in ("replay", "probe", "recover"))
+    assert "Usage: shardwright " + name in page
+    # Every option is explained, and only its own.
+    lines = page.splitlines()
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith("--") and line.startswith(" "):
+            rest = line.split("  ")[-1].strip()
+            following = lines[number + 1].strip() if number + 1 < len(lines) else ""
+            assert rest and not rest.startswith("--") or following, line

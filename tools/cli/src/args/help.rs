@@ -1,0 +1,111 @@
+//! What stands behind the options on the pages of `--help`.
+
+/// What every command ends with.
+macro_rules! exit_codes {
+    ($own:literal) => {
+        concat!(
+            "Exit codes:\n",
+            $own,
+            "  1  the disk is full, the output exists, a writer is at work, or the system refused something\n",
+            "  2  the command line asks for what can't be\n",
+            "  3  what is at the path is missing, not what it should be, or damaged\n",
+            "  5  what is at the path may be right, but is not read here\n",
+            "  130  interrupted by Ctrl-C or SIGTERM; what is finished stays\n",
+            "With --json, an error is an object on standard output, too:\n",
+            "  {\"error\": {\"kind\", \"message\", \"path\", \"exit_code\"}}"
+        )
+    };
+}
+
+pub(super) const EXIT_CODES: &str = exit_codes!("  0  done\n");
+
+pub(super) const EXAMPLES: &str = concat!(
+    "\
+Examples:
+  shardwright replay movie.tif movie.ome.zarr
+  shardwright info movie.ome.zarr
+  shardwright verify movie.ome.zarr
+  shardwright export movie.ome.zarr part.ome.tif --region 0:100,:,512:1024
+  shardwright repack movie.ome.zarr archive.ome.zarr --codec zstd --level 9
+  shardwright pyramid movie.ome.zarr
+  shardwright manifest movie.ome.zarr --url-prefix s3://bucket/movie.ome.zarr
+  shardwright recover killed.ome.zarr --apply
+  shardwright probe /data --camera 2048x2048xu16@100
+
+",
+    exit_codes!("  0  done\n"),
+    "\nOf replay, probe and recover, 4 says that frames were lost or wait to be recovered."
+);
+
+pub(super) const REPLAY_HELP: &str = concat!(
+    "\
+Examples:
+  shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd --chunk 16,256,256
+  shardwright replay positions.ome.tif out.ome.zarr --series 1
+  shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
+  shardwright replay camera.raw out.zarr --shape 1000,512,640 --pixel-format mono12p
+  shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
+
+",
+    exit_codes!(
+        "  0  all frames were written\n  4  finished, but frames were lost or are missing from the recording\n"
+    )
+);
+
+pub(super) const PROBE_HELP: &str = concat!(
+    "\
+It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which settings keep up, with
+what margin, and when the disk will be full.
+
+",
+    exit_codes!("  0  it keeps up\n  4  it does not: frames would be lost\n")
+);
+
+pub(super) const VERIFY_HELP: &str = concat!(
+    exit_codes!("  0  sound\n"),
+    "\n3 says that damage was found, 5 that there is none, but that not all of it could be checked."
+);
+
+pub(super) const RECOVER_HELP: &str = concat!(
+    "\
+Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before
+the chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
+
+",
+    exit_codes!("  0  nothing to do, or done\n  4  there is something to do (without --apply)\n")
+);
+
+pub(super) const EXPORT_HELP: &str = concat!(
+    "\
+Dimensions keep the array's order, slowest first; in TIFF each frame is a page. TIFF beyond 4 GB becomes BigTIFF.
+
+",
+    exit_codes!("  0  done\n")
+);
+
+pub(super) const MANIFEST_HELP: &str = concat!(
+    "\
+Readers that go by references (fsspec, VirtualiZarr) then open the dataset without a copy: manifest.json holds a
+chunk-manifest-json for each array, kerchunk.json all of them.
+
+",
+    exit_codes!("  0  done\n")
+);
+
+pub(super) const PYRAMID_HELP: &str = concat!(
+    "\
+Each level is made of the one before; level 0 is only read. Killed and called again with the same words, it goes on
+where it stopped.
+
+",
+    exit_codes!("  0  done\n")
+);
+
+pub(super) const REPACK_HELP: &str = concat!(
+    "\
+Every new shard is read back and compared before an old one goes. Killed and called again with the same words, it goes
+on where it stopped; called again after its end, it says that all is done.
+
+",
+    exit_codes!("  0  done\n")
+);

@@ -1,0 +1,142 @@
+//! What a recording is, and what gives its frames.
+
+use std::path::Path;
+
+use shardwright::{Channel, Dim, DimKind, Dtype, FrameLayout, PixelFormat};
+
+use crate::failure::Failure;
+
+/// Something that gives frames, again and again and in any order.
+pub(crate) trait Source: Send {
+    /// What the frames are.
+    fn recording(&self) -> &Recording;
+
+    /// Fills `frame` with the recording's frame `index`: in native byte order and without gaps, unless the recording
+    /// says otherwise.
+    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure>;
+
+    /// Whether frame `index` is missing from the recording. `read` fills it with zeros.
+    fn is_missing(&self, _index: u64) -> bool {
+        false
+    }
+
+    /// How many of a pass's frames differ; the rest repeats them in turn.
+    fn distinct(&self, pass: u64) -> u64 {
+        pass
+    }
+
+    /// Refuses to write where frames are still to be read.
+    fn check_output(&self, _output: &Path) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Bytes that the source holds in memory for its whole life. They count against `--memory`.
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// What a recording is, as far as the dataset cares.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Recording {
+    /// The type of a pixel.
+    pub(crate) dtype: Dtype,
+    /// The dimensions with their sizes, as they are to be stored; the last two are a frame's rows and columns.
+    pub(crate) dims: Vec<Dim>,
+    /// The outer dimensions by name as the frames arrive, slowest first; empty: as they are stored.
+    pub(crate) acquisition_order: Vec<String>,
+    /// How pixels lie in a frame as it is read.
+    pub(crate) pixel_format: PixelFormat,
+    /// The lowest bits of a pixel that mean nothing.
+    pub(crate) unused_low_bits: u32,
+    /// How a frame's rows lie in it as it is read; `None`: they follow each other.
+    pub(crate) layout: Option<FrameLayout>,
+    /// The frames that there are. `None`: as many as one likes.
+    pub(crate) frames: Option<u64>,
+    /// The frames' own speed.
+    pub(crate) fps: Option<f64>,
+    /// The channels, if the recording says something of them. A label or a colour that it does not say is empty.
+    pub(crate) channels: Vec<Channel>,
+    /// The image's name.
+    pub(crate) name: Option<String>,
+    /// Things to tell the user that are no errors.
+    pub(crate) notes: Vec<String>,
+    /// Why the recording ends where it ends, if it was meant to be longer.
+    pub(crate) defect: Option<String>,
+}
+
+impl Recording {
+    /// A plain movie: time, rows, columns.
+    pub(crate) fn movie(dtype: Dtype, frames: Option<u64>, height: u64, width: u64) -> Self {
+        Self {
+            dtype,
+            dims: vec![Dim::time(frames), Dim::y(height), Dim::x(width)],
+            acquisition_order: Vec::new(),
+            pixel_format: PixelFormat::Plain,
+            unused_low_bits: 0,
+            layout: None,
+            frames,
+            fps: None,
+            channels: Vec::new(),
+            name: None,
+            notes: Vec::new(),
+            defect: None,
+        }
+    }
+
+    /// Rows and columns of a frame.
+    pub(crate) fn sides(&self) -> [u64; 2] {
+        let [.., rows, columns] = &self.dims[..] else { return [1, 1] };
+        [rows, columns].map(|dim| dim.size.unwrap_or(1))
+    }
+
+    /// Pixels a frame.
+    pub(crate) fn frame_pixels(&self) -> u64 {
+        self.sides().iter().product()
+    }
+
+    /// Bytes a frame, as it is read.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        let packed = || self.pixel_format.bytes(self.frame_pixels() as usize).map(|bytes| bytes as u64);
+        let layout = self.layout.map(|layout| layout.buffer_bytes as u64);
+        layout.or_else(packed).unwrap_or_else(|| self.frame_pixels() * self.dtype.size() as u64)
+    }
+
+    /// The outer dimension that changes slowest as frames arrive, by its place in `dims`.
+    pub(crate) fn slowest(&self) -> usize {
+        let name = self.acquisition_order.first();
+        self.dims.iter().position(|dim| Some(&dim.name) == name).unwrap_or(0)
+    }
+}
+
+/// A dimension of the name's usual meaning.
+pub(crate) fn dim_named(name: &str, size: u64) -> Dim {
+    let kind = match name.to_ascii_lowercase().as_str() {
+        "t" | "time" => DimKind::Time,
+        "c" | "channel" => DimKind::Channel,
+        "z" | "y" | "x" => DimKind::Space,
+        _ => DimKind::Other,
+    };
+    Dim::new(name, kind, size)
+}
+
+/// A channel of which no colour is known.
+pub(crate) fn named_channel(label: &str) -> Channel {
+    Channel { label: label.to_owned(), color: String::new(), window: None }
+}
+
+/// A recording for tests whose frames hold their index.
+#[cfg(test)]
+pub(crate) struct Counting(pub(crate) Recording);
+
+#[cfg(test)]
+impl Source for Counting {
+    fn recording(&self) -> &Recording {
+        &self.0
+    }
+
+    fn read(&mut self, index: u64, frame: &mut [u8]) -> Result<(), Failure> {
+        frame.fill(index as u8);
+        Ok(())
+    }
+}
