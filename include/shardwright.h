@@ -191,6 +191,15 @@ typedef uint32_t sw_pixel_format;
 // counterclockwise, SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_COLUMNS clockwise.
 typedef uint32_t sw_orientation;
 
+// How four pixels, or eight of two planes, become one in the levels of a pyramid.
+typedef uint32_t sw_pyramid;
+
+// Dimensions that are as long in all levels, as a sum.
+typedef uint32_t sw_keep;
+
+// When planes are halved along z, too.
+typedef uint32_t sw_depth;
+
 // What arrives, how it is stored, with which means.
 //
 // sw_config_init sets every field to its default; only `dims` has none. The library copies everything that it keeps:
@@ -320,6 +329,17 @@ typedef struct sw_config {
     sw_orientation orientation;
     // 0.
     uint32_t reserved;
+    // Smaller levels of the image, written while frames come, each half as large as the one before. Of
+    // SW_DIALECT_ZARR3 alone. Each has a ring of its own, with as much memory as it has pixels beside the image: a
+    // third more in all. Default SW_PYRAMID_NONE.
+    sw_pyramid pyramid;
+    // So many levels beside level 0, as far as there is something to halve. Default 0: until y and x have 256 pixels
+    // at most.
+    uint32_t pyramid_levels;
+    // What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
+    sw_keep pyramid_keep;
+    // Whether z is halved, too. Default SW_DEPTH_NEVER.
+    sw_depth pyramid_depth;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -847,6 +867,42 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // The last column becomes the first, after that.
 #define SW_ORIENTATION_FLIP_COLUMNS 4
+
+// There are no levels.
+#define SW_PYRAMID_NONE 0
+
+// The mean, of integers rounded to the nearest, halves up.
+#define SW_PYRAMID_MEAN 1
+
+// The mean of the middle two, rounded in the same way.
+#define SW_PYRAMID_MEDIAN 2
+
+// The smallest.
+#define SW_PYRAMID_MIN 3
+
+// The largest.
+#define SW_PYRAMID_MAX 4
+
+// The first.
+#define SW_PYRAMID_DECIMATE 5
+
+// The most frequent, of several the smallest: for labels.
+#define SW_PYRAMID_MODE 6
+
+// The rows are not halved.
+#define SW_KEEP_Y 1
+
+// The columns are not halved.
+#define SW_KEEP_X 2
+
+// Never.
+#define SW_DEPTH_NEVER 0
+
+// At every level, as long as there are several planes.
+#define SW_DEPTH_ALWAYS 1
+
+// From the level on at which planes are no further apart than pixels are.
+#define SW_DEPTH_AUTO 2
 
 // Nothing: the field is 0, or NaN if it is a floating-point one.
 #define SW_VALUE_NONE 0

@@ -385,9 +385,9 @@ impl Acquisition {
         self.engine.latencies()
     }
 
-    /// Has `call` told the key of every shard that is closed from now on, those of levels, too: it is complete, and with
-    /// [`Config::sync`] on the device. It is called by the thread that closes shards, which does nothing else meanwhile. Only the first
-    /// call counts; false: there was one before.
+    /// Has `call` told the key of every shard that is closed from now on, also of levels: it is complete, and with
+    /// [`Config::sync`] on the device. It is called by the thread that closes shards, which does nothing else
+    /// meanwhile. Only the first call counts; false: there was one before.
     ///
     /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this
     /// one's last handle; a thread of its own then ends that run, for which nobody waits. It can't

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::levels::Levels;
 use super::{Acquisition, Unfinished};
 use crate::dataset::documents::Documents;
-use crate::engine::pool::{Begun, Pool};
+use crate::engine::pool::Pool;
 use crate::engine::{Engine, losses, records};
 use crate::error::{Error, Result, caught, logged};
 use crate::format::provenance::Ending;
@@ -269,20 +269,10 @@ fn finish_together(mut runs: Vec<Acquisition>) -> Vec<Result<Summary, Unfinished
     }
     runs.iter().for_each(|run| run.engine.close_gate());
     Engine::drain(runs.iter().filter(|run| run.running.is_some()).map(|run| &run.engine));
-    end_images(runs.iter_mut().filter_map(|run| run.running.take()).collect());
+    Pool::end_all(runs.iter_mut().filter_map(|run| run.running.take()).collect());
     let levels = runs.iter_mut().map(|run| (run.engine.counters.newest_end.load(Relaxed), &mut run.levels));
     Levels::end(levels.collect());
     write_together(&runs)
-}
-
-/// Ends what the threads work for, that of one pool together.
-pub(super) fn end_images(running: Vec<(Arc<Pool>, Begun)>) {
-    let mut rest: Vec<&(Arc<Pool>, Begun)> = running.iter().collect();
-    while let Some((pool, _)) = rest.first() {
-        let (of_pool, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(other, _)| Arc::ptr_eq(other, pool));
-        pool.end(&of_pool.iter().map(|(_, begun)| begun).collect::<Vec<_>>());
-        rest = others;
-    }
 }
 
 /// Writes the documents of runs whose shards are closed.

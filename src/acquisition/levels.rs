@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::end::end_images;
 use crate::config::{Config, Downsampling};
 use crate::dataset::documents::Documents;
 use crate::dataset::image::ImageWriter;
@@ -72,7 +71,7 @@ impl Levels {
                 }
             }
             Engine::drain(levels.iter().map(|level| &level.engine));
-            end_images(levels.iter_mut().filter_map(|level| level.running.take()).collect());
+            Pool::end_all(levels.iter_mut().filter_map(|level| level.running.take()).collect());
         }
     }
 

@@ -119,9 +119,9 @@ pub struct Config {
     /// maps are not guarded any more. Linux only.
     pub guard_maps: bool,
     /// Smaller levels of the image, written while frames come. `None`: none. Of [`Dialect::Zarr3`] alone, and where
-    /// OME-Zarr has words for the dimensions. Each level has a ring and shards of its own, with as much memory as it has
-    /// pixels beside level 0: a third more in all, where rows and columns are halved. A frame goes to a level when the
-    /// level below has stored it; one thread makes those of all levels.
+    /// OME-Zarr has words for the dimensions. Each level has a ring and shards of its own, with as much memory as it
+    /// has pixels beside level 0: a third more in all, where rows and columns are halved. A frame goes to a level when
+    /// the level below has stored it; one thread makes those of all levels.
     pub pyramid: Option<Downsampling>,
     /// What finishing writes about where the chunks lie, for readers that go by references, into a folder beside the
     /// dataset: `run.ome.manifest.zarr` for `run.ome.zarr`. Empty: nothing. The bytes are those that

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cell::ShardCell;
+use super::cell::{ShardBlock, ShardCell};
 use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell, layers_done};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
@@ -42,22 +42,25 @@ pub(super) fn run(closings: &Closings<ClosingOf>, to_close: &Receiver<ClosingOf>
             Err(error) if error.is_disconnected() => return,
             Err(_) => None,
         };
-        let (mut cells, mut records) = (ClosingCells::default(), Vec::new());
+        let (mut cells, mut records, mut parks) = (ClosingCells::default(), Vec::new(), Vec::new());
         while let Some(thing) = closing {
             match thing.map(|(image, thing)| (roster.get(image), thing)) {
                 Some((Some(of), Closing::Cell(cell))) => cells.add(of, cell),
                 Some((Some(of), Closing::Parked(cell))) => cells.add_parked(of, cell),
                 Some((Some(of), Closing::Records(block))) => records.push((of, block)),
-                Some((Some(of), thing)) => of.close(thing),
+                Some((Some(of), Closing::Park(block))) => parks.push((of, block)),
+                Some((Some(of), Closing::Look)) => of.engine.closings.settle(),
                 Some((None, _)) => {}
                 // What lies beside may be older.
                 None => is_end = true,
             }
             // What waits to be closed or written is closed and written together.
-            let some = !(cells.is_empty() && records.is_empty());
+            let some = !(cells.is_empty() && records.is_empty() && parks.is_empty());
             let next = || if some && !cells.is_full() { to_close.try_recv().ok() } else { None };
             closing = closings.beside().or_else(next);
         }
+        // First, because other images wait for their files.
+        park(parks);
         write_records(records);
         cells.close();
         if !is_end {
@@ -82,6 +85,24 @@ fn look_at_all(roster: &Roster, rest_until: &mut Instant, budget: &mut IndexBudg
         }
     }
     *rest_until = Instant::now() + CHECKPOINT_REST * start.elapsed();
+}
+
+/// Closes the files of blocks for a while. Where they are of many images, what they hold is brought to the device
+/// together, so that little is left to wait for with each.
+fn park(blocks: Vec<(Arc<Served>, ShardBlock)>) {
+    if let Some((first, _)) = blocks.first().filter(|_| blocks.len() >= TOGETHER_MIN) {
+        // What fails here fails again with the block that it is about.
+        let _ = caught(|| Ok(first.image.storage().sync_all()));
+    }
+    for (of, block) in blocks {
+        // A panic must not take other images' shards with it.
+        let parked = caught(|| {
+            of.park(block);
+            Ok(())
+        });
+        parked.unwrap_or_else(|error| of.engine.first_error.set(error));
+        of.engine.closings.settle();
+    }
 }
 
 /// Writes blocks of records, those of many images together.
@@ -135,21 +156,6 @@ impl Served {
         let to_checkpoint = closing.next.max(rest_until).saturating_duration_since(Instant::now());
         let looks = self.watches_ring() || closing.effort.is_needed();
         if looks { to_checkpoint.min(LOOK_AT_RING_EVERY) } else { to_checkpoint }
-    }
-
-    fn close(&self, thing: Closing) {
-        let engine = &*self.engine;
-        let close = || {
-            match thing {
-                Closing::Park(block) => self.park(block),
-                // They are closed and written with others.
-                Closing::Cell(_) | Closing::Parked(_) | Closing::Records(_) | Closing::Look => {}
-            }
-            Ok(())
-        };
-        // A panic must not take other images' shards with it.
-        caught(close).unwrap_or_else(|error| engine.first_error.set(error));
-        engine.closings.settle();
     }
 
     /// Does what is due.

@@ -19,13 +19,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
-use super::closings::Closings;
 use super::layer::Layer;
 use super::messages::Arrival;
 use super::pump::Engine;
-use super::served::{Roster, Served};
 use super::unpack::gather_camera;
 use crate::downsample::halver::Halver;
 use crate::error::{Result, caught};
@@ -33,64 +30,6 @@ use crate::geometry::Tile;
 use crate::pixels::Plane;
 use crate::record::NUMBER_IN_RECORD;
 use crate::ring::{Frame, Loan};
-use crate::sync::Receiver;
-
-/// How often it is looked whether there is room for what has to wait for it.
-const LOOK_EVERY: Duration = Duration::from_micros(500);
-
-/// A layer whose chunks are in their slots, or lost: of which image, and when it was given to the workers there.
-/// `None`: no more come.
-pub(super) type StoredOf = Option<(u32, u64, u32)>;
-
-/// An image's way to the level above it.
-pub(crate) struct NextLevel {
-    image: u32,
-    stored: Arc<Closings<StoredOf>>,
-}
-
-impl NextLevel {
-    pub(super) fn new(image: u32, stored: &Arc<Closings<StoredOf>>) -> Self {
-        Self { image, stored: stored.clone() }
-    }
-
-    /// Hands a layer on, which is freed there.
-    pub(super) fn offer(&self, turn: u64, slot: u32) {
-        self.stored.put(Some((self.image, turn, slot)));
-    }
-}
-
-/// Feeds the levels of all images of a pool.
-pub(super) fn run(stored: &Closings<StoredOf>, to_feed: &Receiver<StoredOf>, roster: &Roster) {
-    // Images of which a layer waits for room.
-    let mut waiting: Vec<Arc<Served>> = Vec::new();
-    loop {
-        let next = match waiting.is_empty() {
-            true => to_feed.recv().map_err(|_| true),
-            false => to_feed.recv_timeout(LOOK_EVERY).map_err(|error| error.is_disconnected()),
-        };
-        let mut next = match next {
-            Ok(next) => Some(next),
-            Err(true) => return,
-            Err(false) => None,
-        };
-        while let Some(thing) = next {
-            let Some((image, turn, slot)) = thing else { return };
-            if let Some(of) = roster.get(image) {
-                if let Some(feed) = of.feed.get() {
-                    feed.lock().unwrap_or_else(PoisonError::into_inner).early.insert(turn, slot);
-                }
-                if !waiting.iter().any(|other| Arc::ptr_eq(other, &of)) {
-                    waiting.push(of);
-                }
-            }
-            next = stored.beside().or_else(|| to_feed.try_recv().ok());
-        }
-        waiting.retain(|of| {
-            let feed = of.feed.get().map(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner));
-            feed.is_some_and(|mut feed| feed.pass_on())
-        });
-    }
-}
 
 /// What leads from one level to the next.
 pub(super) struct Feed {
@@ -120,8 +59,13 @@ impl Feed {
         self.is_over = true;
     }
 
+    /// A layer was stored, perhaps before its turn.
+    pub(super) fn add(&mut self, turn: u64, slot: u32) {
+        self.early.insert(turn, slot);
+    }
+
     /// Passes on the layers whose turn it is. True: one of them waits for room above.
-    fn pass_on(&mut self) -> bool {
+    pub(super) fn pass_on(&mut self) -> bool {
         while let Some(&slot) = self.early.get(&self.next) {
             let (below, above) = (self.below.clone(), self.above.clone());
             // A panic must not keep the layer for ever.

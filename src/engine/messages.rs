@@ -50,6 +50,27 @@ pub(crate) enum Closing {
 /// What the thread that closes gets, and from which image; `None`: nothing more comes.
 pub(crate) type ClosingOf = Option<(u32, Closing)>;
 
+/// A layer whose chunks are in their slots, or lost: of which image, and when it was given to the workers there.
+/// `None`: no more come.
+pub(crate) type StoredOf = Option<(u32, u64, u32)>;
+
+/// An image's way to the level above it.
+pub(crate) struct NextLevel {
+    image: u32,
+    stored: Arc<Closings<StoredOf>>,
+}
+
+impl NextLevel {
+    pub(super) fn new(image: u32, stored: &Arc<Closings<StoredOf>>) -> Self {
+        Self { image, stored: stored.clone() }
+    }
+
+    /// Hands a layer on, which is freed there.
+    pub(super) fn offer(&self, turn: u64, slot: u32) {
+        self.stored.put(Some((self.image, turn, slot)));
+    }
+}
+
 /// Hears the key of each closed shard.
 pub(crate) type Listener = Arc<Contained<dyn Fn(&str) + Send + Sync>>;
 

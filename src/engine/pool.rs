@@ -11,16 +11,16 @@ use std::thread::{Builder, JoinHandle, ThreadId};
 
 use super::closings::Closings;
 use super::counters::StageTimes;
-use super::feed::{self, Feed, NextLevel, StoredOf};
+use super::feed::Feed;
 use super::kits::{Kits, Means};
-use super::messages::{ClosingOf, PrepareBlock, Ticket};
+use super::messages::{ClosingOf, NextLevel, PrepareBlock, StoredOf, Ticket};
 use super::open_files::OpenFiles;
 use super::pump::Engine;
 use super::rings::{RingSource, Rings};
 use super::served::{self, Roster, Served};
 use super::shared::Ports;
 use super::worker::Worker;
-use super::{closer, preparer};
+use super::{closer, feeder, preparer};
 use crate::config::Config;
 use crate::dataset::image::ImageWriter;
 use crate::downsample::halver::Halver;
@@ -145,7 +145,7 @@ impl Pool {
         let to_feed = self.to_feed.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(to_feed) = to_feed {
             let (stored, roster) = (self.stored.clone(), self.roster.clone());
-            let thread = spawn(&self.path, "sw-levels".into(), move || feed::run(&stored, &to_feed, &roster))?;
+            let thread = spawn(&self.path, "sw-levels".into(), move || feeder::run(&stored, &to_feed, &roster))?;
             self.threads().others.push(thread);
         }
         let of = &below.served;
@@ -220,6 +220,16 @@ impl Pool {
             of.feed.get().into_iter().for_each(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner).end());
             self.roster.remove(of.number);
             self.open_files.shrink(of.files_beside());
+        }
+    }
+
+    /// As [`end`](Self::end), of images of any pools: those of one together.
+    pub(crate) fn end_all(running: Vec<(Arc<Self>, Begun)>) {
+        let mut rest: Vec<&(Arc<Self>, Begun)> = running.iter().collect();
+        while let Some((pool, _)) = rest.first() {
+            let (of_pool, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(other, _)| Arc::ptr_eq(other, pool));
+            pool.end(&of_pool.iter().map(|(_, begun)| begun).collect::<Vec<_>>());
+            rest = others;
         }
     }
 

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(crate) use super::json::{beyond_json, parse, render, render_line};
@@ -15,6 +17,21 @@ const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
 /// The document at `path`, or `None` when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
+    read_as(path)
+}
+
+/// Of the document at `path`, what it says of nodes below, or `null`. Nothing else of it is kept: its attributes may
+/// list many frames that are missing.
+pub(crate) fn consolidated(path: &Path) -> Result<Option<Value>> {
+    #[derive(Deserialize)]
+    struct Part {
+        #[serde(default)]
+        consolidated_metadata: Value,
+    }
+    Ok(read_as(path)?.map(|Part { consolidated_metadata }| consolidated_metadata))
+}
+
+fn read_as<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let Some(bytes) = bytes(path, DOCUMENT_BYTES_MAX)? else { return Ok(None) };
     parse(&bytes).map(Some).map_err(|error| Error::format(path, unparsed(&error)))
 }

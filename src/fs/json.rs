@@ -5,10 +5,11 @@
 //! the token, and a token again when the document is written.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// What a document says, where nothing becomes another value.
-pub(crate) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     match marked(bytes) {
         Some(marked) => serde_json::from_slice(&marked),
         None => serde_json::from_slice(bytes),
@@ -133,12 +134,12 @@ mod tests {
   ],
   "é": "\u0000 NaN"
 }"#;
-        let document = parse(text.as_bytes()).unwrap();
+        let document: Value = parse(text.as_bytes()).unwrap();
         assert_eq!(document["n"][0], "\0NaN");
         assert_eq!(document["n"][4], u64::MAX);
         assert_eq!(String::from_utf8(render(&document)).unwrap(), text);
         for broken in ["NaNa", "{\"a\": Infinit}", "1_0", "\"", "-", "{\"a\\"] {
-            assert!(parse(broken.as_bytes()).is_err(), "{broken}");
+            assert!(parse::<Value>(broken.as_bytes()).is_err(), "{broken}");
         }
     }
 }

@@ -60,8 +60,8 @@ impl FileSystem {
     const EXT4: Self = Self(0xEF53);
     const XFS: Self = Self(0x5846_5342);
     const TMPFS: Self = Self(0x0102_1994);
-    /// Copy on write (btrfs, bcachefs, ZFS) and network (NFS, SMB, FUSE, Ceph, 9P).
-    const UNSAFE_TO_MAP: [u64; 9] = [
+    /// Copy on write (btrfs, bcachefs, ZFS) and network (NFS, SMB, FUSE, Ceph, 9P, Lustre, GPFS, BeeGFS).
+    const UNSAFE_TO_MAP: [u64; 12] = [
         0x9123_683E,
         0xCA45_1A4E,
         0x2FC1_2FC1,
@@ -71,6 +71,9 @@ impl FileSystem {
         0x6573_5546,
         0x00C3_6400,
         0x0102_1997,
+        0x0BD0_0BD0,
+        0x4750_4653,
+        0x1983_0326,
     ];
 
     pub(crate) fn at(path: &Path) -> io::Result<Self> {

@@ -93,10 +93,11 @@ impl Array {
             (parent.join("zarr.json"), "/attributes"),
             (parent.join(".zattrs"), ""),
         ] {
-            let Some(document) = document::read(&file)? else { continue };
-            let attributes = document.pointer(pointer).filter(|attributes| attributes.get(ATTRIBUTE).is_some());
+            let Some(mut document) = document::read(&file)? else { continue };
+            // A list of frames that are missing may be long, so nothing is copied.
+            let attributes = document.pointer_mut(pointer).filter(|attributes| attributes.get(ATTRIBUTE).is_some());
             if let Some(attributes) = attributes {
-                return Ok(Some((file, attributes.clone())));
+                return Ok(Some((file, attributes.take())));
             }
         }
         if self.layout().dialect != Dialect::Zarr3Transformer {

@@ -109,8 +109,8 @@ fn difference(said: &Metadata, array: &Metadata) -> Option<String> {
 /// What the consolidated metadata in a folder say of arrays, as far as that can be read.
 fn consolidated_arrays(group: &Path) -> Result<Vec<(String, Metadata)>> {
     let file = group.join("zarr.json");
-    if let Some(document) = document::read(&file)? {
-        let metadata = document.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
+    if let Some(consolidated) = document::consolidated(&file)? {
+        let metadata = consolidated.get("metadata").and_then(Value::as_object);
         let arrays = metadata.into_iter().flatten().filter(|(_, node)| node["node_type"] == "array");
         return Ok(arrays.filter_map(|(path, node)| Some((path.clone(), zarr3::parse(&file, node).ok()?))).collect());
     }
@@ -191,8 +191,8 @@ fn of_attributes(group: &Group<'_>) -> Vec<Promise> {
 /// What readers believe who take one document for all of them.
 fn consolidated(group: &Path) -> Result<Vec<Promise>> {
     let promise = |path: &str, is_array| Promise { path: path.to_owned(), is_array, whose: "consolidated metadata" };
-    if let Some(document) = document::read(&group.join("zarr.json"))? {
-        let metadata = document.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
+    if let Some(consolidated) = document::consolidated(&group.join("zarr.json"))? {
+        let metadata = consolidated.get("metadata").and_then(Value::as_object);
         let nodes = metadata.into_iter().flatten();
         return Ok(nodes.map(|(path, node)| promise(path, node["node_type"] == "array")).collect());
     }

@@ -325,6 +325,7 @@ impl SpecRequest<'_> {
 mod tests {
     use super::*;
     use crate::config::{Codec, Compressor, Dialect, Volume};
+    use crate::dtype::Dtype;
     use crate::plan::Plan;
 
     fn config(dims: Vec<Dim>, volume: Volume) -> Config {
@@ -411,5 +412,9 @@ mod tests {
         refused(blosc, "gzip");
         let filled = Config { fill_value: 1.0, ..config(dims(None), Volume::default()) };
         refused(filled, "fill_value");
+        // A reader fills what is not there with zeros, whose bytes these are not; integers have one zero.
+        let below_zero = |dtype| Config { dtype, fill_value: -0.0, ..config(dims(None), Volume::default()) };
+        refused(below_zero(Dtype::F32), "fill_value -0");
+        Plan::new(&below_zero(Dtype::U16)).unwrap();
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use memmap2::MmapOptions;
 
 use super::file::{FileBlob, ParkedFile};
+use super::new_names::NewNames;
 use super::seam::{Blob, PUTS_AT_ONCE, Storage};
 use crate::config::StorageKind;
 use crate::fs::lost_pages::Guard;
@@ -40,6 +41,7 @@ pub(crate) struct Directory {
     /// A lost page of a map is an error, not a signal that ends the process.
     guard_maps: bool,
     reserve: Arc<DiskReserve>,
+    new_names: Arc<NewNames>,
 }
 
 /// What directories on the same disk share: how much room there is left for which of them.
@@ -100,7 +102,8 @@ impl Directory {
     pub(crate) fn open(root: &Path, way: StorageKind, sync: bool) -> io::Result<Self> {
         let file_system = FileSystem::at(root)?;
         let root = root.to_path_buf();
-        Ok(Self { root, held: None, way, file_system, sync, guard_maps: false, reserve: Arc::default() })
+        let (reserve, new_names) = Default::default();
+        Ok(Self { root, held: None, way, file_system, sync, guard_maps: false, reserve, new_names })
     }
 
     /// Whose `root` goes by the descriptor of a folder.
@@ -121,7 +124,7 @@ impl Directory {
 
     fn put_once(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let path = &self.root.join(key);
-        self.create_parents(key)?;
+        self.make_parents(key)?;
         let partial = hidden(path, "partial");
         let write = || {
             let file = create_new(&partial)?;
@@ -129,12 +132,13 @@ impl Directory {
             file.write_all_at(bytes, 0)?;
             if self.sync { file.sync_all() } else { Ok(()) }
         };
-        let renamed = write().and_then(|()| fs::rename(&partial, path));
+        let folder = path.parent().unwrap_or(&self.root);
+        let renamed = write().and_then(|()| self.make_name(folder, || fs::rename(&partial, path)));
         if renamed.is_err() {
             let _ = fs::remove_file(&partial);
         }
         renamed?;
-        self.sync_folder_of(path)
+        if self.sync { self.new_names.sync_above(path) } else { Ok(()) }
     }
 
     /// Puts files so that what is in them reaches the device together, before any of them has its name, and then the
@@ -143,7 +147,7 @@ impl Directory {
         let root = File::open(&self.root)?;
         let mut written = Vec::new();
         let write = |(key, bytes): &(&str, &[u8])| {
-            self.make_parents(key, false)?;
+            self.make_parents(key)?;
             let path = self.root.join(key);
             let partial = hidden(&path, "partial");
             let file = create_new(&partial)?;
@@ -162,7 +166,21 @@ impl Directory {
 
     /// Makes everything last that was written below `root`.
     fn sync_below(&self, root: &File) -> io::Result<()> {
-        if self.sync { system::sync_file_system(root) } else { Ok(()) }
+        let noted = self.new_names.all();
+        if self.sync {
+            system::sync_file_system(root)?;
+        }
+        self.new_names.are_synced(&noted);
+        Ok(())
+    }
+
+    fn make_name(&self, folder: &Path, make: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if self.sync { self.new_names.make(folder, make) } else { make() }
+    }
+
+    /// What a file of it has to sync, beside itself.
+    fn new_names_to_sync(&self) -> Option<Arc<NewNames>> {
+        self.sync.then(|| self.new_names.clone())
     }
 
     pub(crate) fn file_system(&self) -> FileSystem {
@@ -210,15 +228,12 @@ impl Directory {
         Ok(())
     }
 
-    /// Creates the folders above `key`; each new one is synced into its parent. What somebody put there during the run,
-    /// such as a link to elsewhere, is not followed.
-    fn create_parents(&self, key: &str) -> io::Result<()> {
-        self.make_parents(key, self.sync)
-    }
-
-    fn make_parents(&self, key: &str, sync: bool) -> io::Result<()> {
+    /// Makes the folders above `key`. What somebody put there during the run, such as a link to elsewhere, is not
+    /// followed.
+    fn make_parents(&self, key: &str) -> io::Result<()> {
         let mut folder = self.root.clone();
         for part in Path::new(key).parent().into_iter().flat_map(Path::components) {
+            let above = folder.clone();
             folder.push(part);
             match fs::symlink_metadata(&folder) {
                 Ok(found) if found.is_dir() => continue,
@@ -229,23 +244,13 @@ impl Directory {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            match fs::create_dir(&folder) {
+            match self.make_name(&above, || fs::create_dir(&folder)) {
                 // Another thread was faster.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            if sync {
-                self.sync_folder_of(&folder)?;
-            }
         }
         Ok(())
-    }
-
-    fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
-        match path.parent() {
-            Some(parent) if self.sync => File::open(parent)?.sync_all(),
-            _ => Ok(()),
-        }
     }
 }
 
@@ -256,12 +261,12 @@ impl Storage for Directory {
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
         let path = self.root.join(key);
-        self.create_parents(key)?;
+        self.make_parents(key)?;
         let partial = hidden(&path, "partial");
         let file = create_new(&partial)?;
         // From here on a failure drops the blob, which removes the file: a failed fallocate may have taken half the
         // disk.
-        let mut blob = FileBlob::new(file, path, partial, len, self.sync);
+        let mut blob = FileBlob::new(file, path, partial, len, self.new_names_to_sync());
         blob.held = self.held.clone();
         // A shard that is made ahead of need may fail and be tried again when there is room.
         self.reserve(&blob.file, len)?;
@@ -270,7 +275,7 @@ impl Storage for Directory {
     }
 
     fn sync_all(&self) -> Option<io::Result<()>> {
-        self.sync.then(|| File::open(&self.root).and_then(|root| system::sync_file_system(&root)))
+        self.sync.then(|| File::open(&self.root).and_then(|root| self.sync_below(&root)))
     }
 
     fn parks(&self) -> bool {
@@ -282,7 +287,7 @@ impl Storage for Directory {
         let parked = parked.downcast_ref::<ParkedFile>().ok_or_else(unknown)?;
         let file = beneath::Root::open(&self.root).and_then(|root| root.open_file(&self.root.join(key)));
         let file = file.map_err(io::Error::other)?;
-        let mut blob = FileBlob::again(file, self.root.join(key), parked, self.sync)?;
+        let mut blob = FileBlob::again(file, self.root.join(key), parked, self.new_names_to_sync())?;
         blob.held = self.held.clone();
         self.equip(&mut blob, parked.len)?;
         Ok(Box::new(blob))

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memmap2::{MmapRaw, UncheckedAdvice};
 
+use super::new_names::NewNames;
 use super::seam::{Blob, Mapped, PAGE};
 use crate::fs::lost_pages::Guard;
 use crate::fs::system::FileExt;
@@ -38,7 +39,8 @@ pub(super) struct FileBlob {
     published: AtomicBool,
     /// How long the file must be.
     len: AtomicU64,
-    sync: bool,
+    /// `None`: nothing is synced.
+    new_names: Option<Arc<NewNames>>,
 }
 
 /// What is known of a file that was closed before it was finished.
@@ -49,8 +51,13 @@ pub(super) struct ParkedFile {
 
 impl FileBlob {
     /// A published file that was parked.
-    pub(super) fn again(file: File, path: PathBuf, parked: &ParkedFile, sync: bool) -> io::Result<Self> {
-        let blob = Self::new(file, path.clone(), path, parked.len, sync);
+    pub(super) fn again(
+        file: File,
+        path: PathBuf,
+        parked: &ParkedFile,
+        names: Option<Arc<NewNames>>,
+    ) -> io::Result<Self> {
+        let blob = Self::new(file, path.clone(), path, parked.len, names);
         blob.published.store(true, Ordering::Relaxed);
         if Identity::of(&blob.file)? != parked.identity {
             return Err(io::Error::other("another program replaced the file"));
@@ -60,7 +67,7 @@ impl FileBlob {
     }
 
     /// `len`: how long the file must be. Dropped before it is published, it removes the file.
-    pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, sync: bool) -> Self {
+    pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, names: Option<Arc<NewNames>>) -> Self {
         Self {
             file,
             guard: None,
@@ -74,7 +81,7 @@ impl FileBlob {
             partial,
             published: AtomicBool::new(false),
             len: AtomicU64::new(len),
-            sync,
+            new_names: names,
         }
     }
 
@@ -238,17 +245,20 @@ impl Blob for FileBlob {
     }
 
     fn publish(&self) -> io::Result<()> {
-        system::rename_new(&self.partial, &self.path)?;
-        self.published.store(true, Ordering::Relaxed);
-        match self.path.parent() {
-            Some(parent) if self.sync => File::open(parent)?.sync_all(),
-            _ => Ok(()),
+        let publish = || system::rename_new(&self.partial, &self.path);
+        match (&self.new_names, self.path.parent()) {
+            (Some(names), Some(folder)) => names.make(folder, publish)?,
+            _ => publish()?,
         }
+        self.published.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         self.check_intact()?;
-        if self.sync { self.file.sync_data() } else { Ok(()) }
+        let Some(names) = &self.new_names else { return Ok(()) };
+        self.file.sync_data()?;
+        if self.published.load(Ordering::Relaxed) { names.sync_above(&self.path) } else { Ok(()) }
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -311,7 +321,7 @@ mod tests {
         let folder = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
         let path = folder.path().join("shard");
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        let mut blob = FileBlob::new(file, path.clone(), path.clone(), 2 * PAGE, false);
+        let mut blob = FileBlob::new(file, path.clone(), path.clone(), 2 * PAGE, None);
         blob.direct = system::open_direct(&path);
         assert!(blob.direct.is_some(), "a file system without writes past the page cache");
         let mut slices = [IoSlice::new(page)];

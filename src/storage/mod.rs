@@ -3,6 +3,7 @@
 mod directory;
 mod file;
 mod memory;
+mod new_names;
 mod seam;
 pub(crate) mod trial;
 

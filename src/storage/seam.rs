@@ -182,7 +182,7 @@ pub trait Blob: Send + Sync {
     /// Makes the file appear under its key.
     fn publish(&self) -> io::Result<()>;
 
-    /// Returns when everything written so far has reached the device.
+    /// Returns when everything written so far has reached the device, and the key as well, if it is published.
     fn sync(&self) -> io::Result<()>;
 
     /// Gives back the disk blocks that lie wholly within the range. Best effort; [`io::ErrorKind::Unsupported`] where

@@ -83,6 +83,19 @@ def tool(command):
 
 
 @pytest.fixture
+def told(command):
+    """Runs a command with `--json` and returns the only object that it prints."""
+
+    def run(*words, code=0, stdin=subprocess.DEVNULL, env=None, before=()):
+        call = [str(word) for word in [*before, command, *words, "--json"]]
+        done = subprocess.run(call, capture_output=True, text=True, stdin=stdin, env=env)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture
 def replay(command, tmp_path):
     """Runs `shardwright replay` and returns its report and the dataset's path."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 from readers import assert_same, open_zarr_python
-from test_lost_data import LAYOUT, damage, pixels, promising, recorded, told  # noqa: F401
+from test_lost_data import LAYOUT, damage, pixels, promising, recorded  # noqa: F401
 
 CUT = ["--shard", "4,32,32"]
 
@@ -245,7 +245,8 @@ def nested(path):
     data = np.arange(8 * 32 * 32, dtype="u2").reshape(8, 32, 32)
     inner = zarr.codecs.ShardingCodec(chunk_shape=(1, 4, 4))
     middle = zarr.codecs.ShardingCodec(chunk_shape=(2, 8, 8), codecs=[inner])
-    array = zarr.create_array(path, shape=data.shape, dtype="u2", chunks=(4, 16, 16), serializer=middle, compressors=None)
+    how = {"dtype": "u2", "chunks": (4, 16, 16), "serializer": middle, "compressors": None}
+    array = zarr.create_array(path, shape=data.shape, **how)
     array[:] = data
     return data
 

@@ -3,15 +3,8 @@
 import numpy as np
 import pytest
 import zarr
+from arrays import files, pixels
 from readers import assert_same
-
-
-def pixels(seed=0, shape=(7, 50, 40)):
-    return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
-
-
-def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_all_arrays_get_the_codec(tool, tmp_path):

@@ -10,6 +10,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+from arrays import pixels
 from cloudvolume import CloudVolume
 
 SHARDS = ["--chunk", "1,8,8", "--shard", "7,64,64"]
@@ -23,10 +24,6 @@ ATTRIBUTES = {
     "f": 0.1,
     "deep": {"b": 1, "a": [1.0, 2]},
 }
-
-
-def pixels(seed=0, shape=(7, 50, 40)):
-    return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
 
 
 def group(path, zarr_format, names=("a", "img/0", "img/1")):
@@ -150,7 +147,8 @@ def exported(tool, dataset, out):
 def test_volumes_keep_what_their_document_says(tool, tmp_path, compress):
     data = volume(tmp_path / "cv", compress, mesh="mesh_dir", mine={"a": 1})
     assert np.array_equal(exported(tool, tmp_path / "cv", tmp_path / "cv.npy"), data[..., 0].T)
-    tool("verify", tmp_path / "cv")
+    (tmp_path / "cv/provenance").write_text('{"owners": []}')
+    assert "note" not in tool("verify", tmp_path / "cv")
     tool("repack", tmp_path / "cv", tmp_path / "zarr", "--shard", "16,64,64")
     root = zarr.open_group(tmp_path / "zarr", mode="r")
     assert np.array_equal(root["0"][:], data[..., 0].T)
@@ -165,11 +163,34 @@ def test_volumes_keep_what_their_document_says(tool, tmp_path, compress):
         assert again.info["mine"] == {"a": 1} and list(again.voxel_offset) == [10, 20, 30]
 
 
+def test_a_scale_that_is_repacked_alone_keeps_what_its_volume_says(tool, tmp_path):
+    data = volume(tmp_path / "cv", False, mesh="mesh_dir", mine={"a": 1})
+    scale = tmp_path / "cv/4_4_40"
+    tool("repack", scale, tmp_path / "zarr", "--shard", "16,64,64")
+    root = zarr.open_group(tmp_path / "zarr", mode="r")
+    assert np.array_equal(root["0"][:], data[..., 0].T)
+    level = root.attrs["ome"]["multiscales"][0]["datasets"][0]["coordinateTransformations"]
+    assert level[0]["scale"] == [40, 4, 4] and level[1]["translation"] == [30.5 * 40, 20.5 * 4, 10.5 * 4]
+    assert root.attrs["neuroglancer"]["type"] == "segmentation"
+    tool("repack", scale, tmp_path / "pre", "--dialect", "precomputed", "--codec", "gzip")
+    again = CloudVolume(f"file://{tmp_path / 'pre'}", progress=False)
+    assert np.array_equal(again[:, :, :], data)
+    assert again.info["type"] == "segmentation" and again.info["mesh"] == "mesh_dir" and again.info["mine"] == {"a": 1}
+    # In place, too, the volume is what changes.
+    tool("repack", tmp_path / "pre/4_4_40", "--dialect", "precomputed", "--codec", "none")
+    again = CloudVolume(f"file://{tmp_path / 'pre'}", progress=False)
+    assert np.array_equal(again[:, :, :], data)
+    assert again.info["type"] == "segmentation" and again.info["mine"] == {"a": 1}
+    assert "no array or group" in tool("repack", scale, tmp_path / "b", "--only", "0", code=3)
+
+
 def test_chunks_that_are_packed_otherwise_are_told(tool, tmp_path):
     volume(tmp_path / "cv", "br")
     assert "Brotli" in tool("export", tmp_path / "cv", tmp_path / "cv.npy", code=5)
     assert "Brotli" in tool("repack", tmp_path / "cv", tmp_path / "zarr", "--shard", "16,64,64", code=5)
-    assert "not checked" in tool("verify", tmp_path / "cv", code=5)
+    told = tool("verify", tmp_path / "cv", code=5)
+    assert "not checked: 8 findings" in told and "not there" not in told
+    assert json.loads(tool("verify", tmp_path / "cv", "--json", code=5))["arrays"][0]["unchecked"] == 8
     assert not (tmp_path / "cv.npy").exists() and not (tmp_path / "zarr").exists()
 
 

@@ -4,19 +4,15 @@ damage."""
 import json
 import math
 
-import numpy as np
 import pytest
 import zarr
+from arrays import pixels
 
 
 @pytest.fixture
 def told(tool):
     """What a command prints with `--json`."""
     return lambda *words: json.loads(tool(*words, "--json"))
-
-
-def pixels(seed=0, shape=(7, 50, 40)):
-    return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -17,19 +17,6 @@ LAYOUT = ["--chunk", "2,16,16", "--shard", "4,32,32"]
 LOST = "holds 64 chunks, and its writer counted 72: files are missing"
 
 
-@pytest.fixture
-def told(command):
-    """Runs a command with `--json` and returns the only object that it prints."""
-
-    def run(*words, code=0, before=()):
-        call = [str(word) for word in [*before, command, *words, "--json"]]
-        done = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return json.loads(done.stdout)
-
-    return run
-
-
 def pixels(shape=(12, 40, 50), seed=3):
     return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
 

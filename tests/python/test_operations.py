@@ -1,10 +1,9 @@
 """The offline commands as a data manager meets them: arrays that can't be read beside others, chunks as files, calls
-that are made again, full disks, and the same fault told in the same way by all commands."""
+that are made again, and the same fault told in the same way by all commands."""
 
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -15,30 +14,10 @@ import pytest
 import tensorstore
 import tifffile
 import zarr
+from arrays import files, pixels
 from readers import assert_same, open_tensorstore, open_zarr_python
 
 SHARDS = ["--shard", "4,32,32"]
-
-
-@pytest.fixture
-def told(command):
-    """Runs a command with `--json` and returns the only object that it prints."""
-
-    def run(*words, code=0, stdin=subprocess.DEVNULL, env=None):
-        call = [str(word) for word in [command, *words, "--json"]]
-        done = subprocess.run(call, capture_output=True, text=True, stdin=stdin, env=env)
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return json.loads(done.stdout)
-
-    return run
-
-
-def pixels(seed=0, shape=(7, 50, 40)):
-    return np.random.default_rng(seed).integers(1, 60000, shape, dtype="u2")
-
-
-def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # An array that can't be read does not hide the others.
@@ -284,81 +263,6 @@ def test_a_copy_with_its_times_is_known_too(tool, tmp_path):
 # Full disks.
 
 
-def small_disk(size, *words):
-    """A command in which `$DISK` is a file system of that size which nobody else sees."""
-    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
-    script = 'mount -t tmpfs -o size="$SIZE" none "$DISK" && . "$DISK.sh"'
-    return [*unshare, "sh", "-ec", script], {**os.environ, "SIZE": size}
-
-
-@pytest.fixture
-def on_small_disk(command, tmp_path):
-    """Runs shell commands, in which `shardwright` is the command, where `$DISK` is a small file system."""
-
-    def run(size, script):
-        (tmp_path / "disk").mkdir(exist_ok=True)
-        (tmp_path / "disk.sh").write_text(script)
-        words, env = small_disk(size)
-        env |= {"DISK": str(tmp_path / "disk"), "PLACE": str(tmp_path), "SHARDWRIGHT": str(command)}
-        return subprocess.run(words, env=env, capture_output=True, text=True)
-
-    return run
-
-
-def test_what_has_no_room_is_refused_before_anything_is_written(on_small_disk, tmp_path):
-    data = pixels(shape=(64, 128, 128))
-    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(8, 64, 64), shards=(16, 128, 128), compressors=None)
-    script = """
-        code=0
-        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --json || code=$?
-        ls -A "$DISK" >&2
-        exit $code
-    """
-    done = on_small_disk("1m", script)
-    error = json.loads(done.stdout)["error"]
-    assert done.returncode == 1 and error["kind"] == "no-space" and error["exit_code"] == 1, done.stderr
-    needed, free = map(int, re.search(r"about (\d+) bytes are needed and (\d+) are free", error["message"]).groups())
-    assert data.nbytes < needed < data.nbytes * 1.02 and free == 1 << 20
-    assert "--no-space-check" in error["message"]
-    # Its message is all that is on stderr: nothing was made.
-    assert done.stderr.count("\n") == 1
-
-
-def test_a_full_disk_says_how_to_go_on_and_the_same_call_does(on_small_disk, tmp_path):
-    data = pixels(shape=(64, 128, 128))
-    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(8, 64, 64), shards=(16, 128, 128), compressors=None)
-    script = """
-        head -c 1000000 /dev/zero > "$DISK/other"
-        code=0
-        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --workers 1 --no-space-check --json > "$PLACE/first" ||
-            code=$?
-        test $code = 1
-        test ! -e "$DISK/o.zarr"
-        rm "$DISK/other"
-        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --workers 1 --json > "$PLACE/second"
-        cp -r "$DISK/o.zarr" "$PLACE/o.zarr"
-    """
-    done = on_small_disk("2500k", script)
-    assert done.returncode == 0, done.stderr
-    error = json.loads((tmp_path / "first").read_text())["error"]
-    assert error["kind"] == "no-space" and ".o.zarr.repack" in error["message"]
-    assert "free some room and make the same call again" in error["message"]
-    again = json.loads((tmp_path / "second").read_text())
-    assert again["shards_found"] >= 1 and again["shards_found"] + again["shards_written"] == 4
-    assert_same(zarr.open_array(tmp_path / "o.zarr", mode="r")[...], data)
-
-
-def test_an_export_to_a_full_disk_leaves_nothing(on_small_disk, tmp_path):
-    zarr.create_array(tmp_path / "a.zarr", data=pixels(shape=(64, 128, 128)), chunks=(8, 64, 64))
-    script = 'code=0\n"$SHARDWRIGHT" export "$PLACE/a.zarr" "$DISK/a.%s" --json || code=$?\n'
-    script += 'ls -A "$DISK" >&2; exit $code'
-    for ending in ["npy", "tif"]:
-        done = on_small_disk("1m", script % ending)
-        error = json.loads(done.stdout)["error"]
-        assert done.returncode == 1 and error["kind"] == "no-space", done.stderr
-        assert f"a.{ending}" not in done.stderr.splitlines()[-1]
-
-
 # One table of faults for all commands.
 
 CODES = {"exists": 1, "locked": 1, "no-space": 1, "usage": 2, "not-found": 3, "invalid-input": 3, "damaged": 3}
@@ -539,25 +443,6 @@ def test_recordings_that_are_not_read_are_told_alike(told, calls, tmp_path):
     assert (report["error"]["kind"], report["error"]["path"]) == ("invalid-input", str(tmp_path / "cut.npy"))
 
 
-def test_a_limit_on_file_sizes_is_an_error_like_others(command, tmp_path):
-    path = tmp_path / "a.zarr"
-    run = ["replay", "synthetic", path, "--camera", "256x256xu16@1000", "--frames", "16", "--codec", "none"]
-    subprocess.run([str(word) for word in [command, *run, "-q"]], check=True)
-    before = files(path)
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-    calls = [["export", path, tmp_path / name] for name in ["o.npy", "o.tif"]]
-    calls += [["repack", path, tmp_path / "o.zarr"]]
-    calls += [["repack", path, "--codec", "none", "--chunk", "2,64,64", "--shard", "16,256,256"]]
-    for storage in ["mapped", "buffered"]:
-        calls += [[*run[:2], tmp_path / f"{storage}.zarr", *run[3:], "--storage", storage]]
-    for words in calls:
-        call = [str(word) for word in [command, *words, "--json"]]
-        done = subprocess.run(call, capture_output=True, text=True, preexec_fn=limit)
-        assert done.returncode == 1, (words, done.returncode, done.stderr)
-        assert "File too large" in json.loads(done.stdout)["error"]["message"], done.stdout
-    assert files(path) == before
-
-
 def test_an_export_is_told_as_json(told, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), dimension_names=["t", "y", "x"])
     said = told("export", tmp_path / "a.zarr", tmp_path / "a.npy", "--region", "1:3,:,5:9")
@@ -599,119 +484,3 @@ def test_refusals_say_what_would_be_right(tool, tmp_path):
     missing = tmp_path / "no"
     said = tool("export", path / "a", missing / "a.npy", code=3)
     assert f"there is no folder {missing}" in said and "partial" not in said
-
-
-# What verify finds, no copy hides.
-
-
-LAUNDERING = {
-    "copied": [],
-    "encoded again": ["--codec", "zstd"],
-    "cut again": ["--chunk", "3,16,16", "--shard", "6,64,64"],
-    "unsharded": ["--unsharded"],
-}
-
-
-@pytest.mark.parametrize("how", LAUNDERING)
-def test_bytes_that_a_slot_header_does_not_vouch_for_are_not_copied(told, replay, tmp_path, how):
-    _, path = replay("synthetic", "--camera", "64x64xu16@1000", "--frames", "8", "--codec", "none", "--no-checksum")
-    shard = next(file for file in sorted((path / "0/c").rglob("*")) if file.is_file())
-    damaged = bytearray(shard.read_bytes())
-    damaged[damaged.index(b"SWc1") + 64 + 100] ^= 0x10
-    shard.write_bytes(damaged)
-    told("verify", path, code=3)
-    out = tmp_path / "new.zarr"
-    for words in [["repack", path, out, *LAUNDERING[how]], ["export", path, tmp_path / "out.npy"]]:
-        message = told(*words, code=3)["error"]["message"]
-        assert "slot header was written for" in message and "chunk" in message, message
-    assert not out.exists() and not (tmp_path / "out.npy").exists()
-    assert shard.read_bytes() == damaged
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-def test_a_dataset_that_lost_a_shard_is_not_copied_without_a_word(told, replay, tmp_path, in_place):
-    _, path = replay("synthetic", "--camera", "64x64xu16@1000", "--frames", "12", "--chunk", "2", "--shard", "4")
-    lost = sorted(file for file in (path / "0/c").rglob("*") if file.is_file())[1]
-    lost.unlink()
-    told("verify", path, code=3)
-    before, out = files(path), tmp_path / "new.zarr"
-    words = ["repack", path, *([] if in_place else [out]), "--codec", "zstd"]
-    message = told(*words, code=3)["error"]["message"]
-    assert "its writer counted" in message and "files are missing" in message, message
-    assert files(path) == before and not out.exists()
-    told(*words, "--incomplete")
-
-
-@pytest.mark.parametrize("dialect", ["zarr3", "zarr3-transformer", "zarr2-sharded", "precomputed", "zarr2"])
-def test_an_export_says_that_a_shard_was_lost(told, tool, replay, tmp_path, dialect):
-    (tmp_path / "in.raw").write_bytes(pixels(shape=(8, 64, 64)).tobytes())
-    options = ["--chunk", "2,32,32", "--shard", "2,64,64", "--codec", "gzip", "--no-checksum", "--axes", "z,y,x"]
-    if dialect != "zarr2":
-        options += ["--dialect", dialect]
-    _, path = replay(tmp_path / "in.raw", "--shape", "8,64,64", "--dtype", "u16", *options)
-    if dialect == "zarr2":
-        tool("repack", path, tmp_path / "v2.zarr", "--dialect", "zarr2", "-q")
-        path = tmp_path / "v2.zarr"
-    out = tmp_path / "out.npy"
-    told("export", path, out)
-    shards = [file for file in path.rglob("*") if file.is_file() and "records" not in str(file)]
-    max(file for file in shards if file.stat().st_size > 1500).unlink()
-    told("verify", path, code=3)
-    message = told("export", path, tmp_path / "o.npy", code=3)["error"]["message"]
-    assert "files are missing; bring them back, or give them up with --incomplete" in message
-    assert not (tmp_path / "o.npy").exists()
-    notes = told("export", path, tmp_path / "o.npy", "--incomplete")["notes"]
-    assert len(notes) == 1 and "its writer counted" in notes[0] and "read as the fill value" in notes[0]
-    assert (np.load(tmp_path / "o.npy") != np.load(out)).any()
-    # Of what is there, nothing is to be said.
-    assert told("export", path, tmp_path / "p.npy", "--region", "0:2,:,:")["notes"] == []
-    assert_same(np.load(tmp_path / "p.npy"), np.load(out)[:2])
-
-
-@pytest.mark.parametrize("field", ["frame_number", "host_timestamp", "device_timestamp"])
-def test_a_block_of_records_that_was_lost_is_found(told, replay, field):
-    _, path = replay("synthetic", "--camera", "16x16xu16", "--frames", "9", "--chunk", "3")
-    (path / "records" / field / "c/0").unlink()
-    verified = told("verify", path, code=3)
-    (damage,) = [finding["what"] for finding in verified["findings"] if finding["severity"] == "damage"]
-    assert "no record" in damage if field == "frame_number" else "block [0] is not there" in damage
-
-
-def test_a_replay_of_what_lost_a_shard_says_so(replay):
-    _, path = replay("synthetic", "--camera", "64x64xu16", "--frames", "8", "--chunk", "2,64,64", "--shard", "4,64,64")
-    assert not any("counted" in note for note in replay(path)[0]["notes"])
-    max(file for file in (path / "0/c").rglob("*") if file.is_file()).unlink()
-    report, _ = replay(path, code=4)
-    assert any("files are missing; frames that may lack some are left out" in note for note in report["notes"])
-    assert (report["frames_written"], report["frames_missing"]) == (4, 4)
-
-
-def test_an_export_never_writes_into_its_dataset(tool, tmp_path):
-    path = tmp_path / "g.zarr"
-    group = zarr.open_group(path, mode="w")
-    group.create_array("0", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
-    before = files(path)
-    link = tmp_path / "link"
-    link.symlink_to(path, target_is_directory=True)
-    for output in [path / "0/c/0/0/0", path / "zarr.json", path / "new.raw", link / "0/zarr.json"]:
-        said = tool("export", path / "0", output, "--format", "raw", "--overwrite", code=2)
-        assert "which is read; choose a path beside it" in said
-    assert files(path) == before
-    tool("export", path / "0", tmp_path / "g.raw")
-
-
-@pytest.mark.parametrize("in_place", [True, False])
-def test_recover_leaves_alone_what_was_repacked(command, tool, tmp_path, in_place):
-    path = tmp_path / "run.zarr"
-    run = [command, "replay", "synthetic", path, "--camera", "64x64xu16", "--frames", "20", "--no-sync", "-q"]
-    subprocess.run([str(word) for word in [*run, "--chunk", "2,32,32", "--shard", "8,64,64"]], check=True)
-    repacked = path if in_place else tmp_path / "new.zarr"
-    tool("repack", path, *([] if in_place else [repacked]), "--codec", "gzip")
-    # As of a run that was killed, of which recovery would look for the rest.
-    document = json.loads((repacked / "zarr.json").read_text())
-    document["attributes"]["shardwright"]["complete"] = False
-    (repacked / "zarr.json").write_text(json.dumps(document))
-    before = files(repacked)
-    for words in [[], ["--apply"]]:
-        assert "it was repacked, which leaves no slot headers" in tool("recover", repacked, *words, code=5)
-    assert files(repacked) == before

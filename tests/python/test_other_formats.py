@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import os
-import shutil
 import subprocess
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 import tensorstore
 import zarr
 from conftest import ROOT
+from arrays import files
 from readers import assert_same
 
 ONE_ARRAY = ["zarr2", "zarr2-sharded", "zarr3-transformer", "precomputed"]
@@ -20,10 +20,6 @@ PLAIN = ["--codec", "none", "--no-checksum"]
 
 def pixels(shape=(6, 15, 13), dtype="u2"):
     return np.arange(1, math.prod(shape) + 1, dtype=dtype).reshape(shape)
-
-
-def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def with_neighbour(path, zarr_format, image, other):

@@ -138,7 +138,8 @@ impl Repack {
     /// [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks that its writer counted, or is not
     /// complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
-        let root = root_of(path.as_ref())?;
+        let (root, options) = selection::of_path(root_of(path.as_ref())?, options)?;
+        let options = options.as_ref();
         let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let is_there = out.as_ref().is_some_and(|out| out.exists());

@@ -1,13 +1,16 @@
 //! Which arrays of a dataset are repacked, by their names and by what they are.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::options::RepackOptions;
 use super::target;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::offline::array::Array;
+use crate::offline::hierarchy::central::CentralMetadata;
+use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{Kind, Node};
 
 /// Names that an error message lists.
@@ -75,6 +78,21 @@ impl<'a> Selection<'a> {
             && (codec.is_some() || (!chunk.is_empty() && shard.is_empty()))
             && !array.shape().is_empty()
             && !self.records.contains(&node.name)
+    }
+}
+
+/// The dataset that is meant by a path, and what of it. A scale has no document but its volume's, with the place, the
+/// size and the kind of what it shows; so the volume is meant, and of it that scale.
+pub(super) fn of_path(path: PathBuf, options: &RepackOptions) -> Result<(PathBuf, Cow<'_, RepackOptions>)> {
+    let is_alone = has_node(&path) || CentralMetadata::at(&path)?.is_some();
+    if is_alone || !options.only.is_empty() || !options.skip.is_empty() {
+        return Ok((path, Cow::Borrowed(options)));
+    }
+    match CentralMetadata::of(&path)? {
+        Some((volume, scale)) if volume.is_volume() && volume.arrays.contains(&scale) => {
+            Ok((volume.root, Cow::Owned(RepackOptions { only: vec![scale], ..options.clone() })))
+        }
+        _ => Ok((path, Cow::Borrowed(options))),
     }
 }
 

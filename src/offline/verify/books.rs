@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::check::{Check, Severity};
+use super::check::{Check, Image, Severity};
 use crate::format::provenance::Provenance;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
@@ -28,6 +28,22 @@ pub(super) fn all(tree: &Tree) -> HashMap<PathBuf, Books> {
         Some((records.array.path().to_path_buf(), Books::of(&own)?))
     });
     books.collect()
+}
+
+/// A level lacks at least what level 0 lacks.
+pub(super) fn of_level(check: &Check, level: &Image, path: &Path) {
+    let around = level.group.rsplit_once('/').map_or("", |(group, _)| group);
+    let Some(group) = check.tree.group(around) else { return };
+    let Ok(Some(finest)) = Provenance::parse(&group.path, &group.attributes) else { return };
+    let ranges = |own: &Provenance| Ranges::new(own.missing.clone());
+    let more = ranges(&finest).minus(&ranges(&level.own)).count();
+    let is_told_whole = |own: &Provenance| ranges(own).count() >= own.frames_missing;
+    if (more > 0 && is_told_whole(&level.own)) || finest.frames != level.own.frames {
+        let count = |own: &Provenance| own.frames.map_or("no".to_owned(), |frames| frames.to_string());
+        let (frames, all) = (count(&level.own), count(&finest));
+        let what = format!("has {frames} frames, and {more} of them are missing in level 0, which has {all}");
+        check.damage(path, what);
+    }
 }
 
 impl Books {

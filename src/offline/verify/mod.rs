@@ -16,7 +16,6 @@ use serde::Serialize;
 use super::layers::{Budget, Found, Layers, groups};
 use super::levels;
 use super::promises::{self, Broken};
-use super::ranges::Ranges;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::product;
@@ -59,7 +58,8 @@ pub struct ArrayVerified {
     pub files: u64,
     /// Chunks that are there, each of which was read, decoded and compared with its checksums.
     pub chunks: u64,
-    /// Chunks that a manifest names in files that are not read here.
+    /// Chunks in files that are not read here, such as those that a manifest names on a server; not those of shards,
+    /// which may be any number.
     pub unchecked: u64,
     /// Chunks that are not there, and read as the fill value.
     pub absent: u64,
@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
         {
             self.check.damage(node.array.path(), what);
         }
-        let absent_chunks = self.absent(node, &sums);
+        let absent_chunks = self.absent(node, image, &sums);
         self.records(node)?;
         let vouches = node.array.metadata().chain.has_checksum();
         Ok(ArrayVerified {
@@ -321,11 +321,13 @@ impl<'a> Run<'a> {
     }
 
     /// How many chunks are not there. Where nobody has counted those that were, only a person can tell what that means.
-    fn absent(&self, node: &ArrayNode, sums: &Sums) -> u64 {
+    fn absent(&self, node: &ArrayNode, image: Option<&Image>, sums: &Sums) -> u64 {
         let (array, layout) = (&node.array, node.array.layout());
         let all = product(&layout.chunk_grid()).unwrap_or(u64::MAX);
         let absent = all.saturating_sub(sums.inside.load(Relaxed) + sums.unchecked.load(Relaxed));
-        if absent == 0 || matches!(array.provenance(), Ok(Some(_))) || array.counts_chunks() {
+        // What is in shards that are not read may be any of them.
+        let is_known = image.is_some() || self.is_of_writer(node) || array.counts_chunks();
+        if absent == 0 || is_known || sums.unread_shards.load(Relaxed) > 0 {
             return absent;
         }
         let files = match (layout.has_index() && layout.has_boxes(), product(&layout.file_grid())) {
@@ -341,6 +343,17 @@ impl<'a> Run<'a> {
         );
         self.check.note(array.path(), what);
         absent
+    }
+
+    /// Whether the group around an array is one that this crate's writer made.
+    fn is_of_writer(&self, node: &ArrayNode) -> bool {
+        let name = node.name.rsplit_once('/').map_or("", |(group, _)| group);
+        let own = match self.check.tree.group(name) {
+            Some(group) if !node.name.is_empty() => Provenance::parse(&group.path, &group.attributes),
+            // It is looked at alone.
+            _ => node.array.provenance(),
+        };
+        matches!(own, Ok(Some(_)))
     }
 
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
@@ -375,7 +388,13 @@ impl<'a> Run<'a> {
         let file = match node.array.open_path(path.clone()) {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(()),
-            Err(error) => return self.check.found_in(path, error),
+            Err(error) => {
+                if matches!(error, Error::Unsupported { .. }) {
+                    let has_index = node.array.layout().has_index();
+                    if has_index { &sums.unread_shards } else { &sums.unchecked }.fetch_add(1, Relaxed);
+                }
+                return self.check.found_in(path, error);
+            }
         };
         sums.files.fetch_add(1, Relaxed);
         let shard = Shard { image, gathering, ..self.shard(&node.array, &file, position, sums) };
@@ -442,22 +461,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A level lacks at least what level 0 lacks.
-    fn frames_of_level(&self, level: &Image, path: &Path) {
-        let around = level.group.rsplit_once('/').map_or("", |(group, _)| group);
-        let Some(group) = self.check.tree.group(around) else { return };
-        let Ok(Some(finest)) = Provenance::parse(&group.path, &group.attributes) else { return };
-        let ranges = |own: &Provenance| Ranges::new(own.missing.clone());
-        let more = ranges(&finest).minus(&ranges(&level.own)).count();
-        let is_told_whole = |own: &Provenance| ranges(own).count() >= own.frames_missing;
-        if (more > 0 && is_told_whole(&level.own)) || finest.frames != level.own.frames {
-            let count = |own: &Provenance| own.frames.map_or("no".to_owned(), |frames| frames.to_string());
-            let (frames, all) = (count(&level.own), count(&finest));
-            let what = format!("has {frames} frames, and {more} of them are missing in level 0, which has {all}");
-            self.check.damage(path, what);
-        }
-    }
-
     /// Compares what was found with what the writer counted.
     fn totals(&self, image: &Image, array: &ArrayVerified) {
         let Some(node) = self.check.tree.array(&array.path) else { return };
@@ -475,7 +478,7 @@ impl<'a> Run<'a> {
         }
         let records = below(image.group, "records/frame_number");
         if image.own.level_of.is_some() {
-            self.frames_of_level(image, path);
+            books::of_level(&self.check, image, path);
         } else if self.check.tree.array(&records).is_none() {
             self.check.damage(path, format!("its writer made {records}, which is not there"));
         }

@@ -27,8 +27,9 @@ pub(super) struct Sums {
     pub(super) chunks: AtomicU64,
     /// Those among them that have a part in the array's shape.
     pub(super) inside: AtomicU64,
-    /// Chunks that a manifest names, and that are not read here.
+    /// Chunks in files, their own or a manifest's, that are not read here.
     pub(super) unchecked: AtomicU64,
+    pub(super) unread_shards: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) headers: AtomicU64,
     pub(super) without_header: AtomicU64,

@@ -34,8 +34,9 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 10] = [
+const TESTS: [(&str, &[&str]); 11] = [
     ("tests/it/c_interface/misuse.c", &["."]),
+    ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
     ("tests/it/c_interface/moving.c", &["day1", "day2"]),
@@ -145,10 +146,12 @@ fn a_circular_buffer_gives_the_frames_that_went_in() {
 
 #[test]
 fn wrong_calls_end_in_codes() {
-    let folder = folder();
-    let output = Program::new("tests/it/c_interface/misuse.c").run(&[folder.path()]);
-    let calls: u32 = output.strip_suffix(" wrong calls\n").unwrap().parse().unwrap();
-    assert!(calls >= 150, "{output}");
+    for (program, at_least) in [("misuse.c", 150), ("misuse_threads.c", 25)] {
+        let folder = folder();
+        let output = Program::new(&format!("tests/it/c_interface/{program}")).run(&[folder.path()]);
+        let calls: u32 = output.strip_suffix(" wrong calls\n").unwrap().parse().unwrap();
+        assert!(calls >= at_least, "{program}: {output}");
+    }
 }
 
 #[test]
@@ -177,6 +180,8 @@ fn every_option() -> Config {
         voxel_offset: [1, -2, 3],
         resolution: Some([4.0, 5.0, 6.5]),
     };
+    let (method, depth) = (PyramidMethod::Mode, Depth::Auto);
+    let pyramid = Downsampling { method, levels: Some(3), y: true, x: false, depth };
     Config {
         leap_max: 7_000,
         dialect: Dialect::Zarr2Sharded,
@@ -213,13 +218,7 @@ fn every_option() -> Config {
         overwrite: true,
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
-        pyramid: Some(Downsampling {
-            method: PyramidMethod::Mode,
-            levels: Some(3),
-            y: true,
-            x: false,
-            depth: Depth::Auto,
-        }),
+        pyramid: Some(pyramid),
     }
 }
 

@@ -206,7 +206,8 @@ def volume_by_tensorstore(path, _):
     for number, scale in enumerate(info["scales"]):
         kvstore = {"driver": "file", "path": f"{path}/"}
         spec = {"driver": "neuroglancer_precomputed", "kvstore": kvstore, "scale_index": number}
-        arrays[scale["key"]] = czyx(tensorstore.open(spec, context=CONTEXT, open=True).result().read().result())
+        volume = tensorstore.open(spec, context=CONTEXT, open=True).result().read().result()
+        arrays[scale["key"]] = as_shown(volume, info)
     return arrays, volume_attributes(info)
 
 
@@ -215,12 +216,18 @@ def volume_by_cloud_volume(path, _):
     arrays = {}
     for number, scale in enumerate(info["scales"]):
         volume = CloudVolume(f"file://{path}", mip=number, fill_missing=True, progress=False)
-        arrays[scale["key"]] = czyx(np.asarray(volume[:, :, :]))
+        arrays[scale["key"]] = as_shown(np.asarray(volume[:, :, :]), info)
     return arrays, volume_attributes(info)
 
 
-def czyx(volume):
-    return volume.T if volume.shape[3] > 1 else volume.T[0]
+def as_shown(volume, info):
+    """Channels, which a volume has first, stand where they did before it was made."""
+    if volume.shape[3] == 1:
+        return volume.T[0]
+    own = info.get("shardwright", {})
+    names = own.get("dimensions", [])
+    place = names.index(own["channel_dimension"]) if own.get("channel_dimension") in names else 0
+    return np.moveaxis(volume.T, 0, place)
 
 
 def volume_attributes(info):

@@ -1,0 +1,106 @@
+"""Disks that are too small, or full: said beforehand where that can be, and nothing is left or lost."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+
+import pytest
+import zarr
+from arrays import files, pixels
+from readers import assert_same
+
+
+def small_disk(size, *words):
+    """A command in which `$DISK` is a file system of that size which nobody else sees."""
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    script = 'mount -t tmpfs -o size="$SIZE" none "$DISK" && . "$DISK.sh"'
+    return [*unshare, "sh", "-ec", script], {**os.environ, "SIZE": size}
+
+
+@pytest.fixture
+def on_small_disk(command, tmp_path):
+    """Runs shell commands, in which `shardwright` is the command, where `$DISK` is a small file system."""
+
+    def run(size, script):
+        (tmp_path / "disk").mkdir(exist_ok=True)
+        (tmp_path / "disk.sh").write_text(script)
+        words, env = small_disk(size)
+        env |= {"DISK": str(tmp_path / "disk"), "PLACE": str(tmp_path), "SHARDWRIGHT": str(command)}
+        return subprocess.run(words, env=env, capture_output=True, text=True)
+
+    return run
+
+
+def test_what_has_no_room_is_refused_before_anything_is_written(on_small_disk, tmp_path):
+    data = pixels(shape=(64, 128, 128))
+    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(8, 64, 64), shards=(16, 128, 128), compressors=None)
+    script = """
+        code=0
+        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --json || code=$?
+        ls -A "$DISK" >&2
+        exit $code
+    """
+    done = on_small_disk("1m", script)
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == 1 and error["kind"] == "no-space" and error["exit_code"] == 1, done.stderr
+    needed, free = map(int, re.search(r"about (\d+) bytes are needed and (\d+) are free", error["message"]).groups())
+    assert data.nbytes < needed < data.nbytes * 1.02 and free == 1 << 20
+    assert "--no-space-check" in error["message"]
+    # Its message is all that is on stderr: nothing was made.
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_full_disk_says_how_to_go_on_and_the_same_call_does(on_small_disk, tmp_path):
+    data = pixels(shape=(64, 128, 128))
+    zarr.create_array(tmp_path / "a.zarr", data=data, chunks=(8, 64, 64), shards=(16, 128, 128), compressors=None)
+    script = """
+        head -c 1000000 /dev/zero > "$DISK/other"
+        code=0
+        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --workers 1 --no-space-check --json > "$PLACE/first" ||
+            code=$?
+        test $code = 1
+        test ! -e "$DISK/o.zarr"
+        rm "$DISK/other"
+        "$SHARDWRIGHT" repack "$PLACE/a.zarr" "$DISK/o.zarr" --workers 1 --json > "$PLACE/second"
+        cp -r "$DISK/o.zarr" "$PLACE/o.zarr"
+    """
+    done = on_small_disk("2500k", script)
+    assert done.returncode == 0, done.stderr
+    error = json.loads((tmp_path / "first").read_text())["error"]
+    assert error["kind"] == "no-space" and ".o.zarr.repack" in error["message"]
+    assert "free some room and make the same call again" in error["message"]
+    again = json.loads((tmp_path / "second").read_text())
+    assert again["shards_found"] >= 1 and again["shards_found"] + again["shards_written"] == 4
+    assert_same(zarr.open_array(tmp_path / "o.zarr", mode="r")[...], data)
+
+
+def test_an_export_to_a_full_disk_leaves_nothing(on_small_disk, tmp_path):
+    zarr.create_array(tmp_path / "a.zarr", data=pixels(shape=(64, 128, 128)), chunks=(8, 64, 64))
+    script = 'code=0\n"$SHARDWRIGHT" export "$PLACE/a.zarr" "$DISK/a.%s" --json || code=$?\n'
+    script += 'ls -A "$DISK" >&2; exit $code'
+    for ending in ["npy", "tif"]:
+        done = on_small_disk("1m", script % ending)
+        error = json.loads(done.stdout)["error"]
+        assert done.returncode == 1 and error["kind"] == "no-space", done.stderr
+        assert f"a.{ending}" not in done.stderr.splitlines()[-1]
+
+
+def test_a_limit_on_file_sizes_is_an_error_like_others(command, tmp_path):
+    path = tmp_path / "a.zarr"
+    run = ["replay", "synthetic", path, "--camera", "256x256xu16@1000", "--frames", "16", "--codec", "none"]
+    subprocess.run([str(word) for word in [command, *run, "-q"]], check=True)
+    before = files(path)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    calls = [["export", path, tmp_path / name] for name in ["o.npy", "o.tif"]]
+    calls += [["repack", path, tmp_path / "o.zarr"]]
+    calls += [["repack", path, "--codec", "none", "--chunk", "2,64,64", "--shard", "16,256,256"]]
+    for storage in ["mapped", "buffered"]:
+        calls += [[*run[:2], tmp_path / f"{storage}.zarr", *run[3:], "--storage", storage]]
+    for words in calls:
+        call = [str(word) for word in [command, *words, "--json"]]
+        done = subprocess.run(call, capture_output=True, text=True, preexec_fn=limit)
+        assert done.returncode == 1, (words, done.returncode, done.stderr)
+        assert "File too large" in json.loads(done.stdout)["error"]["message"], done.stdout
+    assert files(path) == before
