@@ -66,9 +66,8 @@ impl Collection {
         let Some(at) = self.images.iter().position(|image| image.name == name) else { return Vec::new() };
         let Listed { field, .. } = self.images.remove(at);
         let (Some(field), Some(plate)) = (&field, &self.plate) else { return Vec::new() };
-        let is_left = |is_same: &dyn Fn(&Field) -> bool| {
-            self.images.iter().filter_map(|image| image.field.as_ref()).any(is_same)
-        };
+        let is_left =
+            |is_same: &dyn Fn(&Field) -> bool| self.images.iter().filter_map(|image| image.field.as_ref()).any(is_same);
         let (row, well) = (plate.rows[field.row].clone(), field.well(plate));
         let in_row = is_left(&|other| other.row == field.row);
         let in_well = is_left(&|other| (other.row, other.column) == (field.row, field.column));

@@ -85,7 +85,8 @@ fn of_acquisition(plate: &Plate, said: Option<u64>) -> Result<Option<u64>> {
         (None, []) => Ok(None),
         (None, [only]) => Ok(Some(only.id)),
         (None, _) => {
-            let reason = format!("of a plate with several acquisitions, each image says which it is part of: {}", ids());
+            let reason =
+                format!("of a plate with several acquisitions, each image says which it is part of: {}", ids());
             Err(Error::config("plate_acquisition", "none", reason))
         }
         (Some(id), []) => Err(Error::config("plate_acquisition", id, "the plate names no acquisitions")),
@@ -99,9 +100,7 @@ pub(crate) fn plate_attributes(plate: &Plate, fields: &[&Field]) -> Value {
     let names = |names: &[String]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
     let mut wells: BTreeMap<(usize, usize), Vec<&Field>> = BTreeMap::new();
     fields.iter().for_each(|field| wells.entry((field.row, field.column)).or_default().push(field));
-    let well = |(&(row, column), fields): (&(usize, usize), &Vec<&Field>)| {
-        json!({"path": fields[0].well(plate), "rowIndex": row, "columnIndex": column})
-    };
+    let well = |(&(row, column), fields): (&(usize, usize), &Vec<&Field>)| json!({"path": fields[0].well(plate), "rowIndex": row, "columnIndex": column});
     let mut said = json!({
         "rows": names(&plate.rows),
         "columns": names(&plate.columns),

@@ -121,5 +121,7 @@ fn what_is_no_field_of_the_plate_is_refused_and_leaves_nothing() {
     write(&run, 0, 1);
     run.finish().unwrap();
     let alone = Acquisition::create(folder.path().join("alone.zarr"), config(Some(1))).unwrap_err();
-    assert!(matches!(alone, Error::Config { field: "plate_acquisition", .. }) && !folder.path().join("alone.zarr").exists());
+    assert!(
+        matches!(alone, Error::Config { field: "plate_acquisition", .. }) && !folder.path().join("alone.zarr").exists()
+    );
 }

@@ -446,8 +446,7 @@ pub struct sw_config {
     pub pyramid_keep: sw_keep,
     /// Whether z is halved, too. Default SW_DEPTH_NEVER.
     pub pyramid_depth: sw_depth,
-    /// Of an image of a plate with several acquisitions, the id of the one that it is part of, plus 1. Default 0: the
-    /// only one, or none.
+    /// Of a plate with several acquisitions, the id of the image's, plus 1. Default 0: the only one, or none.
     pub plate_acquisition: u64,
 }
 
