@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::planned::refuse_plate;
 use super::{Acquisition, Planned, choice, plan_with};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
@@ -212,14 +213,6 @@ impl Dataset {
             }
         };
         Acquisition::start_in(self.root.clone(), Some(name), config, ring, |_| Ok(pool.clone()))
-    }
-}
-
-/// Refuses a configuration that says something of a plate, where there is none.
-pub(super) fn refuse_plate(config: &Config) -> Result<()> {
-    match config.plate_acquisition {
-        None => Ok(()),
-        Some(id) => Err(Error::config("plate_acquisition", id, "the image is not on a plate")),
     }
 }
 

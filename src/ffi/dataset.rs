@@ -83,8 +83,8 @@ pub unsafe extern "C" fn sw_dataset_plate(dataset: *mut sw_dataset, plate: *cons
     })
 }
 
-/// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots; on a
-/// plate, its place there.
+/// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots;
+/// on a plate, its place there.
 ///
 /// Errors: as sw_create; SW_ERROR_EXISTS if there is an image of that name.
 #[unsafe(no_mangle)]

@@ -100,11 +100,14 @@ pub(crate) fn plate_attributes(plate: &Plate, fields: &[&Field]) -> Value {
     let names = |names: &[String]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
     let mut wells: BTreeMap<(usize, usize), Vec<&Field>> = BTreeMap::new();
     fields.iter().for_each(|field| wells.entry((field.row, field.column)).or_default().push(field));
-    let well = |(&(row, column), fields): (&(usize, usize), &Vec<&Field>)| json!({"path": fields[0].well(plate), "rowIndex": row, "columnIndex": column});
+    let well = |fields: &Vec<&Field>| {
+        let Field { row, column, .. } = fields[0];
+        json!({"path": fields[0].well(plate), "rowIndex": row, "columnIndex": column})
+    };
     let mut said = json!({
         "rows": names(&plate.rows),
         "columns": names(&plate.columns),
-        "wells": wells.iter().map(well).collect::<Vec<_>>(),
+        "wells": wells.values().map(well).collect::<Vec<_>>(),
     });
     if let Some(name) = &plate.name {
         said["name"] = json!(name);

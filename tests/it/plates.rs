@@ -13,7 +13,7 @@ const FRAME_BYTES: usize = 64;
 
 fn config(acquisition: Option<u64>) -> Config {
     let place = |dim: Dim, at: f64| dim.scale(0.5, "micrometer").translation(at);
-    let dims = vec![Dim::time(None).shard(4), place(Dim::y(8), 10.0), place(Dim::x(8), -3.5)];
+    let dims = vec![Dim::time(None).chunk(1).shard(4), place(Dim::y(8), 10.0), place(Dim::x(8), -3.5)];
     Config { dims, plate_acquisition: acquisition, workers: 2, ..tiny(None, FRAME_BYTES) }
 }
 
