@@ -28,8 +28,8 @@ int main(int argc, char **argv) {
     HOLDS(sw_dataset_plate(plate, "{\"rows\": [\"A\"]") == SW_ERROR_CONFIG);
     HOLDS(sw_dataset_plate(plate, "{\"rows\": [\"A\", \"A\"], \"columns\": [\"1\"]}") == SW_ERROR_CONFIG);
     HOLDS(strstr(sw_last_error(), "twice") != NULL);
-    RIGHT(sw_dataset_plate(plate, "{\"rows\": [\"A\", \"B\"], \"columns\": [\"1\", \"2\"], \"acquisitions\": [{\"id\": 0}, "
-                                  "{\"id\": 5, \"name\": \"after\"}]}"));
+    RIGHT(sw_dataset_plate(plate, "{\"rows\": [\"A\", \"B\"], \"columns\": [\"1\", \"2\"], \"acquisitions\": "
+                                  "[{\"id\": 0}, {\"id\": 5, \"name\": \"after\"}]}"));
 
     sw_acquisition *visited = NULL, *left = NULL;
     HOLDS(sw_dataset_acquisition(plate, "B/2/0", &config, &visited) == SW_ERROR_CONFIG);
