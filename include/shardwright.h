@@ -20,7 +20,7 @@
                   sw_dataset_plate, sw_dataset_acquisition, sw_dataset_free
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
-                  or sw_append for all of it
+                  or sw_append, sw_append_interleaved for all of it
    meanwhile      sw_event_wait, sw_event_close, sw_get_stats, sw_get_latency, sw_first_error, sw_first_error_frame,
                   sw_set_attribute
    end            sw_finish or sw_abort; sw_get_summary, sw_summary_json; sw_free */
@@ -1141,6 +1141,26 @@ sw_status sw_append(struct sw_acquisition *acquisition,
 // Errors: SW_ERROR_ARGUMENT if `json` is not a JSON value; SW_ERROR_CONFIG for the names "ome" and "shardwright",
 // which the writer sets itself; SW_ERROR_ENDED.
 sw_status sw_set_attribute(struct sw_acquisition *acquisition, const char *key, const char *json);
+
+// Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
+// them, and commits a frame for each sample under the next numbers: red, green, blue, and red of the next picture.
+//
+// The outer dimension that changes fastest, which is the channel then, has `samples` elements. `row_stride` is the
+// distance of rows in `pixels` in bytes; 0: rows follow each other. `record` (null: none) is that of every frame. The
+// whole call waits at most `timeout_ms` for free buffers. `appended` counts frames; a picture is taken as a whole.
+// Colours that lie plane by plane are frames already, which sw_append takes. Whoever commits frames on another thread
+// meanwhile may get a number between those of a picture.
+//
+// Errors: SW_ERROR_CONFIG where there is no such channel, where pixels are packed, and for a ring that is too small
+// for a picture; as sw_append.
+sw_status sw_append_interleaved(struct sw_acquisition *acquisition,
+                                const void *pixels,
+                                size_t bytes,
+                                uint32_t samples,
+                                size_t row_stride,
+                                const struct sw_record *record,
+                                int64_t timeout_ms,
+                                struct sw_appended *appended);
 
 // Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced;
 // anything else never is. Free the handle with sw_dataset_free.

@@ -395,6 +395,12 @@ public:
                          int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) noexcept {
         return sw_append(handle_, pixels, bytes, row_stride, record, timeout_ms, &appended);
     }
+    // Colours whose samples follow each other: a frame for each sample.
+    sw_status try_append_interleaved(const void *pixels, size_t bytes, uint32_t samples, sw_appended &appended,
+                                     const sw_record *record = nullptr, int64_t timeout_ms = SW_AS_CONFIGURED,
+                                     size_t row_stride = 0) noexcept {
+        return sw_append_interleaved(handle_, pixels, bytes, samples, row_stride, record, timeout_ms, &appended);
+    }
     sw_status try_set_attribute(const char *key, const char *json) noexcept {
         return sw_set_attribute(handle_, key, json);
     }
@@ -486,6 +492,13 @@ public:
                        int64_t timeout_ms = SW_AS_CONFIGURED, size_t row_stride = 0) {
         sw_appended appended = {};
         check(try_append(pixels, bytes, appended, record, timeout_ms, row_stride));
+        return appended;
+    }
+    sw_appended append_interleaved(const void *pixels, size_t bytes, uint32_t samples,
+                                   const sw_record *record = nullptr, int64_t timeout_ms = SW_AS_CONFIGURED,
+                                   size_t row_stride = 0) {
+        sw_appended appended = {};
+        check(try_append_interleaved(pixels, bytes, samples, appended, record, timeout_ms, row_stride));
         return appended;
     }
     void set_attribute(const char *key, const std::string &json) { check(try_set_attribute(key, json.c_str())); }

@@ -4,6 +4,7 @@ pub(crate) mod append;
 mod choice;
 pub(crate) mod dataset;
 mod end;
+mod interleaved;
 mod levels;
 mod planned;
 #[cfg(feature = "offline")]

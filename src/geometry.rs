@@ -51,6 +51,11 @@ impl Order {
         self.acquired.iter().fold(0, |number, &dim| number * self.sizes[dim] + position[dim])
     }
 
+    /// Elements of the dimension that changes fastest; `u64::MAX` where there is but an unbounded one.
+    pub(crate) fn fastest(&self) -> u64 {
+        self.acquired.last().map_or(1, |&dim| self.sizes[dim])
+    }
+
     /// How long the first storage dimension is once `frames` frames have come, where it is the slowest to change.
     pub(crate) fn first_dim_extent(&self, frames: u64) -> Option<u64> {
         let (&slowest, faster) = self.acquired.split_first()?;

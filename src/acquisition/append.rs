@@ -23,7 +23,7 @@ pub struct Appended {
 
 impl Appended {
     /// What was done, if anything was; then the same error comes with the next call.
-    fn unless_some(self, error: Error) -> Result<Self> {
+    pub(super) fn unless_some(self, error: Error) -> Result<Self> {
         if self.frames + self.dropped > 0 { Ok(self) } else { Err(error) }
     }
 }

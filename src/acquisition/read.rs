@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Acquisition;
-use crate::engine::Whereabouts;
+use crate::engine::{Whereabouts, whole_frame};
 use crate::error::{Error, Result};
 use crate::format::Metadata;
 use crate::format::layout::Layout;
@@ -16,21 +16,21 @@ use crate::plan::FramePlan;
 const LOOK_UP_EVERY: Duration = Duration::from_micros(200);
 
 impl Acquisition {
-    /// Copies the pixels of a frame, rows without gaps: from the ring, or from its shard, be it closed or not. What
-    /// never came, or could not be stored, is the fill value.
+    /// Copies the pixels of a frame as the array has them, rows without gaps: from the ring, or from its shard, be it
+    /// closed or not. What never came, or could not be stored, is the fill value.
     ///
     /// It is for viewers: it takes no part in the flow of frames, but while it copies one from the ring, that buffer
     /// is in use. Frames that are on their way to their shard are waited for.
     ///
     /// # Errors
     ///
-    /// [`Error::FrameSize`] if `out` is not a frame long; [`Error::Unsupported`] for frames that only a shard has of a
-    /// storage of the caller's own, or of a precomputed volume; [`Error::Io`] and [`Error::Format`] for what can't be
-    /// read.
+    /// [`Error::FrameSize`] if `out` is not as long as the array's rows and columns are; [`Error::Unsupported`] for
+    /// frames that only a shard has of a storage of the caller's own, or of a precomputed volume; [`Error::Io`] and
+    /// [`Error::Format`] for what can't be read.
     pub fn read_frame(&self, number: u64, out: &mut [u8]) -> Result<()> {
         let frame = &self.engine.plan.frame;
-        if out.len() != frame.bytes {
-            return Err(Error::FrameSize { got: out.len(), expected: frame.bytes });
+        if out.len() != frame.array_bytes {
+            return Err(Error::FrameSize { got: out.len(), expected: frame.array_bytes });
         }
         let fills = |out: &mut [u8]| out.chunks_mut(frame.fill.len()).for_each(|to| to.copy_from_slice(&frame.fill));
         if self.engine.plan.frames_total.is_some_and(|total| number >= total) {
@@ -40,7 +40,7 @@ impl Acquisition {
         loop {
             match self.engine.whereabouts(number) {
                 Whereabouts::Nowhere => fills(out),
-                Whereabouts::Ring(view) => copy_rows(view.pixels(), out, frame),
+                Whereabouts::Ring(view) => whole_frame(frame, view.pixels(), out),
                 Whereabouts::Open(cell, first_chunk) => {
                     fills(out);
                     let place = self.engine.plan.layers.locate(number).place as usize;
@@ -99,7 +99,8 @@ impl Acquisition {
         let mut start = position[..outer].to_vec();
         start.extend([0, 0]);
         let mut shape = vec![1; outer];
-        shape.extend([plan.frame.rows as u64, (plan.frame.row_bytes / plan.frame.dtype.size()) as u64]);
+        let FramePlan { array_bytes, array_row_bytes, dtype, .. } = plan.frame;
+        shape.extend([array_bytes / array_row_bytes, array_row_bytes / dtype.size()].map(|length| length as u64));
         self.array(&folder, metadata).read_region(&start, &shape, out)
     }
 
@@ -112,13 +113,6 @@ impl Acquisition {
     }
 }
 
-/// Copies the rows of a frame from its buffer.
-fn copy_rows(buffer: &[u8], out: &mut [u8], frame: &FramePlan) {
-    for (row, to) in out.chunks_exact_mut(frame.row_bytes).enumerate() {
-        to.copy_from_slice(&buffer[frame.layout.offset + row * frame.layout.row_stride..][..frame.row_bytes]);
-    }
-}
-
 /// Copies a tile's part of one plane of a chunk.
 fn copy_tile(raw: &[u8], layout: &Layout, tile: &Tile, place: usize, frame: &FramePlan, out: &mut [u8]) {
     let [.., rows, columns] = layout.chunk_shape[..] else { unreachable!("an array has rows and columns") };
@@ -126,7 +120,7 @@ fn copy_tile(raw: &[u8], layout: &Layout, tile: &Tile, place: usize, frame: &Fra
     let row_bytes = columns as usize * element;
     let plane = &raw[place * rows as usize * row_bytes..][..rows as usize * row_bytes];
     for (row, from) in plane.chunks_exact(row_bytes).take(tile.rows).enumerate() {
-        let to = (tile.y + row) * frame.row_bytes + tile.x * element;
+        let to = (tile.y + row) * frame.array_row_bytes + tile.x * element;
         out[to..to + tile.columns * element].copy_from_slice(&from[..tile.columns * element]);
     }
 }

@@ -69,6 +69,8 @@ pub(crate) use counters::StageTimes;
 pub(crate) use messages::{Arrival, Listener};
 pub(crate) use pump::Engine;
 #[cfg(feature = "offline")]
+pub(crate) use unpack::whole_frame;
+#[cfg(feature = "offline")]
 pub(crate) use whereabouts::Whereabouts;
 
 /// Whole runs without C and without files, which miri can follow: `cargo +nightly miri test --lib whole_run`.

@@ -15,6 +15,7 @@
 //! limits       how long a call may wait
 //! registry     the acquisitions of the process
 //! run          create, acquire, commit, discard, append
+//! interleaved  the same of interleaved colours
 //! loans        which buffers the caller has, and whether it may give them back
 //! events       what happens in a run, told to those who wait
 //! lent         handles of acquisitions that Rust code owns
@@ -31,6 +32,7 @@ mod end_state;
 pub mod events;
 pub mod finish;
 mod handle;
+pub mod interleaved;
 pub mod lent;
 pub mod limits;
 mod loans;

@@ -138,7 +138,7 @@ impl Run {
     }
 
     /// How many record fields the configuration has.
-    fn record_fields(&self) -> usize {
+    pub(super) fn record_fields(&self) -> usize {
         self.engine.plan.record.fields.len() - FIXED_FIELDS.len()
     }
 
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn sw_set_attribute(
 
 /// # Safety
 /// `record` and its values must be good for reads, unless null or misaligned.
-unsafe fn record(record: *const sw_record, fields: usize) -> Outcome<Record> {
+pub(super) unsafe fn record(record: *const sw_record, fields: usize) -> Outcome<Record> {
     let mut value = Record::default();
     if record.is_null() {
         return Ok(value);

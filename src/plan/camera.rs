@@ -19,6 +19,8 @@ pub(crate) struct CameraFrame {
     pub(crate) columns: usize,
     /// Each row begins with a byte of its own; else pixels follow each other throughout.
     pub(crate) rows_apart: bool,
+    /// Pixels have fewer bits than in the array.
+    pub(crate) is_packed: bool,
 }
 
 impl CameraFrame {
@@ -51,7 +53,8 @@ impl CameraFrame {
                 && unpacker.packed_bytes(rows * columns) == rows * unpacker.packed_bytes(columns)
         };
         let rows_apart = config.frame_layout.is_some() || unpacker.as_ref().is_none_or(fills_bytes);
-        Ok(Some(Self { unpacker, orientation, rows, columns, rows_apart }))
+        let is_packed = packing.is_some_and(|packing| !matches!(packing, Packing::Mono16 { .. }));
+        Ok(Some(Self { unpacker, orientation, rows, columns, rows_apart, is_packed }))
     }
 
     /// Rows of a frame as it is given, and the bytes of one; a row is the whole frame, where a row need not begin with

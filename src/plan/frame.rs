@@ -15,8 +15,9 @@ pub(crate) struct FramePlan {
     pub(crate) row_bytes: usize,
     /// All rows without gaps.
     pub(crate) bytes: usize,
-    /// What a frame becomes in the array.
+    /// What a frame becomes in the array, and a row of that.
     pub(crate) array_bytes: usize,
+    pub(crate) array_row_bytes: usize,
     pub(crate) layout: FrameLayout,
     /// What is done to its pixels; `None`: they lie in buffers as in the array.
     pub(crate) camera: Option<CameraFrame>,
@@ -40,9 +41,10 @@ impl FramePlan {
         let (rows_of_array, columns_of_array, array_bytes) = in_memory().ok_or_else(too_large)?;
         let camera = CameraFrame::new(config, rows_of_array, columns_of_array)?;
         let element = config.dtype.size();
+        let array_row_bytes = columns_of_array * element;
         let (rows, row_bytes) = match &camera {
             Some(camera) => camera.given(element).ok_or_else(too_large)?,
-            None => (rows_of_array, columns_of_array * element),
+            None => (rows_of_array, array_row_bytes),
         };
         let bytes = rows * row_bytes;
         let layout =
@@ -63,7 +65,7 @@ impl FramePlan {
             return Err(Error::config("frame_layout.buffer_bytes", layout.buffer_bytes, reason));
         }
         let fill = fill_element(config)?;
-        Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, array_bytes, layout, camera, fill })
+        Ok(Self { dtype: config.dtype, rows, row_bytes, bytes, array_bytes, array_row_bytes, layout, camera, fill })
     }
 }
 

@@ -193,6 +193,43 @@ proptest! {
 }
 
 #[test]
+fn frames_are_read_as_the_array_has_them_while_the_run_goes_on() {
+    let turned = Orientation::quarter_turns(1);
+    for (format, bits, orientation, apart) in [
+        (PixelFormat::Mono12p, 12, Orientation::default(), None),
+        (PixelFormat::Mono10Packed, 10, turned, None),
+        (PixelFormat::Mono14p, 14, turned, Some((3, 5))),
+        (PixelFormat::BigEndian, 16, Orientation::default(), None),
+        (PixelFormat::Plain, 16, turned, Some((2, 4))),
+    ] {
+        let camera = Camera { rows: 7, columns: 5, format, bits, unused_low_bits: 0, orientation, apart };
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = camera.config([1, 4, 3], Compressor::None);
+        config.dims[0] = Dim::time(None).chunk(1).shard(2);
+        let acquisition = Acquisition::create(folder.path().join("run.zarr"), config).unwrap();
+        let (expected, frame_bytes) = (camera.expected(), 2 * 7 * 5);
+        let look = |end: usize| {
+            let mut out = vec![0; frame_bytes];
+            for (number, expected) in expected.chunks(frame_bytes).enumerate().take(end) {
+                acquisition.read_frame(number as u64, &mut out).unwrap();
+                assert!(out == expected, "frame {number} of {end} of {camera:?}");
+            }
+        };
+        for number in 0..FRAMES {
+            assert_eq!(acquisition.append(&camera.bytes(number).0).unwrap().frames, 1);
+            look(number + 1);
+        }
+        while acquisition.stats().frames_written < FRAMES as u64 {
+            std::thread::yield_now();
+        }
+        look(FRAMES);
+        let refused = acquisition.read_frame(0, &mut vec![0; frame_bytes - 1]);
+        assert!(matches!(refused, Err(Error::FrameSize { expected: 70, .. })), "{refused:?}");
+        acquisition.finish().unwrap();
+    }
+}
+
+#[test]
 fn a_frame_is_as_long_as_the_camera_gives_it() {
     let plain = Camera {
         rows: 7,

@@ -27,6 +27,7 @@ mod floors;
 mod golden;
 mod header;
 mod hostile;
+mod interleaved;
 mod joined;
 mod kill;
 mod last_numbers;

@@ -151,8 +151,8 @@ impl Repack {
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
-        if out.is_none() && !options.incomplete {
-            refuse_incomplete(&nodes)?;
+        if !options.incomplete {
+            refuse_unfinished(&nodes)?;
         }
         let absent = missing::absent(&nodes, options)?;
         let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
@@ -460,17 +460,17 @@ fn check_out(root: &Path, out: &Path) -> Result<()> {
     }
 }
 
-/// Chunks of an open shard are found only by their headers, which stand in what looks like a gap.
-fn refuse_incomplete(nodes: &[Node]) -> Result<()> {
+/// Chunks of an open shard are found only by their headers, which stand in what looks like a gap. A copy has no headers
+/// any more, so that nothing could recover it.
+fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
     for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
         let of_image = match &node.kind {
             Kind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
             _ => false,
         };
         if of_image || is_unfinished(&node.document()?["attributes"]) {
-            let reason = "its writer did not finish, and repacking in place would remove what a recovery may still \
-                          find; recover it first, repack it into a new dataset, or give that up with the option \
-                          `incomplete`";
+            let reason = "its writer did not finish, and the result would lack what a recovery may still find, and \
+                          could not be recovered; recover it first, or give that up with the option `incomplete`";
             return Err(Error::format(&node.path, reason));
         }
     }

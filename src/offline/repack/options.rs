@@ -77,9 +77,9 @@ pub struct RepackOptions {
     /// Let the new dataset share the blocks of shards that are as they should be, where the file system can (XFS,
     /// Btrfs).
     pub reflink: bool,
-    /// Take also a dataset in place whose writer didn't finish: chunks that only a recovery would find are lost then.
-    /// Take also one that holds fewer chunks than its writer counted: the result lists the frames that may lack some as
-    /// missing, and has what is left of them.
+    /// Take also a dataset whose writer didn't finish: what only a recovery would find is not in the result, which no
+    /// recovery can complete, and which stays unfinished. Take also one that holds fewer chunks than its writer
+    /// counted: the result lists the frames that may lack some as missing, and has what is left of them.
     pub incomplete: bool,
     /// Whether the free space is looked at first.
     pub space: SpaceCheck,

@@ -19,6 +19,20 @@ fn buffers_that_were_announced_are_the_ones_that_are_written() {
 }
 
 #[test]
+fn interleaved_colors_become_channels() {
+    let folder = folder();
+    let path = folder.path().join("colors.zarr");
+    Program::new("tests/it/c_interface/colors.c").run(&[&path]);
+    let (shape, picture) = frames(&path.join("0"));
+    assert_eq!(shape, [3, 3, 5, 7]);
+    for number in 0..3 {
+        let places = (0..3).flat_map(|c| (0..5).flat_map(move |y| (0..7).map(move |x| (c, y, x))));
+        let values = places.map(|(c, y, x)| (10_000 * number + 100 * y + 3 * x + c) as u16);
+        assert!(picture(number) == values.flat_map(u16::to_le_bytes).collect::<Vec<u8>>(), "picture {number}");
+    }
+}
+
+#[test]
 fn a_program_that_waits_for_events_misses_none() {
     let folder = folder();
     let path = folder.path().join("run.zarr");

@@ -35,12 +35,13 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 
 /// Programs of the tests, with the names of the datasets that each makes.
-const TESTS: [(&str, &[&str]); 11] = [
+const TESTS: [(&str, &[&str]); 12] = [
     ("tests/it/c_interface/misuse.c", &["."]),
     ("tests/it/c_interface/misuse_threads.c", &["."]),
     ("tests/it/c_interface/buffers.c", &["run.zarr"]),
     ("tests/it/c_interface/growth.c", &["one.zarr", "two.zarr"]),
     ("tests/it/c_interface/moving.c", &["day1", "day2"]),
+    ("tests/it/c_interface/colors.c", &["colors.zarr"]),
     ("tests/it/c_interface/aborting.c", &["aborted.zarr"]),
     ("tests/it/c_interface/events.c", &["run.zarr"]),
     ("tests/it/c_interface/ending.c", &["run.zarr"]),

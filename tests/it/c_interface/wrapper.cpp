@@ -56,6 +56,7 @@ static int frames_go_back(const char *path) {
     sw_appended appended;
     static const unsigned char pixels[3 * 256] = {2};
     HOLDS(acquisition.try_append(pixels, sizeof pixels, appended) == SW_OK && appended.frames == 3);
+    HOLDS(acquisition.try_append_interleaved(pixels, sizeof pixels, 3, appended) == SW_ERROR_CONFIG);
     sw_summary summary;
     HOLDS(acquisition.try_finish(summary) == SW_OK && summary.frames_written == 4);
     HOLDS(free_buffers(acquisition) == 4);
@@ -225,6 +226,12 @@ static int errors_are_thrown(const char *path) {
     }
     const unsigned char pixels[256] = {1};
     HOLDS(left.append(pixels, sizeof pixels).frames == 1);
+    try {
+        left.append_interleaved(pixels, sizeof pixels, 3);
+        return 1;
+    } catch (const Error &error) {
+        HOLDS(error.status() == SW_ERROR_CONFIG);
+    }
     left.first_error();
     check_version();
     int32_t descriptor = left.event_open(SW_EVENT_BUFFER_FREE);

@@ -375,8 +375,13 @@ fn what_a_recovery_may_still_find_is_not_thrown_away() {
     assert!(refused.contains("did not finish"), "{refused}");
     let refused = Repack::new(path.join("0"), None, &options()).unwrap_err().to_string();
     assert!(refused.contains("did not finish"), "{refused}");
-    repack(&path, Some(&folder.path().join("new.zarr")), &options());
-    repack(&path, None, &RepackOptions { incomplete: true, ..options() });
+    // Nor is there a copy that nothing can recover, unless that is asked for.
+    let out = folder.path().join("new.zarr");
+    let refused = Repack::new(&path, Some(&out), &options()).unwrap_err().to_string();
+    assert!(refused.contains("recover it first") && !out.exists(), "{refused}");
+    let incomplete = RepackOptions { incomplete: true, ..options() };
+    repack(&path, Some(&out), &incomplete);
+    repack(&path, None, &incomplete);
     assert_eq!(image(&path).gap_bytes, 0);
 }
 

@@ -12,9 +12,12 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+import numpy.typing as npt
+
 from shardwright import _core
 from shardwright._config import Config, ConfigFields, config_document
-from shardwright._errors import Error
+from shardwright._errors import Error, FrameError
 from shardwright._plate import Plate
 from shardwright._summary import Latency, Stats, Summary
 
@@ -103,6 +106,38 @@ class Acquisition(_core.Acquisition):
         # Where the array is found once the run has ended.
         self._stored_at = path if name is None else f"{path}/{name}"
         _open.add(self)
+
+    def append_interleaved(self, image: npt.ArrayLike, **options: Any) -> int:
+        """Copy pictures whose pixels have several samples, as RGB has them, a frame for each sample.
+
+        Parameters
+        ----------
+        image : array_like
+            Of shape ``(y, x, samples)`` or ``(…, y, x, samples)``. The outer dimension that changes fastest, which is
+            the channel then, has as many elements as a pixel has samples.
+        **options
+            As of ``append``.
+
+        Returns
+        -------
+        int
+            How many frames were taken.
+
+        Raises
+        ------
+        FrameError
+            For another number of samples.
+        """
+        pixels = np.asarray(image)
+        dims = self.config["dims"][:-2]
+        order = self.config.get("acquisition_order") or [dim["name"] for dim in dims]
+        (channels,) = [dim.get("size") for dim in dims if dim["name"] == order[-1]]
+        if pixels.ndim < 3 or pixels.shape[-1] != channels:
+            raise FrameError(
+                f"an array of shape {pixels.shape} holds no pictures of {channels} samples a pixel, which are as many "
+                f"as {order[-1]!r} has elements; expected (…, y, x, samples)"
+            )
+        return self.append(np.moveaxis(pixels, -1, -3), **options)
 
     def finish(self, timeout: float | None = None) -> Summary | None:
         """End the run: wait until all committed frames are in their shards, and complete the documents.

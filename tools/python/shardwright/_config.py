@@ -36,6 +36,9 @@ class ConfigFields(TypedDict, total=False):
     skip_empty_chunks: bool
     ring_bytes: int
     frame_layout: Mapping[str, int] | None
+    pixel_format: str
+    unused_low_bits: int
+    orientation: Mapping[str, bool] | int
     ring_full: str | float | Mapping[str, Any] | None
     leap_max: int
     workers: int
@@ -98,7 +101,8 @@ def dtype_name(dtype: npt.DTypeLike) -> str:
         return made.name
     if not made.isnative:
         raise ConfigError(
-            f"dtype = {made.str}: frames are of this machine's byte order; use {made.newbyteorder('=').name}"
+            f"dtype = {made.str}: arrays are of this machine's byte order; use {made.newbyteorder('=').name}, and "
+            "pixel_format = 'big-endian' for 16-bit frames whose high byte comes first"
         )
     return made.name
 
@@ -136,6 +140,14 @@ def _ring_full(policy: str | float | Mapping[str, Any] | None) -> Any:
     return dict(policy) if isinstance(policy, Mapping) else policy
 
 
+def _orientation(turn: Mapping[str, bool] | int) -> dict[str, bool]:
+    """Return what quarter turns are, which ``numpy.rot90`` counts as well."""
+    if isinstance(turn, Mapping):
+        return dict(turn)
+    turns = turn % 4
+    return {"transpose": turns % 2 == 1, "flip_rows": turns in (1, 2), "flip_columns": turns >= 2}
+
+
 def _record_fields(fields: Any) -> Any:
     if isinstance(fields, Mapping):
         return [{"name": name, "dtype": dtype_name(dtype)} for name, dtype in fields.items()]
@@ -170,6 +182,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "codec": _codec,
     "checkpoint_every": duration,
     "ring_full": _ring_full,
+    "orientation": _orientation,
     "record_fields": _record_fields,
     "channels": _channels,
     "fill_value": _fill_value,

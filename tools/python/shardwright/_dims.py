@@ -105,16 +105,12 @@ def z(
     return dim("z", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 
 
-def y(
-    size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0
-) -> Dim:
+def y(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0) -> Dim:
     """Make the rows of a frame, ``y``. See ``dim``."""
     return dim("y", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 
 
-def x(
-    size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0
-) -> Dim:
+def x(size: int, *, chunk: int = 0, shard: int = 0, scale: _Scale = None, translation: float = 0.0) -> Dim:
     """Make the columns of a frame, ``x``. See ``dim``."""
     return dim("x", size, kind="space", chunk=chunk, shard=shard, scale=scale, translation=translation)
 

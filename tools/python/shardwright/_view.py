@@ -44,7 +44,7 @@ class View:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the pixels."""
-        return self._acquisition.dtype
+        return self._acquisition._array_dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class View:
         return box[back[-2:]] if len(back) == 2 else box[(..., *back[-2:])]
 
     def _frames(self, start: list[int], lengths: list[int], back: tuple[int | slice, ...]) -> npt.NDArray[Any]:
-        rows, columns = self._acquisition.frame_shape
+        rows, columns = self._acquisition._array_shape
         window = tuple(slice(first, first + length) for first, length in zip(start[-2:], lengths[-2:], strict=True))
         outer = [
             [first + part] if isinstance(part, int) else [first + at for at in range(length)[part]]

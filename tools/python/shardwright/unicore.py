@@ -92,8 +92,8 @@ class LoanBuffer:
         self.finalize_slot(metadata)
 
     def _image(self, number: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-        image = np.frombuffer(self._acquisition._read_frame(number), self._acquisition.dtype)
-        image = image.reshape(self._acquisition.frame_shape)
+        image = np.frombuffer(self._acquisition._read_frame(number), self._acquisition._array_dtype)
+        image = image.reshape(self._acquisition._array_shape)
         if out is None:
             return image
         out[:] = image

@@ -55,7 +55,7 @@ impl Running {
             ring_frames: run.stats().ring_frames,
         };
         Ok(Self {
-            geometry: Arc::new(Geometry::new(py, config)?),
+            geometry: Arc::new(Geometry::new(py, config, run.frame_bytes())?),
             fields: Fields::new(config),
             ring_full: config.ring_full,
             run: Mutex::new(Some(Owned::new(Arc::new(run)))),
@@ -211,7 +211,7 @@ impl Acquisition {
     fn _read_frame<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Bound<'py, PyByteArray>> {
         let run = self.running.run(py)?;
         // Nobody else has the object yet, so it may be filled detached.
-        PyByteArray::new_with(py, self.running.geometry.frame_bytes, |pixels| {
+        PyByteArray::new_with(py, self.running.geometry.array_bytes, |pixels| {
             py.detach(|| run.read_frame(number, pixels)).or_raise(py)
         })
     }
@@ -292,22 +292,34 @@ impl Acquisition {
         self.running.facts.ring_frames
     }
 
-    /// Bytes of one frame without gaps between its rows.
+    /// Bytes of one frame without gaps between its rows, as it is given.
     #[getter]
     fn frame_bytes(&self) -> usize {
         self.running.geometry.frame_bytes
     }
 
-    /// The type of a pixel, as numpy has it.
+    /// The type of a pixel as it is given: of bytes, where the camera packs pixels.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> Py<PyAny> {
         self.running.geometry.numpy_dtype(py)
     }
 
-    /// Rows and columns of a frame.
+    /// Rows and columns of a frame as it is given, before it is turned; of bytes, where the camera packs pixels.
     #[getter]
     fn frame_shape(&self) -> (usize, usize) {
         self.running.geometry.shape.into()
+    }
+
+    /// The type of the array's pixels.
+    #[getter]
+    fn _array_dtype(&self, py: Python<'_>) -> Py<PyAny> {
+        self.running.geometry.array_dtype(py)
+    }
+
+    /// Rows and columns of the array.
+    #[getter]
+    fn _array_shape(&self) -> (usize, usize) {
+        self.running.geometry.array_shape.into()
     }
 
     /// Whether the run still takes frames: neither finish nor abort was called.

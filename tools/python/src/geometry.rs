@@ -4,13 +4,22 @@ use std::ffi::CStr;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use shardwright::{Config, Dtype, FrameLayout};
+use shardwright::{Config, Dtype, FrameLayout, PixelFormat};
 
-/// The frame of an acquisition.
+/// The frame of an acquisition, as it is given: where the camera packs pixels, rows of bytes.
 pub(crate) struct Geometry {
     pub(crate) dtype: Dtype,
+    /// Numbers have their high byte first.
+    pub(crate) is_big_endian: bool,
+    /// What the bytes of a packed frame are of.
+    pub(crate) packing: Option<PixelFormat>,
     /// Rows, columns.
     pub(crate) shape: [usize; 2],
+    /// Bytes of the frame in the array.
+    pub(crate) array_bytes: usize,
+    /// Rows and columns of the frame in the array.
+    pub(crate) array_shape: [usize; 2],
+    array_dtype: Py<PyAny>,
     /// Bytes from row to row in a buffer of the ring, and from pixel to pixel.
     pub(crate) strides: [usize; 2],
     /// Where the first pixel stands in a buffer.
@@ -31,13 +40,27 @@ struct Numpy {
 }
 
 impl Geometry {
-    pub(crate) fn new(py: Python<'_>, config: &Config) -> PyResult<Self> {
+    /// Of frames that have so many bytes without gaps.
+    pub(crate) fn new(py: Python<'_>, config: &Config, frame_bytes: usize) -> PyResult<Self> {
         let size = |from_last: usize| {
             let dim = config.dims.len().checked_sub(from_last).map(|at| &config.dims[at]);
             dim.and_then(|dim| dim.size).unwrap_or(0) as usize
         };
-        let (shape, item) = ([size(2), size(1)], config.dtype.size());
+        let array_shape = [size(2), size(1)];
+        let [rows, columns] = if config.orientation.transpose { [array_shape[1], array_shape[0]] } else { array_shape };
+        let packed = match config.pixel_format {
+            PixelFormat::Plain | PixelFormat::BigEndian => None,
+            packing => packing.bytes(columns).map(|row_bytes| (packing, row_bytes)),
+        };
+        let (dtype, shape) = match packed {
+            None => (config.dtype, [rows, columns]),
+            Some((_, row_bytes)) if rows * row_bytes == frame_bytes => (Dtype::U8, [rows, row_bytes]),
+            // A row may begin within a byte: there are no rows.
+            Some(_) => (Dtype::U8, [1, frame_bytes]),
+        };
+        let item = dtype.size();
         let row_bytes = shape[1] * item;
+        let is_big_endian = config.pixel_format == PixelFormat::BigEndian;
         let layout = config.frame_layout.unwrap_or(FrameLayout {
             buffer_bytes: shape[0] * row_bytes,
             offset: 0,
@@ -45,14 +68,33 @@ impl Geometry {
         });
         let strides = [layout.row_stride, item];
         let module = py.import("numpy")?;
+        let numpy_type = module.getattr("dtype")?;
+        let array_dtype = numpy_type.call1((config.dtype.zarr_name(),))?;
+        let numpy_dtype = match is_big_endian {
+            true => array_dtype.call_method1("newbyteorder", (">",))?,
+            false => numpy_type.call1((dtype.zarr_name(),))?,
+        };
         let numpy = Numpy {
             ndarray: module.getattr("ndarray")?.unbind(),
             shape: PyTuple::new(py, shape)?.unbind(),
-            dtype: module.getattr("dtype")?.call1((config.dtype.zarr_name(),))?.unbind(),
+            dtype: numpy_dtype.unbind(),
             strides: PyTuple::new(py, strides)?.unbind(),
         };
         let (offset, buffer_bytes) = (layout.offset, layout.buffer_bytes);
-        Ok(Self { dtype: config.dtype, shape, strides, offset, buffer_bytes, frame_bytes: shape[0] * row_bytes, numpy })
+        Ok(Self {
+            dtype,
+            is_big_endian,
+            packing: packed.map(|(packing, _)| packing),
+            shape,
+            array_bytes: array_shape[0] * array_shape[1] * config.dtype.size(),
+            array_shape,
+            array_dtype: array_dtype.unbind(),
+            strides,
+            offset,
+            buffer_bytes,
+            frame_bytes: shape[0] * row_bytes,
+            numpy,
+        })
     }
 
     pub(crate) fn item(&self) -> usize {
@@ -78,10 +120,24 @@ impl Geometry {
     pub(crate) fn numpy_dtype(&self, py: Python<'_>) -> Py<PyAny> {
         self.numpy.dtype.clone_ref(py)
     }
+
+    /// The same, of the array.
+    pub(crate) fn array_dtype(&self, py: Python<'_>) -> Py<PyAny> {
+        self.array_dtype.clone_ref(py)
+    }
+
+    /// The letter of the array protocols.
+    pub(crate) fn format(&self) -> &'static CStr {
+        match (self.is_big_endian, self.dtype) {
+            (true, Dtype::I16) => c">h",
+            (true, _) => c">H",
+            (false, dtype) => format(dtype),
+        }
+    }
 }
 
 /// The letter of the array protocols.
-pub(crate) fn format(dtype: Dtype) -> &'static CStr {
+fn format(dtype: Dtype) -> &'static CStr {
     match dtype {
         Dtype::U8 => c"B",
         Dtype::I8 => c"b",

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use shardwright::{Error, FrameMut, FrameView, Record};
 
 use crate::forks::Owned;
-use crate::geometry::{Geometry, format};
+use crate::geometry::Geometry;
 
 /// What owns the memory that arrays and memoryviews of a frame show.
 ///
@@ -140,7 +140,7 @@ impl Lease {
             return Err(PyBufferError::new_err("the frame's rows don't follow each other without gaps"));
         }
         let place = (owner.get().address + geometry.offset, geometry.frame_bytes as ffi::Py_ssize_t);
-        let item = (format(geometry.dtype), geometry.item() as ffi::Py_ssize_t);
+        let item = (geometry.format(), geometry.item() as ffi::Py_ssize_t);
         // SAFETY: the frame lies in the buffer, which stays as long as the lease.
         unsafe { Self::describe(owner, view, flags, place, Some(item)) };
         Ok(())

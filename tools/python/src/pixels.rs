@@ -137,15 +137,27 @@ fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
 /// Refuses elements of another type, whatever their size.
 fn check_type(py: Python<'_>, buffer: &PyUntypedBuffer, geometry: &Geometry) -> PyResult<()> {
     let format = buffer.format().to_string_lossy().into_owned();
-    if dtype(&format, buffer.item_size()) == Some(geometry.dtype) {
+    let is_big_endian = format.starts_with(['>', '!']);
+    let letter = if geometry.is_big_endian { format.trim_start_matches(['>', '!']) } else { &format };
+    if dtype(letter, buffer.item_size()) == Some(geometry.dtype) && is_big_endian == geometry.is_big_endian {
         return Ok(());
     }
-    let (wanted, found) = (geometry.dtype.zarr_name(), name(py, &format));
-    let swapped = if format.starts_with(['>', '!']) { ", in another byte order" } else { "" };
-    let text = format!(
-        "pixels of type {found}{swapped}: the array is of {wanted}; use image.astype({wanted:?}), or image.view(...) \
-         if you know better"
-    );
+    let found = name(py, &format);
+    let text = if let Some(packing) = geometry.packing {
+        format!("pixels of type {found}: frames are bytes (uint8), packed as {packing}")
+    } else if geometry.is_big_endian {
+        let wanted = name(py, &geometry.format().to_string_lossy());
+        format!(
+            "pixels of type {found}: frames are of {wanted}, whose high byte comes first; use image.view({wanted:?})"
+        )
+    } else {
+        let wanted = geometry.dtype.zarr_name();
+        let swapped = if is_big_endian { ", in another byte order" } else { "" };
+        format!(
+            "pixels of type {found}{swapped}: the array is of {wanted}; use image.astype({wanted:?}), or \
+             image.view(...) if you know better"
+        )
+    };
     Err(type_error(py, text))
 }
 

@@ -253,8 +253,9 @@ pub(crate) struct Repack {
     /// and Btrfs
     #[arg(long, help_heading = "Work")]
     pub(crate) no_reflink: bool,
-    /// Take in place also a dataset whose writer didn't finish; what only a recovery would find in it is lost. Take
-    /// also one that holds fewer chunks than its writer counted: the result lists frames that may lack some as missing
+    /// Take also a dataset whose writer didn't finish; what only a recovery would find is not in the result, which no
+    /// recovery can complete. Take also one that holds fewer chunks than its writer counted: the result lists frames
+    /// that may lack some as missing
     #[arg(long, help_heading = "Work")]
     pub(crate) incomplete: bool,
     /// Begin also where the free space seems too small by an estimate: as many bytes as the old files take, or as there

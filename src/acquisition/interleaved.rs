@@ -1,0 +1,182 @@
+//! Colours that a camera interleaves, taken apart while they are copied into the ring.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::Acquisition;
+use super::append::Appended;
+use crate::config::RingFull;
+use crate::error::{Error, Result};
+use crate::frame::FrameMut;
+use crate::pixels::Interleaved;
+use crate::plan::{FramePlan, Plan};
+use crate::record::Record;
+
+/// Whoever finds too few buffers gives back those that it has, so that two never wait for each other.
+const LOOK_UP_EVERY: Duration = Duration::from_micros(200);
+
+/// The buffers of one picture.
+type Frames = [Option<FrameMut>; 4];
+
+impl Acquisition {
+    /// Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA
+    /// have them, and commits a frame for each sample under the next numbers: red, green, blue, and red of the next.
+    /// The outer dimension that changes fastest, which is the channel then, has as many elements as a pixel has
+    /// samples. [`Appended`] counts frames; a picture is taken as a whole.
+    ///
+    /// Colours that lie plane by plane are frames already, which [`append`](Self::append) takes. Whoever commits frames
+    /// on another thread meanwhile may get a number between those of a picture.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append); [`Error::Config`] where there is no such channel, where pixels are packed, and for
+    /// a ring that is too small for a picture.
+    pub fn append_interleaved(&self, pixels: &[u8], samples: usize) -> Result<Appended> {
+        let row_stride = self.engine.plan.frame.row_bytes.saturating_mul(samples);
+        self.append_interleaved_with(pixels, samples, row_stride, Record::default())
+    }
+
+    /// As [`append_interleaved`](Self::append_interleaved), for pictures that are cut out of a larger buffer: rows
+    /// start `row_stride` bytes apart, and the last row may end with the buffer. Every frame gets the same record.
+    pub fn append_interleaved_with(
+        &self,
+        pixels: &[u8],
+        samples: usize,
+        row_stride: usize,
+        record: Record,
+    ) -> Result<Appended> {
+        self.append_interleaved_within(pixels, samples, row_stride, record, self.patience())
+    }
+
+    /// `None`: waits for ever.
+    pub(crate) fn append_interleaved_within(
+        &self,
+        pixels: &[u8],
+        samples: usize,
+        row_stride: usize,
+        record: Record,
+        wait: Option<Duration>,
+    ) -> Result<Appended> {
+        let start = Instant::now();
+        let picture = Picture::new(&self.engine.plan, self.engine.ring.frames(), samples, row_stride)?;
+        let mut done = Appended::default();
+        for at in 0..picture.count(pixels.len())? {
+            match self.loans(samples, wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
+                Ok(mut frames) => {
+                    picture.take_apart(&pixels[at * picture.bytes()..], &mut frames);
+                    for frame in frames.into_iter().flatten() {
+                        if let Err(error) = frame.hand_over(None, record) {
+                            return done.unless_some(error);
+                        }
+                        done.frames += 1;
+                    }
+                }
+                Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
+                    for _ in 0..samples {
+                        if let Err(error) = self.engine.numbers.let_go_next() {
+                            return done.unless_some(error);
+                        }
+                        self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
+                        done.dropped += 1;
+                    }
+                }
+                Err(error) => return done.unless_some(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// So many buffers, or none.
+    fn loans(&self, count: usize, wait: Option<Duration>) -> Result<Frames> {
+        let start = Instant::now();
+        loop {
+            let left = wait.map(|wait| wait.saturating_sub(start.elapsed()));
+            let mut frames: Frames = [Some(self.acquire_within(left)?), None, None, None];
+            let mut lacking = None;
+            for place in &mut frames[1..count] {
+                match self.acquire_within(Some(Duration::ZERO)) {
+                    Ok(frame) => *place = Some(frame),
+                    Err(error) => lacking = Some(error),
+                }
+            }
+            match lacking {
+                None => return Ok(frames),
+                Some(error) if !error.is_ring_full() || left == Some(Duration::ZERO) => return Err(error),
+                Some(_) => drop(frames),
+            }
+            std::thread::sleep(LOOK_UP_EVERY);
+        }
+    }
+}
+
+/// How a picture lies in what is given.
+struct Picture<'a> {
+    frame: &'a FramePlan,
+    samples: usize,
+    sample_bytes: usize,
+    row_stride: usize,
+}
+
+impl<'a> Picture<'a> {
+    fn new(plan: &'a Plan, ring_frames: usize, samples: usize, row_stride: usize) -> Result<Self> {
+        if !matches!(samples, 3 | 4) {
+            return Err(Error::config("samples", samples, "pixels of 3 or 4 samples are taken apart"));
+        }
+        let fastest = plan.order.fastest();
+        if fastest != samples as u64 {
+            let reason = format!("the outer dimension that changes fastest has {fastest} elements, not one for each");
+            return Err(Error::config("samples", samples, reason));
+        }
+        if plan.frame.camera.as_ref().is_some_and(|camera| camera.is_packed) {
+            return Err(Error::config("samples", samples, "packed pixels have one sample each"));
+        }
+        if ring_frames < samples {
+            let reason = format!("the ring holds {ring_frames} frames, which is less than a picture; raise ring_bytes");
+            return Err(Error::config("samples", samples, reason));
+        }
+        Ok(Self { frame: &plan.frame, samples, sample_bytes: plan.frame.dtype.size(), row_stride })
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.frame.row_bytes * self.samples
+    }
+
+    /// From one picture to the next; too many to be there, if they can't be counted.
+    fn bytes(&self) -> usize {
+        self.frame.rows.saturating_mul(self.row_stride)
+    }
+
+    /// How many pictures so many bytes are. The last row needs no padding behind it.
+    fn count(&self, bytes: usize) -> Result<usize> {
+        let (row_bytes, row_stride) = (self.row_bytes(), self.row_stride);
+        let Some(padding) = row_stride.checked_sub(row_bytes) else {
+            return Err(Error::RowStride { got: row_stride, rows: self.frame.rows, row_bytes, bytes });
+        };
+        let padded = bytes.saturating_add(padding);
+        let pictures = padded / self.bytes();
+        let whole = [bytes, padded].contains(&(pictures * self.bytes()));
+        if pictures > 0 && whole { Ok(pictures) } else { Err(Error::FrameSize { got: bytes, expected: self.bytes() }) }
+    }
+
+    fn take_apart(&self, pixels: &[u8], frames: &mut Frames) {
+        let layout = &self.frame.layout;
+        for row in 0..self.frame.rows {
+            let samples = &pixels[row * self.row_stride..][..self.row_bytes()];
+            let to = layout.offset + row * layout.row_stride;
+            for (channel, frame) in frames.iter_mut().flatten().enumerate() {
+                self.take(channel, samples, &mut frame[to..][..self.frame.row_bytes]);
+            }
+        }
+    }
+
+    /// Copies one sample of each pixel of a row.
+    fn take(&self, channel: usize, row: &[u8], out: &mut [u8]) {
+        let (size, samples) = (self.sample_bytes, self.samples);
+        if size <= 2 {
+            let interleaved = if samples == 3 { Interleaved::Three } else { Interleaved::Four };
+            return interleaved.channel(size, channel, row, out);
+        }
+        let values = row.chunks_exact(size).skip(channel).step_by(samples);
+        out.chunks_exact_mut(size).zip(values).for_each(|(out, value)| out.copy_from_slice(value));
+    }
+}

@@ -1,0 +1,49 @@
+//! Colours that are interleaved.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+
+use super::limits::Limit;
+use super::pointer::{out, slice};
+use super::registry::{enter, sw_acquisition};
+use super::run::{record, sw_appended, sw_record};
+use super::status::{boundary, sw_status};
+
+/// Takes one or several pictures apart whose pixels have 3 or 4 samples that follow each other, as RGB and RGBA have
+/// them, and commits a frame for each sample under the next numbers: red, green, blue, and red of the next picture.
+///
+/// The outer dimension that changes fastest, which is the channel then, has `samples` elements. `row_stride` is the
+/// distance of rows in `pixels` in bytes; 0: rows follow each other. `record` (null: none) is that of every frame. The
+/// whole call waits at most `timeout_ms` for free buffers. `appended` counts frames; a picture is taken as a whole.
+/// Colours that lie plane by plane are frames already, which sw_append takes. Whoever commits frames on another thread
+/// meanwhile may get a number between those of a picture.
+///
+/// Errors: SW_ERROR_CONFIG where there is no such channel, where pixels are packed, and for a ring that is too small
+/// for a picture; as sw_append.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_append_interleaved(
+    acquisition: *mut sw_acquisition,
+    pixels: *const c_void,
+    bytes: usize,
+    samples: u32,
+    row_stride: usize,
+    record: *const sw_record,
+    timeout_ms: i64,
+    appended: *mut sw_appended,
+) -> sw_status {
+    boundary(|| {
+        let run = enter(acquisition)?;
+        let samples = samples as usize;
+        let given = run.engine.plan.frame.row_bytes.saturating_mul(samples);
+        let stride = if row_stride == 0 { given } else { row_stride };
+        // SAFETY: as the caller promises, which is what the header says.
+        let (pixels, record, place) = unsafe {
+            let pixels = slice(pixels.cast::<u8>(), bytes, "pixels")?;
+            (pixels, self::record(record, run.record_fields())?, out(appended, "appended")?)
+        };
+        let wait = Limit::of(timeout_ms)?.or(run.ring_full);
+        let done = run.running()?.append_interleaved_within(pixels, samples, stride, record, wait)?;
+        place.set(sw_appended { frames: done.frames, dropped: done.dropped });
+        Ok(())
+    })
+}
