@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::common::{frame, tiny};
+use crate::common::stopped::{files, restore, sound, written};
+use crate::common::{frame, recovered, tiny};
 use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{Acquisition, Config, Dataset, Dim, Error, Plate, Record};
@@ -83,7 +84,7 @@ fn a_plate_lists_the_wells_that_were_written_whatever_the_order_of_the_stage() {
     let read = |name: &str| Array::open(path.join(name).join("0")).unwrap().read_all().unwrap();
     assert_eq!(read("A/1/0"), (0..12).flat_map(|number| frame(number, FRAME_BYTES)).collect::<Vec<_>>());
     assert_eq!(read("C/4/0").len(), 5 * FRAME_BYTES);
-    crate::common::stopped::sound(&path);
+    sound(&path);
 }
 
 #[test]
@@ -124,4 +125,28 @@ fn what_is_no_field_of_the_plate_is_refused_and_leaves_nothing() {
     assert!(
         matches!(alone, Error::Config { field: "plate_acquisition", .. }) && !folder.path().join("alone.zarr").exists()
     );
+}
+
+#[test]
+fn a_plate_whose_writer_was_killed_is_recovered_with_the_wells_that_had_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let (live, left) = (folder.path().join("live"), folder.path().join("left.ome.zarr"));
+    let dataset = Dataset::create(&live).unwrap().with_plate(Plate::new(2, 2)).unwrap();
+    let runs = dataset.acquisitions(["B/1/0", "A/2/0", "A/2/1"].map(|name| (name, config(None)))).unwrap();
+    for (run, frames) in runs.iter().zip([6, 3, 0]) {
+        write(run, 0, frames);
+        written(run, frames);
+    }
+    restore(&left, &files(&live));
+    let found = recovered(&left, true).unwrap();
+    let frames = |path: &str| found.images.iter().find(|image| image.path == path).unwrap().frames;
+    assert_eq!(["B/1/0/0", "A/2/0/0", "A/2/1/0"].map(frames), [6, 3, 0]);
+    sound(&left);
+    assert_eq!(paths(&ome(&left)["plate"]["wells"]), ["A/2", "B/1"]);
+    let read = |name: &str| Array::open(left.join(name).join("0")).unwrap().read_all().unwrap();
+    assert_eq!(read("B/1/0"), (0..6).flat_map(|number| frame(number, FRAME_BYTES)).collect::<Vec<_>>());
+    Acquisition::finish_all(runs).into_iter().for_each(|run| assert!(run.is_ok()));
+    // What went on has the wells that were written.
+    assert_eq!(paths(&ome(&live)["plate"]["wells"]), ["A/2", "B/1"]);
+    assert_eq!(ome(&live.join("A/2"))["well"]["images"], json!([{"path": "0"}]));
 }

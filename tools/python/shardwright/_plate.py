@@ -50,9 +50,7 @@ class Plate:
     acquisitions: Sequence[PlateAcquisition] = ()
 
 
-def plate(
-    rows: int, columns: int, *, name: str | None = None, acquisitions: Sequence[PlateAcquisition] = ()
-) -> Plate:
+def plate(rows: int, columns: int, *, name: str | None = None, acquisitions: Sequence[PlateAcquisition] = ()) -> Plate:
     """Make a plate whose rows are named A, B, … and its columns 1, 2, …: 8 and 12 of them for 96 wells."""
 
     def letters(number: int) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import shardwright as sw
 import zarr
+
+import shardwright as sw
 
 
 def dims() -> list[sw.Dim]:
