@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
         {.name = "x", .kind = SW_DIM_SPACE, .size = SIDE, .scale = 0.5, .unit = "micrometer"},
     };
     sw_config config;
-    sw_config_init(&config);
+    RIGHT(sw_config_init(&config, sizeof config));
     config.dims = dims;
     config.dim_count = 3;
     config.dtype = SW_U8;
@@ -40,9 +40,9 @@ int main(int argc, char **argv) {
     HOLDS(sw_dataset_plate(plate, "{\"rows\": [\"A\"], \"columns\": [\"1\"]}") == SW_ERROR_CONFIG);
     uint8_t pixels[SIDE * SIDE];
     memset(pixels, 9, sizeof pixels);
-    size_t appended = 0;
+    sw_appended appended = {0};
     RIGHT(sw_append(visited, pixels, sizeof pixels, 0, NULL, SW_FOREVER, &appended));
-    HOLDS(appended == 1);
+    HOLDS(appended.frames == 1);
     RIGHT(sw_finish(left, SW_FOREVER, NULL));
     RIGHT(sw_finish(visited, SW_FOREVER, NULL));
     RIGHT(sw_free(left));
