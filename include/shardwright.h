@@ -96,7 +96,8 @@ typedef struct sw_dim {
     uint64_t shard;
     // The distance between neighbours, in `unit`. 0: 1.
     double scale;
-    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
+    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none. Of space and time, a note in the summary
+    // tells of units that OME-Zarr does not list.
     const char *unit;
     // Where the centre of the first element is, in `unit`: for y and x the position of the stage.
     double translation;
@@ -1215,8 +1216,9 @@ sw_status sw_dataset_free(struct sw_dataset *dataset);
 sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, uint64_t ring_mark, int32_t *descriptor);
 
 // Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
-// milliseconds; 0: not at all; SW_FOREVER. It never waits beyond the end of the run: then SW_EVENT_ENDED comes each
-// time, whatever was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
+// milliseconds; 0: not at all; SW_FOREVER. It never waits beyond the end of the run: a call that would have to gets
+// SW_EVENT_ENDED each time, whatever was asked for; with 0, it comes once, so that a loop which fetches all comes to
+// its end. A thread in this or any other call must not be cancelled (pthread_cancel).
 //
 // Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ENDED if another thread has closed the descriptor meanwhile;
 // SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.

@@ -168,6 +168,7 @@ impl Acquisition {
     ) -> Result<Self> {
         let mut notes =
             Vec::from_iter(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
+        notes.extend(ome::xml::unknown_units(&config.dims));
         notes.extend(plan.ring.note.clone());
         let index = &plan.shard.index;
         if config.sync && index.head_bytes > 0 && !index.may_be_replaced_in_place() {

@@ -165,6 +165,7 @@ impl Pending {
             .and_then(|block| self.of.provide_kit(means, &block).map(|()| block));
         let error = match created {
             Ok(block) => {
+                logged(|| tracing::trace!(block = self.number, is_needed, "the shards of a block are prepared"));
                 drop(ends.deliver.send(block));
                 return Ok(true);
             }

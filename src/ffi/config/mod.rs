@@ -268,7 +268,8 @@ pub struct sw_dim {
     pub shard: u64,
     /// The distance between neighbours, in `unit`. 0: 1.
     pub scale: f64,
-    /// A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
+    /// A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none. Of space and time, a note in the summary
+    /// tells of units that OME-Zarr does not list.
     pub unit: *const c_char,
     /// Where the centre of the first element is, in `unit`: for y and x the position of the stage.
     pub translation: f64,
