@@ -9,6 +9,7 @@ mod archives;
 mod buffers;
 mod building;
 mod linking;
+mod plates;
 mod storms;
 mod together;
 
@@ -223,6 +224,7 @@ fn every_option() -> Config {
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
         pyramid: Some(pyramid),
+        plate_acquisition: Some(7),
     }
 }
 
