@@ -17,7 +17,7 @@
    anytime        sw_last_error, sw_status_text, sw_status_name, sw_version, sw_check_version, sw_set_log
    configure      sw_config_init, sw_config_json, sw_memory_needed
    create         sw_create, sw_create_in; several images: sw_dataset_create, sw_dataset_create_in,
-                  sw_dataset_acquisition, sw_dataset_free
+                  sw_dataset_plate, sw_dataset_acquisition, sw_dataset_free
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
                   or sw_append, sw_append_interleaved for all of it
@@ -96,7 +96,8 @@ typedef struct sw_dim {
     uint64_t shard;
     // The distance between neighbours, in `unit`. 0: 1.
     double scale;
-    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
+    // A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none. Of space and time, a note in the summary
+    // tells of units that OME-Zarr does not list.
     const char *unit;
     // Where the centre of the first element is, in `unit`: for y and x the position of the stage.
     double translation;
@@ -329,17 +330,17 @@ typedef struct sw_config {
     sw_orientation orientation;
     // 0.
     uint32_t reserved;
-    // Smaller levels of the image, written while frames come, each half as large as the one before. Of
-    // SW_DIALECT_ZARR3 alone. Each has a ring of its own, with as much memory as it has pixels beside the image: a
-    // third more in all. Default SW_PYRAMID_NONE.
+    // Levels that are written while frames come, each half as large as the one before, with rings that take a third
+    // more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     sw_pyramid pyramid;
-    // So many levels beside level 0, as far as there is something to halve. Default 0: until y and x have 256 pixels
-    // at most.
+    // So many levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most.
     uint32_t pyramid_levels;
     // What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
     sw_keep pyramid_keep;
     // Whether z is halved, too. Default SW_DEPTH_NEVER.
     sw_depth pyramid_depth;
+    // Of a plate with several acquisitions, the id of the image's, plus 1. Default 0: the only one, or none.
+    uint64_t plate_acquisition;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -1171,7 +1172,17 @@ sw_status sw_dataset_create(const char *path, uint32_t overwrite, struct sw_data
 // stay until the dataset and all its acquisitions are freed.
 sw_status sw_dataset_create_in(const struct sw_storage *storage, struct sw_dataset **dataset);
 
-// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots.
+// Makes the dataset a plate, before its first image: from then on, images are fields of wells and named
+// ROW/COLUMN/FIELD, as B/3/0, in whatever order the wells are visited. `plate`: a JSON document, as
+// {"name": "assay", "rows": ["A", "B"], "columns": ["1", "2", "3"]}; with several acquisitions also
+// "acquisitions": [{"id": 1, "name": "before"}, {"id": 2}], of which sw_config.plate_acquisition says an image's. The
+// plate lists the wells whose images have begun; a field to which nothing came is taken back when its run ends.
+//
+// Errors: SW_ERROR_CONFIG for names that are there twice or are no letters and digits, and after the first image.
+sw_status sw_dataset_plate(struct sw_dataset *dataset, const char *plate);
+
+// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots;
+// on a plate, its place there.
 //
 // Errors: as sw_create; SW_ERROR_EXISTS if there is an image of that name.
 sw_status sw_dataset_acquisition(struct sw_dataset *dataset,
@@ -1203,8 +1214,9 @@ sw_status sw_dataset_free(struct sw_dataset *dataset);
 sw_status sw_event_open(struct sw_acquisition *acquisition, sw_events events, uint64_t ring_mark, int32_t *descriptor);
 
 // Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
-// milliseconds; 0: not at all; SW_FOREVER. It never waits beyond the end of the run: then SW_EVENT_ENDED comes each
-// time, whatever was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
+// milliseconds; 0: not at all; SW_FOREVER. It never waits beyond the end of the run: a call that would have to gets
+// SW_EVENT_ENDED each time, whatever was asked for; with 0, it comes once, so that a loop which fetches all comes to
+// its end. A thread in this or any other call must not be cancelled (pthread_cancel).
 //
 // Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ENDED if another thread has closed the descriptor meanwhile;
 // SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.

@@ -620,6 +620,8 @@ public:
         return status;
     }
     sw_status try_create_in(Storage &storage) noexcept { return try_create_in(storage.table()); }
+    // Makes it a plate, before its first image.
+    sw_status try_plate(const char *document) noexcept { return sw_dataset_plate(handle_, document); }
     sw_status try_acquisition(const char *name, const Config &config, Acquisition &acquisition) noexcept {
         const sw_config whole = config.whole();
         return acquisition.take([&](sw_acquisition **handle) {
@@ -631,6 +633,7 @@ public:
     explicit Dataset(const char *path, bool overwrite = false) { check(try_create(path, overwrite)); }
     explicit Dataset(Storage &storage) { check(try_create_in(storage)); }
     explicit Dataset(const sw_storage &storage) { check(try_create_in(storage)); }
+    void plate(const char *document) { check(try_plate(document)); }
     Acquisition acquisition(const char *name, const Config &config) {
         Acquisition acquisition;
         check(try_acquisition(name, config, acquisition));

@@ -33,8 +33,8 @@ use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use levels::Levels;
-use planned::Planned;
 pub(crate) use planned::plan_with;
+use planned::{Planned, refuse_plate};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -104,6 +104,7 @@ impl Acquisition {
     pub(crate) fn create_at(path: &Path, mut config: Config, buffers: Option<RingBuffers>) -> Result<Self> {
         // Before anything is touched: what can't work shall leave no trace.
         plan_with(&mut config, buffers.as_ref())?;
+        refuse_plate(&config)?;
         let manifest = Manifest::wished(path, &config)?;
         let root = Root::create(path, config.overwrite, false)?;
         let mut acquisition = Self::start_alone(root, config, buffers)?;
@@ -127,6 +128,7 @@ impl Acquisition {
         buffers: Option<RingBuffers>,
     ) -> Result<Self> {
         plan_with(&mut config, buffers.as_ref())?;
+        refuse_plate(&config)?;
         Manifest::refuse(None, &config)?;
         Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }
@@ -166,6 +168,7 @@ impl Acquisition {
     ) -> Result<Self> {
         let mut notes =
             Vec::from_iter(ome::incompatibility(&config.dims).map(|why| format!("no OME-Zarr metadata: {why}")));
+        notes.extend(ome::xml::unknown_units(&config.dims));
         notes.extend(plan.ring.note.clone());
         let index = &plan.shard.index;
         if config.sync && index.head_bytes > 0 && !index.may_be_replaced_in_place() {

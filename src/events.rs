@@ -171,7 +171,7 @@ impl EventHandle {
     }
 
     /// As [`take`](Self::take), as soon as there is something, or the time is up. `None`: waits for ever. It never
-    /// waits beyond the end of the run: [`Events::ENDED`] then comes each time.
+    /// waits beyond the end of the run: a call that would have to gets [`Events::ENDED`], each time.
     ///
     /// # Errors
     ///

@@ -13,7 +13,8 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{
-    Identity, LOCK_FILE, Lock, exchange, finish_exchange, hidden, is_partial, make_folders, swap, sync_folder_of,
+    Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, json, make_folders, swap,
+    sync_folder_of,
 };
 
 /// Documents by which a folder is known to be a dataset, and may be replaced when the caller allows it.
@@ -286,18 +287,6 @@ fn named(error: Error, path: &Path) -> Error {
     }
 }
 
-/// The path of a dataset that is to be created, from the root of the file system: behind a link stands the folder that
-/// is meant, and neither must take the other's place.
-fn absolute(path: &Path) -> Result<PathBuf> {
-    if let Ok(found) = path.canonicalize() {
-        return Ok(found);
-    }
-    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
-        return Err(Error::format(path, "is a link that leads nowhere; remove it, or choose another path"));
-    }
-    crate::fs::absolute(path)
-}
-
 /// Whether a folder holds a document that says that it is a dataset, or what a writer left that was killed before it
 /// wrote one.
 fn is_dataset(path: &Path) -> bool {
@@ -312,7 +301,7 @@ fn document(path: &Path) -> Option<Value> {
     let is_small = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= DOCUMENT_BYTES_MAX);
     let mut bytes = Vec::new();
     is_small.then(|| file.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes).ok())??;
-    serde_json::from_slice(&bytes).ok()
+    json::parse(&bytes).ok()
 }
 
 fn speaks_of_a_dataset(mark: &str, document: &Value) -> bool {

@@ -34,29 +34,19 @@ pub enum FieldValue {
     Float(f64),
 }
 
-impl From<i64> for FieldValue {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
+macro_rules! field_values {
+    ($($number:ty => $kind:ident),*) => {
+        $(impl From<$number> for FieldValue {
+            fn from(value: $number) -> Self {
+                Self::$kind(value.into())
+            }
+        })*
+    };
 }
 
-impl From<i32> for FieldValue {
-    fn from(value: i32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u64> for FieldValue {
-    fn from(value: u64) -> Self {
-        Self::Uint(value)
-    }
-}
-
-impl From<f64> for FieldValue {
-    fn from(value: f64) -> Self {
-        Self::Float(value)
-    }
-}
+field_values!(i8 => Int, i16 => Int, i32 => Int, i64 => Int);
+field_values!(u8 => Uint, u16 => Uint, u32 => Uint, u64 => Uint);
+field_values!(f32 => Float, f64 => Float);
 
 impl Record {
     /// A record with the device's time stamp.
@@ -66,9 +56,12 @@ impl Record {
 
     /// Sets the value of a record field by its place in [`Config::record_fields`](crate::Config::record_fields). A
     /// field that is not set holds 0, or NaN if it is a floating-point one; a value that does not fit its type becomes
-    /// the nearest that does. Places
-    /// beyond the configured fields are refused when the frame is committed; those beyond the most that are possible,
-    /// 16, at once.
+    /// the nearest that does, because no frame shall be lost for it. Places beyond the configured fields are refused
+    /// when the frame is committed.
+    ///
+    /// # Panics
+    ///
+    /// For places beyond the most that are possible, 16.
     pub fn set(&mut self, field: usize, value: impl Into<FieldValue>) -> &mut Self {
         assert!(field < RECORD_FIELDS_MAX, "record field {field}: at most {RECORD_FIELDS_MAX} are possible");
         self.fields[field] = Some(value.into());
@@ -81,7 +74,8 @@ impl Record {
     /// ```
     /// use shardwright::Record;
     ///
-    /// let record = Record::stamped(1_000).with(0, 1.5).with(1, 42);
+    /// let (position, filter, exposure): (f64, u8, f32) = (1.5, 3, 0.01);
+    /// let record = Record::stamped(1_000).with(0, position).with(1, filter).with(2, exposure);
     /// ```
     #[must_use]
     pub fn with(mut self, field: usize, value: impl Into<FieldValue>) -> Self {

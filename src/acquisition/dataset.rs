@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::planned::refuse_plate;
 use super::{Acquisition, Planned, choice, plan_with};
 use crate::aligned_memory::{PAGE, RingBuffers};
-use crate::config::Config;
+use crate::config::{Config, Plate};
 use crate::dataset::Root;
 use crate::dataset::documents::Documents;
 use crate::dataset::image::ImageWriter;
@@ -13,6 +14,7 @@ use crate::engine::pool::{Bounds, Pool};
 use crate::engine::rings::RingSource;
 use crate::error::{Error, Result, caught};
 use crate::manifest::Manifest;
+use crate::ome;
 use crate::plan::{CodecPlan, Plan};
 use crate::storage::Storage;
 
@@ -88,8 +90,22 @@ impl Dataset {
         Self { pool: Arc::new(SharedPool::new(max)), ..self }
     }
 
+    /// Makes it a plate, before its first image: from now on images are fields of wells, named `ROW/COLUMN/FIELD` as
+    /// `B/3/0`, in whatever order the wells are visited. Documents list the wells whose images have begun; a field to
+    /// which nothing came is taken back when its acquisition ends, so that a plate that is stopped early has the wells
+    /// that were written. Where the stage was is said by the [translations](crate::Dim::translation) of y and x.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for names that OME-Zarr does not allow or that are there twice, and after the first image.
+    pub fn with_plate(self, plate: Plate) -> Result<Self> {
+        self.root.set_plate(plate)?;
+        Ok(self)
+    }
+
     /// Starts the acquisition of the image `name`, a group of that name in the dataset: letters, digits, `_`, `-` and
-    /// `.`, not starting with a dot or with `__`, and neither `OME` nor `zarr.json`, in whatever case.
+    /// `.`, not starting with a dot or with `__`, and neither `OME` nor `zarr.json`, in whatever case. On a
+    /// [plate](Self::with_plate), the name is a place there.
     ///
     /// # Errors
     ///
@@ -142,7 +158,7 @@ impl Dataset {
         let pool = self.pool.get(self.root.path(), first)?;
         let mut wanted = Vec::new();
         for (name, config) in images {
-            check_name(name.as_ref())?;
+            self.check_name(name.as_ref(), config)?;
             Manifest::refuse(Some(name.as_ref()), config)?;
             wanted.push(Wanted::new(config, pool.workers, limit)?);
         }
@@ -174,8 +190,16 @@ impl Dataset {
         planned.into_iter().zip(&*begun).map(start).collect()
     }
 
+    /// Refuses a name that no image of the dataset can have.
+    fn check_name(&self, name: &str, config: &Config) -> Result<()> {
+        match self.root.plate() {
+            Some(plate) => ome::plate::field(&plate, name, config.plate_acquisition).map(drop),
+            None => refuse_plate(config).and_then(|()| check_name(name)),
+        }
+    }
+
     pub(crate) fn start(&self, name: &str, config: Config, buffers: Option<RingBuffers>) -> Result<Acquisition> {
-        check_name(name)?;
+        self.check_name(name, &config)?;
         Manifest::refuse(Some(name), &config)?;
         let mut config = config;
         plan_with(&mut config, buffers.as_ref())?;

@@ -17,7 +17,7 @@ use crate::stats::Summary;
 struct End {
     summary: Summary,
     frames: u64,
-    /// It was aborted before anything came.
+    /// It was aborted before anything came, or is an image of a plate to which nothing came.
     is_empty: bool,
     /// All documents that were to be written are.
     is_told: bool,
@@ -86,7 +86,7 @@ impl Acquisition {
         self.write_shape(&mut end, &mut Documents::AtOnce(image.storage()));
         let documents = &mut Documents::AtOnce(image.storage());
         self.write_ending(&mut end, documents);
-        if !end.is_empty {
+        if !end.is_empty || image.root().is_kept() {
             self.note(caught(|| image.root().write_collection(documents)), &mut end);
         }
         self.conclude(end)
@@ -95,7 +95,12 @@ impl Acquisition {
     /// What is known of the run when its last shard is closed.
     fn begin_end(&self) -> End {
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
-        let aborted_empty = self.engine.aborting.load(Relaxed) && nothing_came;
+        // A plate tells of the wells that were written.
+        let is_left_out = nothing_came && self.image.root().plate().is_some();
+        if is_left_out {
+            self.image.leave_out(&self.engine.plan);
+        }
+        let is_empty = is_left_out || (self.engine.aborting.load(Relaxed) && nothing_came);
         let counters = &self.engine.counters;
         let lost = counters.frames_accepted.load(Relaxed).saturating_sub(counters.frames_written.load(Relaxed));
         if self.engine.aborting.load(Relaxed) && lost > 0 {
@@ -105,7 +110,7 @@ impl Acquisition {
         // From now on what was lost is missing for those who look at the counters, too.
         self.engine.counters.frames_missing.store(summary.frames_missing, Relaxed);
         let frames = self.engine.counters.newest_end.load(Relaxed);
-        End { summary, frames, is_empty: aborted_empty, is_told: !aborted_empty }
+        End { summary, frames, is_empty, is_told: !is_empty }
     }
 
     /// An error on the way to the end keeps what was written from being told.
@@ -284,7 +289,7 @@ fn write_together(runs: &[Acquisition]) -> Vec<Result<Summary, Unfinished>> {
             let (mut here, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(run, _)| is_here(run));
             let mut documents = Documents::Together(Vec::new());
             here.iter_mut().for_each(|(run, end)| write(run, end, &mut documents));
-            let anything = here.iter().any(|(_, end)| !end.is_empty);
+            let anything = here.iter().any(|(_, end)| !end.is_empty) || image.root().is_kept();
             let written = caught(|| {
                 if phase > 0 && anything {
                     image.root().write_collection(&mut documents)?;

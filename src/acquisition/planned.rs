@@ -46,3 +46,11 @@ pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> R
         other => other,
     })
 }
+
+/// Refuses a configuration that says something of a plate, where there is none.
+pub(super) fn refuse_plate(config: &Config) -> Result<()> {
+    match config.plate_acquisition {
+        None => Ok(()),
+        Some(id) => Err(Error::config("plate_acquisition", id, "the image is not on a plate")),
+    }
+}

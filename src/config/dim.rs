@@ -30,7 +30,8 @@ pub struct Dim {
     /// Where the centre of the first element is, in `unit`: for y and x the position of the stage.
     #[serde(default)]
     pub translation: f64,
-    /// A unit as UDUNITS-2 spells it: `micrometer`, `second`, …
+    /// A unit as UDUNITS-2 spells it: `micrometer`, `second`, … Of space and time, a note in the summary tells of units
+    /// that OME-Zarr does not list.
     #[serde(default)]
     pub unit: Option<String>,
 }

@@ -6,6 +6,7 @@
 mod codec;
 mod dim;
 mod pixels;
+mod plate;
 mod pyramid;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::pixels::Orientation;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
 pub use pixels::PixelFormat;
+pub use plate::{Plate, PlateAcquisition};
 pub use pyramid::{Depth, Downsampling};
 
 /// The configuration of one acquisition: what arrives, how it is stored, with which means.
@@ -126,6 +128,8 @@ pub struct Config {
     /// [`write_manifest`](crate::offline::write_manifest) would write afterwards. Of one image in a folder, and not of
     /// [`Dialect::Precomputed`].
     pub manifest: Vec<ManifestForm>,
+    /// Of an image of a [`Plate`] with several acquisitions, the id of the one that it is part of.
+    pub plate_acquisition: Option<u64>,
 }
 
 impl Default for Config {
@@ -161,6 +165,7 @@ impl Default for Config {
             guard_maps: false,
             pyramid: None,
             manifest: Vec::new(),
+            plate_acquisition: None,
         }
     }
 }

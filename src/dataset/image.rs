@@ -159,6 +159,21 @@ impl ImageWriter {
 
     /// Takes the documents back, because the acquisition can't start. The caller has an error to tell already.
     pub(crate) fn undo(&self, plan: &Plan) {
+        self.remove_documents(plan);
+        if let Some(name) = &self.name {
+            let _ = caught(|| self.root.unlist_image(&*self.storage, name));
+        }
+    }
+
+    /// Takes the documents back, because nothing came. Those of the dataset are yet to be written.
+    pub(crate) fn leave_out(&self, plan: &Plan) {
+        self.remove_documents(plan);
+        if let Some(name) = &self.name {
+            self.root.leave_out(&*self.storage, name);
+        }
+    }
+
+    fn remove_documents(&self, plan: &Plan) {
         if let Some(path) = &self.level {
             let _ = caught(|| Ok(self.storage.remove(&format!("{}{path}/zarr.json", self.prefix))));
             return;
@@ -170,9 +185,6 @@ impl ImageWriter {
         let levels = plan.levels.iter().map(|level| format!("{}/zarr.json", level.path));
         for key in records.chain(["records/zarr.json".to_owned()]).chain(documents).chain(levels) {
             let _ = caught(|| Ok(self.storage.remove(&format!("{}{key}", self.prefix))));
-        }
-        if let Some(name) = &self.name {
-            let _ = caught(|| self.root.unlist_image(&*self.storage, name));
         }
     }
 

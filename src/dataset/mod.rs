@@ -8,27 +8,29 @@
 //! records/…          per-frame        left/records/…
 //! ```
 //!
+//! Of a plate, the image `B/3/0` is in the group of a well, `B/3`, and that in the one of a row.
+//!
 //! Documents are written before the first frame, so that a reader can open the dataset from the first second, and
 //! replaced as a whole whenever they change.
 
+mod collection;
 pub(crate) mod documents;
 pub(crate) mod image;
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use collection::Collection;
 use documents::Documents;
-use serde_json::json;
 
-use crate::config::{Config, StorageKind};
+use crate::config::{Config, Plate, StorageKind};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
-use crate::format::zarr3;
 use crate::fs::{lost_pages, system};
-use crate::ome;
 use crate::plan::Plan;
 use crate::storage::trial::{self, Expected};
 use crate::storage::{Directory, DiskReserve, Storage, StorageSpeed};
@@ -43,11 +45,8 @@ pub(crate) struct Root {
     /// On the disk, for all images.
     reserve: Arc<DiskReserve>,
     /// Of several images, what the collection's documents say.
-    collection: Option<Mutex<Vec<Listed>>>,
+    collection: Option<Mutex<Collection>>,
 }
-
-/// An image in the collection's documents: name, configuration, shape.
-type Listed = (String, Config, Vec<u64>);
 
 #[derive(Debug)]
 enum Location {
@@ -156,36 +155,73 @@ impl Root {
         }
     }
 
+    fn collection(&self) -> Option<MutexGuard<'_, Collection>> {
+        self.collection.as_ref().map(|collection| collection.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The wells that images are in from now on.
+    pub(crate) fn set_plate(&self, plate: Plate) -> Result<()> {
+        self.collection().map_or(Ok(()), |mut collection| collection.set_plate(plate))
+    }
+
+    pub(crate) fn plate(&self) -> Option<Plate> {
+        self.collection()?.plate().cloned()
+    }
+
+    /// Whether something stays of it.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keep.load(Relaxed)
+    }
+
     /// Lists an image for the collection's documents, or brings its shape there up to date.
     pub(super) fn list_image(&self, name: &str, config: &Config, shape: &[u64]) {
-        let Some(collection) = &self.collection else { return };
-        let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
-        match images.iter_mut().find(|(known, ..)| known == name) {
-            Some((.., known)) => known.clone_from(&shape.to_vec()),
-            None => images.push((name.to_owned(), config.clone(), shape.to_vec())),
+        if let Some(mut collection) = self.collection() {
+            collection.list(name, config, shape);
         }
     }
 
     /// Writes the documents of the collection, if there is one.
     pub(crate) fn write_collection(&self, to: &mut Documents) -> Result<()> {
-        let Some(collection) = &self.collection else { return Ok(()) };
         // Locked until it is written: an older list must not come later.
-        write_collection(to, &collection.lock().unwrap_or_else(PoisonError::into_inner))
+        self.collection().map_or(Ok(()), |mut collection| collection.write(to))
     }
 
     /// Takes an image out of the collection's documents again, because nothing came of it.
     pub(super) fn unlist_image(&self, storage: &dyn Storage, name: &str) -> Result<()> {
-        let Some(collection) = &self.collection else { return Ok(()) };
-        let mut images = collection.lock().unwrap_or_else(PoisonError::into_inner);
-        images.retain(|(known, ..)| known != name);
-        write_collection(&mut Documents::AtOnce(storage), &images)
+        self.leave_out(storage, name);
+        self.write_collection(&mut Documents::AtOnce(storage))
+    }
+
+    /// The same, but for documents that are written with those of others.
+    pub(super) fn leave_out(&self, storage: &dyn Storage, name: &str) {
+        let Some(mut collection) = self.collection() else { return };
+        for key in collection.unlist(name) {
+            let _ = caught(|| Ok(storage.remove(&key)));
+        }
+        if let Location::Folder(folder) = &self.location {
+            remove_empty(&folder.root(), name);
+        }
     }
 
     pub(super) fn has_image(&self, name: &str) -> bool {
-        self.collection.as_ref().is_some_and(|collection| {
-            collection.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(known, ..)| known == name)
-        })
+        self.collection().is_some_and(|collection| collection.has(name))
     }
+}
+
+/// Removes the empty folders in the one of an image, and those around it.
+fn remove_empty(root: &Path, name: &str) {
+    fn remove(folder: &Path) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            // Not what a link leads to.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                remove(&entry.path());
+            }
+        }
+        let _ = fs::remove_dir(folder);
+    }
+    remove(&root.join(name));
+    let around = Path::new(name).ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    around.for_each(|folder| drop(fs::remove_dir(root.join(folder))));
 }
 
 /// What is known beforehand of how a run will write.
@@ -196,15 +232,6 @@ pub(crate) fn expected(plan: &Plan) -> Expected {
         slot_bytes: plan.shard.slot_bytes as u64,
         opens_twice: plan.ring.opens_twice,
     }
-}
-
-fn write_collection(to: &mut Documents, images: &[Listed]) -> Result<()> {
-    let names: Vec<_> = images.iter().map(|(name, ..)| name.clone()).collect();
-    let described: Vec<_> = images.iter().map(|(name, config, shape)| (name.clone(), config, &shape[..])).collect();
-    to.put("zarr.json", &zarr3::group(json!({"ome": ome::collection_attributes()})))?;
-    to.put("OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
-    let xml = ome::xml::metadata_xml(&described);
-    to.put_bytes("OME/METADATA.ome.xml", xml.into_bytes())
 }
 
 impl Drop for Root {

@@ -48,6 +48,9 @@ impl Watch {
         }
         let stats = engine.stats();
         let (free, frames) = (stats.ring_free, stats.ring_frames);
+        let (accepted, written, durable) = (stats.frames_accepted, stats.frames_written, stats.frames_durable);
+        let seconds = took.as_secs_f64();
+        logged(|| tracing::trace!(seconds, accepted, written, durable, free, "a checkpoint"));
         // A quarter to begin with, a half to be over: no line each second from a ring that stays about full.
         let is_filling = if self.is_filling { free < frames / 2 } else { free < frames / 4 };
         if std::mem::replace(&mut self.is_filling, is_filling) != is_filling {

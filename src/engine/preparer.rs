@@ -77,7 +77,8 @@ pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster, means: &Means
 fn make_room(roster: &Roster, open_files: &OpenFiles, files: usize) {
     let mut images = roster.all();
     images.retain(|of| of.files_a_cell > 0);
-    images.sort_by_key(|of| of.engine.used_at.load(Relaxed));
+    // Each is looked at once: frames come meanwhile, and a sort whose keys change panics.
+    images.sort_by_cached_key(|of| of.engine.used_at.load(Relaxed));
     // Layers that wait for frames keep what they have durable only as long as their shards are open.
     for may_wait in [false, true] {
         for of in &images {
@@ -164,6 +165,7 @@ impl Pending {
             .and_then(|block| self.of.provide_kit(means, &block).map(|()| block));
         let error = match created {
             Ok(block) => {
+                logged(|| tracing::trace!(block = self.number, is_needed, "the shards of a block are prepared"));
                 drop(ends.deliver.send(block));
                 return Ok(true);
             }

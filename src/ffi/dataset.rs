@@ -10,9 +10,10 @@ use super::own_buffers::own_buffers;
 use super::pointer::{out, text};
 use super::registry::{SW_ACQUISITIONS_MAX, sw_acquisition};
 use super::run::{path, start};
-use super::status::{SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
+use super::status::{SW_ERROR_ARGUMENT, SW_ERROR_CONFIG, boundary, refuse, sw_status};
 use super::storage::{caller_storage, sw_storage};
 use crate::Dataset;
+use crate::config::Plate;
 
 /// A dataset of several images that are acquired at the same time: two cameras, several positions. Its calls may come
 /// from any thread.
@@ -60,7 +61,30 @@ pub unsafe extern "C" fn sw_dataset_create_in(storage: *const sw_storage, datase
     })
 }
 
-/// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots.
+/// Makes the dataset a plate, before its first image: from then on, images are fields of wells and named
+/// ROW/COLUMN/FIELD, as B/3/0, in whatever order the wells are visited. `plate`: a JSON document, as
+/// {"name": "assay", "rows": ["A", "B"], "columns": ["1", "2", "3"]}; with several acquisitions also
+/// "acquisitions": [{"id": 1, "name": "before"}, {"id": 2}], of which sw_config.plate_acquisition says an image's. The
+/// plate lists the wells whose images have begun; a field to which nothing came is taken back when its run ends.
+///
+/// Errors: SW_ERROR_CONFIG for names that are there twice or are no letters and digits, and after the first image.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_dataset_plate(dataset: *mut sw_dataset, plate: *const c_char) -> sw_status {
+    boundary(|| {
+        let dataset = DATASETS.enter(dataset)?;
+        // SAFETY: as the caller promises, which is what the header says.
+        let plate = unsafe { text(plate, "plate") }?;
+        let plate: Plate = match serde_json::from_str(plate) {
+            Ok(plate) => plate,
+            Err(error) => return refuse!(SW_ERROR_CONFIG, "plate, read as JSON: {error}"),
+        };
+        Dataset::clone(&dataset).with_plate(plate)?;
+        Ok(())
+    })
+}
+
+/// Starts the acquisition of one image of the dataset: a group of its own, `name`, of letters, digits, _, - and dots;
+/// on a plate, its place there.
 ///
 /// Errors: as sw_create; SW_ERROR_EXISTS if there is an image of that name.
 #[unsafe(no_mangle)]

@@ -23,6 +23,8 @@ pub(super) struct State {
     /// Somebody was told the outcome.
     pub(super) told: bool,
     pub(super) outcome: Option<Finished>,
+    /// Whoever watches the run was told of its end. That follows on the outcome, which they may ask for.
+    pub(super) end_is_told: bool,
 }
 
 pub(super) struct Finished {
@@ -35,11 +37,13 @@ impl Ending {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for the outcome; and, as far as there is time, until whoever watches was told of the end.
     pub(super) fn wait(&self, wait: Option<Duration>) -> Outcome<MutexGuard<'_, State>> {
         let start = Instant::now();
         let mut state = self.state();
-        while state.outcome.is_none() {
+        while !state.end_is_told {
             state = match wait.map(|wait| wait.saturating_sub(start.elapsed())) {
+                Some(Duration::ZERO) if state.outcome.is_some() => break,
                 None => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => {
                     return refuse!(SW_TIMEOUT, "the run is not over after {:?}; it goes on ending", start.elapsed());

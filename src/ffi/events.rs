@@ -97,8 +97,9 @@ pub unsafe extern "C" fn sw_event_open(
 }
 
 /// Fetches what has happened since the last call, as soon as there is something. It waits at most `timeout_ms`
-/// milliseconds; 0: not at all; SW_FOREVER. It never waits beyond the end of the run: then SW_EVENT_ENDED comes each
-/// time, whatever was asked for. A thread in this or any other call must not be cancelled (pthread_cancel).
+/// milliseconds; 0: not at all; SW_FOREVER. It never waits beyond the end of the run: a call that would have to gets
+/// SW_EVENT_ENDED each time, whatever was asked for; with 0, it comes once, so that a loop which fetches all comes to
+/// its end. A thread in this or any other call must not be cancelled (pthread_cancel).
 ///
 /// Errors: SW_TIMEOUT when nothing has happened; SW_ERROR_ENDED if another thread has closed the descriptor meanwhile;
 /// SW_ERROR_ARGUMENT if the descriptor is not one of this acquisition.

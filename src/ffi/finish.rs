@@ -57,8 +57,13 @@ impl Run {
             Err(error) => Finished { summary: None, error: Some(error) },
         };
         self.ending.state().outcome = Some(finished);
+        // Whoever waits for the end shall not wait for ever, whatever comes of this.
+        drop(caught(|| {
+            self.engine.tell_end();
+            Ok(())
+        }));
+        self.ending.state().end_is_told = true;
         self.ending.ended.notify_all();
-        self.engine.tell_end();
     }
 
     /// What came of the run.

@@ -54,6 +54,7 @@ pub(crate) fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// `path` without links, also where nothing is there yet: then the nearest folder above it that exists is resolved.
+/// Behind a link stands the folder that is meant, and neither must take the other's place.
 ///
 /// Behind a folder that is yet to be made, `..` is refused: what it leads to would change while the folders are made.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
@@ -62,6 +63,10 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     for above in whole.ancestors() {
         if let Ok(found) = above.canonicalize() {
             return Ok(rest.into_iter().rev().fold(found, |path, name| path.join(name)));
+        }
+        // It may lead to a disk that is not there now, and nothing shall take its place.
+        if above.is_symlink() {
+            return Err(Error::format(above, "is a link that leads nowhere; remove it, or choose another path"));
         }
         let Some(name) = above.file_name() else { break };
         rest.push(name);

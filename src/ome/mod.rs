@@ -5,6 +5,7 @@
 
 pub(crate) mod grid;
 pub(crate) mod levels;
+pub(crate) mod plate;
 pub(crate) mod xml;
 
 use serde_json::{Map, Value, json};

@@ -137,6 +137,26 @@ fn pixel_type(dtype: Dtype) -> &'static str {
     }
 }
 
+/// Of dimensions whose units OME-Zarr does not list, what somebody should know who chose them.
+pub(crate) fn unknown_units(dims: &[Dim]) -> Vec<String> {
+    let note = |dim: &Dim| {
+        let unit = dim.unit.as_deref()?;
+        let (is_known, such_as) = match dim.kind {
+            DimKind::Space => (length_symbol(unit).is_some(), "micrometer"),
+            DimKind::Time => (time_symbol(unit).is_some(), "millisecond"),
+            DimKind::Channel | DimKind::Other => return None,
+        };
+        let name = &dim.name;
+        (!is_known).then(|| {
+            format!(
+                "dimension {name}: {unit:?} is no unit that OME-Zarr lists, and viewers may pass over it; units are \
+                 spelled as in UDUNITS-2, such as {such_as}"
+            )
+        })
+    };
+    dims.iter().filter_map(note).collect()
+}
+
 /// The symbol of a UDUNITS-2 length in the schema's `UnitsLength`.
 fn length_symbol(unit: &str) -> Option<String> {
     let symbol = match unit {

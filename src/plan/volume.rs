@@ -414,7 +414,7 @@ mod tests {
         refused(filled, "fill_value");
         // A reader fills what is not there with zeros, whose bytes these are not; integers have one zero.
         let below_zero = |dtype| Config { dtype, fill_value: -0.0, ..config(dims(None), Volume::default()) };
-        refused(below_zero(Dtype::F32), "fill_value -0");
+        refused(below_zero(Dtype::F32), "fill_value = -0");
         Plan::new(&below_zero(Dtype::U16)).unwrap();
     }
 }

@@ -51,7 +51,7 @@ fn describe(folder: &Path, case: &Case, images: &[Written]) {
         .map(|(image, written)| {
             let pixels = match image.group {
                 "" => format!("{}.raw", case.name),
-                group => format!("{}.{group}.raw", case.name),
+                group => format!("{}.{}.raw", case.name, group.replace('/', "-")),
             };
             fs::write(folder.join(&pixels), &written.expected.pixels).unwrap();
             json!({

@@ -42,7 +42,7 @@ const INTRODUCTION: &str = "\
    anytime        sw_last_error, sw_status_text, sw_status_name, sw_version, sw_check_version, sw_set_log
    configure      sw_config_init, sw_config_json, sw_memory_needed
    create         sw_create, sw_create_in; several images: sw_dataset_create, sw_dataset_create_in,
-                  sw_dataset_acquisition, sw_dataset_free
+                  sw_dataset_plate, sw_dataset_acquisition, sw_dataset_free
    prepare        sw_get_layout, sw_buffers, sw_on_shard_closed, sw_on_event, sw_event_open
    each frame     sw_acquire, sw_acquire_buffer; sw_commit, sw_commit_buffer; sw_discard, sw_discard_buffer;
                   or sw_append, sw_append_interleaved for all of it

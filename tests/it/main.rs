@@ -46,6 +46,7 @@ mod own_buffers;
 mod panicking_subscriber;
 mod paused;
 mod planted;
+mod plates;
 mod policies;
 mod quiet_commits;
 mod records;

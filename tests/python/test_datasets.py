@@ -72,13 +72,27 @@ def test_ome_zarr(image):
         assert [channel.label for channel in omero.channels] == image.channels
 
 
+def plate_lists(image, plate):
+    """Where a field of a plate is, and which acquisition it is of."""
+    row, column, field = image.group.split("/")
+    (well,) = (well for well in plate.wells if well.path == f"{row}/{column}")
+    assert (plate.rows[well.rowIndex].name, plate.columns[well.columnIndex].name) == (row, column)
+    group = zarr.open_group(image.dataset / row / column, mode="r")
+    images = ome_zarr_models.v05.Well.from_zarr(group).ome_attributes.well.images
+    (entry,) = (entry for entry in images if entry.path == field)
+    assert entry.acquisition in [acquisition.id for acquisition in plate.acquisitions]
+
+
 def test_collection(image):
     """Several images below one root are listed there."""
     if not image.group:
         return
     yaozarrs.validate_zarr_store(str(image.dataset))
     root = zarr.open_group(image.dataset, mode="r", zarr_format=3)
-    ome_zarr_models.v05.BioFormats2Raw.from_zarr(root)
+    if "/" in image.group:
+        plate_lists(image, ome_zarr_models.v05.HCS.from_zarr(root).ome_attributes.plate)
+    else:
+        ome_zarr_models.v05.BioFormats2Raw.from_zarr(root)
     series = json.loads((image.dataset / "OME" / "zarr.json").read_text())["attributes"]["ome"]["series"]
     assert image.group in series
     assert (image.dataset / "OME" / "METADATA.ome.xml").is_file()

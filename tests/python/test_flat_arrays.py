@@ -1,5 +1,7 @@
 """Arrays whose chunks are files, alone and beside arrays with shards: they get what is asked for, and stay files."""
 
+import json
+
 import numpy as np
 import pytest
 import zarr
@@ -48,6 +50,15 @@ def test_files_of_a_chunk_are_not_called_shards(tool, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
     assert "48 files of a chunk each written" in tool("repack", tmp_path / "a.zarr", tmp_path / "o.zarr", "--unsharded")
     assert "8 shards written" in tool("repack", tmp_path / "a.zarr", tmp_path / "p.zarr", "--codec", "zstd")
+    # Also where nobody has asked for files, because they are files already.
+    said = tool("repack", tmp_path / "o.zarr", tmp_path / "q.zarr", "--codec", "gzip")
+    assert "48 files of a chunk each written" in said
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    group.create_array("a", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    group.create_array("b", data=pixels(), chunks=(2, 16, 16))
+    said = tool("repack", tmp_path / "g.zarr", tmp_path / "r.zarr", "--codec", "gzip")
+    assert "56 shards and files of a chunk written" in said
+    assert json.loads(tool("repack", tmp_path / "g.zarr", "--codec", "zstd", "--json"))["chunk_files"] == 48
 
 
 @pytest.mark.parametrize("options", [[], ["--codec", "gzip"], ["--chunk", "3,20,20"]])

@@ -440,3 +440,24 @@ def test_a_replay_takes_the_place_of_an_image_along(replay, tmp_path):
     report, _ = replay(tmp_path / "i.zarr/0", "--dialect", "precomputed")
     (note,) = report["notes"]
     assert note == "the place of the first pixel (y) is not taken along; a volume has --voxel-offset"
+
+
+@pytest.mark.parametrize("words", [["repack"], ["repack", "--codec", "gzip"], ["export"], ["manifest"], ["replay"]])
+def test_nothing_takes_the_place_of_a_link_to_what_is_away(tool, tmp_path, words):
+    """A disk that is not there now: what is written beside it would be looked for on it."""
+    zarr.create_array(tmp_path / "a.zarr", data=pixels(), chunks=(2, 16, 16), shards=(4, 32, 32))
+    link = tmp_path / ("b.npy" if words == ["export"] else "b.zarr")
+    link.symlink_to(tmp_path / "away" / link.name)
+    for out in [link, link / "in.npy"]:
+        assert "leads nowhere" in tool(words[0], tmp_path / "a.zarr", out, *words[1:], code=1)
+    assert link.is_symlink()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.zarr", link.name]
+
+
+def test_a_dataset_with_numbers_beyond_json_is_one_that_may_be_replaced(tool, tmp_path):
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", attributes={"nan": float("nan")})
+    group.create_array("x", data=pixels(), chunks=(2, 16, 16))
+    camera = ["--camera", "16x16xu16", "--frames", "3", "-q"]
+    assert "already exists" in tool("replay", "synthetic", tmp_path / "a.zarr", *camera, code=1)
+    tool("replay", "synthetic", tmp_path / "a.zarr", "--overwrite", *camera)
+    assert (tmp_path / "a.zarr/records").exists()

@@ -183,6 +183,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
         manifest: manifest(config)?,
         pyramid: pyramid(config)?,
+        plate_acquisition: config.plate_acquisition.checked_sub(1),
         leap_max: config.leap_max,
     })
 }

@@ -268,7 +268,8 @@ pub struct sw_dim {
     pub shard: u64,
     /// The distance between neighbours, in `unit`. 0: 1.
     pub scale: f64,
-    /// A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none.
+    /// A unit as UDUNITS-2 spells it: "micrometer", "second". Null: none. Of space and time, a note in the summary
+    /// tells of units that OME-Zarr does not list.
     pub unit: *const c_char,
     /// Where the centre of the first element is, in `unit`: for y and x the position of the stage.
     pub translation: f64,
@@ -435,17 +436,17 @@ pub struct sw_config {
     pub orientation: sw_orientation,
     /// 0.
     pub reserved: u32,
-    /// Smaller levels of the image, written while frames come, each half as large as the one before. Of
-    /// SW_DIALECT_ZARR3 alone. Each has a ring of its own, with as much memory as it has pixels beside the image: a
-    /// third more in all. Default SW_PYRAMID_NONE.
+    /// Levels that are written while frames come, each half as large as the one before, with rings that take a third
+    /// more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     pub pyramid: sw_pyramid,
-    /// So many levels beside level 0, as far as there is something to halve. Default 0: until y and x have 256 pixels
-    /// at most.
+    /// So many levels beside the image, where that is possible. Default 0: until y and x have 256 pixels at most.
     pub pyramid_levels: u32,
     /// What is not halved: SW_KEEP_Y or SW_KEEP_X. Default 0.
     pub pyramid_keep: sw_keep,
     /// Whether z is halved, too. Default SW_DEPTH_NEVER.
     pub pyramid_depth: sw_depth,
+    /// Of a plate with several acquisitions, the id of the image's, plus 1. Default 0: the only one, or none.
+    pub plate_acquisition: u64,
 }
 
 grows!(sw_config);

@@ -48,7 +48,7 @@ mod writer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
@@ -322,16 +322,20 @@ impl Repack {
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
-        let totals = Mutex::new(Totals::default());
+        let (totals, chunk_files) = (Mutex::new(Totals::default()), AtomicU64::new(0));
         let made = |job: usize, outcome: Outcome| {
+            if !self.jobs[job].change.target.layout().has_index() && !matches!(outcome, Outcome::Empty) {
+                chunk_files.fetch_add(1, Relaxed);
+            }
             self.jobs[job].chunks.fetch_add(outcome.chunks(), Relaxed);
             totals.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
         };
         self.lanes()?.make(&self.changes(), &self.todo, &self.counters, made)?;
         let Totals { shards_written, shards_found, chunks, bytes } =
             totals.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let bytes_pixels = self.counters.total();
-        Ok(RepackSummary { shards_written, shards_found, chunks, bytes, bytes_pixels, already_done: false })
+        let (chunk_files, bytes_pixels) = (chunk_files.into_inner(), self.counters.total());
+        let already_done = false;
+        Ok(RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, already_done })
     }
 
     /// Brings what is no shard into the folder: other files, and at last the documents.

@@ -171,6 +171,8 @@ pub struct RepackSummary {
     pub shards_written: u64,
     /// Shards that were as they should be, or were made by an earlier call.
     pub shards_found: u64,
+    /// How many of both are no shards but files of a chunk each, of arrays without shards.
+    pub chunk_files: u64,
     /// Chunks written.
     pub chunks: u64,
     /// Bytes of these chunks, as they are stored.

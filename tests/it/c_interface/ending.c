@@ -1,5 +1,6 @@
 /* The end of a run, asked for where it can't be waited for, and those who wait for something else meanwhile. */
 
+#include <poll.h>
 #include <pthread.h>
 #include <shardwright.h>
 #include <stdatomic.h>
@@ -99,6 +100,27 @@ static int32_t cut(void *context, void *blob, uint64_t bytes) {
     return 0;
 }
 
+/* Who has waited for the end finds it told already, and once, so that a loop which fetches all comes to its end. */
+static void tells_before_it_returns(void) {
+    const sw_storage storage = {
+        .size = sizeof storage, .create = create, .put = put, .write_at = write_at, .finish = cut};
+    sw_config config = good();
+    for (int round = 0; round < 40; round++) {
+        HOLDS(sw_create_in(&storage, &config, &acquisition) == SW_OK);
+        int32_t descriptor;
+        HOLDS(sw_event_open(acquisition, SW_EVENT_ENDED, 0, &descriptor) == SW_OK);
+        bring(2);
+        const sw_status status = round % 2 ? sw_abort(acquisition, 60000) : sw_finish(acquisition, SW_FOREVER, NULL);
+        HOLDS(status == SW_OK);
+        struct pollfd asked = {.fd = descriptor, .events = POLLIN};
+        HOLDS(poll(&asked, 1, 0) == 1);
+        sw_events events = 0;
+        HOLDS(sw_event_wait(acquisition, descriptor, 0, &events) == SW_OK && events == SW_EVENT_ENDED);
+        HOLDS(sw_event_wait(acquisition, descriptor, 0, &events) == SW_TIMEOUT);
+        HOLDS(sw_free(acquisition) == SW_OK);
+    }
+}
+
 static atomic_int closed_waits;
 
 static void *waits_for_nothing(void *descriptor) {
@@ -187,6 +209,7 @@ static void counts_what_was_lost(void) {
 int main(int count, char **arguments) {
     if (count != 2) return 2;
     ends_by_events(arguments[1]);
+    tells_before_it_returns();
     wakes_all_who_wait();
     ends_within_storage();
     counts_what_was_lost();

@@ -8,6 +8,7 @@
 mod buffers;
 mod building;
 mod linking;
+mod plates;
 mod storms;
 
 use std::collections::BTreeMap;
@@ -220,6 +221,7 @@ fn every_option() -> Config {
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
         pyramid: Some(pyramid),
+        plate_acquisition: Some(7),
     }
 }
 

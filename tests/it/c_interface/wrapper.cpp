@@ -2,6 +2,7 @@
 
 #include <shardwright.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -193,6 +194,33 @@ static int every_call_has_a_wrapper() {
     return 0;
 }
 
+// What support asks for, of threads that no frame waits for.
+static int a_run_tells_its_course_in_detail(const char *path) {
+    std::atomic<int> prepared{0}, closed{0};
+    const auto log = [&](sw_log_level level, const char *, const char *text) {
+        prepared += level == SW_LOG_TRACE && std::strstr(text, "are prepared") != nullptr;
+        closed += level == SW_LOG_DEBUG && std::strstr(text, "closed") != nullptr;
+    };
+    HOLDS(try_set_log(SW_LOG_TRACE, log) == SW_OK);
+    {
+        Config config = tiny();
+        config.fields.workers = 1;
+        config.fields.overwrite = 1;
+        Acquisition acquisition;
+        HOLDS(acquisition.try_create(path, config) == SW_OK);
+        static const unsigned char pixels[256] = {1};
+        for (int at = 0; at < 40; at++) {
+            sw_appended appended;
+            HOLDS(acquisition.try_append(pixels, sizeof pixels, appended, nullptr, SW_FOREVER) == SW_OK);
+        }
+        sw_summary summary;
+        HOLDS(acquisition.try_finish(summary) == SW_OK && summary.shards > 1);
+    }
+    HOLDS(try_set_log(SW_LOG_NONE, nullptr) == SW_OK);
+    HOLDS(prepared > 0 && closed > 1);
+    return 0;
+}
+
 static int an_unfinished_run_is_aborted(const char *path) {
     {
         Acquisition acquisition;
@@ -256,5 +284,5 @@ int main(int argc, char **argv) {
     const char *more = argv[4];
     return frames_go_back(argv[1]) || an_unfinished_run_is_aborted(argv[2]) || errors_are_thrown(argv[3]) ||
            errors_keep_the_loan_or_give_it_back(more) || fields_beside_a_document_are_refused() ||
-           every_call_has_a_wrapper();
+           every_call_has_a_wrapper() || a_run_tells_its_course_in_detail(argv[1]);
 }

@@ -4,11 +4,13 @@ use shardwright::offline::{ManifestOptions, WriteManifest, manifest_path};
 
 use crate::args::Manifest;
 use crate::failure::Failure;
+use crate::place::refuse_dangling;
 use crate::report::{decimal, say};
 
 /// Runs the command.
 pub(crate) fn run(args: &Manifest) -> Result<(), Failure> {
     let out = args.output.clone().unwrap_or_else(|| manifest_path(&args.path));
+    refuse_dangling(&out)?;
     let options = ManifestOptions {
         url_prefix: args.url_prefix.clone(),
         forms: args.forms.clone(),

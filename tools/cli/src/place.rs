@@ -22,6 +22,15 @@ pub(crate) fn replaces(output: &Path) -> Failure {
     Failure::Usage(format!("the output {} would replace the input; choose another path", output.display()))
 }
 
+/// Refuses an output in the place of a link that leads nowhere, or behind one: it may lead to a disk that is not there
+/// now.
+pub(crate) fn refuse_dangling(output: &Path) -> Result<(), Failure> {
+    match output.ancestors().find(|above| above.is_symlink() && !above.exists()) {
+        Some(link) => Err(Failure::exists(link, "it is a link that leads nowhere: remove it, or choose another path")),
+        None => Ok(()),
+    }
+}
+
 /// Refuses an output within the dataset of the array that is read.
 pub(crate) fn refuse_within_dataset(array: &Path, output: &Path) -> Result<(), Failure> {
     let (Ok(array), Some(folder)) = (array.canonicalize(), folder_of(output)) else { return Ok(()) };

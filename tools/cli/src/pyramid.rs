@@ -40,7 +40,9 @@ pub(crate) fn run(args: &Pyramid) -> Result<(), Failure> {
     if args.work.quiet {
         return Ok(());
     }
-    say(&format!("{}: {}\n", args.path.join(&summary.image).display(), sentence(&summary, seconds)))
+    // To join nothing would end the path with a slash.
+    let image = if summary.image.is_empty() { args.path.clone() } else { args.path.join(&summary.image) };
+    say(&format!("{}: {}\n", image.display(), sentence(&summary, seconds)))
 }
 
 fn sentence(summary: &PyramidSummary, seconds: f64) -> String {

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use shardwright::Error;
 use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
-use shardwright::{Dialect, Error};
 
 use crate::args::Repack;
 use crate::failure::{Failure, with_options};
+use crate::place::refuse_dangling;
 use crate::report::{bytes_text, decimal, say};
 use crate::{interrupt, meter};
 
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
         incomplete: args.incomplete,
         space: if args.no_space_check { SpaceCheck::Skipped } else { SpaceCheck::Estimated },
     };
+    args.output.as_deref().map_or(Ok(()), refuse_dangling)?;
     let in_the_way = |error: Error| match error {
         Error::Exists { path } => {
             let help = "it is not what this call makes of the dataset as it is now: choose another path, or remove it";
@@ -59,13 +61,16 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
     if args.work.quiet {
         return Ok(());
     }
-    let has_shards = !args.unsharded && args.layout.dialect != Dialect::Zarr2;
-    say(&format!("{}: {}\n", path.display(), sentence(&summary, has_shards, seconds)))
+    say(&format!("{}: {}\n", path.display(), sentence(&summary, seconds)))
 }
 
-fn sentence(summary: &RepackSummary, has_shards: bool, seconds: f64) -> String {
-    let RepackSummary { shards_written, shards_found, chunks, bytes, bytes_pixels, .. } = *summary;
-    let files = if has_shards { "shards" } else { "files of a chunk each" };
+fn sentence(summary: &RepackSummary, seconds: f64) -> String {
+    let RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, .. } = *summary;
+    let files = match chunk_files {
+        0 => "shards",
+        all if all == shards_written + shards_found => "files of a chunk each",
+        _ => "shards and files of a chunk",
+    };
     if summary.already_done {
         return "is there already, as this call made it before; nothing was to be done".to_owned();
     }

@@ -51,6 +51,7 @@ from shardwright._offline import (
     repack,
     verify,
 )
+from shardwright._plate import Plate, PlateAcquisition, plate
 from shardwright._summary import Latency, Level, Stats, Summary
 
 __all__ = [
@@ -73,6 +74,8 @@ __all__ = [
     "Level",
     "LockedError",
     "NotFoundError",
+    "Plate",
+    "PlateAcquisition",
     "RecordError",
     "Report",
     "RingFull",
@@ -95,6 +98,7 @@ __all__ = [
     "info",
     "manifest",
     "open",
+    "plate",
     "pyramid",
     "recover",
     "repack",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import json
 import warnings
 import weakref
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from shardwright import _core
 from shardwright._config import Config, ConfigFields, config_document
 from shardwright._errors import Error, FrameError
+from shardwright._plate import Plate
 from shardwright._summary import Latency, Stats, Summary
 
 if TYPE_CHECKING:
@@ -321,11 +323,11 @@ class Dataset(_core.Dataset):
 
     path: str
 
-    def __new__(cls, path: str, overwrite: bool) -> Dataset:
+    def __new__(cls, path: str, overwrite: bool, plate: str | None = None) -> Dataset:
         """Create the folder. Use ``create_dataset``."""
-        return super().__new__(cls, path, overwrite)
+        return super().__new__(cls, path, overwrite, plate)
 
-    def __init__(self, path: str, overwrite: bool) -> None:
+    def __init__(self, path: str, overwrite: bool, plate: str | None = None) -> None:
         self.path = path
         self.images: dict[str, Acquisition] = {}
 
@@ -335,7 +337,7 @@ class Dataset(_core.Dataset):
         Parameters
         ----------
         name : str
-            Letters, digits, ``_``, ``-`` and ``.``.
+            Letters, digits, ``_``, ``-`` and ``.``; of a plate, row, column and field: ``B/3/0``.
         config, **fields
             As of ``create``.
         """
@@ -383,7 +385,9 @@ class Dataset(_core.Dataset):
             error.add_note(f"shardwright: {unfinished}")
 
 
-def create_dataset(path: str | PathLike[str], *, overwrite: bool = False) -> Dataset:
+def create_dataset(
+    path: str | PathLike[str], *, overwrite: bool = False, plate: Plate | Mapping[str, Any] | None = None
+) -> Dataset:
     """Create the dataset ``path`` for several images.
 
     Parameters
@@ -392,5 +396,20 @@ def create_dataset(path: str | PathLike[str], *, overwrite: bool = False) -> Dat
         A folder that is made.
     overwrite : bool
         Replace a dataset that is in the way. Anything else is never replaced.
+    plate : Plate or mapping, optional
+        Images are fields of its wells. The documents list those that have begun; a field to which nothing came is taken
+        back when it is finished.
+
+    Raises
+    ------
+    ConfigError
+        For a plate that OME-Zarr has no words for.
+
+    Examples
+    --------
+    >>> with sw.create_dataset("plate.ome.zarr", plate=sw.plate(8, 12)) as dataset:
+    ...     with dataset.acquisition("B/3/0", dims=dims, dtype="u2") as acq:
+    ...         acq.append(image)
     """
-    return Dataset(fspath(path), overwrite)
+    document = dataclasses.asdict(plate) if isinstance(plate, Plate) else plate
+    return Dataset(fspath(path), overwrite, None if document is None else json.dumps(document))

@@ -52,6 +52,7 @@ class ConfigFields(TypedDict, total=False):
     guard_maps: bool
     manifest: Sequence[str]
     pyramid: str | Mapping[str, Any] | None
+    plate_acquisition: int | None
 
 
 Config = Mapping[str, Any] | str | PathLike[str]

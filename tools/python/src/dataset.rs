@@ -28,10 +28,21 @@ impl Dataset {
 #[pymethods]
 impl Dataset {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<Self> {
-        let create = move || match overwrite {
-            true => shardwright::Dataset::create_or_replace(path),
-            false => shardwright::Dataset::create(path),
+    #[pyo3(signature = (path, overwrite, plate = None))]
+    fn new(py: Python<'_>, path: PathBuf, overwrite: bool, plate: Option<&str>) -> PyResult<Self> {
+        let plate: Option<shardwright::Plate> = plate
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(|error| raised(py, "ConfigError", format!("plate: {error}")))?;
+        let create = move || {
+            let dataset = match overwrite {
+                true => shardwright::Dataset::create_or_replace(path),
+                false => shardwright::Dataset::create(path),
+            }?;
+            match plate {
+                Some(plate) => dataset.with_plate(plate),
+                None => Ok(dataset),
+            }
         };
         let dataset = in_thread(py, create)?.or_raise(py)?;
         Ok(Self { dataset: Mutex::new(Some(Owned::new(dataset))), process: Process::this() })

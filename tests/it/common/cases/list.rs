@@ -221,6 +221,16 @@ fn descriptions() -> Vec<Case> {
         let flat = config(Dtype::F32, frames((20, 8, 16), (30, 16, 32)).to_vec());
         vec![image("left", left), image("right", right), image("z.stack-3", flat)]
     };
+    let fields = || {
+        let of = |id, config: Config| Config { plate_acquisition: Some(id), ..config };
+        let image = |group, config: Config| Image { group, ..Image::new(config) };
+        let movie = config(Dtype::U8, movie(3));
+        vec![
+            image("C/2/0", of(1, described.clone())),
+            image("A/1/1", of(2, movie.clone())),
+            image("A/1/0", of(1, movie)),
+        ]
+    };
     vec![
         Case::new("records", recorded).image(|image| image.numbers.retain(|number| number % 5 != 2)),
         Case::new("described", described.clone()),
@@ -230,5 +240,6 @@ fn descriptions() -> Vec<Case> {
         }),
         Case { name: "several-images".into(), images: several(false) },
         Case { name: "several-images-packed".into(), images: several(true) },
+        Case { name: "plate".into(), images: fields() },
     ]
 }

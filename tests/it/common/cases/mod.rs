@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use shardwright::{
     Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dim, DimKind, Dtype, FrameLayout,
-    IndexLocation, Placement, Record, RecordField, Shuffle, StorageKind, Summary,
+    IndexLocation, Placement, Plate, Record, RecordField, Shuffle, StorageKind, Summary,
 };
 
 use super::{Expected, frame};
@@ -81,7 +81,11 @@ impl Case {
         {
             return vec![image.run(Acquisition::create(path, image.config.clone()).unwrap())];
         }
-        let dataset = Dataset::create(path).unwrap();
+        let mut dataset = Dataset::create(path).unwrap();
+        if self.images[0].group.contains('/') {
+            let plate = Plate::new(3, 2).named("assay").acquisition(1, "before").acquisition(2, "after");
+            dataset = dataset.with_plate(plate).unwrap();
+        }
         // As with several cameras, all run at the same time.
         let start = |image: &Image| dataset.acquisition(image.group, image.config.clone()).unwrap();
         let running: Vec<_> = self.images.iter().map(start).collect();

@@ -16,7 +16,7 @@ use crate::args::{Export, Format};
 use crate::failure::{Failure, Fault};
 use crate::interrupt::{self, interrupted};
 use crate::meter;
-use crate::place::refuse_within_dataset;
+use crate::place::{refuse_dangling, refuse_within_dataset};
 use crate::region::RegionArg;
 use crate::report::{decimal, joined, say};
 
@@ -100,6 +100,7 @@ pub(crate) fn run(args: &Export) -> Result<(), Failure> {
     if !args.quiet {
         notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
+    refuse_dangling(&args.output)?;
     if args.output.exists() && !args.overwrite {
         return Err(Failure::exists(&args.output, "choose another name, or replace it with --overwrite"));
     }

@@ -1,0 +1,111 @@
+//! What the documents around several images say: which images there are and, of a plate, in which wells.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::documents::Documents;
+use crate::config::{Config, Plate};
+use crate::error::{Error, Result};
+use crate::format::zarr3;
+use crate::ome;
+use crate::ome::plate::Field;
+
+/// The images of a dataset, in the order in which they were begun.
+#[derive(Debug, Default)]
+pub(super) struct Collection {
+    images: Vec<Listed>,
+    plate: Option<Plate>,
+    /// Rows and wells whose documents are yet to be written.
+    changed: BTreeSet<(String, String)>,
+}
+
+#[derive(Debug)]
+struct Listed {
+    name: String,
+    config: Config,
+    shape: Vec<u64>,
+    /// Where it is on the plate.
+    field: Option<Field>,
+}
+
+impl Collection {
+    pub(super) fn set_plate(&mut self, plate: Plate) -> Result<()> {
+        ome::plate::check(&plate)?;
+        if let Some(first) = self.images.first() {
+            let reason = "a dataset gets its plate before its first image";
+            return Err(Error::config("plate", format_args!("after image {:?}", first.name), reason));
+        }
+        self.plate = Some(plate);
+        Ok(())
+    }
+
+    pub(super) fn plate(&self) -> Option<&Plate> {
+        self.plate.as_ref()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.images.iter().any(|image| image.name == name)
+    }
+
+    /// Lists an image, or brings its shape up to date.
+    pub(super) fn list(&mut self, name: &str, config: &Config, shape: &[u64]) {
+        if let Some(known) = self.images.iter_mut().find(|image| image.name == name) {
+            known.shape = shape.to_vec();
+            return;
+        }
+        // Its place was looked for before.
+        let place = |plate: &Plate| ome::plate::field(plate, name, config.plate_acquisition).ok();
+        let field = self.plate.as_ref().and_then(place);
+        self.note_changed(field.as_ref());
+        self.images.push(Listed { name: name.to_owned(), config: config.clone(), shape: shape.to_vec(), field });
+    }
+
+    /// Lists an image no more. Returns the documents that nothing needs any longer.
+    pub(super) fn unlist(&mut self, name: &str) -> Vec<String> {
+        let Some(at) = self.images.iter().position(|image| image.name == name) else { return Vec::new() };
+        let Listed { field, .. } = self.images.remove(at);
+        let (Some(field), Some(plate)) = (&field, &self.plate) else { return Vec::new() };
+        let is_left =
+            |is_same: &dyn Fn(&Field) -> bool| self.images.iter().filter_map(|image| image.field.as_ref()).any(is_same);
+        let (row, well) = (plate.rows[field.row].clone(), field.well(plate));
+        let in_row = is_left(&|other| other.row == field.row);
+        let in_well = is_left(&|other| (other.row, other.column) == (field.row, field.column));
+        if in_well {
+            self.note_changed(Some(field));
+            return Vec::new();
+        }
+        self.changed.remove(&(row.clone(), well.clone()));
+        let of_row = (!in_row).then(|| format!("{row}/zarr.json"));
+        [format!("{well}/zarr.json")].into_iter().chain(of_row).collect()
+    }
+
+    fn note_changed(&mut self, field: Option<&Field>) {
+        if let (Some(field), Some(plate)) = (field, &self.plate) {
+            self.changed.insert((plate.rows[field.row].clone(), field.well(plate)));
+        }
+    }
+
+    pub(super) fn write(&mut self, to: &mut Documents) -> Result<()> {
+        let fields: Vec<&Field> = self.images.iter().filter_map(|image| image.field.as_ref()).collect();
+        let mut root = ome::collection_attributes();
+        if let Some(plate) = &self.plate {
+            // What names a group is written behind it.
+            for (row, well) in &self.changed {
+                let here: Vec<_> = fields.iter().copied().filter(|field| field.well(plate) == *well).collect();
+                to.put(&format!("{row}/zarr.json"), &zarr3::group(json!({})))?;
+                let said = ome::plate::well_attributes(&here);
+                to.put(&format!("{well}/zarr.json"), &zarr3::group(json!({"ome": said})))?;
+            }
+            root["plate"] = ome::plate::plate_attributes(plate, &fields);
+        }
+        to.put("zarr.json", &zarr3::group(json!({"ome": root})))?;
+        let names: Vec<_> = self.images.iter().map(|image| image.name.clone()).collect();
+        to.put("OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
+        let described = self.images.iter().map(|image| (image.name.clone(), &image.config, &image.shape[..]));
+        let xml = ome::xml::metadata_xml(&described.collect::<Vec<_>>());
+        to.put_bytes("OME/METADATA.ome.xml", xml.into_bytes())?;
+        self.changed.clear();
+        Ok(())
+    }
+}
