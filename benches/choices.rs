@@ -13,6 +13,8 @@
 //! folder, and with a storage that takes 200 MB/s and keeps nothing. It is as good as the better one where no ratio is
 //! below 1.
 //!
+//! Lines with `archive` compare a dataset in one file, `run.ozx`, with the same one in a folder.
+//!
 //! What a single checkpoint costs is less than what runs scatter by, so there are also ten of them a second.
 
 use std::error::Error;
@@ -37,11 +39,15 @@ const THROTTLED_BYTES_PER_S: f64 = 200e6;
 #[derive(Clone)]
 enum Place {
     Folder(PathBuf),
+    /// An archive in the folder.
+    Archive(PathBuf),
     Throttled,
 }
 
-/// What is tried: its name, where, the usual configuration, the other one.
-type Choice = (String, Place, Config, Config);
+/// What is tried: its name, the usual way, the other one.
+type Choice = (String, Way, Way);
+/// Where, and with which configuration.
+type Way = (Place, Config);
 
 fn main() -> Outcome<()> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -55,11 +61,11 @@ fn main() -> Outcome<()> {
     let shm = tempfile::tempdir_in("/dev/shm").ok();
     let mut all = choices(folder.path());
     all.extend(autos(folder.path(), shm.as_ref().map(|folder| folder.path())));
-    for (name, place, usual, choice) in all.into_iter().filter(|(name, ..)| name.contains(only)) {
+    for (name, usual, choice) in all.into_iter().filter(|(name, ..)| name.contains(only)) {
         let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for round in 0..rounds {
             // Whoever comes second in a round finds a warmer machine, so they change places.
-            let run = |config: &Config| rate(&place, config, &pixels, frames);
+            let run = |(place, config): &Way| rate(place, config, &pixels, frames);
             let (before, after) = if round % 2 == 0 {
                 let before = run(&usual)?;
                 (before, run(&choice)?)
@@ -117,14 +123,15 @@ fn autos(folder: &Path, shm: Option<&Path>) -> Vec<Choice> {
     for (place, at) in places {
         for cname in [BloscCname::Lz4, BloscCname::Zstd] {
             let fixed = Compressor::Blosc { cname, level: 1, shuffle: Shuffle::Bit, block_bytes: 0 };
-            all.push((format!("auto, {place}, blosc-{cname}"), at.clone(), base(fixed), base(Compressor::Auto)));
+            let name = format!("auto, {place}, blosc-{cname}");
+            all.push((name, (at.clone(), base(fixed)), (at.clone(), base(Compressor::Auto))));
         }
     }
     all
 }
 
 fn choices(folder: &Path) -> Vec<Choice> {
-    let at = || Place::Folder(folder.to_owned());
+    let in_folder = |config| (Place::Folder(folder.to_owned()), config);
     let gzip = Compressor::Gzip { level: 1 };
     let mut all = Vec::new();
     for (name, compressor) in [("none", Compressor::None), ("blosc-lz4", Compressor::default()), ("gzip", gzip)] {
@@ -133,10 +140,16 @@ fn choices(folder: &Path) -> Vec<Choice> {
             // Past the page cache: a sync then waits for its own chunks only.
             let off = Config { storage: StorageKind::Direct, ..off.clone() };
             let on = Config { checkpoint_every: Duration::from_millis(milliseconds), ..off.clone() };
-            all.push((format!("checkpoints {often}, {name}"), at(), off, on));
+            all.push((format!("checkpoints {often}, {name}"), in_folder(off), in_folder(on)));
         }
         let summed = Codec { compressor, checksum: true };
-        all.push((format!("checksums, {name}"), at(), off.clone(), Config { codec: summed, ..off.clone() }));
+        let summed = Config { codec: summed, ..off.clone() };
+        all.push((format!("checksums, {name}"), in_folder(off.clone()), in_folder(summed)));
+        for storage in [StorageKind::Mapped, StorageKind::Buffered, StorageKind::Direct] {
+            let config = Config { storage, ..base(compressor) };
+            let archive = (Place::Archive(folder.to_owned()), config.clone());
+            all.push((format!("archive, {}, {name}", storage.name()), in_folder(config), archive));
+        }
         for dialect in [Dialect::Zarr3Transformer, Dialect::Zarr2Sharded, Dialect::Precomputed] {
             if dialect == Dialect::Precomputed && name == "blosc-lz4" {
                 continue;
@@ -149,7 +162,7 @@ fn choices(folder: &Path) -> Vec<Choice> {
                 _ => Volume::default(),
             };
             let choice = Config { dialect, volume, ..base(compressor) };
-            all.push((format!("dialect {}, {name}", dialect.name()), at(), base(compressor), choice));
+            all.push((format!("dialect {}, {name}", dialect.name()), in_folder(base(compressor)), in_folder(choice)));
         }
     }
     all
@@ -159,6 +172,7 @@ fn choices(folder: &Path) -> Vec<Choice> {
 fn rate(place: &Place, config: &Config, pixels: &[Vec<u8>], frames: usize) -> Outcome<f64> {
     let acquisition = match place {
         Place::Folder(folder) => Acquisition::create(folder.join("run.zarr"), config.clone())?,
+        Place::Archive(folder) => Acquisition::create(folder.join("run.ozx"), config.clone())?,
         Place::Throttled => Acquisition::create_in(Arc::new(Throttled::new(THROTTLED_BYTES_PER_S)), config.clone())?,
     };
     let start = Instant::now();

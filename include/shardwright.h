@@ -1035,7 +1035,8 @@ sw_status sw_config_json(const struct sw_config *config, char *text, size_t capa
 // Errors: those of a wrong configuration, so that it also tells whether sw_create would accept it. Any thread.
 sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *memory);
 
-// Creates the dataset `path` (a folder) with one image and starts its acquisition. Folders on the way there are made.
+// Creates the dataset `path` (a folder, or one file if its name ends in `.ozx`) with one image and starts its
+// acquisition. Folders on the way there are made.
 //
 // On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 // disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.
@@ -1161,8 +1162,8 @@ sw_status sw_append_interleaved(struct sw_acquisition *acquisition,
                                 int64_t timeout_ms,
                                 struct sw_appended *appended);
 
-// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced;
-// anything else never is. Free the handle with sw_dataset_free.
+// Creates the dataset `path` (see sw_create) for several images. `overwrite` 1: a dataset that is in the way is
+// replaced; anything else never is. Free the handle with sw_dataset_free.
 //
 // Errors: SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT for a path at which something
 // stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written; SW_ERROR_IO, SW_ERROR_TOO_MANY.

@@ -74,7 +74,8 @@ pub struct Acquisition {
 }
 
 impl Acquisition {
-    /// Creates the dataset `path` with one image and starts its acquisition.
+    /// Creates the dataset `path` with one image and starts its acquisition: a folder, or [one
+    /// file](crate::guide::formats) if its name ends in `.ozx`.
     ///
     /// Folders on the way there are made. On return the dataset can be opened by readers, the ring's memory is there,
     /// and the first shard is reserved on the disk. If anything fails, nothing is left behind. A ring of 1 GiB takes

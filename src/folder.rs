@@ -56,7 +56,7 @@ impl Folder {
         let path = &absolute(path)?;
         // Else a dataset whose name a kill took away would be forgotten beside the new one.
         finish_exchange(path).map_err(|error| named(error, path))?;
-        refuse_within(path)?;
+        Lock::refuse_within(path)?;
         let occupied = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -80,7 +80,7 @@ impl Folder {
                 return Err(Error::Locked { path: path.to_path_buf() });
             }
             // Who replaces a dataset around this one takes its lock before looking for this one's.
-            refuse_within(path)?;
+            Lock::refuse_within(path)?;
             if held.has_files()? { Err(Error::Exists { path: path.to_path_buf() }) } else { Ok((held, lock)) }
         });
         match begun {
@@ -115,7 +115,7 @@ impl Folder {
         if !old.identity.is_at(path) {
             return Err(Error::Locked { path: path.to_path_buf() });
         }
-        refuse_within(path)?;
+        Lock::refuse_within(path)?;
         refuse_around(&old)?;
         let aside = hidden(path, &format!("replaced-{suffix}"));
         fs::create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
@@ -257,14 +257,6 @@ impl Held {
         let leads_here = fs::metadata(&root).is_ok_and(|metadata| Identity::from(&metadata) == self.identity);
         if leads_here { root } else { self.path.clone() }
     }
-}
-
-/// Refuses a place in a dataset that is being written.
-fn refuse_within(path: &Path) -> Result<()> {
-    let is_locked = |above: &&Path| matches!(Lock::look(above), Err(Error::Locked { .. }));
-    let Some(above) = path.ancestors().skip(1).find(is_locked) else { return Ok(()) };
-    let reason = format!("lies in {}, which is being written; choose a path beside it", above.display());
-    Err(Error::format(path, reason))
 }
 
 /// Refuses to replace a dataset with another one in it that is being written: its files would go.

@@ -40,6 +40,7 @@
 
 mod acquisition;
 mod aligned_memory;
+mod archive_file;
 #[doc(hidden)]
 pub mod codec;
 mod config;

@@ -50,7 +50,7 @@ impl Dataset {
         Self { root: Arc::new(root), pool: Arc::new(SharedPool::new(OPEN_FILES_MAX)) }
     }
 
-    /// Creates the dataset `path`.
+    /// Creates the dataset `path`: a folder, or one file if its name ends in `.ozx`.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Dataset {
         let mut documents = Documents::Together(Vec::new());
         self.root.write_collection(&mut documents)?;
         begun.iter().try_for_each(|(image, plan)| image.write_documents(plan, &mut documents))?;
-        documents.write(begun[0].0.storage())?;
+        documents.write(begun[0].0.storage(), self.root.path())?;
         let start = |((run, ring), (image, _)): ((Planned, RingSource), &(Arc<ImageWriter>, _))| {
             let Planned { config, plan, choice } = run;
             Acquisition::start_image(image, &plan, &config, choice, (ring, true), pool.clone())

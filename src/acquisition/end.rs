@@ -87,7 +87,9 @@ impl Acquisition {
         let documents = &mut Documents::AtOnce(image.storage());
         self.write_ending(&mut end, documents);
         if !end.is_empty || image.root().is_kept() {
-            self.note(caught(|| image.root().write_collection(documents)), &mut end);
+            let write =
+                || image.root().write_collection(documents).and_then(|()| documents.settle(image.root().path()));
+            self.note(caught(write), &mut end);
         }
         self.conclude(end)
     }
@@ -294,7 +296,7 @@ fn write_together(runs: &[Acquisition]) -> Vec<Result<Summary, Unfinished>> {
                 if phase > 0 && anything {
                     image.root().write_collection(&mut documents)?;
                 }
-                documents.write(image.storage())
+                documents.write(image.storage(), image.root().path())
             });
             if let Err(error) = written {
                 here.iter_mut()

@@ -30,6 +30,12 @@ pub(crate) fn gunzip(encoded: &[u8], raw: &mut [u8]) -> Result<usize> {
     Decompressor::new().gzip_decompress(encoded, raw).map_err(|error| Error::codec(NAME, error))
 }
 
+/// Decompresses a bare deflate stream into `raw`, and returns how long it is.
+#[cfg(feature = "offline")]
+pub(crate) fn inflate(encoded: &[u8], raw: &mut [u8]) -> Result<usize> {
+    Decompressor::new().deflate_decompress(encoded, raw).map_err(|error| Error::codec("deflate", error))
+}
+
 pub(super) fn encode_zlib(compressor: &mut Compressor, raw: &[u8], room: &mut [u8]) -> Result<usize> {
     compressor.zlib_compress(raw, room).map_err(|error| Error::codec(ZLIB, error))
 }

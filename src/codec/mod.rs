@@ -20,7 +20,7 @@ mod zstd_writer;
 
 pub(crate) use effort::Effort;
 #[cfg(feature = "offline")]
-pub(crate) use gzip::gunzip;
+pub(crate) use gzip::{gunzip, inflate};
 pub use tile_source::TileSource;
 pub use zarr3::{from_zarr3, zarr3_codecs};
 

@@ -1,5 +1,7 @@
 //! Documents on their way to the storage.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -27,13 +29,26 @@ impl Documents<'_> {
         }
     }
 
-    /// Writes those that are yet to be written.
-    pub(crate) fn write(self, storage: &dyn Storage) -> Result<()> {
+    /// Lets readers find what was written, unless that is yet to be done. `root`: the dataset's path, for an error.
+    pub(crate) fn settle(&self, root: &Path) -> Result<()> {
+        match self {
+            Self::AtOnce(storage) => settle(*storage, root),
+            Self::Together(_) => Ok(()),
+        }
+    }
+
+    /// Writes those that are yet to be written. `root`: as for [`settle`](Self::settle).
+    pub(crate) fn write(self, storage: &dyn Storage, root: &Path) -> Result<()> {
         let Self::Together(files) = self else { return Ok(()) };
         let files: Vec<_> = files.iter().map(|(key, bytes)| (key.as_str(), bytes.as_slice())).collect();
         let first = files.first().map_or("", |(key, _)| key);
         storage
             .put_all(&files)
-            .map_err(|e| Error::io("write documents of several images, of which the first is", first, e))
+            .map_err(|e| Error::io("write documents of several images, of which the first is", first, e))?;
+        settle(storage, root)
     }
+}
+
+fn settle(storage: &dyn Storage, root: &Path) -> Result<()> {
+    storage.settle().map_err(|error| Error::io("write the directory of", root, error))
 }

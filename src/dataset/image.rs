@@ -86,7 +86,8 @@ impl ImageWriter {
             image.list(plan);
             let documents = &mut Documents::AtOnce(&*image.storage);
             image.root.write_collection(documents)?;
-            image.write_documents(plan, documents)
+            image.write_documents(plan, documents)?;
+            documents.settle(image.root.path())
         };
         caught(write).inspect_err(|_| image.undo(plan))?;
         Ok(image)
@@ -102,6 +103,7 @@ impl ImageWriter {
                           dataset for each image";
             return Err(Error::config("dialect", config.dialect.name(), reason));
         }
+        root.check_dialect(config.dialect)?;
         let (storage, storage_choice) = root.storage(&config, plan)?;
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
         let uuid = name.map_or(root.uuid, |name| image_uuid(root.uuid, name));
@@ -186,6 +188,7 @@ impl ImageWriter {
         for key in records.chain(["records/zarr.json".to_owned()]).chain(documents).chain(levels) {
             let _ = caught(|| Ok(self.storage.remove(&format!("{}{key}", self.prefix))));
         }
+        let _ = caught(|| Documents::AtOnce(&*self.storage).settle(self.root.path()));
     }
 
     pub(crate) fn write_documents(&self, plan: &Plan, to: &mut Documents) -> Result<()> {
@@ -371,7 +374,7 @@ impl ImageWriter {
             let own = self.own(plan, None);
             self.put_document(to, &self.described(plan, &state.shape, &user, &own).of_attributes())?;
         }
-        Ok(())
+        to.settle(self.root.path())
     }
 
     /// Completes the shards and writes what is to be said of the run as a whole, behind its last shape. The
@@ -396,6 +399,7 @@ impl ImageWriter {
         if let Some(name) = &self.name {
             self.root.list_image(name, &self.config, &state.shape);
         }
+        to.settle(self.root.path())?;
         completed
     }
 

@@ -26,14 +26,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use collection::Collection;
 use documents::Documents;
 
-use crate::config::{Config, Plate, StorageKind};
+use crate::archive_file::{ArchiveFile, check_dialect, is_archive_name};
+use crate::config::{Config, Dialect, Plate, StorageKind};
 use crate::error::{Error, Result, caught};
 use crate::folder::Folder;
 use crate::format::provenance::hex;
 use crate::fs::{lost_pages, system};
 use crate::plan::Plan;
 use crate::storage::trial::{self, Expected};
-use crate::storage::{Directory, DiskReserve, Storage, StorageSpeed};
+use crate::storage::{ArchiveView, Directory, DiskReserve, Storage, StorageSpeed};
 
 /// What all images of a dataset share. It lives as long as the last of them.
 #[derive(Debug)]
@@ -51,14 +52,19 @@ pub(crate) struct Root {
 #[derive(Debug)]
 enum Location {
     Folder(Box<Folder>),
+    Archive(Box<ArchiveFile>),
     Storage(Arc<dyn Storage>),
 }
 
 impl Root {
     pub(crate) fn create(path: &Path, overwrite: bool, several: bool) -> Result<Self> {
         let uuid = random_uuid().map_err(|e| Error::io("get random bytes for", path, e))?;
-        let folder = Folder::create(path, overwrite, &hex(&uuid)[..8])?;
-        Ok(Self::new(Location::Folder(Box::new(folder)), uuid, several))
+        let suffix = &hex(&uuid)[..8];
+        let location = match is_archive_name(path) {
+            true => Location::Archive(Box::new(ArchiveFile::create(path, overwrite, suffix, uuid)?)),
+            false => Location::Folder(Box::new(Folder::create(path, overwrite, suffix)?)),
+        };
+        Ok(Self::new(location, uuid, several))
     }
 
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
@@ -86,55 +92,66 @@ impl Root {
     }
 
     pub(super) fn storage(&self, config: &Config, plan: &Plan) -> Result<(Arc<dyn Storage>, String)> {
-        match &self.location {
-            Location::Storage(storage) => Ok((storage.clone(), storage.name().to_owned())),
-            Location::Folder(folder) => {
-                if config.guard_maps {
-                    lost_pages::install().map_err(|error| Error::config("guard_maps", true, error.to_string()))?;
-                }
-                let root = folder.root();
-                let look = |e| Error::io("look at the file system of", folder.path(), e);
-                let unsafe_to_map = || {
-                    Directory::open(&root, StorageKind::Buffered, config.sync)
-                        .map(|place| place.file_system().is_unsafe_to_map())
-                };
-                let (way, reason) = match config.storage {
-                    StorageKind::Mapped if unsafe_to_map().map_err(look)? => {
-                        (StorageKind::Buffered, "a map may kill the process on this file system".to_owned())
-                    }
-                    StorageKind::Auto => trial::choose(&root, &expected(plan), config.sync).map_err(look)?,
-                    way => (way, "as configured".to_owned()),
-                };
-                let directory = Directory::open(&root, way, config.sync).map_err(look)?;
-                let directory =
-                    directory.held_by(folder.held()).with_guard(config.guard_maps).with_reserve(self.reserve.clone());
-                let choice = format!("{} ({reason})", directory.name());
-                Ok((Arc::new(directory), choice))
-            }
+        let (folder, path) = match &self.location {
+            Location::Storage(storage) => return Ok((storage.clone(), storage.name().to_owned())),
+            Location::Folder(folder) => (folder.root(), folder.path()),
+            Location::Archive(file) => (file.folder().to_path_buf(), file.path()),
+        };
+        if config.guard_maps {
+            lost_pages::install().map_err(|error| Error::config("guard_maps", true, error.to_string()))?;
         }
+        let look = |e| Error::io("look at the file system of", path, e);
+        let unsafe_to_map = || {
+            Directory::open(&folder, StorageKind::Buffered, config.sync)
+                .map(|place| place.file_system().is_unsafe_to_map())
+        };
+        let (way, reason) = match config.storage {
+            StorageKind::Mapped if unsafe_to_map().map_err(look)? => {
+                (StorageKind::Buffered, "a map may kill the process on this file system".to_owned())
+            }
+            StorageKind::Auto => trial::choose(&folder, &expected(plan), config.sync).map_err(look)?,
+            way => (way, "as configured".to_owned()),
+        };
+        let storage: Arc<dyn Storage> = match &self.location {
+            Location::Archive(file) => {
+                Arc::new(ArchiveView::new(file.archive(), way, config.guard_maps, config.sync, &self.reserve))
+            }
+            Location::Folder(held) => {
+                let directory = Directory::open(&folder, way, config.sync).map_err(look)?.held_by(held.held());
+                Arc::new(directory.with_guard(config.guard_maps).with_reserve(self.reserve.clone()))
+            }
+            Location::Storage(storage) => storage.clone(),
+        };
+        let choice = format!("{} ({reason})", storage.name());
+        Ok((storage, choice))
+    }
+
+    /// Refuses a dialect that its file can't hold.
+    pub(super) fn check_dialect(&self, dialect: Dialect) -> Result<()> {
+        if matches!(self.location, Location::Archive(_)) { check_dialect(dialect) } else { Ok(()) }
     }
 
     /// How fast the storage is that a run of this plan will have; `None`: that can't be found out.
     pub(crate) fn storage_speed(&self, config: &Config, plan: &Plan) -> Option<StorageSpeed> {
         let expected = expected(plan);
-        match &self.location {
+        let folder = match &self.location {
             // Of the caller's own, it may do anything.
-            Location::Storage(storage) => caught(|| Ok(trial::speed_of(&**storage, &expected))).ok()?.ok()?,
-            Location::Folder(folder) => {
-                let root = folder.root();
-                let way = match config.storage {
-                    StorageKind::Auto => trial::choose(&root, &expected, config.sync).ok()?.0,
-                    way => way,
-                };
-                trial::speed(&root, way, &expected, config.sync).ok()?
-            }
-        }
+            Location::Storage(storage) => return caught(|| Ok(trial::speed_of(&**storage, &expected))).ok()?.ok()?,
+            Location::Folder(folder) => folder.root(),
+            Location::Archive(file) => file.folder().to_path_buf(),
+        };
+        let way = match config.storage {
+            StorageKind::Auto => trial::choose(&folder, &expected, config.sync).ok()?.0,
+            way => way,
+        };
+        trial::speed(&folder, way, &expected, config.sync).ok()?
     }
 
     /// Whether the dataset's path still leads to it.
     pub(crate) fn is_in_place(&self) -> bool {
         match &self.location {
             Location::Folder(folder) => folder.is_in_place(),
+            Location::Archive(file) => file.is_in_place(),
             Location::Storage(_) => true,
         }
     }
@@ -144,13 +161,14 @@ impl Root {
     pub(crate) fn folder(&self) -> Option<&Path> {
         match &self.location {
             Location::Folder(folder) => Some(folder.path()),
-            Location::Storage(_) => None,
+            Location::Archive(_) | Location::Storage(_) => None,
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
         match &self.location {
             Location::Folder(folder) => folder.path(),
+            Location::Archive(file) => file.path(),
             Location::Storage(storage) => Path::new(storage.name()),
         }
     }
@@ -238,8 +256,10 @@ impl Drop for Root {
     fn drop(&mut self) {
         // While the lock still keeps others away.
         self.reserve = Arc::default();
-        if let Location::Folder(folder) = &mut self.location {
-            folder.leave(self.keep.load(Relaxed));
+        match &mut self.location {
+            Location::Folder(folder) => folder.leave(self.keep.load(Relaxed)),
+            Location::Archive(file) => file.leave(self.keep.load(Relaxed)),
+            Location::Storage(_) => {}
         }
     }
 }

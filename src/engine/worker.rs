@@ -164,8 +164,8 @@ impl TileWorker<'_> {
                 }
                 Stored::Here(bytes)
             }
-            Claim::Staged(place) => {
-                let Some((nbytes, from_ring)) = self.seal(engine, &place, layer, tile, &origin, now)? else {
+            Claim::Staged(mut place) => {
+                let Some((nbytes, from_ring)) = self.seal(engine, &mut place, layer, tile, &origin, now)? else {
                     return Ok(Stored::Empty);
                 };
                 let in_ring = from_ring.then_some(index);
@@ -185,7 +185,7 @@ impl TileWorker<'_> {
     fn seal(
         &mut self,
         engine: &Arc<Engine>,
-        place: &StagedSlot,
+        place: &mut StagedSlot,
         layer: &Layer,
         tile: &Tile,
         origin: &Origin,

@@ -21,8 +21,8 @@ pub struct sw_dataset(());
 
 static DATASETS: Registry<Dataset, SW_ACQUISITIONS_MAX> = Registry::new(0b1011, "dataset");
 
-/// Creates the dataset `path` (a folder) for several images. `overwrite` 1: a dataset that is in the way is replaced;
-/// anything else never is. Free the handle with sw_dataset_free.
+/// Creates the dataset `path` (see sw_create) for several images. `overwrite` 1: a dataset that is in the way is
+/// replaced; anything else never is. Free the handle with sw_dataset_free.
 ///
 /// Errors: SW_ERROR_EXISTS for a dataset that is not to be replaced; SW_ERROR_FORMAT for a path at which something
 /// stands that is no dataset; SW_ERROR_LOCKED while a dataset there is being written; SW_ERROR_IO, SW_ERROR_TOO_MANY.

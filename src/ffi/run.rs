@@ -180,7 +180,8 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
     Ok(path_of_bytes(bytes))
 }
 
-/// Creates the dataset `path` (a folder) with one image and starts its acquisition. Folders on the way there are made.
+/// Creates the dataset `path` (a folder, or one file if its name ends in `.ozx`) with one image and starts its
+/// acquisition. Folders on the way there are made.
 ///
 /// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 /// disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.

@@ -33,6 +33,7 @@ pub(crate) mod slot_header;
 pub(crate) mod zarr2;
 pub(crate) mod zarr3;
 pub(crate) mod zarr3_draft;
+pub(crate) mod zip;
 
 use serde_json::Value;
 

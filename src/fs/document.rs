@@ -8,9 +8,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::archives::{self, Part};
 pub(crate) use super::json::{beyond_json, parse, render, render_line};
 use super::links;
+use super::system::FileExt;
+use crate::codec;
 use crate::error::{Error, Refusal, Result};
+use crate::format::zip::Content;
+use crate::format::zip::parse::{Entry, Method};
 
 /// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
@@ -52,13 +57,11 @@ pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
         // Opening a pipe would wait for ever.
         Ok(metadata) if !metadata.is_file() => return Err(Error::format(path, "is not a regular file")),
         Ok(metadata) => metadata.len(),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return in_archive(path, bytes_max),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("look at", path, error)),
     };
-    let too_long = |len| {
-        let reason = format!("has {len} bytes, and documents of more than {bytes_max} bytes are not read here");
-        Error::format(path, Refusal::Unsupported(reason))
-    };
+    let too_long = |len| too_long(path, len, bytes_max);
     if len > bytes_max {
         return Err(too_long(len));
     }
@@ -67,6 +70,34 @@ pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
     if bytes.len() as u64 > bytes_max {
         return Err(too_long(bytes.len() as u64));
+    }
+    Ok(Some(bytes))
+}
+
+fn too_long(path: &Path, len: u64, bytes_max: u64) -> Error {
+    let reason = format!("has {len} bytes, and documents of more than {bytes_max} bytes are not read here");
+    Error::format(path, Refusal::Unsupported(reason))
+}
+
+/// The same of what is in an archive, where it may be compressed.
+fn in_archive(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+    let Some(Part { file, at, entry }) = archives::find(path)?.map(|place| place.open()).transpose()?.flatten() else {
+        return Ok(None);
+    };
+    let Entry { content, stored_bytes, method, .. } = entry;
+    if content.len.max(stored_bytes) > bytes_max {
+        return Err(too_long(path, content.len.max(stored_bytes), bytes_max));
+    }
+    let mut bytes = vec![0; stored_bytes as usize];
+    file.read_exact_at(&mut bytes, at).map_err(|error| Error::io("read", path, error))?;
+    if method == Method::Deflated {
+        let mut raw = vec![0; content.len as usize];
+        let length = codec::inflate(&bytes, &mut raw).map_err(|error| Error::format(path, error.to_string()))?;
+        raw.truncate(length);
+        bytes = raw;
+    }
+    if Content::of(&bytes) != content {
+        return Err(Error::format(path, "is not what its archive has a checksum of"));
     }
     Ok(Some(bytes))
 }

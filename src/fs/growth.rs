@@ -20,6 +20,11 @@ pub(crate) fn grow(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<(
     system::check_file_limit(end)?;
     // A write that runs out of room half-way would leave half a table at the end of the file.
     system::reserve_behind(file, len, end - len)?;
+    extend(file, len, at, bytes)
+}
+
+/// The same, where `bytes` have their room already.
+pub(crate) fn extend(file: &File, len: u64, at: u64, bytes: &[u8]) -> io::Result<()> {
     let written = match system::extend_at_once(file, at, bytes) {
         Ok(None) => lease::unseen(file, || file.write_at(bytes, at)),
         Ok(Some(written)) => Ok(written),

@@ -3,13 +3,14 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use super::forks::NotInherited;
 use super::identity::Identity;
 use super::names::is_work;
-use super::system::{has_no_locks, open_folder, open_unfollowed, try_lock};
+use super::system::{has_no_locks, open_folder, open_unfollowed, try_lock, unlock};
 use crate::error::{Error, Result};
 
 /// The file that a writer locks; it stays behind when the writer is killed.
@@ -32,6 +33,9 @@ impl Lock {
     ///
     /// [`Error::Locked`] when another writer holds it.
     pub(crate) fn take(root: &Path) -> Result<Self> {
+        if fs::metadata(root).is_ok_and(|found| found.is_file()) {
+            return Self::take_file(root);
+        }
         let path = root.join(LOCK_FILE);
         loop {
             let (file, is_new) = match open(&path, Purpose::Hold)? {
@@ -57,6 +61,14 @@ impl Lock {
         }
     }
 
+    /// The same, of a dataset that is one file.
+    fn take_file(path: &Path) -> Result<Self> {
+        let open = File::options().read(true).write(true).open(path);
+        let file = open.map_err(|error| Error::io("open", path, error))?;
+        hold_in_spite_of_looks(&file, path)?;
+        Ok(Self::held(path.to_path_buf(), file, true))
+    }
+
     /// The folder has another path now: there its file is removed at the end.
     pub(crate) fn moved_to(&mut self, root: &Path) {
         self.path = root.join(LOCK_FILE);
@@ -70,9 +82,34 @@ impl Lock {
     /// [`Error::Locked`] when a writer is at work.
     pub(crate) fn share(root: &Path) -> Result<Option<Self>> {
         let path = root.join(LOCK_FILE);
-        let Some(file) = open(&path, Purpose::Share)? else { return Ok(None) };
+        let Some(file) = open(&path, Purpose::Share)? else { return Self::share_file(root) };
         hold(&file, false, root)?;
         Ok(Some(Self::held(path, file, true)))
+    }
+
+    /// The same, of a dataset that is one file, which its writer locks itself.
+    fn share_file(path: &Path) -> Result<Option<Self>> {
+        if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            return Ok(None);
+        }
+        let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+        match try_lock(&file, false) {
+            Ok(true) => Ok(Some(Self::held(path.to_path_buf(), file, true))),
+            Ok(false) => Err(Error::Locked { path: path.to_path_buf() }),
+            // Where there are no locks, there is no writer.
+            Err(error) if has_no_locks(&error) => Ok(None),
+            Err(error) => Err(Error::io("lock", path, error)),
+        }
+    }
+
+    /// Locks a dataset that is one file, as its one writer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when another writer holds it.
+    pub(crate) fn hold_file(file: &Arc<File>, path: &Path) -> Result<FileLock> {
+        hold_in_spite_of_looks(file, path)?;
+        Ok(FileLock { _not_inherited: NotInherited::of(file), file: file.clone() })
     }
 
     /// Looks whether a writer is at work, without keeping it from anything.
@@ -91,6 +128,14 @@ impl Lock {
         let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
         let locked = |above| Self::look(above).err().filter(|error| matches!(error, Error::Locked { .. }));
         root.ancestors().skip(1).find_map(locked).map_or(Ok(()), Err)
+    }
+
+    /// Refuses a path that lies in a dataset at which a writer is at work.
+    pub(crate) fn refuse_within(path: &Path) -> Result<()> {
+        let is_locked = |above: &&Path| matches!(Self::look(above), Err(Error::Locked { .. }));
+        let Some(above) = path.ancestors().skip(1).find(is_locked) else { return Ok(()) };
+        let reason = format!("lies in {}, which is being written; choose a path beside it", above.display());
+        Err(Error::format(path, reason))
     }
 
     /// Looks whether a writer or a tool is at work below `root`, in a dataset that has a lock of its own. Links are not
@@ -158,6 +203,21 @@ impl Drop for Lock {
         if !self.is_shared && Identity::of(&self.file).is_ok_and(|held| held.is_at(&self.path)) {
             let _ = fs::remove_file(&self.path);
         }
+        unlock(&self.file);
+    }
+}
+
+/// The lock of a dataset that is one file, held until it is dropped, whoever has the file open then.
+#[derive(Debug)]
+pub(crate) struct FileLock {
+    /// Dropped before the file.
+    _not_inherited: NotInherited,
+    file: Arc<File>,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        unlock(&self.file);
     }
 }
 

@@ -135,8 +135,9 @@ fn set_apart(aside: &Path) -> io::Result<()> {
 /// [`Error::Locked`] while the exchange is being made.
 pub(crate) fn finish_exchange(path: &Path) -> Result<()> {
     let aside = hidden(path, "replaced");
-    let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
-    if fs::symlink_metadata(path).is_ok() || !is_folder(&aside) {
+    let is_whole =
+        |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir() || metadata.is_file());
+    if fs::symlink_metadata(path).is_ok() || !is_whole(&aside) {
         return Ok(());
     }
     Lock::look(&aside)?;

@@ -80,7 +80,7 @@ impl FileSystem {
         Ok(Self(rustix::fs::statfs(path)?.f_type as u64))
     }
 
-    fn of(file: &File) -> io::Result<Self> {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
         Ok(Self(rustix::fs::fstatfs(file)?.f_type as u64))
     }
 
@@ -145,7 +145,13 @@ pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
 /// Takes room on the disk for `more` bytes behind the `len` that a file has, which stays as long as it is. Without a
 /// call for it, it takes none.
 pub(crate) fn reserve_behind(file: &File, len: u64, more: u64) -> io::Result<()> {
-    unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, len, more))).map(drop)
+    reserve_range(file, len, more).map(drop)
+}
+
+/// Takes room on the disk for a range, within a file or behind its end, which stays where it is; false where there is
+/// no call for it.
+pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<bool> {
+    unless(&UNSUPPORTED, retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, at, len)))
 }
 
 /// Makes a range read as zeros and gives back its whole blocks; false where the file system has no holes.
@@ -226,7 +232,12 @@ pub(crate) fn sync_file_system(file: &File) -> io::Result<()> {
 
 /// Drops a file's clean pages from the page cache; best effort: cameras and readers have better uses for the memory.
 pub(crate) fn forget_cached(file: &File) {
-    let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+    forget_cached_range(file, 0, 0);
+}
+
+/// The same for a range; `len` 0: all behind `at`.
+pub(crate) fn forget_cached_range(file: &File, at: u64, len: u64) {
+    let _ = rustix::fs::fadvise(file, at, std::num::NonZeroU64::new(len), Advice::DontNeed);
 }
 
 /// Renames without replacing anything. Where the file system has no such rename, the caller's lock keeps others from
@@ -250,6 +261,12 @@ pub(crate) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     let operation =
         if exclusive { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
     unless(&[Errno::WOULDBLOCK], retry_on_intr(|| flock(file, operation)))
+}
+
+/// Gives a lock back, which else lasts as long as a map of the file, or a child that has not yet called another
+/// program.
+pub(crate) fn unlock(file: &File) {
+    let _ = flock(file, FlockOperation::Unlock);
 }
 
 /// Whether an error of [`try_lock`] says that the file system has no locks.

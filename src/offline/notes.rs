@@ -10,7 +10,7 @@ use super::hierarchy::{below, has_node};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::{ATTRIBUTE, Provenance};
-use crate::fs::{self as os, Lock, document};
+use crate::fs::{Lock, document, look};
 
 /// Of files that lie among chunks and are none, so many are named.
 const NAMED_MAX: usize = 3;
@@ -110,7 +110,7 @@ impl Array {
 
     /// Files below a folder of the array that are neither its files, nor documents, nor hidden.
     fn unknown_files(&self, folder: &Path, key: &str, found: &mut Vec<String>) -> Result<()> {
-        let paths = if folder.exists() { os::list(folder)? } else { Vec::new() };
+        let paths = if look::is_folder(folder) { look::list(folder)? } else { Vec::new() };
         for path in paths {
             let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'))
             else {
@@ -118,7 +118,7 @@ impl Array {
             };
             let key = below(key, name);
             let is_document = name.ends_with(".json") || ["info", "provenance"].contains(&name);
-            if path.is_dir() {
+            if look::is_folder(&path) {
                 // Nodes may stand below an array of Zarr v2.
                 if key.split('/').count() <= self.shape().len() && !has_node(&path) {
                     self.unknown_files(&path, &key, found)?;

@@ -25,6 +25,7 @@
 
 use std::io;
 
+use super::checksum::Part;
 use super::file::{Shard, ShardPosition};
 use super::index_state::{Committed, OpenIndex};
 use crate::aligned_memory::PAGE;
@@ -144,6 +145,7 @@ impl Shard {
         let table_at = block.len() - table.len();
         block[table_at..].copy_from_slice(&table);
         let at = open.file_end + room;
+        self.tell_crc32(self.plan.shard.reserve_bytes - index.growth_bytes, &[]);
         match self.blob.grow(at, &block) {
             Ok(()) => {}
             Err(error) if is_no_room(&error) => {
@@ -167,15 +169,16 @@ impl Shard {
     fn replace_index(&self, committed: &Committed, open: &mut OpenIndex) -> Result<()> {
         let next = 1 - open.tail;
         let tail_at = self.plan.shard.index.open_tails_at[next];
-        self.write_index(committed, tail_at, open)?;
+        let (_, parts) = self.write_index(committed, tail_at, open)?;
+        self.tell_crc32(self.plan.shard.reserve_bytes, &parts);
         // Only now: the place that the head names must not be written before the head names the other one.
         open.tail = next;
         Ok(())
     }
 
-    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends.
-    /// The data must have been synced.
-    fn write_index(&self, committed: &Committed, tail_at: u64, open: &mut OpenIndex) -> Result<u64> {
+    /// Writes an index that names `committed`, its part behind the chunks at `tail_at`, and returns where that ends,
+    /// and both parts. The data must have been synced.
+    fn write_index(&self, committed: &Committed, tail_at: u64, open: &mut OpenIndex) -> Result<(u64, [Part; 2])> {
         let (head, tail) = self.index(committed, tail_at)?;
         // What the head points at has to be there before it.
         for (at, part) in [(tail_at, &tail), (0, &head)] {
@@ -187,7 +190,7 @@ impl Shard {
                 open.torn &= !over_the_last;
             }
         }
-        Ok(tail_at + tail.len() as u64)
+        Ok((tail_at + tail.len() as u64, [Part::of(0, &head), Part::of(tail_at, &tail)]))
     }
 
     /// Writes the final index behind the chunks, which end at `data_end`, and cuts the file off behind it: that is the
@@ -200,7 +203,8 @@ impl Shard {
             let no_room = || io::Error::new(io::ErrorKind::StorageFull, "no room for its last index");
             return if grown { Ok(()) } else { Err(self.failed("write the index of shard")(no_room())) };
         }
-        let file_end = self.write_index(committed, data_end, &mut open)?;
+        let (file_end, parts) = self.write_index(committed, data_end, &mut open)?;
+        self.tell_crc32(file_end, &parts);
         self.blob.truncate(file_end).map_err(self.failed("truncate shard"))?;
         open.torn = false;
         Ok(())

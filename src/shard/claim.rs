@@ -28,20 +28,22 @@ impl Shard {
         let entry = self.entries.get(chunk).filter(|entry| entry.claim())?;
         let shard = &self.plan.shard;
         match self.map() {
-            Some(map) if shard.fixed_slots => {
+            // What an encoder leaves behind a chunk would count, where the file has a checksum.
+            Some(map) if shard.fixed_slots && self.checksums.is_none() => {
                 let at = self.place(chunk, shard.slot_bytes) + shard.lead_bytes as u64;
                 // SAFETY: fixed slots are disjoint and lie within the reserved length, all of which `create` saw to be
                 // mapped; the map lives as long as `self`, and is this shard's alone; and the entry was claimed just
                 // above, so no other slot of this chunk exists.
                 Some(Claim::InPlace(unsafe { Slot::new(map, at, shard.slot_bytes - shard.lead_bytes, entry) }))
             }
-            _ => Some(Claim::Staged(StagedSlot { entry, shard: self, chunk })),
+            _ => Some(Claim::Staged(StagedSlot { entry, shard: self, chunk, crc32: 0 })),
         }
     }
 
     /// Goes on with a claim on another thread.
     pub(crate) fn resume(&self, claimed: DetachedClaim) -> StagedSlot<'_> {
-        StagedSlot { entry: &self.entries[claimed.chunk], shard: self, chunk: claimed.chunk }
+        let DetachedClaim { chunk, crc32 } = claimed;
+        StagedSlot { entry: &self.entries[chunk], shard: self, chunk, crc32 }
     }
 
     /// How much is written of a chunk of `nbytes`: what stands before the payload, and that up to the next whole block.
@@ -68,29 +70,33 @@ pub(crate) struct StagedSlot<'a> {
     pub(super) entry: &'a Entry,
     pub(super) shard: &'a Shard,
     pub(super) chunk: usize,
+    /// Of what was sealed, where the shard has checksums.
+    crc32: u32,
 }
 
 /// A claim on its way to the thread that will write it. It is neither `Clone` nor made anywhere else.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DetachedClaim {
     pub(super) chunk: usize,
+    pub(super) crc32: u32,
 }
 
 impl StagedSlot<'_> {
     /// Lets another thread write the chunk; the shard goes on there with `resume`.
     pub(crate) fn detach(self) -> DetachedClaim {
-        DetachedClaim { chunk: self.chunk }
+        DetachedClaim { chunk: self.chunk, crc32: self.crc32 }
     }
 
     /// Puts the header before `nbytes` of payload, which stand in `scratch` where they stand in a slot.
     ///
     /// `scratch` is a slot long, so that what is written can be rounded up to whole blocks; those are zeros.
-    pub(crate) fn seal(&self, scratch: &mut [u8], nbytes: usize, origin: &Origin) {
+    pub(crate) fn seal(&mut self, scratch: &mut [u8], nbytes: usize, origin: &Origin) {
         let before = self.shard.before_payload();
         let used = before + nbytes;
         let header = header(origin, &scratch[before..used]);
         scratch[before - HEADER_BYTES..before].copy_from_slice(&header);
         scratch[used..self.shard.sealed_bytes(nbytes)].fill(0);
+        self.crc32 = self.shard.crc32_of([&scratch[..used]]);
     }
 
     /// Writes the chunk: `nbytes` of payload and their header, sealed in `scratch`.
@@ -98,13 +104,14 @@ impl StagedSlot<'_> {
         let before = self.shard.before_payload();
         let at = self.shard.place(self.chunk, before + nbytes);
         self.shard.write(at, &scratch[..self.shard.sealed_bytes(nbytes)])?;
+        self.shard.note_written(self.chunk, at, nbytes, self.crc32);
         self.entry.commit(at + before as u64, nbytes as u64);
         Ok(())
     }
 
     /// Makes in `scratch` what stands before and behind a payload that stays where it is, in `pieces`: its header, and
     /// its checksum if the chunk shall end with one. Returns the chunk's bytes.
-    pub(crate) fn seal_pieces(&self, scratch: &mut [u8], pieces: &[&[u8]], origin: &Origin) -> usize {
+    pub(crate) fn seal_pieces(&mut self, scratch: &mut [u8], pieces: &[&[u8]], origin: &Origin) -> usize {
         let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
         let checksum_bytes = if origin.checksum_in_payload { size_of_val(&crc) } else { 0 };
         let nbytes = pieces.iter().map(|piece| piece.len()).sum::<usize>() + checksum_bytes;
@@ -113,6 +120,8 @@ impl StagedSlot<'_> {
         let behind = &mut scratch[before..before + self.shard.behind_pieces(checksum_bytes)];
         behind.fill(0);
         behind[..checksum_bytes].copy_from_slice(&crc.to_le_bytes()[..checksum_bytes]);
+        let (head, behind) = scratch[..before + checksum_bytes].split_at(before);
+        self.crc32 = self.shard.crc32_of(iter::once(head).chain(pieces.iter().copied()).chain(iter::once(behind)));
         nbytes
     }
 
@@ -126,7 +135,8 @@ impl StagedSlot<'_> {
         let all = all.filter(|bytes| !bytes.is_empty());
         let used = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
         let at = self.shard.place(self.chunk, before + nbytes);
-        self.shard.write_slices(at, &mut slices[..used])?;
+        self.shard.write_slices(at, &mut slices[..used]).inspect_err(|_| self.shard.note_failed_write())?;
+        self.shard.note_written(self.chunk, at, nbytes, self.crc32);
         self.entry.commit(at + before as u64, nbytes as u64);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::checksum::{Checksums, Part};
 use super::index_state::OpenIndex;
 use super::slot::{self, Entry};
 use crate::aligned_memory::PAGE;
@@ -25,6 +26,8 @@ pub(crate) struct Shard {
     pub(super) blob: Contained<dyn Blob>,
     pub(super) map: Option<Mapped>,
     pub(super) entries: Box<[Entry]>,
+    /// Where the storage wants to know the file's CRC-32.
+    pub(super) checksums: Option<Checksums>,
     /// Packed placement: the end of what was claimed.
     pub(super) tail: AtomicU64,
     /// What claimed lengths are multiples of.
@@ -64,27 +67,33 @@ impl Shard {
     ) -> Result<Self> {
         let fail = |action, error: io::Error| Error::io(action, &key, error);
         let shard = &plan.shard;
-        let blob = storage.create(&key, shard.reserve_bytes).map_err(|e| fail("reserve space for shard", e))?;
+        let blob = storage.create_growing(&key, shard.reserve_bytes, shard.index.growth_bytes);
+        let blob = blob.map_err(|e| fail("reserve space for shard", e))?;
         let blob = Contained::new(blob);
         let map = blob.map();
         if let Some(map) = map.as_ref().filter(|map| (map.len() as u64) < shard.reserve_bytes) {
             let reason = format!("its memory has {} bytes instead of {}", map.len(), shard.reserve_bytes);
             return Err(fail("map shard", io::Error::new(io::ErrorKind::InvalidInput, reason)));
         }
+        let mut index = None;
         if let IndexForm::Table { checksum, .. } = shard.index.form {
             let missing = table::encode((0..shard.chunks).map(|_| (table::MISSING, table::MISSING)), checksum);
             let at = if shard.index.head_bytes > 0 { 0 } else { shard.index.open_tails_at[0] };
             blob.write_at(at, &missing).map_err(|e| fail("write the index of shard", e))?;
+            index = Some(Part::of(at, &missing));
         }
-        blob.sync().map_err(|e| fail("sync new shard", e))?;
-        blob.publish().map_err(|e| fail("publish shard", e))?;
+        let checksums = blob.wants_crc32().then(|| Checksums::new(shard.chunks));
         let entries = (0..shard.chunks).map(|_| Entry::new()).collect();
         let tail = AtomicU64::new(shard.first_slot_at);
         let alignment = if shard.slot_bytes >= PAGE { blob.alignment() } else { 1 };
         let grain = if alignment > 8 { PAGE as u64 } else { 8 };
         let open_index = Mutex::new(OpenIndex::new(shard.reserve_bytes));
         let poisoned = AtomicBool::new(false);
-        Ok(Self { storage, key, plan, place, blob, map, entries, tail, grain, open_index, poisoned })
+        let new = Self { storage, key, plan, place, blob, map, entries, checksums, tail, grain, open_index, poisoned };
+        new.tell_crc32(new.plan.shard.reserve_bytes, index.as_slice());
+        new.blob.sync().map_err(new.failed("sync new shard"))?;
+        new.blob.publish().map_err(new.failed("publish shard"))?;
+        Ok(new)
     }
 
     /// What keeps a thread that writes into it.
@@ -129,7 +138,7 @@ impl Shard {
             // reserved length, because each is at most a slot long and each chunk is claimed once; `create` saw that
             // much to be mapped, and the map is this shard's alone.
             Some(map) => unsafe { slot::copy_into(map, at, bytes) },
-            None => self.blob.write_at(at, bytes)?,
+            None => self.blob.write_at(at, bytes).inspect_err(|_| self.note_failed_write())?,
         }
         self.check_map()
     }

@@ -11,8 +11,10 @@
 //! its header, at multiples of 8 bytes.
 
 mod checkpoint;
+mod checksum;
 mod claim;
 mod close;
+mod crc32;
 mod file;
 mod index_state;
 #[cfg(feature = "offline")]

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+use super::checksum::Checksums;
 use super::file::{Shard, ShardPosition};
 use super::index_state::OpenIndex;
 use super::slot::Entry;
@@ -20,6 +21,7 @@ pub(crate) struct ParkedShard {
     plan: Arc<Plan>,
     place: ShardPosition,
     entries: Box<[Entry]>,
+    checksums: Option<Checksums>,
     tail: AtomicU64,
     grain: u64,
     open_index: Mutex<OpenIndex>,
@@ -40,8 +42,8 @@ impl Shard {
             Ok(self.blob.park())
         };
         let Ok(Some(file)) = caught(park) else { return Err(Box::new(self)) };
-        let Self { storage, key, plan, place, entries, tail, grain, open_index, poisoned, .. } = self;
-        Ok(ParkedShard { storage, key, plan, place, entries, tail, grain, open_index, poisoned, file })
+        let Self { storage, key, plan, place, entries, checksums, tail, grain, open_index, poisoned, .. } = self;
+        Ok(ParkedShard { storage, key, plan, place, entries, checksums, tail, grain, open_index, poisoned, file })
     }
 }
 
@@ -55,7 +57,7 @@ impl ParkedShard {
             let reason = format!("its memory has {} bytes instead of {}", map.len(), self.plan.shard.reserve_bytes);
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, reason)));
         }
-        let Self { storage, key, plan, place, entries, tail, grain, open_index, poisoned, .. } = self;
-        Ok(Shard { storage, key, plan, place, blob, map, entries, tail, grain, open_index, poisoned })
+        let Self { storage, key, plan, place, entries, checksums, tail, grain, open_index, poisoned, .. } = self;
+        Ok(Shard { storage, key, plan, place, blob, map, entries, checksums, tail, grain, open_index, poisoned })
     }
 }

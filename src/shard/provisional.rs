@@ -33,7 +33,7 @@ impl Shard {
     /// index would name them before the close. `done`: as for [`checkpoint`](Self::checkpoint), of which this is one.
     pub(crate) fn provisional_room(&self, done: &[bool], bytes: u64) -> Result<Option<ProvisionalRoom>> {
         let mut open = self.open_index();
-        if open.torn || !self.blob.grows() || self.replacing() == Replacing::AtTheClose {
+        if open.torn || !self.blob.grows_with_room() || self.replacing() == Replacing::AtTheClose {
             return Ok(None);
         }
         let start = open.file_end;

@@ -17,12 +17,13 @@ pub(crate) struct BatchEntry<'a> {
     /// Header and payload, up to the next whole block.
     bytes: &'a [u8],
     at: u64,
+    crc32: u32,
     /// It is in its slot.
     pub(crate) written: bool,
 }
 
 impl BatchEntry<'_> {
-    pub(crate) const NONE: Self = Self { chunk: 0, nbytes: 0, bytes: &[], at: 0, written: false };
+    pub(crate) const NONE: Self = Self { chunk: 0, nbytes: 0, bytes: &[], at: 0, crc32: 0, written: false };
 
     fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
@@ -33,7 +34,7 @@ impl Shard {
     /// A chunk of `nbytes`, sealed in `scratch`.
     pub(crate) fn part<'a>(&self, claimed: &DetachedClaim, scratch: &'a [u8], nbytes: usize) -> BatchEntry<'a> {
         let bytes = &scratch[..self.sealed_bytes(nbytes)];
-        BatchEntry { chunk: claimed.chunk, nbytes, bytes, at: 0, written: false }
+        BatchEntry { chunk: claimed.chunk, nbytes, bytes, at: 0, crc32: claimed.crc32, written: false }
     }
 
     /// Writes up to [`BATCH_MAX`] chunks, in one go those that come to lie one behind the other; in fixed slots these
@@ -52,6 +53,7 @@ impl Shard {
             for part in run {
                 part.written = joint.is_ok() || !alone && self.write(part.at, part.bytes).is_ok();
                 if part.written {
+                    self.note_written(part.chunk, part.at, part.nbytes, part.crc32);
                     self.entries[part.chunk].commit(part.at + self.before_payload() as u64, part.nbytes as u64);
                 }
             }

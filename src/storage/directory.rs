@@ -1,32 +1,24 @@
 //! A folder of a local file system, with or without memory maps and the page cache.
 
 use std::any::Any;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
-
-use memmap2::MmapOptions;
 
 use super::file::{FileBlob, ParkedFile};
 use super::new_names::NewNames;
+use super::reserve::{BALLAST_PAUSE, BALLAST_TRIES, DiskReserve};
 use super::seam::{Blob, PUTS_AT_ONCE, Storage};
+use super::window::{Access, Window};
 use crate::config::StorageKind;
-use crate::fs::lost_pages::Guard;
 use crate::fs::system::{self, FileExt, FileSystem, is_no_room, is_unsupported};
 use crate::fs::{beneath, create_new, hidden};
 
-// After a kill it is one of the unfinished files that may be removed.
-const BALLAST_FILE: &str = ".shardwright.ballast.partial";
-const BALLAST_BYTES: u64 = 1 << 20;
 /// From so many files on, one sync of the file system costs less than one of each of them, and of their folders.
 const MANY_FILES: usize = 32;
-const BALLAST_TRIES: u32 = 20;
-const BALLAST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Keys are paths below a folder.
 #[derive(Debug)]
@@ -34,67 +26,11 @@ pub(crate) struct Directory {
     root: PathBuf,
     /// Keeps the folder open, where `root` goes by its descriptor.
     held: Option<Arc<File>>,
-    /// Not [`StorageKind::Auto`], which leaves the choice to others.
-    way: StorageKind,
-    file_system: FileSystem,
+    /// Its way is not [`StorageKind::Auto`], which leaves the choice to others.
+    access: Access,
     sync: bool,
-    /// A lost page of a map is an error, not a signal that ends the process.
-    guard_maps: bool,
     reserve: Arc<DiskReserve>,
     new_names: Arc<NewNames>,
-}
-
-/// What directories on the same disk share: how much room there is left for which of them.
-#[derive(Debug, Default)]
-pub(crate) struct DiskReserve {
-    ballast: OnceLock<Option<Ballast>>,
-    /// The error with which a document, or a shard that frames waited for, found no room, else 0. No shard is begun any
-    /// more: what is left, and what the ballast gives, is for the documents.
-    full: AtomicI32,
-}
-
-impl DiskReserve {
-    /// Remembers that there is none left, if that is what `error` says.
-    pub(crate) fn note(&self, error: &io::Error) {
-        if is_no_room(error) {
-            let code = error.raw_os_error().or(system::no_room().raw_os_error()).unwrap_or(1);
-            let _ = self.full.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// Fails, with the same error, once there was none left. Whoever has used up a quota shall not look for a full
-    /// disk.
-    fn check(&self) -> io::Result<()> {
-        match self.full.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            code => Err(io::Error::from_raw_os_error(code)),
-        }
-    }
-}
-
-/// DiskReserve on the disk that is given up when it is full, so that documents and records can tell what is in the
-/// shards: those that are there by then are worth nothing to a reader whose document does not know of them.
-#[derive(Debug)]
-struct Ballast {
-    path: PathBuf,
-    _held: Option<Arc<File>>,
-}
-
-impl Ballast {
-    /// Best effort.
-    fn load(root: &Path, held: Option<Arc<File>>) -> Option<Self> {
-        system::check_file_limit(BALLAST_BYTES).ok()?;
-        let path = root.join(BALLAST_FILE);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
-        let ballast = Self { path, _held: held };
-        system::reserve(&file, BALLAST_BYTES).ok().map(|()| ballast)
-    }
-}
-
-impl Drop for Ballast {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 impl Directory {
@@ -103,7 +39,8 @@ impl Directory {
         let file_system = FileSystem::at(root)?;
         let root = root.to_path_buf();
         let (reserve, new_names) = Default::default();
-        Ok(Self { root, held: None, way, file_system, sync, guard_maps: false, reserve, new_names })
+        let access = Access { way, file_system, guard_maps: false };
+        Ok(Self { root, held: None, access, sync, reserve, new_names })
     }
 
     /// Whose `root` goes by the descriptor of a folder.
@@ -113,13 +50,13 @@ impl Directory {
 
     /// With room kept for documents when the disk is full, for all directories that have the same `reserve`.
     pub(crate) fn with_reserve(self, reserve: Arc<DiskReserve>) -> Self {
-        reserve.ballast.get_or_init(|| Ballast::load(&self.root, self.held.clone()));
+        reserve.take_ballast(&self.root, self.held.as_ref());
         Self { reserve, ..self }
     }
 
     /// With guarded maps, if the handler is installed: see [`lost_pages`](crate::fs::lost_pages).
     pub(crate) fn with_guard(self, guard_maps: bool) -> Self {
-        Self { guard_maps, ..self }
+        Self { access: Access { guard_maps, ..self.access }, ..self }
     }
 
     fn put_once(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
@@ -184,7 +121,7 @@ impl Directory {
     }
 
     pub(crate) fn file_system(&self) -> FileSystem {
-        self.file_system
+        self.access.file_system
     }
 
     /// Makes sure that `len` bytes can be written to a new file.
@@ -195,36 +132,21 @@ impl Directory {
         if system::free_bytes(file)?.is_some_and(|free| free < len) {
             return Err(system::no_room());
         }
-        if self.file_system.is_memory() && self.way != StorageKind::Mapped {
+        if self.access.file_system.is_memory() && self.access.way != StorageKind::Mapped {
             // There, reserving is filling with pages, worst case and all, which costs more than the writes themselves.
             // A write that finds no room is an error, not a signal, so it suffices to look whether there is room now.
             return file.set_len(len);
         }
         match system::reserve(file, len) {
-            Err(error) if is_unsupported(&error) && self.way != StorageKind::Mapped => file.set_len(len),
+            Err(error) if is_unsupported(&error) && self.access.way != StorageKind::Mapped => file.set_len(len),
             other => other,
         }
     }
 
     /// Opens what else the way of writing needs of a file of `len` bytes.
     fn equip(&self, blob: &mut FileBlob, len: u64) -> io::Result<()> {
-        match self.way {
-            StorageKind::Mapped => {
-                let map = MmapOptions::new().len(len as usize).map_raw(&blob.file)?;
-                if self.guard_maps {
-                    blob.guard = Guard::over(map.as_ptr(), map.len());
-                }
-                // What can't be guarded is written instead.
-                blob.map = Some(Arc::new(map)).filter(|_| blob.guard.is_some() || !self.guard_maps);
-            }
-            StorageKind::Direct if !self.file_system.is_memory() => blob.direct = system::open_direct(&blob.partial),
-            // Without addresses to spare, writes wait for each other; and so they do for those who want no risk of a
-            // lost page.
-            StorageKind::Direct | StorageKind::Buffered if self.file_system.is_memory() && !self.guard_maps => {
-                blob.beside = MmapOptions::new().len(len as usize).map_raw(&blob.file).ok();
-            }
-            _ => {}
-        }
+        let direct = || system::open_direct(&blob.partial).map(Arc::new);
+        blob.window = Window::open(blob.file().clone(), 0, len, self.access, direct)?;
         Ok(())
     }
 
@@ -256,7 +178,7 @@ impl Directory {
 
 impl Storage for Directory {
     fn name(&self) -> &'static str {
-        self.way.name()
+        self.access.way.name()
     }
 
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
@@ -269,7 +191,7 @@ impl Storage for Directory {
         let mut blob = FileBlob::new(file, path, partial, len, self.new_names_to_sync());
         blob.held = self.held.clone();
         // A shard that is made ahead of need may fail and be tried again when there is room.
-        self.reserve(&blob.file, len)?;
+        self.reserve(blob.file(), len)?;
         self.equip(&mut blob, len)?;
         Ok(Box::new(blob))
     }
@@ -296,10 +218,9 @@ impl Storage for Directory {
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let mut written = self.put_once(key, bytes);
         for _ in 0..BALLAST_TRIES {
-            match (&written, self.reserve.ballast.get()) {
-                (Err(error), Some(Some(ballast))) if is_no_room(error) => {
+            match &written {
+                Err(error) if is_no_room(error) && self.reserve.give_up_ballast() => {
                     self.reserve.note(error);
-                    let _ = fs::remove_file(&ballast.path);
                     // Some file systems free in the background.
                     thread::sleep(BALLAST_PAUSE);
                     written = self.put_once(key, bytes);

@@ -27,6 +27,13 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// [`Blob::publish`].
     fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>>;
 
+    /// As [`create`](Self::create), for a file that will [grow](Blob::grow) by so many bytes at a time, again and
+    /// again.
+    fn create_growing(&self, key: &str, len: u64, growth: u64) -> io::Result<Box<dyn Blob>> {
+        let _ = growth;
+        self.create(key, len)
+    }
+
     /// Replaces `key` as a whole: a reader sees the old bytes or the new ones.
     fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()>;
 
@@ -38,6 +45,12 @@ pub trait Storage: fmt::Debug + Send + Sync {
 
     /// Removes `key`, if it is there.
     fn remove(&self, key: &str) -> io::Result<()>;
+
+    /// Returns when readers find all that was put, published and ended until now. Called when the documents have caught
+    /// up with a checkpoint, and at the end; where files appear one by one, there is nothing to do.
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Makes everything that was written to any of the files last, as [`Blob::sync`] does for one; `None`: only that
     /// can.
@@ -174,6 +187,24 @@ pub trait Blob: Send + Sync {
     fn grow(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let _ = (at, bytes);
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether it can also grow so that room lies before what it ends with.
+    fn grows_with_room(&self) -> bool {
+        self.grows()
+    }
+
+    /// Whether it wants to be told by [`note_crc32`](Self::note_crc32). Then workers compute what that takes, and don't
+    /// encode in mapped memory, but copy what they have encoded.
+    fn wants_crc32(&self) -> bool {
+        false
+    }
+
+    /// The CRC-32 (that of ZIP and gzip) of the first `len` bytes, or `None` where it is not known, as after a write
+    /// that failed. While chunks are being written it may be that of a moment before. Told before the file is
+    /// published, and before what lies behind these bytes grows or is cut off.
+    fn note_crc32(&self, len: u64, crc32: Option<u32>) {
+        let _ = (len, crc32);
     }
 
     /// Says that nobody will touch the mapped range again soon, so that it need not count as this process's memory.

@@ -139,16 +139,31 @@ fn repair(path: &Path, config: &Config, written: u64, told: &str) -> u64 {
     whole
 }
 
+/// A number for each layout that an archive can have.
+fn archived(number: u64) -> u64 {
+    number / 2 * 3 + number % 2
+}
+
 #[test]
 fn a_killed_writer_loses_nothing_and_leaves_nothing_wrong() {
+    kill_writers("run.zarr", |kill| kill);
+}
+
+#[test]
+fn a_killed_writer_of_an_archive_loses_nothing_and_leaves_nothing_wrong() {
+    kill_writers("run.ozx", archived);
+}
+
+/// Kills writers of datasets of this name, each of the layout that belongs to its number.
+fn kill_writers(name: &str, layout: fn(u64) -> u64) {
     let kills = env::var("SHARDWRIGHT_KILLS").ok().map_or(KILLS, |kills| kills.parse().unwrap());
     let mut state = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
     let (mut all_written, mut all_whole, mut datasets) = (0, 0, 0);
-    for kill in 0..kills {
+    for kill in (0..kills).map(layout) {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let after = Duration::from_micros(20_000 + (state >> 33) % 180_000);
         let folder = on_disk();
-        let path = folder.path().join("run.zarr");
+        let path = folder.path().join(name);
         let written = killed_writer(&path, kill, after);
         let config = config(kill);
         let means = (config.dialect, config.placement, config.index_location, config.storage);

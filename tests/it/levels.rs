@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::storage::within;
-use crate::common::{recovered, stopped};
+use crate::common::{recovered, stopped, zip};
 use serde_json::Value;
 use shardwright::offline::Array;
 use shardwright::{
@@ -70,7 +70,7 @@ fn is_dark((pixels, _): &Plane) -> bool {
 
 /// The paths of the levels, level 0 first, as the image's document has them.
 fn paths(image: &Path) -> Vec<String> {
-    let document: Value = serde_json::from_slice(&fs::read(image.join("zarr.json")).unwrap()).unwrap();
+    let document: Value = serde_json::from_slice(&zip::read(image, "zarr.json")).unwrap();
     let datasets = document.pointer("/attributes/ome/multiscales/0/datasets").and_then(Value::as_array).unwrap();
     datasets.iter().map(|dataset| dataset["path"].as_str().unwrap().to_owned()).collect()
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+mod archives;
 mod auto;
 mod c_interface;
 mod callback_endings;

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::precomputed::{PACKINGS, Volume, packing_of};
-use crate::fs;
+use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 
@@ -146,15 +146,16 @@ fn list(
     visit: &mut impl FnMut(PathBuf, Vec<u64>),
 ) -> Result<()> {
     // No chunk has come yet where even the folder is missing.
-    let found = if folder.exists() { fs::list(folder)? } else { Vec::new() };
+    let found = if look::is_folder(folder) { look::list(folder)? } else { Vec::new() };
     for path in found {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
-        if path.is_file() {
+        let is_folder = look::is_folder(&path);
+        if !is_folder && look::is_file(&path) {
             if let Some(position) = array.layout().file_position(&key) {
                 visit(path, position);
             }
-        } else if depth <= array.shape().len() && path.is_dir() {
+        } else if depth <= array.shape().len() && is_folder {
             list(array, &path, &key, depth + 1, visit)?;
         }
     }

@@ -1,14 +1,14 @@
 //! One open file of an array: its length, its table, and ranges of its bytes.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::index::table::{Table, TableLayout};
-use crate::fs::links;
+use crate::fs::look::{self, OpenFile};
 use crate::fs::system::{self, FileExt};
 use crate::offline::array::memory;
 
@@ -19,7 +19,9 @@ const SPARSE_BYTES: u64 = 4 << 30;
 #[derive(Debug)]
 pub(crate) struct ShardFile {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
+    /// Where it begins, if it is a part of an archive.
+    at: u64,
     len: u64,
     disk_bytes: u64,
     /// The part of it that is meant, if a manifest names no more.
@@ -29,19 +31,8 @@ pub(crate) struct ShardFile {
 impl ShardFile {
     /// Opens a file for reading; `None` when there is none.
     pub(crate) fn open(path: PathBuf) -> Result<Option<Self>> {
-        links::check(&path).map_err(|reason| Error::format(&path, reason))?;
-        let metadata = match fs::metadata(&path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("look at", &path, error)),
-        };
-        // Opening a pipe would wait for ever.
-        if !metadata.is_file() {
-            return Err(Error::format(&path, "is not a regular file"));
-        }
-        let file = File::open(&path).map_err(|error| Error::io("open", &path, error))?;
-        let metadata = file.metadata().map_err(|error| Error::io("look at", &path, error))?;
-        Ok(Some(Self { path, file, len: metadata.len(), disk_bytes: system::disk_bytes(&metadata), part: None }))
+        let opened = look::open(&path)?;
+        Ok(opened.map(|OpenFile { file, at, len, disk_bytes }| Self { path, file, at, len, disk_bytes, part: None }))
     }
 
     /// Opens a file that is compressed as a whole, and decompresses it: it looks as if it were not. `bytes_max`: of it
@@ -61,7 +52,14 @@ impl ShardFile {
         let length = codec::gunzip(&encoded, &mut bytes).map_err(|error| Error::format(&path, error.to_string()))?;
         bytes.truncate(length);
         let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", &path, error))?;
-        Ok(Some(Self { path, file, len: length as u64, disk_bytes: packed.disk_bytes, part: None }))
+        Ok(Some(Self {
+            path,
+            file: Arc::new(file),
+            at: 0,
+            len: length as u64,
+            disk_bytes: packed.disk_bytes,
+            part: None,
+        }))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -70,6 +68,17 @@ impl ShardFile {
 
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Where it begins in [`file`](Self::file).
+    pub(crate) fn start(&self) -> u64 {
+        self.at
+    }
+
+    /// The file, if it is all of one.
+    pub(crate) fn whole_file(&self) -> Option<&File> {
+        let is_whole = self.at == 0 && self.file.metadata().is_ok_and(|metadata| metadata.len() == self.len);
+        is_whole.then_some(&self.file)
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -117,8 +126,8 @@ impl ShardFile {
         if !mostly_holes {
             return (at < self.len).then_some(at);
         }
-        match system::data_from(&self.file, at) {
-            Ok(data) => data.map(|data| data.max(at)),
+        match system::data_from(&self.file, self.at + at) {
+            Ok(data) => data.map(|data| (data - self.at).max(at)).filter(|&data| data < self.len),
             Err(_) => (at < self.len).then_some(at),
         }
     }
@@ -133,6 +142,6 @@ impl ShardFile {
 
     /// Fills `room` with the bytes from `at` on.
     pub(crate) fn read_exactly(&self, at: u64, room: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(room, at).map_err(|error| Error::io("read", &self.path, error))
+        self.file.read_exact_at(room, self.at + at).map_err(|error| Error::io("read", &self.path, error))
     }
 }

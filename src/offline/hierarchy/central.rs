@@ -2,8 +2,6 @@
 //!
 //! Their arrays have paths like all others, the dataset's and then the array's name, though nothing need stand there.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -11,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Group, Speaker, below};
 use crate::error::{Error, Result};
 use crate::format::{precomputed, zarr3_draft};
-use crate::fs::{document, links};
+use crate::fs::{document, look};
 use crate::offline::array::Array;
 
 /// The document of a volume.
@@ -64,14 +62,10 @@ impl CentralMetadata {
 
     /// Lists the documents below a folder in `meta/`, whose path there is `key`.
     fn list(&mut self, folder: &Path, key: &str, depth: usize) -> Result<()> {
-        let failed = |error| Error::io("list", folder, error);
-        links::check(folder).map_err(|reason| Error::format(folder, reason))?;
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            entries => entries.map_err(failed)?,
-        };
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
+        if !look::is_folder(folder) {
+            return Ok(());
+        }
+        for path in look::list(folder)? {
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
                 self.others.push(path);
                 continue;
@@ -80,7 +74,7 @@ impl CentralMetadata {
             if self.groups.len() + self.arrays.len() + self.others.len() >= NODES_MAX {
                 return Err(Error::format(folder, format!("there are more than {NODES_MAX} documents")));
             }
-            if !path.is_symlink() && path.is_dir() {
+            if !path.is_symlink() && look::is_folder(&path) {
                 if depth >= DEPTH_MAX {
                     return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
                 }
@@ -179,7 +173,7 @@ impl CentralMetadata {
 fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
     let file = root.join(INFO);
     // Other things are called so, too.
-    if !file.is_file() {
+    if !look::is_file(&file) {
         return Ok(None);
     }
     let Some(bytes) = document::bytes(&file, INFO_BYTES_MAX)? else { return Ok(None) };

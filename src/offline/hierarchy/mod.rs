@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::fs::look;
+
 /// The documents of Zarr, by which a folder is known to be a node.
 pub(crate) const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
 
@@ -51,7 +53,7 @@ pub(crate) fn below(group: &str, name: &str) -> String {
 
 /// Whether there is a group or an array at `path`, readable or not.
 pub(crate) fn has_node(path: &Path) -> bool {
-    DOCUMENTS.iter().any(|name| path.join(name).is_file())
+    DOCUMENTS.iter().any(|name| look::is_file(&path.join(name)))
 }
 
 /// Datasets that one at `root` was to replace: they stand beside it until it is complete.

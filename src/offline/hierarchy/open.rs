@@ -8,7 +8,7 @@ use super::central::CentralMetadata;
 use super::has_node;
 use crate::error::{Error, Result};
 use crate::format::{zarr2, zarr3, zarr3_draft};
-use crate::fs::{document, links};
+use crate::fs::{document, links, look};
 use crate::offline::array::Array;
 
 /// Children that an error message names.
@@ -70,9 +70,9 @@ impl Array {
         {
             return Ok(Some(array));
         }
-        let what = match std::fs::metadata(path) {
+        let what = match look::identity(path) {
             Err(error) => return Err(Error::io("open", path, error)),
-            Ok(metadata) if !metadata.is_dir() => "is a file; expected the directory of an array or an image",
+            Ok(_) if !look::is_root(path) => "is a file; expected the directory of an array or an image",
             Ok(_) => "holds neither zarr.json nor .zarray nor info; expected the directory of an array or an image",
         };
         Err(Error::not_found(path, what))
@@ -102,11 +102,10 @@ impl Array {
 
 /// The nodes below a group, for an error message.
 fn children(path: &Path) -> String {
-    let readable = links::check(path).is_ok().then(|| std::fs::read_dir(path).ok()).flatten();
-    let entries = readable.into_iter().flatten().flatten();
+    let entries = look::list(path).unwrap_or_default().into_iter();
     let mut names: Vec<_> = entries
-        .filter(|entry| has_node(&entry.path()))
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|entry| has_node(entry))
+        .map(|entry| entry.file_name().unwrap_or_default().to_string_lossy().into_owned())
         .take(CHILDREN_MAX)
         .collect();
     names.sort();

@@ -2,8 +2,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -14,7 +12,7 @@ use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::zarr3_draft;
-use crate::fs::{self as os, Identity, Lock, document, is_partial, links};
+use crate::fs::{self as os, Identity, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
 
 const DEPTH_MAX: usize = 32;
@@ -177,10 +175,8 @@ impl Tree {
 /// When that can't be told, because the system lets nobody look.
 fn has_document(path: &Path) -> Result<bool> {
     for document in DOCUMENTS.map(|name| path.join(name)) {
-        match fs::symlink_metadata(&document) {
-            Ok(_) => return Ok(true),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-            Err(error) => return Err(Error::io("look at", &document, error)),
+        if look::exists(&document)? {
+            return Ok(true);
         }
     }
     Ok(false)
@@ -201,9 +197,9 @@ enum Entry {
     Unreadable(Node),
 }
 
-/// The folders that were looked at, by device and inode, since a symbolic link may lead back up.
+/// The folders that were looked at, by what they are, since a symbolic link may lead back up.
 #[derive(Default)]
-pub(crate) struct Visited(HashSet<Identity>);
+pub(crate) struct Visited(HashSet<(Identity, String)>);
 
 impl Visited {
     /// Whether a folder was not seen before.
@@ -212,11 +208,11 @@ impl Visited {
     ///
     /// When it can't be looked at, or lies too deep.
     pub(crate) fn enter(&mut self, path: &Path, depth: usize) -> Result<bool> {
-        let metadata = fs::metadata(path).map_err(|error| Error::io("look at", path, error))?;
+        let identity = look::identity(path).map_err(|error| Error::io("look at", path, error))?;
         if depth > DEPTH_MAX {
             return Err(Error::format(path, format!("the tree is deeper than {DEPTH_MAX}")));
         }
-        Ok(self.0.insert(Identity::from(&metadata)))
+        Ok(self.0.insert(identity))
     }
 
     /// Refuses a tree of more folders than any dataset has groups and arrays.
@@ -327,14 +323,14 @@ impl Walk {
         if self.purpose != Purpose::Tree {
             return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
         }
-        if folder.is_dir() {
+        if look::is_folder(&folder) {
             self.files(at, &folder, "", depth)?;
         }
         Ok(())
     }
 
     fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {
-        let is_zarr2 = path.join(".zgroup").exists() && !path.join("zarr.json").exists();
+        let is_zarr2 = look::is_file(&path.join(".zgroup")) && !look::is_file(&path.join("zarr.json"));
         let (document, pointer) = if is_zarr2 { (".zattrs", "") } else { ("zarr.json", "/attributes") };
         let document = path.join(document);
         match attributes(path) {
@@ -354,14 +350,14 @@ impl Walk {
 
     /// What stands in a group's folder, but for `known`, which was looked at.
     fn children(&mut self, path: &Path, name: &str, depth: usize, known: &[PathBuf]) -> Result<()> {
-        let mut children = os::list(path)?;
+        let mut children = look::list(path)?;
         children.sort();
         for child in children {
             let last = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if known.contains(&child) {
                 continue;
             }
-            let is_dir = child.is_dir();
+            let is_dir = look::is_folder(&child);
             if is_dir && !os::is_work(&last) {
                 let node = below(name, &last);
                 match has_document(&child) {
@@ -433,11 +429,14 @@ impl Walk {
 
     /// Files below a folder that are in no array's folder.
     fn strays(&mut self, folder: &Path, known: &[PathBuf], depth: usize) -> Result<()> {
-        if known.iter().any(|known| known == folder) || !folder.is_dir() || !self.visited.enter(folder, depth)? {
+        if known.iter().any(|known| known == folder)
+            || !look::is_folder(folder)
+            || !self.visited.enter(folder, depth)?
+        {
             return Ok(());
         }
-        for path in os::list(folder)? {
-            if path.is_dir() {
+        for path in look::list(folder)? {
+            if look::is_folder(&path) {
                 self.strays(&path, known, depth + 1)?;
             } else if path.file_name().is_some_and(|name| is_partial(&name.to_string_lossy())) {
                 self.tree.partial.push(path);
@@ -450,21 +449,21 @@ impl Walk {
 
     /// All files below a folder of the array that is entry `at`.
     fn files(&mut self, at: usize, folder: &Path, key: &str, depth: usize) -> Result<()> {
-        for path in os::list(folder)? {
+        for path in look::list(folder)? {
             let Entry::Array(entry) = &mut self.entries[at] else { return Ok(()) };
             let ArrayNode { name: node, array, files } = &mut **entry;
-            let name = path.file_name().and_then(OsStr::to_str);
+            let (name, is_folder) = (path.file_name().and_then(OsStr::to_str), look::is_folder(&path));
             let key = name.map(|name| below(key, name));
             let position = key.as_deref().and_then(|key| array.layout().file_position(key));
             match (position, name, &key) {
-                (Some(position), ..) if !path.is_dir() => files.push((path, position)),
-                (_, Some(name), _) if !path.is_dir() && is_partial(name) => self.tree.partial.push(path),
+                (Some(position), ..) if !is_folder => files.push((path, position)),
+                (_, Some(name), _) if !is_folder && is_partial(name) => self.tree.partial.push(path),
                 (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
                 (_, Some(name), _) if is_zarr2(array) && has_document(&path).unwrap_or(false) => {
                     let name = below(node, name);
                     self.node(&path, &name, depth + 1)?;
                 }
-                (_, _, Some(key)) if path.is_dir() && key.split('/').count() <= array.shape().len() + 1 => {
+                (_, _, Some(key)) if is_folder && key.split('/').count() <= array.shape().len() + 1 => {
                     if self.visited.enter(&path, depth)? {
                         self.files(at, &path, key, depth + 1)?;
                     }

@@ -33,7 +33,7 @@ use crate::format::rules;
 use crate::fs as os;
 use crate::fs::Lock;
 use crate::fs::document;
-use crate::fs::links;
+use crate::fs::{links, look};
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::files::FileChunks;
@@ -160,6 +160,7 @@ impl WriteManifest {
     /// As [`new`](Self::new), of a dataset whose lock the caller may hold.
     pub(crate) fn by_its_writer(dataset: &Path, out: Option<&Path>, options: &ManifestOptions) -> Result<Self> {
         let root = dataset.canonicalize().map_err(|error| Error::io("open", dataset, error))?;
+        look::refuse_archive(&root)?;
         if !root.is_dir() {
             return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
         }
@@ -253,7 +254,7 @@ pub(crate) fn check_manifest_place(out: &Path, overwrite: bool) -> Result<()> {
 fn holds_manifests(folder: &Path) -> Result<bool> {
     let (mut folders, mut seen, mut manifests) = (vec![folder.to_path_buf()], 0, false);
     while let Some(next) = folders.pop() {
-        let entries = if next.is_dir() { os::list(&next)? } else { return Ok(false) };
+        let entries = if next.is_dir() { look::list(&next)? } else { return Ok(false) };
         for path in entries {
             seen += 1;
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

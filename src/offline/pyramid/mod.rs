@@ -28,7 +28,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::format::codecs::Chain;
 use crate::format::provenance::is_unfinished;
 use crate::format::{self, Metadata, zarr3};
-use crate::fs::{self as os, Lock, document, links};
+use crate::fs::{self as os, Lock, document, links, look};
 use crate::offline::array::Array;
 use crate::offline::progress::{Counters, Progress, controls, pool};
 use crate::offline::repack::change::Change;
@@ -87,6 +87,7 @@ impl Pyramid {
     pub fn new(path: impl AsRef<Path>, options: &PyramidOptions) -> Result<Self> {
         options.check()?;
         let path = path.as_ref();
+        look::refuse_archive(path)?;
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
         links::enter(&root);
         // What is none is left alone; nothing else is believed before the lock is held.
@@ -100,10 +101,8 @@ impl Pyramid {
             return Err(Error::format(image.finest.path(), format!("{lost}; {help}")));
         }
         let Some(dtype) = image.finest.dtype().number() else {
-            let reason = format!(
-                "its elements are {}, of which there are no means; numbers can be halved",
-                image.finest.dtype()
-            );
+            let dtype = image.finest.dtype();
+            let reason = format!("its elements are {dtype}, of which there are no means; numbers can be halved");
             return Err(Error::format(&image.root, Refusal::Unsupported(reason)));
         };
         let levels = image.levels(options).into_iter().map(|level| {

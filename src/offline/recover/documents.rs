@@ -1,6 +1,5 @@
 //! What the documents say once a dataset is recovered.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -99,10 +98,11 @@ fn edit(root: &Path, path: &Path, changes: &mut Vec<Change>, change: impl FnOnce
 /// The sizes of several images in OME-XML: the one of the dimension that grew.
 fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Change>) -> Result<()> {
     let path = root.join(XML);
-    let is_document = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file() && file.len() <= XML_BYTES_MAX);
     let series = tree.group("OME").and_then(|group| group.attributes.pointer("/ome/series")?.as_array());
-    let (true, Some(series)) = (is_document, series) else { return Ok(()) };
-    let Ok(before) = fs::read_to_string(&path) else { return Ok(()) };
+    let is_link = path.is_symlink();
+    let Some(series) = series.filter(|_| !is_link) else { return Ok(()) };
+    let Ok(Some(before)) = document::bytes(&path, XML_BYTES_MAX) else { return Ok(()) };
+    let Ok(before) = String::from_utf8(before) else { return Ok(()) };
     let mut after = before.clone();
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         let number = series.iter().position(|name| name.as_str() == Some(&plan.image.group.name));

@@ -14,16 +14,16 @@ use super::records::{Frames, Records};
 use super::report::{ImageRecovered, ShardAction, ShardRecovered};
 use super::shard::{self, Action, Shard, ShardPlan, Sums};
 use super::source::{Image, name};
+use super::target::Target;
 use crate::error::{Error, Result};
-use crate::fs::beneath::Root;
+use crate::fs::look;
 use crate::offline::hierarchy::walk::{FileAt, Tree};
 use crate::offline::layers::{Budget, Came, Found, Layers, groups};
 use crate::offline::lost::Lost;
 use crate::offline::progress::Counters;
-use crate::storage::{Directory, Storage};
 
 pub(super) fn file_bytes((path, _): &FileAt) -> u64 {
-    path.metadata().map_or(0, |file| file.len())
+    look::file_bytes(path).unwrap_or(0)
 }
 
 /// Why a shard is removed to which chunks had been committed.
@@ -116,37 +116,31 @@ impl<'a> ImagePlan<'a> {
     }
 
     /// Puts the blocks of frame numbers in their places.
-    pub(super) fn write_records(&self, root: &Path, below: &Root, tree: &Tree, storage: &Directory) -> Result<()> {
+    pub(super) fn write_records(&self, root: &Path, tree: &Tree, target: &Target) -> Result<()> {
         let Some(records) = Records::of(tree, &self.image)?.filter(|_| !self.record_blocks.is_empty()) else {
             return Ok(());
         };
         for &block in &self.record_blocks {
-            let path = records.path(block);
-            below.make_folders(&path)?;
-            let bytes = records.mended(block, &self.frames)?;
-            storage.put(&name(root, &path), &bytes).map_err(|error| Error::io("write", &path, error))?;
+            target.put(&name(root, &records.path(block)), &records.mended(block, &self.frames)?)?;
         }
         Ok(())
     }
 
     /// Makes the change of a shard. All that it needs stays there, so that it can be stopped anywhere and planned
     /// again.
-    pub(super) fn apply(&self, root: &Path, below: &Root, shard: &Shard) -> Result<()> {
+    pub(super) fn apply(&self, root: &Path, target: &Target, shard: &Shard) -> Result<()> {
         let path = &shard.path;
-        let write = |file: std::fs::File, index: &shard::NewIndex| {
-            index.write(&file).map_err(|error| Error::io("write a new index to", path, error))
-        };
         let empty = || {
             let reason = "has no index, and its readers want one";
             shard::empty(&self.image.node.array).ok_or_else(|| Error::format(path, reason))
         };
         match &shard.action {
             Action::Nothing | Action::Leave(_) => Ok(()),
-            Action::Remove | Action::RemoveLost => below.remove_file(path),
-            Action::Empty => write(below.open_file(path)?, &empty()?),
-            Action::Create => write(below.create_file(path)?, &empty()?),
+            Action::Remove | Action::RemoveLost => target.remove(path),
+            Action::Empty => target.write_index(path, &empty()?),
+            Action::Create => target.create(path, &empty()?),
             Action::NewIndex => match shard::plan(root, &self.image, path, &shard.position)?.index {
-                Some(index) => write(below.open_file(path)?, &index),
+                Some(index) => target.write_index(path, &index),
                 None => Err(Error::format(path, "changed while it was recovered: another program writes to it")),
             },
         }

@@ -4,6 +4,7 @@
 //! changed from which it could be told; then each shard gets its index as the writer's own close does it. Nothing is
 //! ever read from what this changes but the slot headers and the payloads, and these are never changed.
 
+mod archive;
 mod count;
 mod documents;
 mod image;
@@ -11,6 +12,7 @@ mod records;
 mod report;
 mod shard;
 mod source;
+mod target;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,19 +20,17 @@ use std::path::{Path, PathBuf};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::config::StorageKind;
 use crate::error::{Error, Refusal, Result};
-use crate::fs::beneath::Root;
-use crate::fs::{Lock, links};
+use crate::fs::Lock;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Counters, Progress, controls, pool};
-use crate::offline::repack::consolidated::Consolidated;
-use crate::storage::{Directory, Storage};
+use archive::FoundArchive;
 use documents::Change;
 use image::ImagePlan;
 pub use report::{ImageRecovered, Recovery, ShardAction, ShardRecovered};
 use source::{Image, images, name};
+use target::Target;
 
 /// What [`Recover`] may do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,6 +61,8 @@ pub struct Recover {
     apply: bool,
     pool: ThreadPool,
     counters: Counters,
+    /// Where the dataset is one file.
+    archive: Option<FoundArchive>,
     _lock: Option<Lock>,
 }
 
@@ -79,17 +81,23 @@ impl Recover {
         let root = fs::canonicalize(root).map_err(|error| Error::io("open", root, error))?;
         // A writer's documents come one by one.
         Lock::look_around(&root)?;
+        let take = || match options.apply {
+            true => Lock::take(&root).map(Some),
+            false => Lock::look(&root).map(|()| None),
+        };
+        // An archive must stay what it is between the look at its headers and the change.
+        let mut lock = if root.is_file() { take()? } else { None };
+        let archive = if root.is_file() { Some(FoundArchive::open(&root)?) } else { None };
         // A folder that is no dataset gets no lock file.
         let tree = Tree::walk(&root)?;
-        tree.check_unwritten()?;
         images(&root, &tree)?;
-        let lock = match options.apply {
-            true => Some(Lock::take(&root)?),
-            false => Lock::look(&root).map(|()| None)?,
-        };
-        Lock::look_below(&root)?;
+        if archive.is_none() {
+            tree.check_unwritten()?;
+            lock = take()?;
+            Lock::look_below(&root)?;
+        }
         let pool = pool(options.workers)?;
-        Ok(Self { root, apply: options.apply, pool, counters: Counters::default(), _lock: lock })
+        Ok(Self { root, apply: options.apply, pool, counters: Counters::default(), archive, _lock: lock })
     }
 
     /// Looks through all shards, and changes what is to be changed.
@@ -107,12 +115,18 @@ impl Recover {
         self.pool.install(|| {
             let plan = plan(&self.root, &tree, images, &self.counters)?;
             if self.apply {
-                plan.apply(&self.root, &tree)?;
+                plan.apply(Target::open(&self.root, self.archive.as_ref())?, &self.root, &tree)?;
             }
-            Ok(plan.report(&self.root, &tree, self.apply))
+            let mut report = plan.report(&self.root, &tree, self.apply);
+            let directory = self.archive.as_ref().filter(|archive| archive.is_behind);
+            report.documents.extend(directory.map(|_| DIRECTORY.to_owned()));
+            Ok(report)
         })
     }
 }
+
+/// In a report, what is no file.
+const DIRECTORY: &str = "the archive's directory";
 
 /// What is to be done.
 struct Plan<'a> {
@@ -141,28 +155,24 @@ fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counter
 }
 
 impl Plan<'_> {
-    fn apply(&self, root: &Path, tree: &Tree) -> Result<()> {
-        let storage = Directory::open(root, StorageKind::Buffered, true);
-        let storage = storage.map_err(|error| Error::io("look at", root, error))?;
+    fn apply(&self, target: Target, root: &Path, tree: &Tree) -> Result<()> {
         // All of it is refused before any of it is changed.
         let keys = self.documents.iter().map(|change| change.key.clone());
         let records = self.images.iter().flat_map(|image| image.record_files(root, tree));
-        keys.chain(records).try_for_each(|key| links::stays_below(root, &root.join(key)))?;
-        for change in &self.documents {
-            storage.put(&change.key, &change.bytes).map_err(|error| Error::io("write", &change.key, error))?;
-        }
-        let below = Root::open(root)?;
+        keys.chain(records).try_for_each(|key| target.check(&key))?;
+        self.documents.iter().try_for_each(|change| target.put(&change.key, &change.bytes))?;
         for image in &self.images {
-            image.write_records(root, &below, tree, &storage)?;
+            image.write_records(root, tree, &target)?;
         }
+        target.settle()?;
         // Shards don't depend on each other.
         for image in &self.images {
-            image.changed.par_iter().try_for_each(|shard| image.apply(root, &below, shard))?;
+            image.changed.par_iter().try_for_each(|shard| image.apply(root, &target, shard))?;
         }
         // A new document was made under such a name, and has its own by now.
-        tree.partial.iter().try_for_each(|path| below.remove_file(path))?;
+        tree.partial.iter().try_for_each(|path| target.remove(path))?;
         let groups: Vec<&str> = tree.groups.iter().map(|group| group.name.as_str()).collect();
-        Consolidated::around(root, &groups)?.refresh()
+        target.finish(&groups)
     }
 
     fn report(&self, root: &Path, tree: &Tree, applied: bool) -> Recovery {

@@ -13,7 +13,8 @@ pub struct Recovery {
     pub applied: bool,
     /// The images that this crate's writer made.
     pub images: Vec<ImageRecovered>,
-    /// Documents that change, and files of frame numbers, below the root.
+    /// Documents that change, and files of frame numbers, below the root; and a word of an archive's directory, if that
+    /// changes.
     pub documents: Vec<String>,
     /// Files that a writer had begun and not given their name, below the root. They are removed.
     pub partial: Vec<String>,

@@ -437,18 +437,39 @@ impl ShardPlan {
 impl NewIndex {
     /// As the writer closes a shard: the data before an index that names them, and that before the file is cut off.
     pub(super) fn write(&self, file: &File) -> std::io::Result<()> {
+        self.write_parts(file, 0)?;
+        file.set_len(self.file_end)?;
+        self.give_gaps_back(file, 0)?;
+        file.sync_data()
+    }
+
+    /// How long the shard becomes.
+    pub(super) fn file_end(&self) -> u64 {
+        self.file_end
+    }
+
+    /// The same as [`write`](Self::write), of a shard that begins at `start` in an archive, which says where it ends.
+    pub(super) fn write_within(&self, file: &File, start: u64) -> std::io::Result<()> {
+        self.write_parts(file, start)?;
+        self.give_gaps_back(file, start)
+    }
+
+    fn write_parts(&self, file: &File, start: u64) -> std::io::Result<()> {
         file.sync_data()?;
         for (at, bytes) in &self.parts {
-            file.write_all_at(bytes, *at)?;
+            file.write_all_at(bytes, start + at)?;
             file.sync_data()?;
         }
-        file.set_len(self.file_end)?;
+        Ok(())
+    }
+
+    fn give_gaps_back(&self, file: &File, start: u64) -> std::io::Result<()> {
         let head = self.parts.iter().find(|(at, _)| *at == 0).map_or(0, |(_, bytes)| bytes.len() as u64);
         let mut unused_from = head.next_multiple_of(BLOCK);
         for range in &self.used {
-            give_back(file, unused_from, range.offset.saturating_sub(unused_from))?;
+            give_back(file, start + unused_from, range.offset.saturating_sub(unused_from))?;
             unused_from = unused_from.max(range.offset + range.nbytes);
         }
-        file.sync_data()
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use super::documents::put;
 use super::groups::Group;
 use super::staging::below;
 use crate::error::{Error, Result};
-use crate::fs::{Lock, document};
+use crate::fs::{Lock, document, look};
 
 const FIELD: &str = "consolidated_metadata";
 /// In the staging folder: what was set aside, by the group's path from the dataset's root.
@@ -51,7 +51,7 @@ impl Consolidated {
             // What stands there and is no group is no concern of this dataset.
             let is_group = match document::read(&above.join("zarr.json")) {
                 Ok(Some(document)) => document["node_type"] == "group",
-                Ok(None) => above.join(".zgroup").is_file(),
+                Ok(None) => look::is_file(&above.join(".zgroup")),
                 Err(_) => false,
             };
             if !is_group {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::nodes::{converted_groups, groups_above};
 use super::selection::Selection;
 use crate::config::Dialect;
+use crate::fs::look;
 use crate::offline::hierarchy::walk::{Kind, Node};
 use crate::offline::hierarchy::{below, has_node};
 use crate::offline::promises::Broken;
@@ -113,6 +114,6 @@ fn is_record(node: &Node, image: &str) -> bool {
 fn is_zarr3(node: &Node) -> bool {
     match &node.kind {
         Kind::Array(array) => array.layout().dialect == Dialect::Zarr3,
-        _ => node.path.join("zarr.json").exists(),
+        _ => look::is_file(&node.path.join("zarr.json")),
     }
 }

@@ -1,11 +1,10 @@
 //! What files are like, told without reading them: which there are, how long each is, and when it changed last.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::fs::{self as os, Identity, LOCK_FILE, system};
+use crate::fs::{Identity, LOCK_FILE, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
@@ -26,16 +25,22 @@ impl Listing {
         Ok(listing)
     }
 
-    fn folder(&mut self, folder: &Path, key: &str, depth: usize, visited: &mut HashSet<Identity>) -> Result<()> {
-        let metadata = fs::metadata(folder).map_err(|error| Error::io("look at", folder, error))?;
+    fn folder(
+        &mut self,
+        folder: &Path,
+        key: &str,
+        depth: usize,
+        visited: &mut HashSet<(Identity, String)>,
+    ) -> Result<()> {
+        let identity = look::identity(folder).map_err(|error| Error::io("look at", folder, error))?;
         // A link may lead back up.
-        if depth > DEPTH_MAX || !visited.insert(Identity::from(&metadata)) {
+        if depth > DEPTH_MAX || !visited.insert(identity) {
             return Ok(());
         }
-        for path in os::list(folder)? {
+        for path in look::list(folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let key = format!("{key}/{name}");
-            if path.is_dir() {
+            if look::is_folder(&path) {
                 self.folder(&path, &key, depth + 1, visited)?;
             } else if name == RECEIPT {
                 self.receipts.push(path);
@@ -68,9 +73,8 @@ impl Listing {
     }
 
     fn line(&mut self, key: &str, path: &Path) -> Result<()> {
-        match fs::metadata(path) {
-            Ok(metadata) => {
-                let (len, (seconds, nanoseconds)) = (metadata.len(), system::modified(&metadata));
+        match look::stamp(path) {
+            Ok((len, (seconds, nanoseconds))) => {
                 self.lines.push(format!("{key}\0{len} {seconds}.{nanoseconds}\n"));
             }
             // A link that leads nowhere, or a file that a manifest names and nobody has.

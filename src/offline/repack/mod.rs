@@ -31,6 +31,7 @@ mod ome_lists;
 mod ome_xml;
 mod options;
 mod order;
+mod pack;
 mod progress;
 mod receipt;
 mod refusal;
@@ -53,10 +54,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
+use crate::archive_file::{check_dialect, is_archive_name};
+use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::is_unfinished;
-use crate::fs::links;
 use crate::fs::{self as os, Lock};
+use crate::fs::{links, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
 use crate::offline::levels;
@@ -138,7 +141,7 @@ impl Repack {
     /// [`Error::Unsupported`] when it or an array in it can't be read, lacks chunks that its writer counted, or is not
     /// complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
-        let (root, options) = selection::of_path(root_of(path.as_ref())?, options)?;
+        let (root, options) = selection::of_path(root_of(path.as_ref(), out.is_none())?, options)?;
         let options = options.as_ref();
         let out = out.map(os::absolute).transpose()?;
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
@@ -147,7 +150,7 @@ impl Repack {
         if is_there && !is_untidy {
             Staging::sweep(&staging);
         }
-        out.iter().try_for_each(|out| check_out(&root, out))?;
+        out.iter().try_for_each(|out| check_out(&root, out, options.dialect))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
@@ -280,7 +283,10 @@ impl Repack {
             Some(out) => {
                 let folder = self.jobs.first().map_or(self.root.as_path(), |job| job.change.target.folder());
                 receipt::leave(&staging.tree(), folder, &self.root, &source_files, &self.options)?;
-                os::publish(&staging.tree(), out)?;
+                match is_archive_name(out) {
+                    true => pack::pack(&staging.tree(), out, self.options.sync)?,
+                    false => os::publish(&staging.tree(), out)?,
+                }
             }
             None if self.form == Form::Designed => {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
@@ -394,10 +400,13 @@ impl Repack {
 }
 
 /// The directory that is repacked, once an exchange that a kill cut short is finished.
-fn root_of(path: &Path) -> Result<PathBuf> {
+fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
     os::finish_exchange(path)?;
-    let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
-    if !root.is_dir() {
+    let root = look::canonicalize(path).map_err(|error| Error::io("open", path, error))?;
+    if in_place {
+        look::refuse_archive(&root)?;
+    }
+    if !look::is_root(&root) {
         return Err(Error::not_found(root, "is a file; expected the directory of an array or an image"));
     }
     links::enter(&root);
@@ -444,7 +453,10 @@ fn todo(jobs: &[Job]) -> Result<Vec<(usize, Vec<u64>)>> {
     Ok(todo)
 }
 
-fn check_out(root: &Path, out: &Path) -> Result<()> {
+fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
+    if is_archive_name(out) {
+        check_dialect(dialect)?;
+    }
     // Only a folder may be what an earlier call has made.
     if out.exists() && (!out.is_dir() || out == root) {
         return Err(Error::Exists { path: out.to_path_buf() });

@@ -2,6 +2,7 @@
 
 use super::selection::Selection;
 use crate::config::Dialect;
+use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{Kind, Node};
 
@@ -28,7 +29,8 @@ pub(super) fn is_above(group: &str, name: &str) -> bool {
 /// The groups of Zarr v2 that become those of Zarr v3: those around arrays that do, where no reader would find these,
 /// and all that are in one of these.
 pub(super) fn converted_groups<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> impl Iterator<Item = &'a Node> {
-    let is_zarr2 = |node: &&Node| node.path.join(".zgroup").exists() && !node.path.join("zarr.json").exists();
+    let is_zarr2 =
+        |node: &&Node| look::is_file(&node.path.join(".zgroup")) && !look::is_file(&node.path.join("zarr.json"));
     let is_around = move |node: &Node| {
         all_arrays(nodes).any(|(below, array)| {
             let is_above = groups_above(nodes, &below.name).any(|group| group.name == node.name);

@@ -1,14 +1,14 @@
 //! What is taken along as it is: the files that are no shards of arrays that change.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::change::Change;
+use super::shard::{copy_range, same_bytes};
 use crate::error::{Error, Result};
-use crate::fs::links;
-use crate::fs::system;
 use crate::fs::{self as os, LOCK_FILE};
+use crate::fs::{look, system};
+use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::RECEIPT;
 
 /// What is copied of a dataset or an array, and what is not.
@@ -30,7 +30,7 @@ impl Rest<'_> {
     fn folder(&self, from: &Path, to: &Path, depth: usize) -> Result<()> {
         let failed = |error: std::io::Error| Error::io("copy to", to, error);
         let create = || fs::create_dir_all(to).map_err(failed);
-        let entries = os::list(from)?;
+        let entries = look::list(from)?;
         if entries.is_empty() {
             create()?;
         }
@@ -38,23 +38,23 @@ impl Rest<'_> {
             let Some(name) = entry.file_name() else { continue };
             let text = name.to_string_lossy();
             let copied = to.join(name);
-            let kind = fs::symlink_metadata(&entry).map_err(|error| Error::io("look at", &entry, error))?;
+            let is_link = entry.is_symlink();
             if text == LOCK_FILE || text == RECEIPT || (text.starts_with('.') && text.ends_with(".partial")) {
                 continue;
             }
             if self.left.contains(&entry) {
                 continue;
             }
-            if kind.is_dir() || self.is_above_change(&entry) {
+            if !is_link && look::is_folder(&entry) || self.is_above_change(&entry) {
                 self.folder(&entry, &copied, depth + 1)?;
             } else if self.changes.iter().any(|change| is_rebuilt(change, &entry)) {
                 // Also where a link leads to a shard: the new shard stands there already.
-            } else if kind.is_symlink() {
+            } else if is_link {
                 create()?;
                 let _ = fs::remove_file(&copied);
                 let leads = self.lead(&entry, depth).map_err(failed)?;
                 system::symlink(leads, &copied).map_err(failed)?;
-            } else if kind.is_file() {
+            } else if look::is_file(&entry) {
                 create()?;
                 copy_file(&entry, &copied, self.sync)?;
             }
@@ -101,30 +101,15 @@ fn is_rebuilt(change: &Change, file: &Path) -> bool {
 
 fn copy_file(from: &Path, to: &Path, sync: bool) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("copy to", to, error);
-    links::check(from).map_err(|reason| Error::format(from, reason))?;
-    let (mut source, mut copy) = (File::open(from).map_err(failed)?, os::create_new(to).map_err(failed)?);
-    std::io::copy(&mut source, &mut copy).map_err(failed)?;
-    let permissions = source.metadata().map_err(failed)?.permissions();
-    copy.set_permissions(permissions).map_err(failed)?;
+    let gone = || Error::format(from, "has gone while it was copied");
+    let source = ShardFile::open(from.to_path_buf())?.ok_or_else(gone)?;
+    let copy = os::create_new(to).map_err(failed)?;
+    copy_range(&source, &copy).map_err(failed)?;
+    if let Ok(permissions) = fs::metadata(from).map(|metadata| metadata.permissions()) {
+        copy.set_permissions(permissions).map_err(failed)?;
+    }
     if sync {
         copy.sync_data().map_err(failed)?;
     }
-    if same(from, to).map_err(failed)? {
-        return Ok(());
-    }
-    Err(Error::format(to, format!("reads back otherwise than {}", from.display())))
-}
-
-fn same(a: &Path, b: &Path) -> std::io::Result<bool> {
-    let (mut a, mut b) = (File::open(a)?, File::open(b)?);
-    let (mut left, mut right) = (Vec::new(), Vec::new());
-    loop {
-        left.clear();
-        right.clear();
-        a.by_ref().take(1 << 20).read_to_end(&mut left)?;
-        b.by_ref().take(1 << 20).read_to_end(&mut right)?;
-        if left != right || left.is_empty() {
-            return Ok(left == right);
-        }
-    }
+    same_bytes(&source, &ShardFile::open(to.to_path_buf())?.ok_or_else(gone)?)
 }

@@ -1,7 +1,7 @@
 //! One shard of the new array: gathered, written beside its place, read back, and only then given its name.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -14,7 +14,7 @@ use super::writer::{Writer, Written, about};
 use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::fs as os;
-use crate::fs::system;
+use crate::fs::system::{self, FileExt};
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
@@ -147,23 +147,23 @@ impl Change {
         tally: &Tally<'_>,
     ) -> Result<Outcome> {
         let failed = |error: std::io::Error| Error::io("copy to", partial, error);
-        let from = File::open(&source.path).map_err(|error| Error::io("open", &source.path, error))?;
+        let opened = |path: &Path| {
+            let file = ShardFile::open(path.to_path_buf())?;
+            file.ok_or_else(|| Error::format(path, "has gone while it was copied"))
+        };
+        let old = opened(&source.path)?;
         let to = self.create(partial).map_err(failed)?;
-        if !self.reflink {
-            copy_bytes(&from, &to).map_err(failed)?;
-        } else if !system::share_blocks(&from, &to) {
+        match old.whole_file().filter(|_| self.reflink) {
+            None => copy_range(&old, &to).map_err(failed)?,
+            Some(from) if system::share_blocks(from, &to) => {}
             // It uses copy_file_range where the file system has it.
-            io::copy(&mut &from, &mut &to).map_err(failed)?;
+            Some(mut from) => io::copy(&mut from, &mut &to).map(drop).map_err(failed)?,
         }
         if self.sync {
             to.sync_data().map_err(failed)?;
         }
         // What there is to compare are two files, byte by byte.
-        let opened = |path: &Path| {
-            let file = ShardFile::open(path.to_path_buf())?;
-            file.ok_or_else(|| Error::format(path, "has gone while it was copied"))
-        };
-        let (old, new) = (opened(&source.path)?, opened(partial)?);
+        let new = opened(partial)?;
         self.pool.install(|| items.par_iter().try_for_each(|item| self.look_at(&old, item)))?;
         self.pool.install(|| same_bytes(&old, &new))?;
         self.appear(partial, path)?;
@@ -211,19 +211,19 @@ fn opened(array: &Array, position: &[u64]) -> Result<Option<(ShardFile, Index)>>
 }
 
 /// Copies by reading and writing: the system's own ways share blocks where they can.
-fn copy_bytes(mut from: &File, mut to: &File) -> io::Result<()> {
+pub(super) fn copy_range(from: &ShardFile, mut to: &File) -> io::Result<()> {
     let mut room = vec![0; 1 << 20];
-    loop {
-        match from.read(&mut room) {
-            Ok(0) => return Ok(()),
-            Ok(length) => to.write_all(&room[..length])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    let mut at = 0;
+    while at < from.len() {
+        let piece = &mut room[..(1 << 20).min((from.len() - at) as usize)];
+        from.file().read_exact_at(piece, from.start() + at)?;
+        to.write_all(piece)?;
+        at += piece.len() as u64;
     }
+    Ok(())
 }
 
-fn same_bytes(old: &ShardFile, new: &ShardFile) -> Result<()> {
+pub(super) fn same_bytes(old: &ShardFile, new: &ShardFile) -> Result<()> {
     const STEP: u64 = 4 << 20;
     let differ = || Error::format(new.path(), format!("reads back otherwise than {}", old.path().display()));
     if old.len() != new.len() {

@@ -1,14 +1,16 @@
 //! Whether there is room for what a repacking makes, before it begins; and what is said when there is none after all.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use super::change::{Change, Work};
 use super::jobs::Job;
+use crate::archive_file::is_archive_name;
 use crate::config::Compressor;
 use crate::error::{Error, Result};
-use crate::fs::{self as os, system};
+use crate::fs::look::{self, OpenFile};
+use crate::fs::system;
 
 /// Beside its bytes, a file takes part of a block that nothing else can have.
 const BLOCK_BYTES: u64 = 4096;
@@ -64,7 +66,8 @@ impl Plan<'_> {
         if let Some(root) = self.copied {
             needed = needed.saturating_add(length_below(root, 0)?.saturating_sub(rebuilt));
         }
-        Ok(needed)
+        // An archive is made of a whole folder, which goes when it is there.
+        Ok(if is_archive_name(self.result) { needed.saturating_mul(2) } else { needed })
     }
 
     /// Of the new files of a job that are not there yet. `stored`: bytes of the old ones.
@@ -136,10 +139,10 @@ impl Stored {
             return Ok(Self { bytes, ..stored });
         }
         for (path, _) in change.source.files()? {
-            let metadata = fs::metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
-            let bytes = metadata.len().min(system::disk_bytes(&metadata));
+            let Some(OpenFile { len, disk_bytes, .. }) = look::open(&path)? else { continue };
+            let bytes = len.min(disk_bytes);
             stored.bytes = stored.bytes.saturating_add(bytes);
-            stored.len = stored.len.saturating_add(metadata.len());
+            stored.len = stored.len.saturating_add(len);
             stored.largest = stored.largest.max(bytes);
         }
         Ok(stored)
@@ -149,9 +152,9 @@ impl Stored {
 /// Bytes of all files below a folder; behind links there is nothing to be copied.
 fn length_below(folder: &Path, depth: usize) -> Result<u64> {
     let mut bytes: u64 = 0;
-    for path in if depth > DEPTH_MAX { Vec::new() } else { os::list(folder)? } {
-        let metadata = fs::symlink_metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
-        let more = if metadata.is_dir() { length_below(&path, depth + 1)? } else { metadata.len() };
+    for path in if depth > DEPTH_MAX { Vec::new() } else { look::list(folder)? } {
+        let is_folder = !path.is_symlink() && look::is_folder(&path);
+        let more = if is_folder { length_below(&path, depth + 1)? } else { look::file_bytes(&path).unwrap_or(0) };
         bytes = bytes.saturating_add(more);
     }
     Ok(bytes)

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::fs::document;
 use crate::fs::is_below;
 use crate::fs::links;
-use crate::fs::{self as os, Lock};
+use crate::fs::{self as os, Lock, look};
 use crate::offline::array::Array;
 
 const JOURNAL: &str = "journal.json";
@@ -134,7 +134,7 @@ fn known(path: &Path) -> Result<Journal> {
             }
         }
         // A call that was killed at its very start leaves no more than an empty tree.
-        None if path.exists() && os::list(path)?.iter().any(|entry| is_not_empty(entry)) => Err(foreign()),
+        None if path.exists() && look::list(path)?.iter().any(|entry| is_not_empty(entry)) => Err(foreign()),
         None => Ok(Journal::default()),
     }
 }

@@ -59,7 +59,7 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
-use crate::fs::{Lock, document, links};
+use crate::fs::{Lock, document, links, look};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use disk::{Disk, Local};
@@ -166,6 +166,7 @@ impl Store {
     /// shards whose chunks can't be told apart.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        look::refuse_archive(path)?;
         let root = path.canonicalize().map_err(|error| Error::io("open", path, error))?;
         links::enter(&root);
         let views = Views::find(&root)?;

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::product;
 use crate::format::provenance::Provenance;
-use crate::fs::Lock;
+use crate::fs::{Lock, look};
 use crate::offline::array::Array;
 use crate::offline::array::memory::on_fitting_threads;
 use crate::offline::array::shard_file::ShardFile;
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
     /// Bytes of all files of chunks. Those that can't be looked at will say so when they are read.
     fn bytes(&self) -> u64 {
         let files = self.check.tree.arrays.iter().flat_map(|node| &node.files);
-        files.filter_map(|(path, _)| path.metadata().ok()).fold(0, |sum, file| sum.saturating_add(file.len()))
+        files.filter_map(|(path, _)| look::file_bytes(path)).fold(0, u64::saturating_add)
     }
 
     fn documents(&self) {

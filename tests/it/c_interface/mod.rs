@@ -5,6 +5,7 @@
 //! are not, the test says so in a line that starts with "not run:", and in the file `SHARDWRIGHT_NOT_RUN`, which
 //! `tools/test` counts.
 
+mod archives;
 mod buffers;
 mod building;
 mod linking;

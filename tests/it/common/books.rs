@@ -1,8 +1,7 @@
 //! The books of a run: what its summary, documents, records and pixels say of each frame must be the same, and true.
 
-use super::{checked, recovered};
+use super::{checked, recovered, zip};
 use std::collections::BTreeSet;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
@@ -33,7 +32,7 @@ pub fn own(path: &Path, dialect: Dialect) -> Value {
         _ => ("info", "/shardwright"),
     };
     let file = if dialect == Dialect::Zarr3Transformer { "meta/root.group.json" } else { file };
-    let document: Value = serde_json::from_slice(&fs::read(path.join(file)).unwrap()).unwrap();
+    let document: Value = serde_json::from_slice(&zip::read(path, file)).unwrap();
     document.pointer(pointer).unwrap_or_else(|| panic!("{document:#} lacks {pointer}")).clone()
 }
 

@@ -8,6 +8,7 @@ pub mod disk;
 pub mod fault_log;
 pub mod stopped;
 pub mod storage;
+pub mod zip;
 
 use std::path::{Path, PathBuf};
 

@@ -96,6 +96,10 @@ pub fn finished(path: &Path, config: &Config, numbers: &[u64]) {
 /// All files below a folder, by their paths.
 pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
+    if folder.is_file() {
+        found.insert(PathBuf::new(), fs::read(folder).unwrap());
+        return found;
+    }
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {
         // In a dataset that is being written, files come and go.

@@ -6,7 +6,7 @@
 //! | 0 | error, named, processor, sync, stats |
 //! | 1 | dtype, geometry, config, codec, downsample, pixels |
 //! | 2 | format, fs, storage, ring, aligned_memory, record, ome |
-//! | 3 | plan, shard, folder |
+//! | 3 | plan, shard, folder, archive_file |
 //! | 4 | dataset, and what the tools look at: arrays, and the walk through a hierarchy |
 //! | 5 | engine, and the tools, which know nothing of it |
 //! | 6 | acquisition, the frames that it lends, the events that it tells of, and the manifest that it leaves |
@@ -23,7 +23,7 @@ use self::imports::imports;
 use self::tokens::tokens;
 
 /// The floor of a module; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 31] = [
+const FLOORS: [(&str, u32); 32] = [
     ("error", 0),
     ("named", 0),
     ("processor", 0),
@@ -45,6 +45,7 @@ const FLOORS: [(&str, u32); 31] = [
     ("plan", 3),
     ("shard", 3),
     ("folder", 3),
+    ("archive_file", 3),
     ("dataset", 4),
     ("offline::array", 4),
     ("offline::hierarchy", 4),

@@ -289,7 +289,8 @@ def create(path: str | PathLike[str], config: Config | None = None, **fields: Un
     Parameters
     ----------
     path : path-like
-        A folder that is made, with those on the way there. By its name, ``….ome.zarr``.
+        A folder that is made, with those on the way there: by its name, ``….ome.zarr``. Or one file, whose name ends
+        in ``.ozx``.
     config : dict, JSON text, TOML text, or path to a .json or .toml file, optional
         The configuration.
     **fields
@@ -393,7 +394,7 @@ def create_dataset(
     Parameters
     ----------
     path : path-like
-        A folder that is made.
+        A folder that is made, or a file whose name ends in ``.ozx``.
     overwrite : bool
         Replace a dataset that is in the way. Anything else is never replaced.
     plate : Plate or mapping, optional

@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,22 @@ def test_configurations_by_keyword_dict_json_toml_and_file(tmp_path: Path) -> No
             assert acq.frame_shape == (16, 24)
             acq.append(picture(at))
         np.testing.assert_array_equal(stored(tmp_path / f"{at}.zarr")[0], picture(at))
+
+
+def test_a_name_that_ends_in_ozx_makes_one_file(tmp_path: Path, start: Start) -> None:
+    import zarr
+
+    path = tmp_path / "run.ozx"
+    with start("run.ozx") as acq:
+        for number in range(9):
+            acq.append(picture(number))
+    assert path.is_file()
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+    with zarr.storage.ZipStore(path, mode="r") as store:
+        read = np.asarray(zarr.open_array(store, path="0", mode="r")[...])
+    np.testing.assert_array_equal(read, [picture(number) for number in range(9)])
+    assert sw.verify(path).is_sound
 
 
 def test_every_field_has_a_keyword(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ Examples:
   shardwright verify movie.ome.zarr
   shardwright export movie.ome.zarr part.ome.tif --region 0:100,:,512:1024
   shardwright repack movie.ome.zarr archive.ome.zarr --codec zstd --level 9
+  shardwright repack movie.ome.zarr movie.ozx
   shardwright pyramid movie.ome.zarr
   shardwright manifest movie.ome.zarr --url-prefix s3://bucket/movie.ome.zarr
   shardwright recover killed.ome.zarr --apply
@@ -42,6 +43,7 @@ pub(super) const REPLAY_HELP: &str = concat!(
 Examples:
   shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd --chunk 16,256,256
   shardwright replay positions.ome.tif out.ome.zarr --series 1
+  shardwright replay movie.tif one_file.ozx
   shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
   shardwright replay camera.raw out.zarr --shape 1000,512,640 --pixel-format mono12p
   shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000

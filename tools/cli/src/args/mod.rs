@@ -225,7 +225,7 @@ pub(crate) struct Probe {
 pub(crate) struct Repack {
     /// The dataset
     pub(crate) path: PathBuf,
-    /// The dataset to create [default: in place]
+    /// The dataset to create; one file if its name ends in .ozx [default: in place]
     pub(crate) output: Option<PathBuf>,
     /// The order of chunks in their shard
     #[arg(long, default_value = "c", value_parser = one_of(ChunkOrder::ALL, ChunkOrder::name))]

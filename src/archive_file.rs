@@ -1,0 +1,208 @@
+//! The file of a dataset that is an archive: created, locked, perhaps in the place of another one, and removed again if
+//! nothing comes of it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::config::Dialect;
+use crate::error::{Error, Result, logged};
+use crate::fs::archives::directory;
+use crate::fs::system::open_unfollowed;
+use crate::fs::{
+    FileLock, Identity, Lock, absolute, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of,
+};
+use crate::storage::Archive;
+
+/// By this end of its name, a dataset is an archive.
+const EXTENSION: &str = "ozx";
+/// By this entry, an archive is a dataset.
+const DOCUMENT: &str = "zarr.json";
+
+/// Whether a dataset of this name is one file.
+pub(crate) fn is_archive_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION))
+}
+
+/// Refuses a dialect that no archive holds.
+pub(crate) fn check_dialect(dialect: Dialect) -> Result<()> {
+    if dialect == Dialect::Zarr3 {
+        return Ok(());
+    }
+    let reason = "an .ozx holds an OME-Zarr, which is zarr3; choose that, or another name for a folder";
+    Err(Error::config("dialect", dialect.name(), reason))
+}
+
+/// An archive that this process made and locked.
+#[derive(Debug)]
+pub(crate) struct ArchiveFile {
+    _lock: FileLock,
+    archive: Arc<Archive>,
+    identity: Identity,
+    path: PathBuf,
+    /// Folders above it that were made for it, the nearest first.
+    parents: Vec<PathBuf>,
+    replaced: Option<Replaced>,
+}
+
+/// The archive that is being replaced, locked.
+#[derive(Debug)]
+struct Replaced {
+    aside: PathBuf,
+    identity: Identity,
+    _lock: FileLock,
+}
+
+impl ArchiveFile {
+    /// `suffix`: for a name beside `path` that nobody else chooses.
+    pub(crate) fn create(path: &Path, overwrite: bool, suffix: &str, uuid: [u8; 16]) -> Result<Self> {
+        let path = &absolute(path)?;
+        // Else an archive whose name a kill took away would be forgotten beside the new one.
+        finish_exchange(path)?;
+        Lock::refuse_within(path)?;
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::new_at(path, uuid),
+            Err(error) => Err(Error::io("look at", path, error)),
+            Ok(found) if !found.is_file() => {
+                Err(Error::format(path, "is no file; a dataset of this name is one, choose another path"))
+            }
+            Ok(_) => Self::in_place_of(path, overwrite, suffix, uuid),
+        }
+    }
+
+    fn new_at(path: &Path, uuid: [u8; 16]) -> Result<Self> {
+        let folder = path.parent().unwrap_or(path);
+        let parents = make_folders(folder).map_err(|error| Error::io("create", folder, error))?;
+        let begun = begin(path, path, uuid).map_err(|error| match error {
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                Error::Exists { path: path.to_path_buf() }
+            }
+            other => other,
+        });
+        match begun {
+            Ok(begun) => Ok(Self::of(begun, path, parents, None)),
+            Err(error) => {
+                parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
+                Err(error)
+            }
+        }
+    }
+
+    fn of(begun: Begun, path: &Path, parents: Vec<PathBuf>, replaced: Option<Replaced>) -> Self {
+        let Begun { archive, identity, lock } = begun;
+        Self { _lock: lock, archive, identity, path: path.to_path_buf(), parents, replaced }
+    }
+
+    /// Gives the name of an archive to a new one, in one step: at no moment is the name free for others.
+    fn in_place_of(path: &Path, overwrite: bool, suffix: &str, uuid: [u8; 16]) -> Result<Self> {
+        if !overwrite {
+            Lock::look(path)?;
+            return Err(Error::Exists { path: path.to_path_buf() });
+        }
+        let open = open_unfollowed(File::options().read(true).write(true), path);
+        let old = Arc::new(open.map_err(|error| Error::io("open", path, error))?);
+        // Who holds it is the only one who may take its name.
+        let lock = Lock::hold_file(&old, path)?;
+        let identity = Identity::of(&old).map_err(|error| Error::io("look at", path, error))?;
+        if !identity.is_at(path) {
+            return Err(Error::Locked { path: path.to_path_buf() });
+        }
+        if !is_dataset(&old).map_err(|error| Error::io("read", path, error))? {
+            let reason = "is a file, but no archive with a zarr.json at its root; it is never overwritten, choose \
+                          another path";
+            return Err(Error::format(path, reason));
+        }
+        let aside = hidden(path, &format!("replaced-{suffix}"));
+        let begun = begin(&aside, path, uuid)?;
+        if let Err(error) = exchange(&aside, path) {
+            // A sync may have failed after the names had changed.
+            if identity.is_at(&aside) {
+                let _ = swap(&aside, path);
+            }
+            remove(&aside, begun.identity);
+            return Err(error);
+        }
+        let replaced = Replaced { aside, identity, _lock: lock };
+        Ok(Self::of(begun, path, Vec::new(), Some(replaced)))
+    }
+
+    pub(crate) fn archive(&self) -> &Arc<Archive> {
+        &self.archive
+    }
+
+    /// The path that messages name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder that it is in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
+    /// Whether the archive still has the name that it was made under.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.identity.is_at(&self.path)
+    }
+
+    /// Ends the work on it. What nobody filled disappears, and what it was to replace comes back.
+    pub(crate) fn leave(&mut self, keep: bool) {
+        let replaced = self.replaced.take();
+        if keep {
+            if let Err(error) = self.archive.finish() {
+                // Its last directory names all; there may be more of the file than is needed.
+                logged(|| tracing::warn!(archive = %self.path.display(), %error, "can't be cut to its length"));
+            }
+            if let Some(Replaced { aside, identity, .. }) = replaced {
+                remove(&aside, identity);
+            }
+            return;
+        }
+        if let Some(Replaced { aside, identity, .. }) = replaced {
+            if self.is_in_place() && identity.is_at(&aside) && swap(&aside, &self.path).is_ok() {
+                remove(&aside, self.identity);
+            }
+        } else {
+            remove(&self.path, self.identity);
+            self.parents.iter().for_each(|parent| drop(fs::remove_dir(parent)));
+        }
+        let _ = sync_folder_of(&self.path);
+    }
+}
+
+/// An archive that has its file, and nothing in it.
+struct Begun {
+    lock: FileLock,
+    archive: Arc<Archive>,
+    identity: Identity,
+}
+
+/// Creates an empty archive at `at`, which will have the name `path`.
+fn begin(at: &Path, path: &Path, uuid: [u8; 16]) -> Result<Begun> {
+    let create = || File::options().read(true).write(true).create_new(true).open(at);
+    let file = Arc::new(create().map_err(|error| Error::io("create", at, error))?);
+    let begun = Lock::hold_file(&file, path).and_then(|lock| {
+        let identity = Identity::of(&file).map_err(|error| Error::io("look at", at, error))?;
+        let archive = Archive::begin(file, path, uuid).map_err(|error| Error::io("look at", at, error))?;
+        sync_folder_of(at)?;
+        Ok(Begun { lock, archive: Arc::new(archive), identity })
+    });
+    begun.inspect_err(|_| drop(fs::remove_file(at)))
+}
+
+/// Removes a file, if it is still the one.
+fn remove(path: &Path, identity: Identity) {
+    if identity.is_at(path) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Whether a file is an archive with a Zarr hierarchy at its root, or what a writer left that was killed at once.
+fn is_dataset(file: &File) -> io::Result<bool> {
+    let len = file.metadata()?.len();
+    Ok(match directory(file, len)? {
+        Ok((entries, _)) => entries.contains_key(DOCUMENT),
+        Err(_) => len == 0,
+    })
+}

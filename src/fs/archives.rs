@@ -1,0 +1,248 @@
+//! Archives that paths lead into: `run.ozx/0/zarr.json` is a file in the archive `run.ozx`.
+//!
+//! Only a path that the system itself finds no file under is looked at in this way, so a dataset in a folder pays
+//! nothing for it, and an archive in a dataset is a file like any other.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+
+use super::system::FileExt;
+use crate::format::zip::parse::{END64_BYTES_NEEDED, Entry, Place, TAIL_BYTES_MAX, Tail, end64, tail};
+
+/// The entries of an archive by their names, and where its directory begins.
+type Listed = (BTreeMap<String, Entry>, u64);
+
+/// What the directory of an archive lists, or why it has none that is read here.
+pub(crate) fn directory(file: &File, len: u64) -> io::Result<Result<Listed, String>> {
+    let mut last = vec![0; len.min(TAIL_BYTES_MAX) as usize];
+    let last_at = len - last.len() as u64;
+    file.read_exact_at(&mut last, last_at)?;
+    let place = match tail(&last, len) {
+        Ok(Tail::Directory(place)) => place,
+        Ok(Tail::End64(at)) => {
+            let mut bytes = [0; END64_BYTES_NEEDED];
+            file.read_exact_at(&mut bytes, at)?;
+            match end64(&bytes, at) {
+                Ok(place) => place,
+                Err(reason) => return Ok(Err(reason)),
+            }
+        }
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let Place { at, bytes, .. } = place;
+    let mut directory = vec![0; bytes as usize];
+    file.read_exact_at(&mut directory, at)?;
+    Ok(place.entries(&directory).map(|entries| (entries, at)))
+}
+
+#[cfg(feature = "offline")]
+pub(crate) use paths::*;
+
+#[cfg(feature = "offline")]
+mod paths {
+    use std::fs::{self, File};
+    use std::path::{Path, PathBuf};
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use super::{BTreeMap, Entry, FileExt, directory};
+    use crate::error::{Error, Result};
+    use crate::format::zip::local::{FIXED_BYTES, NAME_BYTES_MAX};
+    use crate::format::zip::parse::data_at;
+    use crate::fs::identity::Identity;
+
+    /// Archives that stay open for the next look.
+    const KEPT_MAX: usize = 16;
+    /// Names of which it is told what is wrong with the archive, rather than that there is no dataset.
+    const EXTENSIONS: [&str; 2] = ["ozx", "zip"];
+
+    static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+    struct Kept {
+        path: PathBuf,
+        stamp: Stamp,
+        archive: Arc<OpenArchive>,
+        /// It is shown whatever the file says of itself.
+        pinned: bool,
+    }
+
+    /// By which a file is known to be what it was. It grows with each directory that its writer writes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Stamp {
+        identity: Identity,
+        len: u64,
+    }
+
+    impl Stamp {
+        fn of(metadata: &fs::Metadata) -> Self {
+            Self { identity: Identity::from(metadata), len: metadata.len() }
+        }
+    }
+
+    /// An archive and what it says that it holds.
+    #[derive(Debug)]
+    pub(crate) struct OpenArchive {
+        pub(crate) file: Arc<File>,
+        pub(crate) entries: BTreeMap<String, Entry>,
+        /// Where entries end at the latest.
+        pub(crate) end: u64,
+    }
+
+    /// A path in an archive.
+    #[derive(Debug, Clone)]
+    pub(crate) struct InArchive {
+        archive: Arc<OpenArchive>,
+        /// Of the archive itself.
+        root: PathBuf,
+        /// Empty for the root.
+        key: String,
+    }
+
+    /// A file in an archive: a range of it.
+    #[derive(Debug)]
+    pub(crate) struct Part {
+        pub(crate) file: Arc<File>,
+        pub(crate) at: u64,
+        pub(crate) entry: Entry,
+    }
+
+    /// Where in an archive a path leads; `None` where no part of it is one.
+    ///
+    /// # Errors
+    ///
+    /// When an archive can't be read, or says what no OME-Zarr would.
+    pub(crate) fn find(path: &Path) -> Result<Option<InArchive>> {
+        for above in path.ancestors() {
+            let Ok(metadata) = fs::metadata(above) else { continue };
+            if !metadata.is_file() {
+                return Ok(None);
+            }
+            let Some(archive) = open(above, Stamp::of(&metadata))? else { return Ok(None) };
+            let below = path.strip_prefix(above).unwrap_or(path);
+            let Some(parts) = below.iter().map(|part| part.to_str()).collect::<Option<Vec<_>>>() else {
+                return Ok(None);
+            };
+            return Ok(Some(InArchive { archive, root: above.to_path_buf(), key: parts.join("/") }));
+        }
+        Ok(None)
+    }
+
+    fn open(path: &Path, stamp: Stamp) -> Result<Option<Arc<OpenArchive>>> {
+        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept().iter().find(|kept| kept.path == path && (kept.pinned || kept.stamp == stamp)) {
+            return Ok(Some(known.archive.clone()));
+        }
+        let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+        // It may have become longer meanwhile.
+        let stamp =
+            file.metadata().map(|found| Stamp::of(&found)).map_err(|error| Error::io("look at", path, error))?;
+        let found = directory(&file, stamp.len).map_err(|error| Error::io("read", path, error))?;
+        let (entries, end) = match found {
+            Ok(found) => found,
+            Err(reason) if is_called_archive(path) => {
+                return Err(Error::format(path, format!("{reason}; see recover, if shardwright was writing it")));
+            }
+            Err(_) => return Ok(None),
+        };
+        let archive = Arc::new(OpenArchive { file: Arc::new(file), entries, end });
+        let mut kept = kept();
+        kept.retain(|kept| kept.path != path || kept.pinned);
+        while kept.len() >= KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push(Kept { path: path.to_path_buf(), stamp, archive: archive.clone(), pinned: false });
+        Ok(Some(archive))
+    }
+
+    fn is_called_archive(path: &Path) -> bool {
+        path.extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found.eq_ignore_ascii_case(known)))
+    }
+
+    /// As long as this lives, the archive at a path is shown as its owner sees it.
+    #[derive(Debug)]
+    pub(crate) struct Pin(PathBuf);
+
+    /// Shows `archive` at `path`, whatever the file says that it holds.
+    pub(crate) fn pin(path: &Path, archive: OpenArchive) -> Result<Pin> {
+        let metadata = archive.file.metadata().map_err(|error| Error::io("look at", path, error))?;
+        let kept =
+            Kept { path: path.to_path_buf(), stamp: Stamp::of(&metadata), archive: Arc::new(archive), pinned: true };
+        let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|kept| kept.path != path);
+        all.insert(0, kept);
+        Ok(Pin(path.to_path_buf()))
+    }
+
+    impl Drop for Pin {
+        fn drop(&mut self) {
+            KEPT.lock().unwrap_or_else(PoisonError::into_inner).retain(|kept| kept.path != self.0);
+        }
+    }
+
+    impl InArchive {
+        /// The archive's own path.
+        pub(crate) fn root(&self) -> &Path {
+            &self.root
+        }
+
+        /// The name in the archive; empty for its root.
+        pub(crate) fn key(&self) -> &str {
+            &self.key
+        }
+
+        pub(crate) fn identity(&self) -> std::io::Result<Identity> {
+            Identity::of(&self.archive.file)
+        }
+
+        /// Of the archive.
+        pub(crate) fn metadata(&self) -> std::io::Result<fs::Metadata> {
+            self.archive.file.metadata()
+        }
+
+        pub(crate) fn is_file(&self) -> bool {
+            self.archive.entries.contains_key(&self.key)
+        }
+
+        pub(crate) fn is_folder(&self) -> bool {
+            self.key.is_empty() || self.below().next().is_some()
+        }
+
+        /// Bytes of the file.
+        pub(crate) fn len(&self) -> Option<u64> {
+            self.archive.entries.get(&self.key).map(|entry| entry.content.len)
+        }
+
+        /// The names of all files below a folder, from the folder on.
+        fn below(&self) -> impl Iterator<Item = &str> {
+            let prefix = if self.key.is_empty() { String::new() } else { format!("{}/", self.key) };
+            let start = prefix.len();
+            let names = self.archive.entries.range(prefix.clone()..).map(|(name, _)| name.as_str());
+            names.take_while(move |name| name.starts_with(&prefix)).map(move |name| &name[start..])
+        }
+
+        /// What stands in the folder.
+        pub(crate) fn names(&self) -> Vec<&str> {
+            let mut names: Vec<_> = self.below().map(|name| name.split('/').next().unwrap_or(name)).collect();
+            names.dedup();
+            // Between the files of a folder, its neighbours may stand: `a`, `a.b`, `a/c`.
+            names.sort_unstable();
+            names.dedup();
+            names
+        }
+
+        /// The file's bytes, which may be compressed; `None` where there is no file.
+        ///
+        /// # Errors
+        ///
+        /// When what the directory says is not so.
+        pub(crate) fn open(&self) -> Result<Option<Part>> {
+            let OpenArchive { file, entries, end } = &*self.archive;
+            let Some(entry) = entries.get(&self.key) else { return Ok(None) };
+            let mut header = vec![0; (FIXED_BYTES + self.key.len()).min(FIXED_BYTES + 4 * NAME_BYTES_MAX)];
+            let read = file.read_exact_at(&mut header, entry.header_at);
+            read.map_err(|error| Error::io("read", &self.root, error))?;
+            let at = data_at(&header, &self.key, entry, *end).map_err(|reason| Error::format(&self.root, reason))?;
+            Ok(Some(Part { file: file.clone(), at, entry: *entry }))
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What stands at a path, in a folder or in an archive.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::archives::{self, Part};
+use super::identity::Identity;
+use super::{document, links, system};
+use crate::error::{Error, Refusal, Result};
+use crate::format::zip::parse::Method;
+
+/// A file that an archive has compressed is decompressed as a whole; what is larger should be stored.
+const INFLATED_BYTES_MAX: u64 = 16 << 20;
+
+/// An open file: all of one, or a range of an archive.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) file: Arc<File>,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+    /// Bytes that the file system has given to it, about so many where it is a range.
+    pub(crate) disk_bytes: u64,
+}
+
+/// Opens a regular file for reading; `None` when there is none.
+pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
+    links::check(path).map_err(|reason| Error::format(path, reason))?;
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return open_in_archive(path),
+        Err(error) => return Err(Error::io("look at", path, error)),
+    };
+    // Opening a pipe would wait for ever.
+    if !metadata.is_file() {
+        return Err(Error::format(path, "is not a regular file"));
+    }
+    let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+    let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
+    let (len, disk_bytes) = (metadata.len(), system::disk_bytes(&metadata));
+    Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }))
+}
+
+fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
+    let Some(place) = archives::find(path)? else { return Ok(None) };
+    let Some(Part { file, at, entry }) = place.open()? else {
+        return if place.is_folder() { Err(Error::format(path, "is not a regular file")) } else { Ok(None) };
+    };
+    let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
+    if entry.method != Method::Stored {
+        let Some(bytes) = document::bytes(path, INFLATED_BYTES_MAX)? else { return Ok(None) };
+        let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", path, error))?;
+        let (len, disk_bytes) = (bytes.len() as u64, system::disk_bytes(&metadata));
+        return Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }));
+    }
+    let len = entry.content.len;
+    // Its share: what it takes itself is not told.
+    let share = u128::from(system::disk_bytes(&metadata)) * u128::from(len) / u128::from(metadata.len().max(1));
+    Ok(Some(OpenFile { file, at, len, disk_bytes: share as u64 }))
+}
+
+/// What is where a path leads in an archive, if the system finds nothing there because of one.
+fn beyond(path: &Path) -> Result<Option<archives::InArchive>> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotADirectory => archives::find(path),
+        _ => Ok(None),
+    }
+}
+
+/// Whether there is a folder. The root of an archive is none: see [`is_root`].
+pub(crate) fn is_folder(path: &Path) -> bool {
+    path.is_dir() || matches!(beyond(path), Ok(Some(place)) if place.is_folder())
+}
+
+/// Whether a path that somebody named is a folder, or an archive, which may be a dataset.
+pub(crate) fn is_root(path: &Path) -> bool {
+    is_folder(path) || is_archive(path)
+}
+
+/// Whether a path is an archive itself.
+pub(crate) fn is_archive(path: &Path) -> bool {
+    path.is_file() && matches!(archives::find(path), Ok(Some(_)))
+}
+
+/// Refuses to change an archive, or something in one.
+pub(crate) fn refuse_archive(path: &Path) -> Result<()> {
+    if path.is_dir() || !matches!(archives::find(path), Ok(Some(_))) {
+        return Ok(());
+    }
+    let reason = "is an archive, or in one, which is not changed; repack it into a folder, and change that";
+    Err(Error::format(path, Refusal::Unsupported(reason.into())))
+}
+
+pub(crate) fn is_file(path: &Path) -> bool {
+    path.is_file() || matches!(beyond(path), Ok(Some(place)) if place.is_file())
+}
+
+/// Bytes of a file; `None` where there is none.
+pub(crate) fn file_bytes(path: &Path) -> Option<u64> {
+    stamp(path).ok().map(|(len, _)| len)
+}
+
+/// Bytes of a file, and when it, or the archive that it is in, was changed last.
+pub(crate) fn stamp(path: &Path) -> io::Result<(u64, (i64, i64))> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok((metadata.len(), system::modified(&metadata))),
+        Err(error) => {
+            let place = beyond(path).ok().flatten();
+            let Some((len, place)) = place.and_then(|place| Some((place.len()?, place))) else { return Err(error) };
+            Ok((len, system::modified(&place.metadata()?)))
+        }
+    }
+}
+
+/// Whether anything stands there, be it a link that leads nowhere.
+pub(crate) fn exists(path: &Path) -> Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            let place = archives::find(path)?;
+            Ok(place.is_some_and(|place| place.is_file() || place.is_folder()))
+        }
+        Err(error) => Err(Error::io("look at", path, error)),
+    }
+}
+
+/// What stands in a folder, or at the root of an archive.
+pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| Error::io("list", folder, error);
+    links::check(folder).map_err(|reason| Error::format(folder, reason))?;
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            let Some(place) = archives::find(folder)?.filter(archives::InArchive::is_folder) else {
+                return Err(failed(error));
+            };
+            return Ok(place.names().into_iter().map(|name| folder.join(name)).collect());
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
+}
+
+/// By which a folder is known again under another name: where it is, and its name there if that is an archive.
+pub(crate) fn identity(path: &Path) -> io::Result<(Identity, String)> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok((Identity::from(&metadata), String::new())),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => match archives::find(path) {
+            Ok(Some(place)) => Ok((place.identity()?, place.key().to_owned())),
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// The path without links; also of what is in an archive.
+pub(crate) fn canonicalize(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == ErrorKind::NotADirectory => match archives::find(path) {
+            Ok(Some(place)) if place.is_file() || place.is_folder() => {
+                Ok(fs::canonicalize(place.root())?.join(place.key()))
+            }
+            _ => Err(error),
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,108 @@
+//! Where what is recovered is written: a folder, or an archive.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::archive::FoundArchive;
+use super::shard::NewIndex;
+use super::source::name;
+use crate::config::StorageKind;
+use crate::error::{Error, Result};
+use crate::fs::beneath::Root;
+use crate::fs::links;
+use crate::offline::repack::consolidated::Consolidated;
+use crate::storage::{Archive, ArchiveView, Directory, Storage};
+
+pub(super) enum Target<'a> {
+    Folder { root: &'a Path, storage: Directory, below: Root },
+    Archive { root: &'a Path, found: &'a FoundArchive, archive: Arc<Archive>, view: ArchiveView },
+}
+
+impl<'a> Target<'a> {
+    /// `archive`: what is at `root`, if not a folder.
+    pub(super) fn open(root: &'a Path, archive: Option<&'a FoundArchive>) -> Result<Self> {
+        if let Some(found) = archive {
+            let (archive, view) = found.edit()?;
+            return Ok(Self::Archive { root, found, archive, view });
+        }
+        let storage = Directory::open(root, StorageKind::Buffered, true);
+        let storage = storage.map_err(|error| Error::io("look at", root, error))?;
+        Ok(Self::Folder { root, storage, below: Root::open(root)? })
+    }
+
+    /// Refuses a document or a block of records whose place leads elsewhere.
+    pub(super) fn check(&self, key: &str) -> Result<()> {
+        match self {
+            Self::Folder { root, .. } => links::stays_below(root, &root.join(key)),
+            // There are no links in it.
+            Self::Archive { .. } => Ok(()),
+        }
+    }
+
+    /// Puts a document, or a block of records, in the place of the one before.
+    pub(super) fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        let put = match self {
+            Self::Folder { root, storage, below } => {
+                below.make_folders(&root.join(key))?;
+                storage.put(key, bytes)
+            }
+            Self::Archive { view, .. } => view.put(key, bytes),
+        };
+        put.map_err(|error| Error::io("write", key, error))
+    }
+
+    /// What was put is on the device, for good.
+    pub(super) fn settle(&self) -> Result<()> {
+        match self {
+            Self::Folder { .. } => Ok(()),
+            Self::Archive { root, archive, .. } => {
+                archive.settle().map_err(|error| Error::io("write the directory of", *root, error))
+            }
+        }
+    }
+
+    /// Gives a shard a new index.
+    pub(super) fn write_index(&self, path: &Path, index: &NewIndex) -> Result<()> {
+        let written = match self {
+            Self::Folder { below, .. } => index.write(&below.open_file(path)?),
+            Self::Archive { root, archive, .. } => {
+                archive.rewrite(&name(root, path), index.file_end(), |file, start| index.write_within(file, start))
+            }
+        };
+        written.map_err(|error| Error::io("write a new index to", path, error))
+    }
+
+    /// Makes a shard that has nothing but an index.
+    pub(super) fn create(&self, path: &Path, index: &NewIndex) -> Result<()> {
+        match self {
+            Self::Folder { below, .. } => index.write(&below.create_file(path)?),
+            Self::Archive { .. } => {
+                return Err(Error::format(path, "can't be made in an archive, whose readers need no empty shards"));
+            }
+        }
+        .map_err(|error| Error::io("write a new index to", path, error))
+    }
+
+    pub(super) fn remove(&self, path: &Path) -> Result<()> {
+        match self {
+            Self::Folder { below, .. } => below.remove_file(path),
+            Self::Archive { root, view, .. } => {
+                view.remove(&name(root, path)).map_err(|error| Error::io("remove", path, error))
+            }
+        }
+    }
+
+    /// All is done. `groups`: the names of those in which others may keep copies of documents.
+    pub(super) fn finish(self, groups: &[&str]) -> Result<()> {
+        self.settle()?;
+        match self {
+            Self::Folder { root, .. } => Consolidated::around(root, groups)?.refresh(),
+            // Its writer makes no copies of documents, and nobody else changes it.
+            Self::Archive { found, archive, .. } => {
+                archive.release();
+                found.show_as_written();
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The finished tree as one file: an archive in the order that RFC-9 recommends, without gaps.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::archive_file::is_archive_name;
+use crate::error::{Error, Result};
+use crate::format::zip::directory::{Directory, Named, comment, order};
+use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, Origin, PAGE, WRITTEN_AT_ONCE};
+use crate::format::zip::{Content, Modified, crc32};
+use crate::fs::system::FileExt;
+use crate::fs::{self as os, document, hidden, look, rename_new, sync_folder_of};
+use crate::offline::hierarchy::RECEIPT;
+
+const ROOT: &str = "zarr.json";
+const STEP_BYTES: usize = 1 << 20;
+
+/// Writes what is in `tree` into the new archive `out`, which appears when all is in it.
+pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
+    let partial = hidden(out, "partial");
+    let failed = |error| Error::io("write", out, error);
+    let packed = os::create_new(&partial).map_err(failed).and_then(|file| {
+        let mut packer = Packer { file, end: 0, directory: Directory::default() };
+        let mut names = Vec::new();
+        list(tree, tree, &mut names)?;
+        let root = document::read(&tree.join(ROOT))?.filter(|root| root["zarr_format"] == 3).ok_or_else(|| {
+            let reason =
+                "has no zarr.json of Zarr v3 at its root, without which it is no .ozx; repack it into a folder";
+            Error::format(tree, reason)
+        })?;
+        names.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
+        names.iter().try_for_each(|(name, path)| packer.add(name, path))?;
+        packer.finish(&comment(&root["attributes"]), sync).map_err(failed)
+    });
+    let named = packed.and_then(|()| rename_new(&partial, out).map_err(failed));
+    if named.is_err() {
+        let _ = std::fs::remove_file(&partial);
+    }
+    named?;
+    if sync { sync_folder_of(out) } else { Ok(()) }
+}
+
+/// All files below a folder with their names in the archive.
+fn list(root: &Path, folder: &Path, names: &mut Vec<(String, PathBuf)>) -> Result<()> {
+    for path in look::list(folder)? {
+        if path.is_symlink() {
+            return Err(Error::format(path, "is a link, which an archive can't hold; repack into a folder"));
+        }
+        if path.is_dir() {
+            list(root, &path, names)?;
+            continue;
+        }
+        if is_archive_name(&path) {
+            return Err(Error::format(path, "is an archive, which must not be in another one; take it out"));
+        }
+        let name = path.strip_prefix(root).ok().and_then(Path::to_str).filter(|name| name.len() <= NAME_BYTES_MAX);
+        let Some(name) = name else {
+            let reason = format!("has a name that is no UTF-8, or of more than {NAME_BYTES_MAX} bytes");
+            return Err(Error::format(path, reason));
+        };
+        if path.file_name().is_none_or(|last| last != RECEIPT) {
+            names.push((name.to_owned(), path));
+        }
+    }
+    Ok(())
+}
+
+struct Packer {
+    file: File,
+    end: u64,
+    directory: Directory,
+}
+
+impl Packer {
+    /// Adds a file; one of a page or more begins on a page.
+    fn add(&mut self, name: &str, path: &Path) -> Result<()> {
+        let source = File::open(path).map_err(|error| Error::io("open", path, error))?;
+        let len = source.metadata().map_err(|error| Error::io("look at", path, error))?.len();
+        self.append(name, &source, len).map_err(|error| Error::io("copy", path, error))
+    }
+
+    fn append(&mut self, name: &str, source: &File, len: u64) -> io::Result<()> {
+        let align = if len >= PAGE { PAGE } else { 1 };
+        let header_at = self.end.next_multiple_of(align);
+        let data_at = header_at + local::bytes(name, align as usize) as u64;
+        let (mut crc, mut at) = (0, 0);
+        let mut bytes = vec![0; STEP_BYTES.min(len as usize)];
+        while at < len {
+            let piece = &mut bytes[..STEP_BYTES.min((len - at) as usize)];
+            source.read_exact_at(piece, at)?;
+            crc = crc32::append(crc, piece);
+            self.file.write_all_at(piece, data_at + at)?;
+            at += piece.len() as u64;
+        }
+        let (content, modified) = (Content { crc32: crc, len }, Modified::now());
+        let origin = Origin { kind: Kind::Whole, archive: WRITTEN_AT_ONCE, serial: 0, room: len };
+        self.file.write_all_at(&local::encode(name, content, modified, &origin, align as usize), header_at)?;
+        self.directory.add(&Named { name, content, modified, header_at });
+        self.end = data_at + len;
+        Ok(())
+    }
+
+    fn finish(self, comment: &str, sync: bool) -> io::Result<()> {
+        self.file.write_all_at(&self.directory.at(self.end, comment), self.end)?;
+        if sync { self.file.sync_all() } else { Ok(()) }
+    }
+}

@@ -1,0 +1,236 @@
+//! The archive's one file: who makes it longer, and where its entries get their room.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::super::reserve::{BALLAST_BYTES, DiskReserve};
+use super::super::window::Access;
+use super::table::{Entry, Table};
+use crate::config::StorageKind;
+use crate::format::zip::directory::Directory;
+use crate::format::zip::local::{self, Kind, PAGE};
+use crate::format::zip::{Content, Modified};
+use crate::fs::system::{self, FileSystem};
+use crate::fs::{Identity, growth};
+
+/// An archive that is being written.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    pub(super) file: Arc<File>,
+    /// The name that it must have.
+    path: PathBuf,
+    pub(super) file_system: FileSystem,
+    /// A further descriptor, that passes the page cache by.
+    direct: OnceLock<Option<Arc<File>>>,
+    /// Held by whoever makes the file longer, or shorter. Taken before the table.
+    pub(super) tail: Mutex<()>,
+    table: Mutex<Table>,
+    /// Somebody wants bytes to be waited for until they are on the device.
+    pub(super) syncs: AtomicBool,
+    /// A sync failed. The system tells it once and then may say that all is well.
+    poisoned: AtomicBool,
+}
+
+impl Archive {
+    /// An archive in an empty file, which has, or will have, the name `path`.
+    pub(crate) fn begin(file: Arc<File>, path: &Path, uuid: [u8; 16]) -> io::Result<Self> {
+        let table = Mutex::new(Table { archive: uuid, ..Table::default() });
+        Ok(Self {
+            file_system: FileSystem::of(&file)?,
+            file,
+            path: path.to_path_buf(),
+            direct: OnceLock::new(),
+            tail: Mutex::new(()),
+            table,
+            syncs: AtomicBool::new(false),
+            poisoned: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tail(&self) -> MutexGuard<'_, ()> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn direct(&self) -> Option<Arc<File>> {
+        let open = || system::open_direct(&system::descriptor_path(&self.file)).map(Arc::new);
+        self.direct.get_or_init(open).clone()
+    }
+
+    pub(super) fn direct_if_open(&self) -> Option<Arc<File>> {
+        self.direct.get().cloned().flatten()
+    }
+
+    pub(super) fn uuid(&self) -> [u8; 16] {
+        self.table().archive
+    }
+
+    pub(super) fn stage(&self, key: &str, bytes: &[u8]) {
+        self.table().staged.insert(key.to_owned(), bytes.to_vec());
+    }
+
+    pub(super) fn remove(&self, key: &str) {
+        let free = self.table().remove(key);
+        self.give_room_back(free);
+    }
+
+    /// Of an entry that was never published.
+    pub(super) fn discard(&self, entry: &Entry) {
+        self.table().space.give(entry.range());
+        self.give_room_back(Some(entry.range()));
+    }
+
+    /// At once: somebody may wait for it.
+    fn give_room_back(&self, range: Option<Range<u64>>) {
+        if let Some(Range { start, end }) = range {
+            let _ = system::give_back(&self.file, start, end - start);
+        }
+    }
+
+    /// Refuses to go on with a file that another program cut off or took away.
+    pub(super) fn check(&self) -> io::Result<()> {
+        // The end first: the file may grow meanwhile.
+        let end = self.table().end;
+        let metadata = self.file.metadata()?;
+        if metadata.len() < end {
+            let reason = format!("another program cut the archive off at {} of {end} bytes", metadata.len());
+            return Err(io::Error::other(reason));
+        }
+        if !Identity::from(&metadata).is_at(&self.path) {
+            return Err(io::Error::other("another program removed, moved or replaced the archive"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.check()?;
+        if self.poisoned.load(Ordering::Relaxed) {
+            return Err(io::Error::other("a sync failed before, so the device may lack what was written"));
+        }
+        self.file.sync_data().inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))
+    }
+
+    pub(super) fn sync_if_wanted(&self) -> io::Result<()> {
+        if self.syncs.load(Ordering::Relaxed) { self.sync() } else { self.check() }
+    }
+
+    /// Gets room for an entry that will be written bit by bit.
+    pub(super) fn allocate(&self, key: &str, len: u64, access: Access, reserve: &DiskReserve) -> io::Result<Entry> {
+        if key.len() > local::NAME_BYTES_MAX {
+            let reason = format!("names of more than {} bytes are not possible in an archive", local::NAME_BYTES_MAX);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        reserve.check()?;
+        // Whatever makes a file longer that was cut off hides that.
+        self.check()?;
+        let (header_bytes, room) = (local::bytes(key, PAGE as usize) as u64, len.next_multiple_of(PAGE));
+        let _tail = self.tail();
+        let header_at = match self.take(header_bytes + room, access)? {
+            Some(at) => at,
+            None => self.append(header_bytes + room, access)?,
+        };
+        Ok(Entry {
+            serial: self.table().next_serial(),
+            kind: Kind::Growing,
+            header_at,
+            data_at: header_at + header_bytes,
+            room,
+            first_room: room,
+            content: Content { crc32: 0, len },
+            is_known: true,
+            modified: Modified::now(),
+            named: None,
+        })
+    }
+
+    /// Room within the file, which reads as zeros; `None` where there is none, or no way to zeros without writing them.
+    fn take(&self, len: u64, access: Access) -> io::Result<Option<u64>> {
+        let Some(at) = self.table().space.take(len) else { return Ok(None) };
+        let cleared = system::punch(&self.file, at, len).and_then(|is_punched| {
+            let is_reserved = is_punched && self.reserve(at, len, access)?;
+            Ok(is_reserved)
+        });
+        if !matches!(cleared, Ok(true)) {
+            self.table().space.give(at..at + len);
+        }
+        Ok(cleared?.then_some(at))
+    }
+
+    /// Room behind the end of the file, which then ends with the directory that it ends with now.
+    fn append(&self, len: u64, access: Access) -> io::Result<u64> {
+        let end = self.table().end;
+        debug_assert!(end.is_multiple_of(PAGE), "the file was finished");
+        let at = end.checked_add(len).filter(|&at| at < 1 << 62).ok_or(io::ErrorKind::FileTooLarge)?;
+        let block = {
+            let table = self.table();
+            directory_block(Vec::new(), at, &table.names, &table.comment)
+        };
+        let (directory, new_end) = (block.len() as u64, at + block.len() as u64);
+        system::check_file_limit(new_end)?;
+        // A reservation that fails half-way would, for a moment, hold all the room that documents need.
+        if system::free_bytes(&self.file)?.is_some_and(|free| free < len + directory) {
+            return Err(system::no_room());
+        }
+        let grown = self
+            .reserve(end, len, access)
+            .and_then(|_| system::reserve_behind(&self.file, at, directory))
+            .and_then(|()| growth::extend(&self.file, end, at, &block));
+        if let Err(error) = grown {
+            // What was reserved behind the end goes with this.
+            let _ = self.file.set_len(end);
+            self.keep_ballast(end);
+            return Err(error);
+        }
+        self.table().moved(at, new_end);
+        self.keep_ballast(new_end);
+        Ok(end)
+    }
+
+    /// Room on the disk for a range; an error where that is needed and not to be had.
+    fn reserve(&self, at: u64, len: u64, access: Access) -> io::Result<bool> {
+        // In memory, reserving is filling with pages: see `Directory`.
+        if access.file_system.is_memory() && access.way != StorageKind::Mapped {
+            return Ok(true);
+        }
+        match system::reserve_range(&self.file, at, len)? {
+            false if access.way == StorageKind::Mapped => {
+                let reason = "a file system without reservations can't be mapped safely; choose another way to write";
+                Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Room for documents and a directory, behind the end of the file. Best effort.
+    pub(super) fn keep_ballast(&self, end: u64) {
+        let _ = system::reserve_behind(&self.file, end, BALLAST_BYTES);
+    }
+
+    /// Gives the blocks of free ranges back to the disk, but for a few that documents will need. Best effort.
+    pub(super) fn give_back(&self, freed: Vec<Range<u64>>) {
+        const FREE_BYTES_KEPT: u64 = 4 << 20;
+        if self.table().space.free_bytes() > FREE_BYTES_KEPT {
+            for range in freed {
+                let _ = system::give_back(&self.file, range.start, range.end - range.start);
+            }
+        }
+    }
+}
+
+/// The last bytes of a file that is to end with a directory, in whole pages that begin at `at`: first `before`, which
+/// is whole pages.
+pub(super) fn directory_block(before: Vec<u8>, at: u64, names: &Directory, comment: &str) -> Vec<u8> {
+    let mut block = before;
+    let bytes = names.len(comment);
+    block.resize(block.len() + bytes.next_multiple_of(PAGE as usize) - bytes, 0);
+    let directory = names.at(at + block.len() as u64, comment);
+    block.extend(directory);
+    block
+}

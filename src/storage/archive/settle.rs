@@ -1,0 +1,134 @@
+//! Directories: each new one is appended, with the documents that are new, by one growth of the file, which is all or
+//! nothing. So the file ends with a whole directory at each moment, and what that names is on the device.
+
+use std::io;
+
+use super::file::{Archive, directory_block};
+use super::table::{Batch, Entry};
+use crate::error::logged;
+use crate::format::zip::crc32;
+use crate::fs::system::{self, FileExt};
+use crate::fs::{growth, lease};
+
+/// How much is read at once of an entry whose checksum has to be found out.
+const READ_BYTES: u64 = 1 << 20;
+
+impl Archive {
+    /// Writes a directory that says all, if the one in the file doesn't.
+    pub(crate) fn settle(&self) -> io::Result<()> {
+        let _tail = self.tail();
+        self.write_directory()
+    }
+
+    fn write_directory(&self) -> io::Result<()> {
+        self.find_out_checksums();
+        let Some(mut batch) = self.table().plan() else { return Ok(()) };
+        let (directory_at, end) = match self.append_batch(&mut batch) {
+            Ok(place) => place,
+            Err(error) => {
+                self.table().take_back(batch);
+                return Err(error);
+            }
+        };
+        let freed = self.table().commit(batch, directory_at, end);
+        self.give_back(freed);
+        self.keep_ballast(end);
+        self.sync_if_wanted()
+    }
+
+    /// Returns where the directory begins and ends.
+    fn append_batch(&self, batch: &mut Batch) -> io::Result<(u64, u64)> {
+        for (at, bytes) in &batch.writes {
+            self.file.write_all_at(bytes, *at)?;
+        }
+        // What the directory will name has to be there before it.
+        self.sync_if_wanted()?;
+        let (end, at) = {
+            let table = self.table();
+            (table.end, table.append_at())
+        };
+        let documents = batch.appended.len() as u64;
+        let block = directory_block(std::mem::take(&mut batch.appended), at, &batch.names, &batch.comment);
+        growth::grow(&self.file, end, at, &block)?;
+        Ok((at + documents, at + block.len() as u64))
+    }
+
+    /// Reads entries back of which nobody knows what is in them, as after a write that failed.
+    fn find_out_checksums(&self) {
+        loop {
+            let unknown = |(key, entry): (&String, &Entry)| (!entry.is_known).then(|| (key.clone(), entry.clone()));
+            let Some((key, entry)) = self.table().entries.iter().find_map(unknown) else { return };
+            let crc32 = self.read_crc32(&entry).unwrap_or_else(|error| {
+                logged(|| tracing::error!(entry = key, %error, "can't be read back; its checksum is not known"));
+                0
+            });
+            if let Some(found) = self.table().entry(&key, entry.serial) {
+                found.content.crc32 = crc32;
+                found.is_known = true;
+            }
+        }
+    }
+
+    fn read_crc32(&self, entry: &Entry) -> io::Result<u32> {
+        let (mut crc, mut at, end) = (0, entry.data_at, entry.data_at + entry.content.len);
+        let mut bytes = vec![0; READ_BYTES.min(entry.content.len) as usize];
+        while at < end {
+            let piece = &mut bytes[..READ_BYTES.min(end - at) as usize];
+            self.file.read_exact_at(piece, at)?;
+            crc = crc32::append(crc, piece);
+            at += piece.len() as u64;
+        }
+        Ok(crc)
+    }
+
+    /// Moves documents to where shards have left room, so that the file becomes shorter, and those of Zarr to its
+    /// start.
+    fn move_documents(&self) -> io::Result<()> {
+        let movable = {
+            let mut table = self.table();
+            // Whoever is still at an older directory finds out that it is one.
+            table.space.release(1);
+            table.movable()
+        };
+        for (key, entry) in movable {
+            let mut bytes = vec![0; entry.content.len as usize];
+            self.file.read_exact_at(&mut bytes, entry.data_at)?;
+            self.table().staged.entry(key).or_insert(bytes);
+        }
+        self.write_directory()
+    }
+
+    /// Ends the archive: its directory follows the last entry, the file is cut off behind that, and what is free goes
+    /// back to the disk.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        let _tail = self.tail();
+        self.write_directory()?;
+        self.move_documents()?;
+        let (at, bytes, before) = {
+            let mut table = self.table();
+            table.space.release(1);
+            let at = table.entries.values().map(|entry| entry.data_at + entry.content.len).max().unwrap_or(0);
+            (at, table.names.at(at, &table.comment), table.directory.start)
+        };
+        let mut end = self.table().end;
+        if at + bytes.len() as u64 <= before {
+            self.file.write_all_at(&bytes, at)?;
+            self.sync_if_wanted()?;
+            end = at + bytes.len() as u64;
+        }
+        if let Some(direct) = self.direct_if_open() {
+            system::join_descriptors(&direct, &self.file);
+        }
+        // Also where that is its length already, since there is room reserved behind it.
+        lease::unseen(&self.file, || self.file.set_len(end))?;
+        let free: Vec<_> = {
+            let mut table = self.table();
+            table.end = end;
+            table.space.free().filter(|range| range.start < end).collect()
+        };
+        for range in free {
+            let _ = system::give_back(&self.file, range.start, range.end.min(end) - range.start);
+        }
+        self.sync_if_wanted()
+    }
+}

@@ -1,0 +1,76 @@
+//! An archive as a place for the files of one image, written in one of the ways.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::reserve::DiskReserve;
+use super::super::seam::{Blob, Storage};
+use super::super::window::Access;
+use super::blob::ArchiveBlob;
+use super::file::Archive;
+use crate::config::StorageKind;
+use crate::format::zip::local::NAME_BYTES_MAX;
+
+/// Keys are names of entries.
+#[derive(Debug)]
+pub(crate) struct ArchiveView {
+    archive: Arc<Archive>,
+    access: Access,
+    sync: bool,
+    reserve: Arc<DiskReserve>,
+}
+
+impl ArchiveView {
+    /// `way`: not [`StorageKind::Auto`].
+    pub(crate) fn new(
+        archive: &Arc<Archive>,
+        way: StorageKind,
+        guard_maps: bool,
+        sync: bool,
+        reserve: &Arc<DiskReserve>,
+    ) -> Self {
+        archive.syncs.fetch_or(sync, Ordering::Relaxed);
+        let access = Access { way, file_system: archive.file_system, guard_maps };
+        Self { archive: archive.clone(), access, sync, reserve: reserve.clone() }
+    }
+}
+
+impl Storage for ArchiveView {
+    fn name(&self) -> &'static str {
+        self.access.way.name()
+    }
+
+    fn create(&self, key: &str, len: u64) -> io::Result<Box<dyn Blob>> {
+        self.create_growing(key, len, 0)
+    }
+
+    fn create_growing(&self, key: &str, len: u64, growth: u64) -> io::Result<Box<dyn Blob>> {
+        // With a second place for an index.
+        let entry = self.archive.allocate(key, len + growth, self.access, &self.reserve)?;
+        let blob = ArchiveBlob::new(&self.archive, key, entry, self.access, [len, growth], self.sync)?;
+        Ok(Box::new(blob))
+    }
+
+    fn put(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
+        if key.len() > NAME_BYTES_MAX {
+            let reason = format!("names of more than {NAME_BYTES_MAX} bytes are not possible in an archive");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        self.archive.stage(key, bytes);
+        Ok(())
+    }
+
+    fn remove(&self, key: &str) -> io::Result<()> {
+        self.archive.remove(key);
+        Ok(())
+    }
+
+    fn sync_all(&self) -> Option<io::Result<()>> {
+        self.sync.then(|| self.archive.sync())
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        self.archive.settle().inspect_err(|error| self.reserve.note(error))
+    }
+}
