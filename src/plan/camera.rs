@@ -48,9 +48,10 @@ impl CameraFrame {
         }
         let (rows, columns) = if orientation.transpose { (columns, rows) } else { (rows, columns) };
         let unpacker = packing.map(Unpacker::new);
+        // The bytes of all rows can't tell: two rows of 22.75 are 45.5, rounded up as many as twice 23.
         let fills_bytes = |unpacker: &Unpacker| {
-            rows.checked_mul(columns).is_some_and(|pixels| pixels < PIXELS_MAX)
-                && unpacker.packed_bytes(rows * columns) == rows * unpacker.packed_bytes(columns)
+            let rest = columns % 8;
+            rows == 1 || unpacker.packed_bytes(8 * rest) == 8 * unpacker.packed_bytes(rest)
         };
         let rows_apart = config.frame_layout.is_some() || unpacker.as_ref().is_none_or(fills_bytes);
         let is_packed = packing.is_some_and(|packing| !matches!(packing, Packing::Mono16 { .. }));

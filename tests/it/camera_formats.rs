@@ -229,6 +229,19 @@ fn frames_are_read_as_the_array_has_them_while_the_run_goes_on() {
     }
 }
 
+/// Two rows of 22.75 bytes are 45.5, which is as many whole bytes as twice 23.
+#[test]
+fn rows_that_end_within_a_byte_follow_each_other() {
+    let (orientation, unused_low_bits, apart) = (Orientation::default(), 0, None);
+    for (format, bits) in [(PixelFormat::Mono14p, 14), (PixelFormat::Mono10p, 10), (PixelFormat::Mono12p, 12)] {
+        for (rows, columns) in [2, 3].into_iter().flat_map(|rows| (1..17).map(move |columns| (rows, columns))) {
+            let camera = Camera { rows, columns, format, bits, unused_low_bits, orientation, apart };
+            let found = written(&camera, camera.config([1, rows as u64, columns as u64], Compressor::None));
+            assert!(found == camera.expected(), "{camera:?}");
+        }
+    }
+}
+
 #[test]
 fn a_frame_is_as_long_as_the_camera_gives_it() {
     let plain = Camera {

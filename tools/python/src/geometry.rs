@@ -54,7 +54,7 @@ impl Geometry {
         };
         let (dtype, shape) = match packed {
             None => (config.dtype, [rows, columns]),
-            Some((_, row_bytes)) if rows * row_bytes == frame_bytes => (Dtype::U8, [rows, row_bytes]),
+            Some((packing, row_bytes)) if are_apart(config, packing, [rows, columns]) => (Dtype::U8, [rows, row_bytes]),
             // A row may begin within a byte: there are no rows.
             Some(_) => (Dtype::U8, [1, frame_bytes]),
         };
@@ -134,6 +134,13 @@ impl Geometry {
             (false, dtype) => format(dtype),
         }
     }
+}
+
+/// Whether each row of packed pixels begins with a byte of its own.
+fn are_apart(config: &Config, packing: PixelFormat, [rows, columns]: [usize; 2]) -> bool {
+    let rest = columns % 8;
+    let whole = || packing.bytes(8 * rest) == packing.bytes(rest).map(|bytes| 8 * bytes);
+    config.frame_layout.is_some() || rows == 1 || whole()
 }
 
 /// The letter of the array protocols.

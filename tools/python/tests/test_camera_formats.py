@@ -76,6 +76,16 @@ def test_rows_that_begin_within_a_byte(start: Start, tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr"), np.stack(want))
 
 
+def test_rows_whose_bytes_add_up(start: Start, tmp_path: Path) -> None:
+    """Two rows of 22.75 bytes are as many whole bytes as twice 23."""
+    want = images(14, (2, 13))
+    with start(pixel_format="mono14p", dims=[sw.time(chunk=1, shard=4), sw.y(2), sw.x(13)]) as acq:
+        assert acq.frame_shape == (1, 46)
+        for image in want:
+            acq.append(bit_stream(image, 14))
+    np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr"), np.stack(want))
+
+
 @pytest.mark.parametrize("turns", [1, 2, -1])
 def test_frames_are_turned_as_numpy_does(start: Start, tmp_path: Path, turns: int) -> None:
     given = images(12, (24, 16) if turns % 2 else (16, 24))
