@@ -125,7 +125,7 @@ pub struct Config {
     pub pyramid: Option<Downsampling>,
     /// What finishing writes about where the chunks lie, for readers that go by references, into a folder beside the
     /// dataset: `run.ome.manifest.zarr` for `run.ome.zarr`. Empty: nothing. The bytes are those that
-    /// [`write_manifest`](crate::offline::write_manifest) would write afterwards. Of one image in a folder, and not of
+    /// [`WriteManifest`](crate::offline::WriteManifest) would write afterwards. Of one image in a folder, and not of
     /// [`Dialect::Precomputed`].
     pub manifest: Vec<ManifestForm>,
     /// Of an image of a [`Plate`] with several acquisitions, the id of the one that it is part of.
