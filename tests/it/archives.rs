@@ -257,9 +257,11 @@ fn an_archive_that_another_program_cut_off_ends_the_run() {
     let config = Config { checkpoint_every: Duration::from_millis(10), ..small(layouts()[1]) };
     let acquisition = Acquisition::create(&path, config.clone()).unwrap();
     commit(&acquisition, &config, 0);
-    fs::File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
     let mut next = 1;
     wait_until("it is noticed", || {
+        // Again and again: a write to the last bytes, before anybody looks, makes the archive as long as it was.
+        file.set_len(5000).unwrap();
         let taken = acquisition.append(&frame(next, 64)).is_ok();
         next += u64::from(taken);
         std::thread::sleep(Duration::from_millis(5));

@@ -179,3 +179,9 @@ impl Program {
 fn is_of_the_system(flag: &str) -> bool {
     flag.starts_with("-l") && flag != "-lshardwright"
 }
+
+/// On the machine, or in the virtual environment that `tools/test` makes.
+pub fn cmake() -> Option<std::path::PathBuf> {
+    let venv = target_folder().join("venv/bin/cmake");
+    if is_there("cmake") { Some("cmake".into()) } else { Some(venv).filter(|cmake| cmake.exists()) }
+}

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use self::building::{Linking, Program, folder, is_there, not_run, prefix, run, run_for_output, target_folder};
+use self::building::{Linking, Program, cmake, folder, is_there, not_run, prefix, run, run_for_output};
 use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
@@ -406,12 +406,6 @@ fn cmake_finds_the_package() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), EXAMPLES[0].1);
     }
     run(Command::new(build.join("cxx")).arg(folder.path().join("cxx.zarr")));
-}
-
-/// On the machine, or in the virtual environment that `tools/test` makes.
-fn cmake() -> Option<std::path::PathBuf> {
-    let venv = target_folder().join("venv/bin/cmake");
-    if is_there("cmake") { Some("cmake".into()) } else { Some(venv).filter(|cmake| cmake.exists()) }
 }
 
 /// All programs that need no camera, each with the paths of what it makes.
