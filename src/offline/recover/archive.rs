@@ -45,6 +45,9 @@ impl FoundArchive {
         let found = scan(&file, len).map_err(failed)?;
         let uuid = found.first().map(|found| found.header.origin.archive).filter(|uuid| *uuid != WRITTEN_AT_ONCE);
         let Some(uuid) = uuid else {
+            if found.is_empty() && named.is_none() {
+                return Err(Error::not_found(path, "is a file; expected the directory of an array or an image"));
+            }
             let reason = "no entry in it has a header of a run: only those tell what was written";
             return Err(Error::format(path, Refusal::Unsupported(reason.to_owned())));
         };
