@@ -139,11 +139,14 @@ impl Engine {
         }
         match next_level {
             Some(level) => level.offer(turn, slot),
-            None => self.free_layer(slot),
+            None => {
+                self.layers.free(slot);
+                self.pump();
+            }
         }
     }
 
-    /// A layer is stored, and nobody reads its frames any more.
+    /// A layer whose frames went to the next level: nobody reads them any more.
     pub(super) fn free_layer(&self, slot: u32) {
         let mut layer = self.layers.slot(slot).layer.write().unwrap_or_else(PoisonError::into_inner);
         layer.frames.iter_mut().filter_map(Option::take).for_each(|frame| self.ring.release(frame));
