@@ -1311,9 +1311,9 @@ sw_status sw_summary_json(struct sw_acquisition *acquisition, char *text, size_t
 // thread is in a call with the handle, or this is a callback or a storage's function; the handle stays good then.
 sw_status sw_free(struct sw_acquisition *acquisition);
 
-// As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together: for a
-// plate, it takes little longer than for one image. `names` and `configs` have `count` pointers; several of `configs`
-// may be the same. `acquisitions` gets `count` handles. Their shards are created when their first frames come.
+// As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together.
+// `names` and `configs` have `count` pointers; several of `configs` may be the same. `acquisitions` gets `count`
+// handles. Their shards are created when their first frames come.
 //
 // The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
 // least and 4,096 at most.
@@ -1326,8 +1326,8 @@ sw_status sw_dataset_acquisitions(struct sw_dataset *dataset,
                                   size_t count,
                                   struct sw_acquisition **acquisitions);
 
-// Ends several acquisitions as sw_finish ends each, but together: for the images of a plate, it takes little longer
-// than for one. Their summaries are to be had by sw_get_summary.
+// Ends several acquisitions as sw_finish ends each, but with what has to reach the device brought there together.
+// Their summaries are to be had by sw_get_summary.
 //
 // It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT all go on ending by themselves; call
 // again to wait longer.

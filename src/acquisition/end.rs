@@ -25,7 +25,7 @@ struct End {
 
 impl Acquisition {
     /// Ends several acquisitions as [`finish`](Self::finish) ends each, in the same order, but with what has to reach
-    /// the device brought there together: for the images of a plate, it takes little longer than for one.
+    /// the device brought there together.
     pub fn finish_all(acquisitions: Vec<Self>) -> Vec<Result<Summary, Unfinished>> {
         finish_together(acquisitions)
     }

@@ -17,9 +17,9 @@ use super::status::{Outcome, SW_ERROR_ARGUMENT, boundary, refuse, sw_status};
 use crate::config::Config;
 use crate::error::Error;
 
-/// As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together: for a
-/// plate, it takes little longer than for one image. `names` and `configs` have `count` pointers; several of `configs`
-/// may be the same. `acquisitions` gets `count` handles. Their shards are created when their first frames come.
+/// As sw_dataset_acquisition for each of `count` images, with their documents brought to the device together.
+/// `names` and `configs` have `count` pointers; several of `configs` may be the same. `acquisitions` gets `count`
+/// handles. Their shards are created when their first frames come.
 ///
 /// The more images, the fewer frames of the ring each of them may have: 32,768 divided by their number, but 128 at
 /// least and 4,096 at most.
@@ -59,8 +59,8 @@ pub unsafe extern "C" fn sw_dataset_acquisitions(
     })
 }
 
-/// Ends several acquisitions as sw_finish ends each, but together: for the images of a plate, it takes little longer
-/// than for one. Their summaries are to be had by sw_get_summary.
+/// Ends several acquisitions as sw_finish ends each, but with what has to reach the device brought there together.
+/// Their summaries are to be had by sw_get_summary.
 ///
 /// It waits at most `timeout_ms` milliseconds, or SW_FOREVER. After SW_TIMEOUT all go on ending by themselves; call
 /// again to wait longer.
