@@ -48,8 +48,8 @@ impl Directory {
         Self { held: Some(folder.clone()), ..self }
     }
 
-    /// With room kept for documents when the disk is full, for all directories that have the same `reserve`. What one of
-    /// them syncs for all is synced for each.
+    /// With room kept for documents when the disk is full, for all directories that have the same `reserve`. What one
+    /// of them syncs for all is synced for each.
     pub(crate) fn with_reserve(self, reserve: Arc<DiskReserve>) -> Self {
         reserve.take_ballast(&self.root, self.held.as_ref());
         Self { new_names: reserve.new_names.clone(), reserve, ..self }

@@ -201,8 +201,8 @@ pub trait Blob: Send + Sync {
         self.grows()
     }
 
-    /// Whether it wants to be told by [`note_crc32`](Self::note_crc32). Then workers compute what that takes, and encode
-    /// in mapped memory only what is not compressed, but copy what else they have encoded.
+    /// Whether it wants to be told by [`note_crc32`](Self::note_crc32). Then workers compute what that takes, and
+    /// encode in mapped memory only what is not compressed, but copy what else they have encoded.
     fn wants_crc32(&self) -> bool {
         false
     }

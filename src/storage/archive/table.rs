@@ -134,8 +134,8 @@ impl Table {
         self.end.next_multiple_of(PAGE)
     }
 
-    /// What is to be done so that the directory says all; `None`: nothing. `is_full`: free room within the file may be a
-    /// hole, for which the disk has no room.
+    /// What is to be done so that the directory says all; `None`: nothing. `is_full`: what is free within the file may
+    /// be a hole, for which the disk has no room.
     pub(super) fn plan(&mut self, is_full: bool) -> Option<Batch> {
         if !self.is_behind && self.staged.is_empty() {
             return None;
