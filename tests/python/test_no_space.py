@@ -99,7 +99,7 @@ def test_an_archive_whose_disk_others_fill_ends_with_all_that_was_written(on_sma
     assert told["error"]["kind"] == "no-space", told
     written = told["frames_written"]
     array = zarr.open_array(zarr.storage.ZipStore(tmp_path / "run.ozx", mode="r"), path="0")
-    assert written >= 32
+    assert written > 0
     # Those that are missing may lie between.
     assert sum(int(frame.max()) > 0 for frame in array[...]) == written
 

@@ -117,12 +117,13 @@ impl Archive {
             let at = table.entries.values().map(|entry| entry.data_at + entry.content.len).max().unwrap_or(0);
             (at, table.names.at(at, &table.comment), table.directory.start)
         };
-        let mut end = self.table().end;
+        let (mut end, mut free_end) = (self.table().end, before);
         if at + bytes.len() as u64 <= before {
             match self.file.write_all_at(&bytes, at) {
                 Ok(()) => {
                     self.sync_if_wanted()?;
-                    end = at + bytes.len() as u64;
+                    // What was free there holds the directory now.
+                    (end, free_end) = (at + bytes.len() as u64, at);
                 }
                 // What stands there is no part of anything. The file may as well end with the directory that it has.
                 Err(error) => ignore_no_room(error)?,
@@ -136,10 +137,10 @@ impl Archive {
         let free: Vec<_> = {
             let mut table = self.table();
             table.end = end;
-            table.space.free().filter(|range| range.start < end).collect()
+            table.space.free().filter(|range| range.start < free_end).collect()
         };
         for range in free {
-            let _ = system::give_back(&self.file, range.start, range.end.min(end) - range.start);
+            let _ = system::give_back(&self.file, range.start, range.end.min(free_end) - range.start);
         }
         self.sync_if_wanted()
     }
