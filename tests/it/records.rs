@@ -64,8 +64,10 @@ fn records_hold_what_was_committed() {
     }
 }
 
-/// All types, each with what fits and what that becomes in a wider one, and with what does not fit.
-fn fits() -> Vec<(Dtype, Vec<(FieldValue, f64)>, Vec<FieldValue>)> {
+/// A type with what fits it, and what that is as a floating-point number when it is read back; and with what does not.
+type Fits = (Dtype, Vec<(FieldValue, f64)>, Vec<FieldValue>);
+
+fn fits() -> Vec<Fits> {
     let never: [FieldValue; 5] =
         [f64::NAN.into(), f64::INFINITY.into(), f64::NEG_INFINITY.into(), 2.5.into(), 1e300.into()];
     let but = |more: &[FieldValue]| [&never[..], more].concat();
