@@ -77,14 +77,13 @@ def test_a_full_disk_says_how_to_go_on_and_the_same_call_does(on_small_disk, tmp
 
 
 @pytest.mark.parametrize("storage", ["direct", "buffered", "mapped"])
-@pytest.mark.parametrize("codec", ["none", "blosc-lz4"])
-def test_an_archive_whose_disk_others_fill_ends_with_all_that_was_written(on_small_disk, tmp_path, storage, codec):
+def test_an_archive_whose_disk_others_fill_ends_with_all_that_was_written(on_small_disk, tmp_path, storage):
     script = f"""
         "$SHARDWRIGHT" replay synthetic "$DISK/run.ozx" --camera 256x256xu16@400 --rate 400 --frames 600 \\
-            --shard 32,256,256 --chunk 1,256,256 --storage {storage} --codec {codec} --json > "$PLACE/told" &
+            --shard 32,256,256 --chunk 1,256,256 --storage {storage} --codec none --json > "$PLACE/told" &
         writer=$!
         # Two shards are full, and others may be there already.
-        until test $(du -k "$DISK/run.ozx" 2>/dev/null | cut -f1 || echo 0) -gt 12000; do sleep 0.02; done
+        until test 0$(du -k "$DISK/run.ozx" 2>/dev/null | cut -f1) -gt 12000; do sleep 0.02; done
         # Whatever the writer gives back is taken, too.
         (while kill -0 $writer 2>/dev/null; do cat /dev/zero >> "$DISK/other" 2>/dev/null || sleep 0.01; done) &
         code=0
