@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use crate::common::cases::compressors;
 use dump::{Dump, JOURNAL, compare, digest, dump, files, headline, hexadecimal, mask, mask_archive, readable, writers};
-use serde_json::Value;
 use shardwright::offline::{ChunkOrder, ManifestOptions, Repack, RepackOptions, Store, describe, manifest_path};
 use shardwright::{
     Acquisition, Channel, Codec, Compressor, Config, Dataset, Dialect, Dim, Downsampling, Dtype, IndexLocation,
