@@ -110,10 +110,7 @@ impl Acquisition {
         refuse_plate(&config)?;
         let manifest = Manifest::wished(path, &config)?;
         let around = config.key.as_ref().map(|key| Around::look(path, key, &config)).transpose()?;
-        let root = match &around {
-            Some(around) => Root::create_within(around, config.overwrite)?,
-            None => Root::create(path, config.overwrite, false)?,
-        };
+        let root = Root::create_within(path, around.as_ref(), config.overwrite)?;
         let mut acquisition = Self::start_alone(root, config, buffers)?;
         acquisition.manifest = manifest;
         acquisition.notes.extend(around.into_iter().flat_map(|around| around.notes));

@@ -71,10 +71,10 @@ impl Root {
         Ok(Self::new(location, uuid, several))
     }
 
-    /// The same of one image, within groups that were looked at.
-    pub(crate) fn create_within(around: &Around, overwrite: bool) -> Result<Self> {
-        let mut root = Self::create(&around.path, overwrite, false)?;
-        around.make(&mut root.groups).map(|()| root)
+    /// The same of one image, perhaps within groups that were looked at.
+    pub(crate) fn create_within(path: &Path, around: Option<&Around>, overwrite: bool) -> Result<Self> {
+        let mut root = Self::create(around.map_or(path, |around| &around.path), overwrite, false)?;
+        around.map_or(Ok(()), |around| around.make(&mut root.groups)).map(|()| root)
     }
 
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
