@@ -6,16 +6,17 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::archive_file::is_archive_name;
 use crate::config::{Config, Dialect};
 use crate::error::{Error, Result};
 use crate::format::zarr3;
 use crate::fs::system::rename_new;
-use crate::fs::{absolute, create_new, document, hidden, sync_folder_of};
+use crate::fs::{absolute, create_new, hidden, json, sync_folder_of};
 
 const DOCUMENT: &str = "zarr.json";
+const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 /// Documents of older versions.
 const OLDER: [&str; 4] = [".zgroup", ".zarray", ".zattrs", ".zmetadata"];
 /// Groups around the hierarchy's root that are looked at.
@@ -133,7 +134,7 @@ fn check(root: &Path, key: &str, config: &Config) -> Result<()> {
 fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
     let refuse = |reason: &str| Err(Error::format(folder, reason.to_owned()));
     let file = folder.join(DOCUMENT);
-    if let Some(document) = document::read(&file)? {
+    if let Some(document) = read(&file)? {
         if document["zarr_format"] != 3 || document["node_type"] != "group" {
             return refuse("is no group of Zarr v3, so nothing can stand below it; choose another key");
         }
@@ -156,6 +157,19 @@ fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
     }
 }
 
+/// The document at `path`, or `None` where there is no such file.
+fn read(path: &Path) -> Result<Option<Value>> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() <= DOCUMENT_BYTES_MAX => {
+            let bytes = fs::read(path).map_err(|error| Error::io("read", path, error))?;
+            json::parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is no JSON document: {error}")))
+        }
+        Ok(_) => Err(Error::format(path, "is no document of a group, but no file or far too long")),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(Error::io("look at", path, error)),
+    }
+}
+
 /// What to say of a group that lists what is in it.
 fn note(folder: &Path, document: &Value) -> Option<String> {
     let ome = document.pointer("/attributes/ome")?;
@@ -166,7 +180,7 @@ fn note(folder: &Path, document: &Value) -> Option<String> {
 /// Writes the document of a group. False: somebody else has.
 fn put_new(file: &Path) -> Result<bool> {
     let made = hidden(file, "new");
-    let bytes = serde_json::to_vec_pretty(&zarr3::group(json!({}))).unwrap_or_default();
+    let bytes = serde_json::to_vec_pretty(&zarr3::group(Value::from(Map::new()))).unwrap_or_default();
     let written = create_new(&made).and_then(|mut new| new.write_all(&bytes).and_then(|()| new.sync_all()));
     let named = written.and_then(|()| rename_new(&made, file));
     if named.is_err() {

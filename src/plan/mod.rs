@@ -82,6 +82,7 @@ pub(crate) struct LevelPlan {
     pub(crate) frames: LevelFrames,
     pub(crate) of_finest: LevelFrames,
     /// Frames of the level before that wait for the next plane when all come in their order.
+    #[cfg_attr(not(feature = "capi"), allow(dead_code))]
     pub(crate) frames_kept: u64,
 }
 
