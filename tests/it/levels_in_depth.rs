@@ -66,8 +66,11 @@ fn as_the_tool_makes_them(image: &Path, wish: &Downsampling) -> usize {
         ..PyramidOptions::default()
     };
     Pyramid::new(&again, &options).unwrap().run().unwrap();
-    assert_eq!(datasets(image), datasets(&again));
-    let count = datasets(image).as_array().unwrap().len() - 1;
+    // A stack without an end has something to halve for as many levels as are wished for, however short it stays.
+    let (live, made) = (datasets(image), datasets(&again));
+    let (live, made) = (live.as_array().unwrap(), made.as_array().unwrap());
+    assert!(live.starts_with(made), "{live:?}, and the tool makes {made:?}");
+    let count = made.len() - 1;
     for level in 1..=count {
         let (got, expected) = (open(image, level), open(&again, level));
         assert_eq!(got.shape(), expected.shape(), "level {level}");
