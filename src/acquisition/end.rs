@@ -73,9 +73,6 @@ impl Acquisition {
 
     fn end_untold(&mut self) -> Result<Summary, Unfinished> {
         self.engine.close_gate();
-        if self.engine.aborting.load(Relaxed) {
-            self.levels.abort();
-        }
         if let Some((pool, begun)) = self.running.take() {
             Engine::drain([&self.engine]);
             pool.end(&[&begun]);

@@ -80,14 +80,10 @@ impl Levels {
 
     /// What was begun is taken back, because the acquisition can't start.
     fn undo(mut self) {
-        self.abort();
+        // That of level 0, too, which can't start either.
+        self.engines().for_each(|engine| engine.aborting.store(true, Relaxed));
         Self::end(vec![(0, &mut self)]);
         self.0.iter().for_each(|level| level.image.undo(&level.engine.plan));
-    }
-
-    /// Frames that wait in the rings shall not be encoded any more.
-    pub(super) fn abort(&self) {
-        self.engines().for_each(|engine| engine.aborting.store(true, Relaxed));
     }
 
     /// What the arrays are by now.
@@ -161,5 +157,26 @@ impl Level {
                 Err(error)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Memory;
+    use crate::{Acquisition, Dim};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri can't run threads that wait for a device")]
+    fn an_abort_reaches_all_levels_at_any_time() {
+        let pyramid = Some(Downsampling { levels: Some(2), ..Downsampling::default() });
+        let dims = vec![Dim::time(None), Dim::y(64), Dim::x(64)];
+        let config =
+            || Config { dims: dims.clone(), ring_bytes: 1 << 20, pyramid: pyramid.clone(), ..Config::default() };
+        let [one, other] = [(); 2].map(|()| Acquisition::create_in(Arc::new(Memory::default()), config()).unwrap());
+        // As by another thread, while one waits for the end.
+        one.engine.aborting.store(true, Relaxed);
+        let heard = |of: &Acquisition| of.levels.engines().filter(|engine| engine.aborting.load(Relaxed)).count();
+        assert_eq!((heard(&one), heard(&other)), (2, 0));
     }
 }

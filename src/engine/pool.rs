@@ -188,7 +188,7 @@ impl Pool {
             closings: self.closings.clone(),
             clock: self.open_files.clock.clone(),
             times: self.times.clone(),
-            first_error: level_of.map(|of| of.served.engine.first_error.clone()),
+            level_of: level_of.map(|of| &of.served.engine).map(|of| (of.first_error.clone(), of.aborting.clone())),
         };
         let rings = if level_of.is_some() { &self.level_rings } else { &self.rings };
         let (engine, ends) = Engine::new(image, plan, config, rings.ring(plan, ring)?, &ports)?;

@@ -60,8 +60,8 @@ pub(crate) struct Shared {
     pub(crate) shard_closed: StdMutex<Option<Listener>>,
     /// How often that panicked, and with what at first.
     pub(crate) listener_failures: StdMutex<(u64, Option<Error>)>,
-    /// What is still in the ring shall not be encoded any more.
-    pub(crate) aborting: AtomicBool,
+    /// What is still in the ring shall not be encoded any more, nor in those of the image's levels.
+    pub(crate) aborting: Arc<AtomicBool>,
     /// The last block of shards that a frame waits for or has got.
     pub(crate) needed_block: AtomicU64,
     /// The run has ended, and whoever watches was told.
@@ -94,14 +94,14 @@ pub(crate) struct Ports {
     pub(super) clock: Arc<AtomicU64>,
     /// One for the callers, one for the finalizer's threads, one for each worker.
     pub(super) times: Arc<[StageTimes]>,
-    /// Of a level, that of the level below, whose errors are this one's.
-    pub(super) first_error: Option<Arc<FirstError>>,
+    /// Of a level, those of level 0, whose errors and whose abort are this one's.
+    pub(super) level_of: Option<(Arc<FirstError>, Arc<AtomicBool>)>,
 }
 
 impl Shared {
     pub(super) fn new(image: &ImageWriter, plan: &Arc<Plan>, config: &Config, ring: Arc<Ring>, ports: &Ports) -> Self {
         let blocks = plan.ring.shard_blocks_max();
-        let first_error = ports.first_error.clone();
+        let (first_error, aborting) = ports.level_of.clone().unzip();
         Self {
             codec: config.codec.clone(),
             skip_empty_chunks: config.skip_empty_chunks,
@@ -122,7 +122,7 @@ impl Shared {
             losses: Losses::default(),
             shard_closed: StdMutex::default(),
             listener_failures: StdMutex::default(),
-            aborting: AtomicBool::new(false),
+            aborting: aborting.unwrap_or_default(),
             needed_block: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             needs_no_more: AtomicBool::new(false),

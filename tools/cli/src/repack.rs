@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
         sharding: if args.unsharded { Sharding::Unsharded } else { Sharding::Shards },
         index_location: args.layout.index,
         index_checksum: args.index_checksum(),
-        volume: args.volume.volume()?,
+        volume: args.volume.volume(args.key.as_ref())?,
         memory_bytes: args.work.memory,
         workers: args.work.workers,
         sync: !args.work.no_sync,

@@ -16,6 +16,7 @@ pub(crate) fn config(
 ) -> Result<Config, Failure> {
     let dims = dims(args, recording, total, rate)?;
     let named = named_channels(&dims, recording);
+    let (key, scale) = args.keys();
     let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
     Ok(Config {
         dtype: recording.dtype,
@@ -26,7 +27,7 @@ pub(crate) fn config(
         placement: args.run.placement,
         index_location: args.layout.index.unwrap_or_default(),
         index_checksum: !args.layout.no_index_checksum,
-        volume: args.volume.volume()?,
+        volume: args.volume.volume(scale)?,
         storage: args.engine.storage,
         guard_maps: args.engine.guard_maps,
         checkpoint_every: args.engine.checkpoint_every,
@@ -43,7 +44,7 @@ pub(crate) fn config(
         manifest: args.run.manifest.clone(),
         pyramid: args.run.downsampling(),
         name: recording.name.clone(),
-        key: args.run.key.clone(),
+        key: key.cloned(),
         overwrite: args.run.overwrite,
         ..Config::default()
     })

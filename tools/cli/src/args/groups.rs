@@ -219,7 +219,8 @@ pub(crate) struct RunArgs {
     #[arg(value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) manifest: Vec<ManifestForm>,
     /// Where the image stands in the hierarchy at OUTPUT, as raw/camera-1: a Zarr v3 group with others in it, which may
-    /// be another writer's, or is made; its documents stay as they are
+    /// be another writer's, or is made; its documents stay as they are. Of a precomputed volume, the name of the scale
+    /// [default: the resolution, as 325_325_1000]
     #[arg(long, value_name = "PATH")]
     pub(crate) key: Option<String>,
     /// Replace a dataset that is in the way
@@ -230,9 +231,6 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Precomputed volumes")]
 pub(crate) struct VolumeArgs {
-    /// The name of the scale [default: the resolution, as 325_325_1000]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) key: Option<String>,
     /// What is done to a chunk's id before its bits choose the shard; murmurhash3_x86_128 keeps all shards open to the
     /// end
     #[arg(long, default_value = "identity", value_parser = one_of(VolumeHash::ALL, VolumeHash::name))]
@@ -258,7 +256,8 @@ pub(crate) struct VolumeArgs {
 }
 
 impl VolumeArgs {
-    pub(crate) fn volume(&self) -> Result<Volume, Failure> {
+    /// `key`: of the scale.
+    pub(crate) fn volume(&self, key: Option<&String>) -> Result<Volume, Failure> {
         let three =
             |option, count| Failure::Usage(format!("{option} has {count} numbers, but a volume has x, y and z"));
         let voxel_offset = match self.voxel_offset[..] {
@@ -272,7 +271,7 @@ impl VolumeArgs {
             _ => return Err(three("--resolution", self.resolution.len())),
         };
         Ok(Volume {
-            key: self.key.clone(),
+            key: key.cloned(),
             hash: self.hash,
             preshift_bits: self.preshift_bits,
             minishard_bits: self.minishard_bits,

@@ -220,9 +220,17 @@ pub(crate) struct Probe {
 }
 
 impl Replay {
+    /// Where in the hierarchy the image stands, and the name of a volume's scale: `--key` is one of them.
+    pub(crate) fn keys(&self) -> (Option<&String>, Option<&String>) {
+        match self.layout.dialect {
+            Dialect::Precomputed => (None, self.run.key.as_ref()),
+            _ => (self.run.key.as_ref(), None),
+        }
+    }
+
     /// The path of the image.
     pub(crate) fn place(&self) -> PathBuf {
-        self.run.key.as_ref().map_or_else(|| self.output.clone(), |key| self.output.join(key))
+        self.keys().0.map_or_else(|| self.output.clone(), |key| self.output.join(key))
     }
 }
 
@@ -251,6 +259,9 @@ pub(crate) struct Repack {
     /// they are, or, where their group becomes another format, without them, and says so
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
     pub(crate) skip: Vec<String>,
+    /// The name of the scale [default: the resolution, as 325_325_1000]
+    #[arg(long, value_name = "NAME", help_heading = "Precomputed volumes")]
+    pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
     /// End every shard's index with its CRC-32C, which only zarr3 has [default: as it is]
