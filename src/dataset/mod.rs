@@ -142,7 +142,8 @@ impl Root {
         };
         let storage: Arc<dyn Storage> = match &self.location {
             Location::Archive(file) => {
-                Arc::new(ArchiveView::new(file.archive(), way, config.guard_maps, config.sync, &self.reserve))
+                let view = ArchiveView::new(file.archive(), way, config.guard_maps, config.sync, &self.reserve);
+                Arc::new(view.with_room(plan.documents_bytes()))
             }
             Location::Folder(held) => {
                 let directory = Directory::open(&folder, way, config.sync).map_err(look)?.held_by(held.held());

@@ -87,6 +87,14 @@ pub(crate) struct LevelPlan {
 }
 
 impl Plan {
+    /// About as many bytes as the last documents of the image take, with those of its levels and a block of records.
+    pub(crate) fn documents_bytes(&self) -> u64 {
+        const DOCUMENT_BYTES: u64 = 8 << 10;
+        let Self { record, levels, .. } = self;
+        let documents = (2 * record.fields.len() + levels.len() + 2) as u64;
+        documents * DOCUMENT_BYTES + record.bytes as u64 * record.block_frames
+    }
+
     pub(crate) fn new(config: &Config) -> Result<Self> {
         if !rules(config.dialect).shares_files {
             let reason = "is made by a repacking alone; acquire into another dialect, and repack what came";

@@ -1,6 +1,9 @@
 """The table of `src/guide/recordings.md` of what is read, row by row: with the pixels and axes of tifffile, or of who
 wrote it."""
 
+import pathlib
+import zipfile
+
 import numpy as np
 import pytest
 import tifffile
@@ -372,6 +375,12 @@ def ome_zarr_image(folder):
     ome_zarr(folder / "in.zarr", data)
     yield folder / "in.zarr", [], (data, "zyx")
     yield folder / "in.zarr/1", [], (np.ascontiguousarray(data[:, ::2, ::2]), "zyx")
+    for ending in ("ozx", "zip"):
+        with zipfile.ZipFile(folder / f"in.{ending}", "w") as archive:
+            for file in filter(pathlib.Path.is_file, (folder / "in.zarr").rglob("*")):
+                archive.write(file, file.relative_to(folder / "in.zarr"))
+        yield folder / f"in.{ending}", [], (data, "zyx")
+        yield folder / f"in.{ending}/1", [], (np.ascontiguousarray(data[:, ::2, ::2]), "zyx")
 
 
 def plate(folder, data):

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::super::reserve::{BALLAST_BYTES, DiskReserve};
@@ -31,6 +31,8 @@ pub(crate) struct Archive {
     table: Mutex<Table>,
     /// Somebody wants bytes to be waited for until they are on the device.
     pub(super) syncs: AtomicBool,
+    /// Bytes that the last documents of the images may take that are being written.
+    pub(super) promised: AtomicU64,
     /// A sync failed. The system tells it once and then may say that all is well.
     poisoned: AtomicBool,
 }
@@ -58,6 +60,7 @@ impl Archive {
             tail: Mutex::default(),
             table,
             syncs: AtomicBool::new(false),
+            promised: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
         })
     }
@@ -98,21 +101,19 @@ impl Archive {
     }
 
     pub(super) fn remove(&self, key: &str) {
-        let free = self.table().remove(key);
-        self.give_room_back(free);
+        let unnamed = self.table().remove(key);
+        unnamed.into_iter().for_each(|range| self.give_room_back(range));
     }
 
     /// Of an entry that was never published.
     pub(super) fn discard(&self, entry: &Entry) {
-        self.table().space.give(entry.range());
-        self.give_room_back(Some(entry.range()));
+        self.give_room_back(entry.range());
     }
 
-    /// At once: somebody may wait for it.
-    fn give_room_back(&self, range: Option<Range<u64>>) {
-        if let Some(Range { start, end }) = range {
-            let _ = system::give_back(&self.file, start, end - start);
-        }
+    /// At once: somebody may wait for it. To the disk first: from then on it may be another's.
+    fn give_room_back(&self, range: Range<u64>) {
+        let _ = system::give_back(&self.file, range.start, range.end - range.start);
+        self.table().space.give(range);
     }
 
     /// Refuses to go on with a file that another program cut off or took away.
@@ -218,7 +219,7 @@ impl Archive {
             let table = self.table();
             directory_block(Vec::new(), at, &table.names, &table.comment)
         };
-        let (new_end, ballast) = (at + block.len() as u64, ballast_bytes(&block));
+        let (new_end, ballast) = (at + block.len() as u64, self.ballast_bytes(&block));
         system::check_file_limit(new_end)?;
         // What is reserved behind the end stays so whatever becomes of this.
         let reserved_end = end + tail.reserved;
@@ -262,7 +263,7 @@ impl Archive {
         self.reserve_up_to(reserved_end, new_end)?;
         growth::extend(&self.file, end, at, block).inspect_err(|_| tail.reserved = 0)?;
         tail.reserved = reserved_end.saturating_sub(new_end);
-        self.keep_ballast(tail, new_end, ballast_bytes(block));
+        self.keep_ballast(tail, new_end, self.ballast_bytes(block));
         Ok(())
     }
 
@@ -281,6 +282,11 @@ impl Archive {
         }
     }
 
+    /// As much as the next directories take, with documents and some more entries.
+    fn ballast_bytes(&self, directory: &[u8]) -> u64 {
+        BALLAST_BYTES + self.promised.load(Ordering::Relaxed) + 2 * directory.len() as u64
+    }
+
     /// Room for documents and a directory, behind the end of the file. Best effort: what there is stays.
     fn keep_ballast(&self, tail: &mut Tail, end: u64, bytes: u64) {
         if tail.reserved < bytes && self.reserve_up_to(end + tail.reserved, end + bytes).is_ok() {
@@ -297,11 +303,6 @@ impl Archive {
             }
         }
     }
-}
-
-/// As much as the next directories take, with documents and some more entries.
-fn ballast_bytes(directory: &[u8]) -> u64 {
-    BALLAST_BYTES + 2 * directory.len() as u64
 }
 
 /// The last bytes of a file that is to end with a directory, in whole pages that begin at `at`: first `before`, which

@@ -22,8 +22,25 @@ impl Archive {
     fn write_directory(&self, tail: &mut Tail) -> io::Result<()> {
         self.find_out_checksums();
         match self.write_planned(tail, false) {
-            Err(error) if is_no_room(&error) => self.write_planned(tail, true),
+            Err(error) if is_no_room(&error) => {
+                self.give_all_back(tail);
+                self.write_planned(tail, true)
+            }
             other => other,
+        }
+    }
+
+    /// On a full disk, documents need the room of those that they replace more than whoever is slow to read what an
+    /// older directory names, and more than shards that were not begun. Best effort.
+    fn give_all_back(&self, tail: &mut Tail) {
+        let free: Vec<_> = {
+            let mut table = self.table();
+            table.space.release(1);
+            table.space.give(std::mem::take(&mut tail.ahead));
+            table.space.free().collect()
+        };
+        for range in free {
+            let _ = system::give_back(&self.file, range.start, range.end - range.start);
         }
     }
 
@@ -108,7 +125,12 @@ impl Archive {
     /// back to the disk.
     pub(crate) fn finish(&self) -> io::Result<()> {
         let mut tail = self.tail();
-        self.write_directory(&mut tail)?;
+        if let Err(error) = self.write_directory(&mut tail) {
+            // What is reserved behind the end is for whoever recovers it.
+            let end = self.table().end;
+            lease::unseen(&self.file, || self.file.set_len(end))?;
+            return Err(error);
+        }
         self.table().space.give(std::mem::take(&mut tail.ahead));
         self.move_documents(&mut tail)?;
         let (at, bytes, before) = {

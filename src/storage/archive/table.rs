@@ -91,12 +91,12 @@ impl Table {
     /// Adds an entry, in the place of what has its name.
     pub(super) fn insert(&mut self, key: String, entry: Entry) {
         self.is_behind = true;
-        if let Some(before) = self.entries.insert(key, entry) {
-            self.let_go(&before);
+        if let Some(unnamed) = self.entries.insert(key, entry).and_then(|before| self.let_go(&before)) {
+            self.space.give(unnamed);
         }
     }
 
-    /// Removes an entry. Returns the range that is free by now, if any.
+    /// Removes an entry. Returns its range, if no directory names it: it is the caller's to give.
     pub(super) fn remove(&mut self, key: &str) -> Option<Range<u64>> {
         self.staged.remove(key);
         let entry = self.entries.remove(key)?;
@@ -110,10 +110,7 @@ impl Table {
                 self.space.retire(entry.range());
                 None
             }
-            None => {
-                self.space.give(entry.range());
-                Some(entry.range())
-            }
+            None => Some(entry.range()),
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct ArchiveView {
     access: Access,
     sync: bool,
     reserve: Arc<DiskReserve>,
+    /// How many bytes the last documents of the image may take, for which room is kept.
+    promised: u64,
 }
 
 impl ArchiveView {
@@ -32,7 +34,14 @@ impl ArchiveView {
     ) -> Self {
         archive.syncs.fetch_or(sync, Ordering::Relaxed);
         let access = Access { way, file_system: archive.file_system, guard_maps };
-        Self { archive: archive.clone(), access, sync, reserve: reserve.clone() }
+        Self { archive: archive.clone(), access, sync, reserve: reserve.clone(), promised: 0 }
+    }
+
+    /// Keeps room for the last documents of an image, which may take so many bytes.
+    pub(crate) fn with_room(mut self, promised: u64) -> Self {
+        self.archive.promised.fetch_add(promised, Ordering::Relaxed);
+        self.promised += promised;
+        self
     }
 }
 
@@ -72,5 +81,11 @@ impl Storage for ArchiveView {
 
     fn settle(&self) -> io::Result<()> {
         self.archive.settle().inspect_err(|error| self.reserve.note(error))
+    }
+}
+
+impl Drop for ArchiveView {
+    fn drop(&mut self) {
+        self.archive.promised.fetch_sub(self.promised, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,8 @@
 //! Files that hold recordings, but that are not read here: what they are, and what to do with them.
 
+/// So a ZIP archive begins.
+pub(crate) const ZIP: &[u8] = b"PK\x03\x04";
+
 /// What to say of a file that begins so; `None` if it is nothing that is known.
 pub(crate) fn advice(head: &[u8]) -> Option<&'static str> {
     let begins = |magic: &[u8]| head.starts_with(magic);
@@ -9,7 +12,7 @@ pub(crate) fn advice(head: &[u8]) -> Option<&'static str> {
              `python -c 'import h5py, numpy; numpy.save(\"movie.npy\", h5py.File(\"movie.h5\")[\"data\"][:])'`, \
              or as raw bytes with `h5dump -d /data -b LE -o movie.raw movie.h5` and give --shape and --dtype"
         }
-        _ if begins(b"PK\x03\x04") => {
+        _ if begins(ZIP) => {
             "it is a zip archive; unpack it and replay what is in it (an .npz holds .npy files, a .zarr.zip a folder)"
         }
         _ if begins(b"\xda\xce\xbe\x0a") => {

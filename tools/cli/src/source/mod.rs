@@ -63,6 +63,11 @@ pub(crate) fn open(input: &Path, output: &Path, args: &RecordingArgs, memory: u6
 }
 
 fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Failure> {
+    if is_in_archive(input) {
+        refuse_raw_options(args, "a Zarr array")?;
+        refuse_option("--series", args.series.is_some(), "a Zarr array")?;
+        return Ok(Box::new(zarr::Zarr::open(input)?));
+    }
     if input.is_dir() {
         refuse_raw_options(args, "a folder")?;
         return folder::open(input, args.series);
@@ -99,6 +104,12 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
         refuse_raw_options(args, "OME-XML")?;
         return Ok(Box::new(tiff::open_companion(input, args.series)?));
     }
+    if head.starts_with(foreign::ZIP)
+        && let Ok(source) = zarr::Zarr::open(input)
+    {
+        refuse_option("--series", args.series.is_some(), "a Zarr array")?;
+        return Ok(Box::new(source));
+    }
     if let Some(advice) = foreign::advice(&head) {
         return Err(cannot("replay", input, Why::Unread(advice.to_owned())));
     }
@@ -107,6 +118,13 @@ fn open_file(input: &Path, args: &RecordingArgs) -> Result<Box<dyn Source>, Fail
         "{} is no TIFF or .npy file (it begins with {head:02x?}); a raw file needs --shape T,Y,X and --dtype",
         input.display()
     )))
+}
+
+/// Whether a path is that of a dataset in one file, or leads into one.
+fn is_in_archive(input: &Path) -> bool {
+    let has_ending = |file: &Path| file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("ozx"));
+    let file = input.ancestors().find(|above| above.is_file());
+    file.is_some_and(|file| file != input || has_ending(file))
 }
 
 /// A recording that was read into memory as a whole.
