@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 
 use super::Root;
 use super::documents::Documents;
-use crate::config::{Config, Dialect};
+use crate::config::Config;
 use crate::error::{Error, Result, caught};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
 use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
-use crate::format::{self, Document, zarr3};
+use crate::format::{self, Document, rules, zarr3};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
 use crate::plan::{LevelPlan, Plan, RecordColumn, RecordPlan};
@@ -98,7 +98,7 @@ impl ImageWriter {
         if let Some(name) = name.filter(|name| root.has_image(name)) {
             return Err(Error::Exists { path: root.path().join(name) });
         }
-        if name.is_some() && config.dialect != Dialect::Zarr3 {
+        if name.is_some() && !rules(config.dialect).is_tree {
             let reason = "several images in one dataset are described by OME-Zarr, so only zarr3 can be; create a \
                           dataset for each image";
             return Err(Error::config("dialect", config.dialect.name(), reason));

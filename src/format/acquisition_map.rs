@@ -286,6 +286,20 @@ impl AcquisitionMap {
         }
     }
 
+    /// How long the first dimension is after a recovery that found so many frames; `None` if it does not depend on
+    /// them. `deepest`: of a volume, its last layer of chunks and how many planes these have.
+    pub(crate) fn recovered_extent(&self, frames: u64, deepest: Option<(u64, u64)>) -> Option<u64> {
+        let extent = self.extent(frames)?;
+        if self.depth_min.is_none() {
+            return Some(extent.max(self.shape[0]));
+        }
+        // A volume's last chunks end where it does: a size that cuts them elsewhere makes them unreadable.
+        let depth = self.chunk[0];
+        let end = deepest.map_or(0, |(layer, planes)| layer.saturating_mul(depth).saturating_add(planes));
+        let is_cut = deepest.is_some_and(|(_, planes)| planes < depth);
+        Some(if is_cut { end } else { self.declared(end.max(extent)) })
+    }
+
     /// How many frames the array has room for, if it does not grow.
     pub(crate) fn frames(&self) -> Option<u64> {
         self.shape[..self.outer()].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size))

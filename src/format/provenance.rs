@@ -8,10 +8,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::rules::rules;
 use super::slot_header::HEADER_BYTES;
-use crate::config::Placement;
+use crate::config::{Dialect, Placement};
 use crate::error::{Error, Result};
 
 /// The attribute under which the writer speaks.
@@ -140,6 +141,23 @@ impl Provenance {
 pub(crate) fn is_unfinished(attributes: &Value) -> bool {
     let says = |key: &str| attributes[ATTRIBUTE][key].as_bool();
     says("complete") == Some(false) && says("recovered") != Some(true)
+}
+
+/// Takes back what the writer said of where the chunks of an array lie, which goes from one format to another or is
+/// repacked within one.
+#[cfg(feature = "offline")]
+pub(crate) fn forget_layout(own: &mut Map<String, Value>, from: Dialect, to: Dialect) {
+    for of_the_old in ["slots", "dimensions", "channel_dimension"] {
+        own.shift_remove(of_the_old);
+    }
+    if rules(from).numbers_chunks || rules(to).numbers_chunks {
+        // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
+        own.shift_remove("writer");
+    }
+    if rules(to).numbers_chunks && own.get("frames_planned").is_some_and(Value::is_null) {
+        // The ids of chunks in a volume without an end are others, and this one has an end.
+        own.shift_remove("frames_planned");
+    }
 }
 
 /// What a run says of itself.

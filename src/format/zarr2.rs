@@ -163,7 +163,17 @@ fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Ref
     Ok((compressor, Some(numcodecs::display(id, settings.iter()))))
 }
 
-pub(super) fn has_shards(document: &Value) -> bool {
+/// The grids of an array in whose document shards are; `None` if there are none.
+///
+/// # Errors
+///
+/// A reason when there are, and their chunks can't be told.
+#[cfg(feature = "offline")]
+pub(crate) fn sharded_layout(document: &Value, attributes: &Value) -> Result<Option<Layout>, Refusal> {
+    has_shards(document).then(|| layout(document, attributes)).transpose()
+}
+
+fn has_shards(document: &Value) -> bool {
     document.get("shards").is_some_and(|shards| !shards.is_null())
 }
 

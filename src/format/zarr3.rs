@@ -198,7 +198,17 @@ fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
     }
 }
 
-pub(super) fn has_shards(document: &Value) -> bool {
+/// The grids of an array in whose document shards are; `None` if there are none.
+///
+/// # Errors
+///
+/// A reason when there are, and their chunks can't be told.
+#[cfg(feature = "offline")]
+pub(crate) fn sharded_layout(document: &Value) -> Result<Option<Layout>, Refusal> {
+    has_shards(document).then(|| layout(document)).transpose()
+}
+
+fn has_shards(document: &Value) -> bool {
     let list = |key: &str| document.get(key).and_then(Value::as_array);
     // With a manifest, shards are parts of files that others have.
     let has_files = list("storage_transformers").is_none_or(Vec::is_empty);

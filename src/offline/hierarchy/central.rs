@@ -112,6 +112,16 @@ impl CentralMetadata {
         self.info.is_some()
     }
 
+    /// Whether the dataset is a volume with a scale of this name.
+    pub(crate) fn has_scale(&self, name: &str) -> bool {
+        self.info.is_some() && self.arrays.iter().any(|array| array == name)
+    }
+
+    /// Cloud-volume's file beside a volume, which says who made it.
+    pub(super) fn provenance(&self) -> Option<PathBuf> {
+        self.info.is_some().then(|| self.root.join("provenance"))
+    }
+
     /// The folders below the root that the central's own files stand in.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         if self.info.is_none() {

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::central::CentralMetadata;
 use super::{DOCUMENTS, Group, RECEIPT, Speaker, below};
-use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::ATTRIBUTE;
 use crate::format::zarr3_draft;
@@ -300,7 +299,7 @@ impl Walk {
 
     fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
         // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
-        let has_nodes = is_zarr2(&array);
+        let has_nodes = array.layout().rules().nodes_below_arrays;
         let (document, pointer) = match has_nodes {
             true => (array.path().join(".zattrs"), ""),
             false => (array.document().to_path_buf(), "/attributes"),
@@ -420,10 +419,7 @@ impl Walk {
             }
         }
         let mut known = central.folders();
-        if central.is_volume() {
-            // Cloud-volume's, which says who made it.
-            known.push(path.join("provenance"));
-        }
+        known.extend(central.provenance());
         self.children(path, name, depth, &known)
     }
 
@@ -459,7 +455,9 @@ impl Walk {
                 (Some(position), ..) if !is_folder => files.push((path, position)),
                 (_, Some(name), _) if !is_folder && is_partial(name) => self.tree.partial.push(path),
                 (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
-                (_, Some(name), _) if is_zarr2(array) && has_document(&path).unwrap_or(false) => {
+                (_, Some(name), _)
+                    if array.layout().rules().nodes_below_arrays && has_document(&path).unwrap_or(false) =>
+                {
                     let name = below(node, name);
                     self.node(&path, &name, depth + 1)?;
                 }
@@ -473,11 +471,6 @@ impl Walk {
         }
         Ok(())
     }
-}
-
-/// Whether nodes may stand below the array, where this crate's writer puts records in Zarr v2.
-fn is_zarr2(array: &Array) -> bool {
-    matches!(array.layout().dialect, Dialect::Zarr2 | Dialect::Zarr2Sharded)
 }
 
 fn is_beside_array(name: &str) -> bool {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::image::ImagePlan;
 use super::source::name;
 use crate::error::{Error, Result};
-use crate::format::precomputed;
+use crate::format;
 use crate::format::provenance::ATTRIBUTE;
 use crate::fs::document;
 use crate::offline::hierarchy::below;
@@ -30,20 +30,15 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         // What is missing comes first: once the shards have new indexes, it can't be told any more.
         edit(root, &plan.image.group.document, &mut changes, |document| attributes(document, plan))?;
-        edit(root, plan.image.node.array.document(), &mut changes, |document| shape(document, plan))?;
+        edit(root, plan.image.node.array.document(), &mut changes, |document| {
+            format::set_shape(plan.image.node.array.layout(), document, &plan.shape());
+        })?;
         if plan.image.own.unbounded {
             records(root, tree, plan, &mut changes)?;
         }
     }
     sizes(root, tree, images, &mut changes)?;
     Ok(changes)
-}
-
-fn shape(document: &mut Value, plan: &ImagePlan) {
-    match plan.image.node.array.layout().volume() {
-        Some(volume) => precomputed::set_size(document, volume, &plan.shape()),
-        None => document["shape"] = json!(plan.shape()),
-    }
 }
 
 fn attributes(document: &mut Value, plan: &ImagePlan) {

@@ -9,7 +9,7 @@ use super::groups::{Group, own_attributes};
 use super::jobs::Job;
 use super::staging::below;
 use crate::error::{Error, Result};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{self, ATTRIBUTE};
 use crate::fs::{self as os, document};
 
 impl Group {
@@ -34,13 +34,7 @@ fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
     let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
     let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) else { return };
-    for of_the_old in ["slots", "dimensions", "channel_dimension"] {
-        own.shift_remove(of_the_old);
-    }
-    if job.change.source.layout().volume().is_some() {
-        // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
-        own.shift_remove("writer");
-    }
+    provenance::forget_layout(own, job.change.source.layout().dialect, job.change.target.layout().dialect);
     job.settle(own);
 }
 

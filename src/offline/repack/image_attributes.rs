@@ -64,7 +64,7 @@ impl ImageAttributes {
         if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
             carry_volume(root, |key| key == name, &mut all.attributes)?;
         }
-        if !array.and_then(Node::array).is_some_and(|array| rules(array.layout().dialect).numbers_chunks) {
+        if !array.and_then(Node::array).is_some_and(|array| array.layout().rules().names_resolutions) {
             carried::choose_scale(name, &mut all.attributes);
         }
         Ok(all)

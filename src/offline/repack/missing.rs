@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::change::Change;
 use super::options::RepackOptions;
-use crate::config::{Compressor, Dialect};
+use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::provenance::MISSING_RANGES_MAX;
+use crate::format::rules;
 use crate::fs as os;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
@@ -38,7 +39,7 @@ pub(super) fn refuse(change: &Change) -> Result<()> {
 
 /// What documents promise and is not there. A result that holds only one of the arrays promises nothing of others.
 pub(super) fn absent(nodes: &[Node], options: &RepackOptions) -> Result<Vec<Broken>> {
-    if options.dialect == Dialect::Zarr3 { promises::broken(nodes) } else { Ok(Vec::new()) }
+    if rules(options.dialect).is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
 }
 
 /// Refuses a dataset that lacks what its documents promise, unless the options give it up.

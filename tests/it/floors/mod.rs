@@ -164,6 +164,72 @@ fn only_one_folder_knows_the_operating_system() {
     assert!(offences.is_empty(), "{offences:?} should ask src/fs");
 }
 
+/// Where a dialect may be named: by what means bytes, and at the doors.
+const NAMES_DIALECTS: [&str; 3] = ["format", "config", "ffi"];
+
+/// The files outside the format's own folder that may ask whether an array is a volume, and need to: the rest asks for
+/// what the answer stands for (`Rules`, `Layout`).
+const KNOWS_VOLUMES: [&str; 6] = [
+    "config",
+    "plan::dialects",
+    "plan::volume",
+    "offline::hierarchy::central",
+    "offline::repack::design",
+    "offline::store::view",
+];
+
+/// Whether a source names one of the dialects, `Dialect::Zarr3`, whatever it calls the type.
+fn names_dialect(source: &str) -> bool {
+    let is_variant = |name: &str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+    let tokens = tokens(source);
+    let is_renamed = tokens.windows(2).any(|found| found == ["Dialect", "as"]);
+    is_renamed
+        || tokens
+            .windows(3)
+            .any(|found| found[..2] == ["Dialect", "::"] && (is_variant(found[2]) || ["*", "{"].contains(&found[2])))
+}
+
+/// Whether a source asks if something is a volume.
+fn asks_for_volumes(source: &str) -> bool {
+    let questions: [&[&str]; 4] = [&["Precomputed"], &["numbers_chunks"], &["is_volume"], &[".", "volume", "("]];
+    let tokens = tokens(source);
+    questions.iter().any(|question| tokens.windows(question.len()).any(|found| found == *question))
+}
+
+#[test]
+fn which_dialect_is_which_is_asked_in_one_place() {
+    let sources = sources();
+    let outside = |rooms: &[&str], says: &dyn Fn(&str) -> bool| -> Vec<String> {
+        let is_outside = |module: &str| !rooms.iter().any(|room| is_within(module, room));
+        sources.iter().filter(|(module, source)| is_outside(module) && says(source)).map(|(is, _)| is.clone()).collect()
+    };
+    let named = outside(&NAMES_DIALECTS, &names_dialect);
+    assert!(named.is_empty(), "{named:?} should ask the format's rules, or its layout");
+    let mut asked = outside(&["format"], &asks_for_volumes);
+    asked.retain(|module| !KNOWS_VOLUMES.contains(&module.as_str()));
+    assert!(asked.is_empty(), "{asked:?} should ask for what follows from it, not whether it is a volume");
+}
+
+#[test]
+fn questions_for_the_dialect_are_found() {
+    for source in [
+        "fn f() -> bool { dialect == Dialect::Zarr3 }",
+        "use crate::config::Dialect as D;",
+        "use crate::config::Dialect::*;",
+        "use crate::config::{Dialect::{Zarr2}};",
+        "fn f() { match dialect { crate::Dialect::Zarr2Sharded => {} } }",
+    ] {
+        assert!(names_dialect(source), "{source}");
+    }
+    for source in ["/// [`Dialect::Zarr3`]\nfn f() { Dialect::ALL.len(); Dialect::default() }", "use crate::Dialect;"] {
+        assert!(!names_dialect(source), "{source}");
+    }
+    for source in ["layout.volume().is_none()", "rules(to).numbers_chunks", "Dialect::Precomputed", "it.is_volume()"] {
+        assert!(asks_for_volumes(&format!("fn f() {{ {source} }}")), "{source}");
+    }
+    assert!(!asks_for_volumes("// Precomputed\nfn f() { precomputed::volume(config.volume) }"));
+}
+
 fn small_house(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
     let sources = files.iter().map(|(module, source)| ((*module).to_owned(), (*source).to_owned())).collect();
     let imports = imports(&sources);
