@@ -50,6 +50,18 @@ pub(crate) use rules::rules;
 #[cfg(feature = "offline")]
 pub(crate) use rules::{OmePlace, holders, holds};
 
+/// Documents by which a folder may be known to be a dataset.
+pub(crate) const OF_DATASETS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
+
+/// Whether a document of this name says that its folder is a dataset.
+pub(crate) fn is_of_dataset(name: &str, document: &Value) -> bool {
+    match name {
+        "zarr.json" => document["zarr_format"] == 3 || zarr3_draft::is_entry(document),
+        "info" => precomputed::is_info(document),
+        _ => document["zarr_format"] == 2,
+    }
+}
+
 impl ImageDescription<'_> {
     /// The documents that never change.
     pub(crate) fn entry(&self) -> Vec<Document> {

@@ -14,8 +14,6 @@ use crate::offline::array::Array;
 
 /// The document of a volume.
 const INFO: &str = "info";
-/// A larger file of that name is something else.
-const INFO_BYTES_MAX: u64 = 16 << 20;
 
 /// Folders above a path that are looked at.
 const DEPTH_MAX: usize = 32;
@@ -186,7 +184,7 @@ fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
     if !look::is_file(&file) {
         return Ok(None);
     }
-    let Some(bytes) = document::bytes(&file, INFO_BYTES_MAX)? else { return Ok(None) };
+    let Some(bytes) = document::bytes(&file, document::DOCUMENT_BYTES_MAX)? else { return Ok(None) };
     let info = document::parse(&bytes).ok().filter(precomputed::is_info);
     Ok(info.map(|info| (file, info)))
 }

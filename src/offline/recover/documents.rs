@@ -14,8 +14,6 @@ use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
 
 const XML: &str = "OME/METADATA.ome.xml";
-/// As large as a document may be.
-const XML_BYTES_MAX: u64 = 16 << 20;
 
 /// A document that is replaced as a whole.
 #[derive(Debug)]
@@ -96,7 +94,7 @@ fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Chang
     let series = tree.group("OME").and_then(|group| group.attributes.pointer("/ome/series")?.as_array());
     let is_link = path.is_symlink();
     let Some(series) = series.filter(|_| !is_link) else { return Ok(()) };
-    let Ok(Some(before)) = document::bytes(&path, XML_BYTES_MAX) else { return Ok(()) };
+    let Ok(Some(before)) = document::bytes(&path, document::XML_BYTES_MAX) else { return Ok(()) };
     let Ok(before) = String::from_utf8(before) else { return Ok(()) };
     let mut after = before.clone();
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
