@@ -294,7 +294,7 @@ impl ImageWriter {
 
     /// Sets a user attribute; the document follows at the next progress.
     pub(crate) fn set_attribute(&self, key: &str, value: Value) -> Result<()> {
-        if key.is_empty() || key == "ome" || key == "shardwright" {
+        if key.is_empty() || key == "ome" || key == ATTRIBUTE {
             let reason = "this name is taken by the writer; choose another";
             return Err(Error::config("attribute", format_args!("{key:?}"), reason));
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::central::CentralMetadata;
 use super::{DOCUMENTS, Group, RECEIPT, Speaker, below};
 use crate::error::{Error, Result};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{self, ATTRIBUTE};
 use crate::format::zarr3_draft;
 use crate::fs::{self as os, Identity, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
@@ -305,7 +305,7 @@ impl Walk {
             false => (array.document().to_path_buf(), "/attributes"),
         };
         // A level of a pyramid speaks for itself, too.
-        if array.attributes().get(ATTRIBUTE).is_some_and(|own| has_nodes || own.get("level_of").is_some()) {
+        if provenance::is_level(array.attributes()) || (has_nodes && array.attributes().get(ATTRIBUTE).is_some()) {
             self.add(Entry::Group(Group {
                 name: name.to_owned(),
                 path: array.path().to_path_buf(),

@@ -29,6 +29,7 @@ use serde_json::Value;
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Refusal, Result};
 use crate::format::index::Range;
+use crate::format::provenance::ProvenanceMut;
 use crate::format::rules;
 use crate::fs as os;
 use crate::fs::Lock;
@@ -318,8 +319,9 @@ fn write_folder(
 
 /// Takes back what the live writer says of its slots: they are in shards, of which there are none here.
 fn forget_slots(document: &mut Value) {
-    let own = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut);
-    own.map(|own| own.shift_remove("slots"));
+    if let Some(mut own) = ProvenanceMut::of(document) {
+        own.forget_slots();
+    }
 }
 
 /// What somebody should know who reads an array by its manifest of `chunks` chunks, without what was said before.

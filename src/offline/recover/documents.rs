@@ -8,7 +8,7 @@ use super::image::ImagePlan;
 use super::source::name;
 use crate::error::{Error, Result};
 use crate::format;
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{Ending, ProvenanceMut};
 use crate::fs::document;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
@@ -40,18 +40,12 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
 }
 
 fn attributes(document: &mut Value, plan: &ImagePlan) {
-    let Some(own) = document.pointer_mut(&format!("{}/{ATTRIBUTE}", plan.image.group.pointer)) else { return };
-    own["complete"] = json!(false);
-    own["recovered"] = json!(true);
-    own["frames"] = json!(plan.frames.end);
-    own["frames_missing"] = json!(plan.frames.missing_count);
-    own["missing"] = plan.frames.told().iter().map(|range| json!([range.start, range.end])).collect();
-    own["chunks"] = json!(plan.sums.chunks);
+    let Some(mut own) = ProvenanceMut::at(document, plan.image.group.pointer) else { return };
+    let (frames_missing, missing) = (plan.frames.missing_count, &plan.frames.told()[..]);
+    let ending = Ending { chunks: plan.sums.chunks, frames_missing, missing, error: None };
     let damaged = plan.changed.iter().filter(|shard| shard.damaged);
     let damaged: Vec<_> = damaged.map(|shard| name(plan.image.node.array.folder(), &shard.path)).collect();
-    if !damaged.is_empty() {
-        own["damaged_shards"] = json!(damaged);
-    }
+    own.recover(plan.frames.end, &ending, &damaged);
 }
 
 /// The records' arrays are as long as there are frames; a record that was not written reads as one of no frame.

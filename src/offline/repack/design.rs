@@ -13,7 +13,7 @@ use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume}
 use crate::format::codecs::Chain;
 use crate::format::layout::Layout;
 use crate::format::precomputed::carried::{CARRIED, deliver, voxel_offset};
-use crate::format::provenance::{self, ATTRIBUTE};
+use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension};
 use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules};
 use crate::fs::document;
 use crate::offline::hierarchy;
@@ -122,12 +122,11 @@ impl Design {
     }
 
     /// The documents, after all chunks were written. `settle` corrects what the writer says of them.
-    pub(super) fn finished(&self, settle: impl Fn(&mut Map<String, Value>)) -> Vec<Document> {
+    pub(super) fn finished(&self, settle: impl Fn(&mut ProvenanceMut<'_>)) -> Vec<Document> {
         let mut documents = self.documents.clone();
         for (_, document) in &mut documents {
-            let own = own_attributes(document).and_then(|attributes| attributes.get_mut(ATTRIBUTE)?.as_object_mut());
-            if let Some(own) = own {
-                settle(own);
+            if let Some(mut own) = ProvenanceMut::of(document) {
+                settle(&mut own);
             }
         }
         documents
@@ -189,8 +188,9 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
         if rules(to).ome == OmePlace::Aside {
             groups::put_ome_aside(&mut user, own);
         }
-        provenance::forget_layout(own, from, to);
-        own.shift_remove("level_of");
+    }
+    if let Some(mut own) = ProvenanceMut::of_attribute(&mut own) {
+        own.forget_layout(rules(from), rules(to));
     }
     (user, own)
 }
@@ -216,7 +216,7 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
     };
     let mut dims: Vec<Dim> = names.iter().enumerate().map(dim).collect();
     describe(&mut dims, attributes);
-    let own_channel = attributes.get(ATTRIBUTE).and_then(|own| own.get("channel_dimension")).and_then(Value::as_str);
+    let own_channel = channel_dimension(attributes);
     for dim in &mut dims {
         if own_channel == Some(&dim.name) {
             dim.kind = DimKind::Channel;

@@ -7,7 +7,7 @@ use super::nodes::groups_above;
 use crate::config::Dialect;
 use crate::error::Result;
 use crate::format::precomputed::{self, carried};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{self, ATTRIBUTE};
 use crate::format::{DIMENSION_NAMES, rules};
 use crate::fs::document;
 use crate::offline::array::Array;
@@ -119,7 +119,7 @@ fn speaks_for_itself(array: &Array) -> bool {
 
 /// Whether a node is a level of a pyramid that this crate's writer made beside level 0.
 fn is_level(node: &Node) -> bool {
-    node.array().is_some_and(|array| array.attributes().get(ATTRIBUTE).is_some_and(|own| own.get("level_of").is_some()))
+    node.array().is_some_and(|array| provenance::is_level(array.attributes()))
 }
 
 fn called(node: &Node) -> String {

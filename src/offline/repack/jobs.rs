@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::change::{Change, is_laid_out_as};
 use super::design::{self, Design};
@@ -22,6 +22,7 @@ use super::target::{self, changes_format};
 use super::{image_attributes, nodes, ome_lists};
 use crate::config::Volume;
 use crate::error::{Error, Result};
+use crate::format::provenance::ProvenanceMut;
 use crate::format::{self, ngff, rules, zarr3};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::KERCHUNK;
@@ -55,7 +56,7 @@ impl Job {
     }
 
     /// Lets what the writer said of the array be true of what it has become.
-    pub(super) fn settle(&self, own: &mut Map<String, Value>) {
+    pub(super) fn settle(&self, own: &mut ProvenanceMut<'_>) {
         self.given_up.settle(own, self.chunks.load(Relaxed));
     }
 }

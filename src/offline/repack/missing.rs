@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
-
 use super::change::Change;
 use super::options::RepackOptions;
 use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::format::provenance::MISSING_RANGES_MAX;
+use crate::format::provenance::ProvenanceMut;
 use crate::format::rules;
 use crate::fs as os;
 use crate::offline::array::Array;
@@ -74,23 +72,19 @@ impl GivenUp {
 
     /// Lets what the writer said of the array be true of what it has become, which has so many chunks: how many there
     /// are, and which frames are missing.
-    pub(super) fn settle(&self, own: &mut Map<String, Value>, made: u64) {
-        let Some(chunks) = own.get_mut("chunks") else { return };
+    pub(super) fn settle(&self, own: &mut ProvenanceMut<'_>, made: u64) {
+        if !own.has_chunks() {
+            return;
+        }
         let Self { chunks: lost, frames } = self;
         // Where no frame tells what is lost, the count has to.
         let told = frames.count() > 0;
-        *chunks = json!(made + if told { 0 } else { *lost });
-        if !told {
-            return;
+        own.set_chunks(made + if told { 0 } else { *lost });
+        if told {
+            let listed = Ranges::new(own.missing());
+            let all: Vec<_> = listed.union(frames).iter().cloned().collect();
+            own.set_missing(&all, frames.minus(&listed).count());
         }
-        let listed = own.get("missing").and_then(Value::as_array).cloned().unwrap_or_default();
-        let range = |range: &Value| Some(range.get(0)?.as_u64()?..range.get(1)?.as_u64()?);
-        let listed = Ranges::new(listed.iter().filter_map(range).collect());
-        let before = own.get("frames_missing").and_then(Value::as_u64).unwrap_or(0);
-        own.insert("frames_missing".into(), json!(before + frames.minus(&listed).count()));
-        let all = listed.union(frames);
-        let all = all.iter().take(MISSING_RANGES_MAX).map(|range| json!([range.start, range.end]));
-        own.insert("missing".into(), all.collect());
     }
 
     /// Says of which frames the pixels are lost, in the records beside or below the place that `array` has in `root`.

@@ -154,8 +154,8 @@ impl Attributes {
     }
 }
 
-const IN_ZARR_JSON: &str = "/attributes/shardwright";
-const IN_ZATTRS: &str = "/shardwright";
+const IN_ZARR_JSON: &str = "/attributes";
+const IN_ZATTRS: &str = "";
 
 struct Search<'a> {
     root: &'a Path,
