@@ -15,7 +15,7 @@ use crate::error::{Error, Result, caught};
 use crate::format::layout::Layout;
 use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
 use crate::format::{self, Document, rules, zarr3};
-use crate::geometry::MAX_OUTER;
+use crate::geometry::{MAX_OUTER, grid, position};
 use crate::ome;
 use crate::plan::{LevelPlan, Plan, RecordColumn, RecordPlan};
 use crate::record::NO_FRAME;
@@ -269,15 +269,11 @@ impl ImageWriter {
             return Ok(());
         }
         let shape = self.state.lock().unwrap_or_else(PoisonError::into_inner).shape.clone();
-        let grid: Vec<_> =
-            shape.iter().zip(&plan.array.layout.file_shape).map(|(size, shard)| size.div_ceil(*shard)).collect();
+        let grid = grid(&shape, &plan.array.layout.file_shape);
         let (outer, frame) = grid.split_at(plan.order.outer_dims());
         for cell in 0..outer.iter().product() {
             let mut place = ShardPosition { grid: [0; MAX_OUTER], across: 0 };
-            let mut rest = cell;
-            for (dim, cells) in outer.iter().enumerate().rev() {
-                (place.grid[dim], rest) = (rest % cells, rest / cells);
-            }
+            place.grid[..outer.len()].copy_from_slice(&position(cell, outer));
             for across in 0..frame.iter().product::<u64>() as usize {
                 place.across = across;
                 let key = self.shard_key(plan, &place);

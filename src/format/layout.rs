@@ -10,7 +10,7 @@ use super::precomputed::volume::{Expansion, Volume};
 use super::rules::{Rules, rules};
 use crate::config::{Dialect, IndexLocation};
 use crate::error::{Refusal, Result};
-use crate::geometry::linear;
+use crate::geometry::{grid, linear};
 
 pub(crate) const DIMENSIONS_MAX: usize = 32;
 
@@ -125,12 +125,12 @@ impl Layout {
 
     /// Chunks of the array in each dimension.
     pub(crate) fn chunk_grid(&self) -> Vec<u64> {
-        self.shape.iter().zip(&self.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk)).collect()
+        grid(&self.shape, &self.chunk_shape)
     }
 
     /// Files of the array in each dimension, where they are boxes.
     pub(crate) fn file_grid(&self) -> Vec<u64> {
-        self.shape.iter().zip(&self.file_shape).map(|(shape, file)| shape.div_ceil(*file)).collect()
+        grid(&self.shape, &self.file_shape)
     }
 
     /// Bytes of the head by which a shard's minishards are found; `None` where shards have tables, or are none.
@@ -206,14 +206,19 @@ impl Layout {
         if let Files::Volume(volume) = &self.files {
             return volume.file_of(chunk);
         }
+        let file = chunk.iter().zip(self.chunks_per_file()).map(|(chunk, count)| chunk / count).collect();
+        (file, self.number_in_file(chunk, self.index_order.as_deref()))
+    }
+
+    /// The number of a chunk among those of its file, where these are a box, in C order of the dimensions, or of these
+    /// in another `order`.
+    pub(super) fn number_in_file(&self, chunk: &[u64], order: Option<&[usize]>) -> u64 {
         let per_file = self.chunks_per_file();
-        let file = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk / count).collect();
         let inner: Vec<u64> = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
-        let entry = match &self.index_order {
+        match order {
             None => linear(&inner, &per_file),
             Some(order) => linear(&in_order(&inner, order), &in_order(&per_file, order)),
-        };
-        (file, entry)
+        }
     }
 
     /// The position in the grid of chunks of an entry of a file's index, be it inside the array's shape or not; `None`
@@ -222,11 +227,16 @@ impl Layout {
         if let Some(volume) = self.volume().filter(|volume| volume.shards().is_some()) {
             return volume.chunk_of(entry);
         }
+        self.numbered_in_file(file, entry, self.index_order.as_deref())
+    }
+
+    /// The reverse of [`number_in_file`](Self::number_in_file).
+    pub(super) fn numbered_in_file(&self, file: &[u64], number: u64, order: Option<&[usize]>) -> Option<Vec<u64>> {
         let per_file = self.chunks_per_file();
         let mut position = vec![0; per_file.len()];
-        let mut rest = entry;
+        let mut rest = number;
         for at in (0..per_file.len()).rev() {
-            let dim = self.index_order.as_ref().map_or(at, |order| order[at]);
+            let dim = order.map_or(at, |order| order[at]);
             position[dim] = file[dim].checked_mul(per_file[dim])?.checked_add(rest % per_file[dim])?;
             rest /= per_file[dim];
         }

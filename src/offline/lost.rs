@@ -143,8 +143,8 @@ impl Array {
             return Ok(None);
         }
         let layout = self.layout();
-        let grid: Vec<u64> = layout.shape.iter().zip(&layout.file_shape).map(|(a, b)| a.div_ceil(*b)).collect();
-        let lacks_files = layout.has_boxes() && product(&grid).is_none_or(|count| count > files.len() as u64);
+        let lacks_files =
+            layout.has_boxes() && product(&layout.file_grid()).is_none_or(|count| count > files.len() as u64);
         let (there, cell) = if lacks_files {
             (files.into_iter().collect(), layout.file_shape.clone())
         } else {

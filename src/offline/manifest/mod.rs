@@ -406,8 +406,7 @@ fn each_chunk(
     counters: &Counters,
     mut visit: impl FnMut(&str, &Path, Range) -> Result<()>,
 ) -> Result<()> {
-    let per_file = array.layout().chunks_per_file();
-    let grid: Vec<u64> = array.shape().iter().zip(array.chunk_shape()).map(|(a, b)| a.div_ceil(*b)).collect();
+    let (per_file, grid) = (array.layout().chunks_per_file(), array.layout().chunk_grid());
     let positions = array.file_positions()?;
     for batch in positions.chunks(BATCH) {
         let files: Vec<Option<FileChunks>> =

@@ -12,7 +12,7 @@ use crate::format::layout::product;
 use crate::format::slot_header::HEADER_BYTES;
 use crate::fs::links;
 use crate::fs::system::{FileExt, give_back};
-use crate::geometry::for_each_position;
+use crate::geometry::{for_each_position, grid};
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
@@ -300,7 +300,7 @@ pub(super) fn empty(array: &Array) -> Option<NewIndex> {
 /// them than a run that had begun can have left: a few bytes must not fill a disk.
 pub(super) fn empty_places(array: &Array, shape: &[u64], files: &[FileAt]) -> Vec<Vec<u64>> {
     let Some(layout) = array.layout().table().filter(|_| keeps_empty(array)) else { return Vec::new() };
-    let grid = grid(array, shape);
+    let grid = grid(shape, &array.layout().file_shape);
     let most = FILES_EACH.saturating_mul(files.len() as u64).saturating_add(FILES_MORE);
     let few = |count: &u64| *count <= most && count.saturating_mul(layout.bytes()) <= BYTES_MAX;
     if product(&grid).filter(few).is_none() {
@@ -318,11 +318,7 @@ pub(super) fn empty_places(array: &Array, shape: &[u64], files: &[FileAt]) -> Ve
 
 /// Whether a shard at a place would be missed by a reader, be it empty.
 pub(super) fn is_wanted(array: &Array, shape: &[u64], position: &[u64]) -> bool {
-    keeps_empty(array) && position.iter().zip(&grid(array, shape)).all(|(at, count)| at < count)
-}
-
-fn grid(array: &Array, shape: &[u64]) -> Vec<u64> {
-    shape.iter().zip(&array.layout().file_shape).map(|(size, file)| size.div_ceil(*file)).collect()
+    keeps_empty(array) && position.iter().zip(grid(shape, &array.layout().file_shape)).all(|(at, count)| *at < count)
 }
 
 impl Action {

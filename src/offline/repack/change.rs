@@ -218,7 +218,7 @@ impl Change {
         if !self.has_boxes() {
             return Ok((0..to.dealt_shards()).map(|shard| vec![shard]).collect());
         }
-        let grid: Vec<u64> = to.shape.iter().zip(&to.file_shape).map(|(shape, file)| shape.div_ceil(*file)).collect();
+        let grid = to.file_grid();
         let mut found = BTreeSet::new();
         let mut add = |first: &[u64], counts: &[u64]| {
             for_each_position(first, counts, |at| {

@@ -112,8 +112,8 @@ impl Change {
         let to = self.target.layout();
         let per = to.chunks_per_file();
         let first: Vec<u64> = position.iter().zip(&per).map(|(at, per)| at * per).collect();
-        let grid = to.shape.iter().zip(&to.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk));
-        let counts = first.iter().zip(&per).zip(grid).map(|((first, per), grid)| (grid - first).min(*per)).collect();
+        let counts =
+            first.iter().zip(&per).zip(to.chunk_grid()).map(|((first, per), grid)| (grid - first).min(*per)).collect();
         (first, counts)
     }
 
