@@ -228,7 +228,52 @@ pub(super) fn remove_shards(document: &mut Value) {
 
 /// A group's `zarr.json`.
 pub(crate) fn group(attributes: Value) -> Value {
-    json!({"zarr_format": 3, "node_type": "group", "attributes": attributes})
+    document_of("group", attributes)
+}
+
+/// What a group's `zarr.json` says, and an array's among other things.
+pub(crate) fn document_of(kind: &str, attributes: Value) -> Value {
+    json!({"zarr_format": 3, "node_type": kind, "attributes": attributes})
+}
+
+/// Completes the document of an array whose chunks are files, or are told by a manifest. What it says already stays, as
+/// far as it is no matter of chunks.
+#[cfg(feature = "offline")]
+pub(crate) fn set_chunk_files(document: &mut Value, array: &Metadata) {
+    let Metadata { layout, dtype, chain, fill, .. } = array;
+    let mut or = |key: &str, value: Value| {
+        if document[key].is_null() {
+            document[key] = value;
+        }
+    };
+    or("data_type", json!(dtype.zarr_name()));
+    or("fill_value", fill_value::to_json(*dtype, fill));
+    or("attributes", json!({}));
+    if let Some(names) = &layout.names {
+        or("dimension_names", json!(names));
+    }
+    document["shape"] = json!(layout.shape);
+    document["chunk_grid"] = json!({"name": "regular", "configuration": {"chunk_shape": layout.chunk_shape}});
+    document["chunk_key_encoding"] = json!({"name": "v2", "configuration": {"separator": "."}});
+    document["codecs"] = json!(chain.document);
+    remove_manifest(document);
+}
+
+/// Whether an array's document names a manifest.
+#[cfg(feature = "offline")]
+pub(crate) fn has_manifest(document: &Value) -> bool {
+    document.pointer("/storage_transformers/0/name").is_some_and(|name| name == MANIFEST)
+}
+
+/// Says where the manifest of an array is, or what stands in it.
+#[cfg(feature = "offline")]
+pub(crate) fn set_manifest(document: &mut Value, manifest: &Value) {
+    document["storage_transformers"] = json!([{"name": MANIFEST, "configuration": {"manifest": manifest}}]);
+}
+
+#[cfg(feature = "offline")]
+pub(crate) fn remove_manifest(document: &mut Value) {
+    document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
 }
 
 /// An array's `zarr.json`, without attributes.

@@ -10,7 +10,7 @@ use super::central::CentralMetadata;
 use super::{DOCUMENTS, Group, RECEIPT, Speaker, below};
 use crate::error::{Error, Result};
 use crate::format::provenance::{self, ATTRIBUTE};
-use crate::format::zarr3_draft;
+use crate::format::{zarr3, zarr3_draft};
 use crate::fs::{self as os, Identity, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
 
@@ -95,7 +95,7 @@ impl Node {
             Kind::Group(None) => ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({}))),
             Kind::Unreadable(error) => return Err(error.clone()),
         };
-        Ok(json!({"zarr_format": 3, "node_type": kind, "attributes": attributes}))
+        Ok(zarr3::document_of(kind, attributes))
     }
 }
 

@@ -31,6 +31,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::format::index::Range;
 use crate::format::provenance::ProvenanceMut;
 use crate::format::rules;
+use crate::format::zarr3;
 use crate::fs as os;
 use crate::fs::Lock;
 use crate::fs::document;
@@ -45,7 +46,7 @@ use crate::offline::levels;
 use crate::offline::progress::{Counters, Progress, controls};
 use crate::offline::promises::{self, Broken};
 use documents::{Urls, array_document, key};
-use files::{ArrayManifest, Kerchunk, MANIFEST, TRANSFORMER, create_folder, put_document, sync_folders};
+use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document, sync_folders};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -265,8 +266,7 @@ fn holds_manifests(folder: &Path) -> Result<bool> {
                 KERCHUNK | MANIFEST => manifests = true,
                 "zarr.json" => {
                     let document = document::read(&path)?.unwrap_or_default();
-                    manifests |=
-                        document.pointer("/storage_transformers/0/name").is_some_and(|name| name == TRANSFORMER);
+                    manifests |= zarr3::has_manifest(&document);
                 }
                 _ => return Ok(false),
             }

@@ -240,7 +240,7 @@ fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
     zarr3::set_chunks(&mut document, &metadata);
     document["shape"] = json!(shape);
     document["attributes"] = json!({});
-    document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
+    zarr3::remove_manifest(&mut document);
     Ok((metadata, document))
 }
 

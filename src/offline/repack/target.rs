@@ -126,7 +126,7 @@ fn changed_document(node: &Node, old: &Metadata, target: &Metadata) -> Result<Va
     zarr3::set_chunks(&mut document, target);
     if old.manifest.is_some() {
         document["chunk_key_encoding"] = zarr3::default_keys();
-        document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
+        zarr3::remove_manifest(&mut document);
     }
     Ok(document)
 }
