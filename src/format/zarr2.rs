@@ -214,8 +214,9 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
     document
 }
 
-/// The `.zarray` of an array whose chunks are told by references. All codecs are filters, because the last of them would otherwise be the compressor, of which
-/// some readers of references expect the one and some the other kind of document.
+/// The `.zarray` of an array whose chunks are told by references. All codecs are filters, because the last of them
+/// would otherwise be the compressor, of which some readers of references expect the one and some the other kind of
+/// document.
 ///
 /// # Errors
 ///

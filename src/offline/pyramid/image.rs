@@ -19,7 +19,7 @@ const MULTISCALE: &str = "/attributes/ome/multiscales/0";
 
 /// An image of OME-Zarr 0.5.
 #[derive(Debug)]
-pub(super) struct Image {
+pub(super) struct MultiscaleImage {
     /// The path below the one that was given.
     pub(super) name: String,
     pub(super) root: PathBuf,
@@ -38,7 +38,7 @@ pub(super) struct Level {
     dataset: Value,
 }
 
-impl Image {
+impl MultiscaleImage {
     /// The image at `path`, or the only one below.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let document = group(path)?;

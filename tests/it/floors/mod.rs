@@ -20,7 +20,7 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use self::imports::imports;
+use self::imports::{imports, outside};
 use self::tokens::tokens;
 
 /// The floor of a module; the longest entry that fits counts.
@@ -205,15 +205,49 @@ fn circles_of_python_are_found() {
 
 #[test]
 fn only_one_folder_knows_the_operating_system() {
-    let of_the_system: [&[&str]; 4] = [&["libc", "::"], &["rustix", "::"], &["std", "::", "os"], &["target_os"]];
-    let knows_it = |source: &str| {
-        let tokens = tokens(source);
-        of_the_system.iter().any(|name| tokens.windows(name.len()).any(|found| found == *name))
-    };
     let sources = sources();
     let elsewhere = sources.iter().filter(|(module, _)| !is_within(module, "fs") && *module != "offline::fuzzing");
-    let offences: Vec<_> = elsewhere.filter(|(_, source)| knows_it(source)).map(|(module, _)| module).collect();
+    let offences: Vec<_> = elsewhere.filter(|(_, source)| knows_the_system(source)).map(|(module, _)| module).collect();
     assert!(offences.is_empty(), "{offences:?} should ask src/fs");
+}
+
+/// Whether a source names a part of the operating system: its crates, the standard library's part for it, what is
+/// compiled for one alone, or a file that the kernel makes.
+fn knows_the_system(source: &str) -> bool {
+    let is_of_it = |path: &Vec<String>| match path[0].as_str() {
+        "libc" | "rustix" => true,
+        "std" => path.get(1).is_some_and(|name| name == "os"),
+        _ => false,
+    };
+    let tokens = tokens(source);
+    let conditions = ["target_os", "target_family", "unix", "windows"];
+    let is_condition = |pair: &[&str]| ["(", ","].contains(&pair[0]) && conditions.contains(&pair[1]);
+    let kept = source.split("\nmod tests {").next().unwrap_or_default();
+    let files = ["/proc/", "/sys/", "/dev/"].map(|root| format!("\"{root}"));
+    outside(source).iter().any(is_of_it)
+        || tokens.windows(2).any(is_condition)
+        || files.iter().any(|root| kept.contains(root.as_str()))
+}
+
+#[test]
+fn whoever_knows_the_system_is_found() {
+    for source in [
+        "use std::os::fd::AsFd;",
+        "use std::{fs, os::unix::fs::FileExt};",
+        "use std as s;\nfn f() { s::os::fd::f() }",
+        "use libc as c;\nfn f() { c::open() }",
+        "use rustix::{self as r, fs};",
+        "fn f() { libc::open() }",
+        "#[cfg(unix)]\nfn f() {}",
+        "#[cfg(not(windows))]\nfn f() {}",
+        "#[cfg(all(miri, target_os = \"linux\"))]\nfn f() {}",
+        "fn f() { std::fs::read(\"/proc/meminfo\") }",
+    ] {
+        assert!(knows_the_system(source), "{source}");
+    }
+    for source in ["use std::fs;\nfn windows() { x.windows(2) }", "// std::os\nfn f(os: u8) { crate::fs::os() }"] {
+        assert!(!knows_the_system(source), "{source}");
+    }
 }
 
 /// Where a dialect may be named: by what means bytes, and at the doors.
