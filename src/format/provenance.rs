@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::level_frames::LevelFrames;
 #[cfg(feature = "offline")]
 use super::rules::Rules;
 use super::slot_header::HEADER_BYTES;
@@ -27,6 +28,7 @@ const FRAMES_PLANNED: &str = "frames_planned";
 const FRAMES_MISSING: &str = "frames_missing";
 const MISSING: &str = "missing";
 const LEVEL_OF: &str = "level_of";
+const LEVEL_PLANES: &str = "level_planes";
 const DIMENSIONS: &str = "dimensions";
 const CHANNEL_DIMENSION: &str = "channel_dimension";
 
@@ -58,6 +60,8 @@ pub(crate) struct Provenance {
     pub(crate) acquisition_order: Vec<String>,
     /// Of a level of a pyramid, the array beside it whose frames it has in smaller.
     pub(crate) level_of: Option<String>,
+    /// Which frames of that array its frames are made of.
+    pub(crate) level_frames: LevelFrames,
 }
 
 /// Where slots stand in a shard.
@@ -92,6 +96,7 @@ struct Literally {
     damaged_shards: BTreeSet<String>,
     slots: Option<LiteralSlots>,
     level_of: Option<String>,
+    level_planes: Option<LevelFrames>,
 }
 
 #[derive(Deserialize)]
@@ -121,6 +126,9 @@ impl Provenance {
         if let Some(frames) = numbers.max().filter(|&frames| frames > FRAMES_MAX) {
             return Err(wrong(format!("{frames} frames are more than a writer can number, {FRAMES_MAX}")));
         }
+        let level_frames = own.level_planes.unwrap_or(LevelFrames::same()).check();
+        let level_frames =
+            level_frames.ok_or_else(|| wrong(format!("level_planes {:?} can't be", own.level_planes)))?;
         let slots = own.slots.map(|slots| slots.check().map_err(&wrong)).transpose()?;
         Ok(Some(Self {
             writer,
@@ -136,6 +144,7 @@ impl Provenance {
             damaged_shards: own.damaged_shards,
             acquisition_order: own.acquisition_order,
             level_of: own.level_of,
+            level_frames,
         }))
     }
 }
@@ -230,6 +239,7 @@ impl<'a> ProvenanceMut<'a> {
         self.0.shift_remove(CHANNEL_DIMENSION);
         // A level has no records beside it. A volume's size doesn't follow from its frames. An array that is known to
         // be this writer's has the one and the other.
+        self.0.shift_remove(LEVEL_PLANES);
         let was_level = self.0.shift_remove(LEVEL_OF).is_some();
         if was_level || from.numbers_chunks || to.numbers_chunks {
             self.0.shift_remove(WRITER);
@@ -304,6 +314,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) frames_planned: Option<u64>,
     /// Of a level, the array whose frames it has.
     pub(crate) level_of: Option<&'a str>,
+    /// Which of its frames become which.
+    pub(crate) level_frames: LevelFrames,
     pub(crate) slots: Slots,
     /// The number of frames and how it ended, once it has.
     pub(crate) ending: Option<(u64, &'a Ending<'a>)>,
@@ -335,6 +347,9 @@ impl Statement<'_> {
         });
         if let Some(finest) = self.level_of {
             said["level_of"] = json!(finest);
+        }
+        if !self.level_frames.is_same() {
+            said["level_planes"] = json!(self.level_frames);
         }
         if let Some((frames, ending)) = self.ending {
             said["complete"] = json!(ending.error.is_none());
