@@ -184,10 +184,8 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
     // Documents get them from the dimensions themselves.
     user.shift_remove(DIMENSION_NAMES);
     let mut own = user.shift_remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
-    if let Some(own) = own.as_object_mut() {
-        if rules(to).ome == OmePlace::Aside {
-            groups::put_ome_aside(&mut user, own);
-        }
+    if let (OmePlace::Aside, Some(own)) = (rules(to).ome, own.as_object_mut()) {
+        groups::put_ome_aside(&mut user, own);
     }
     if let Some(mut own) = ProvenanceMut::of_attribute(&mut own) {
         own.forget_layout(rules(from), rules(to));
