@@ -35,7 +35,6 @@ impl Order {
     }
 
     /// The outer dimensions, the slowest to change first.
-    #[cfg(any(feature = "offline", test))]
     pub(crate) fn acquired(&self) -> &[usize] {
         &self.acquired
     }
@@ -57,14 +56,12 @@ impl Order {
     }
 
     /// The same, if the dimensions have a place for the frame.
-    #[cfg(any(feature = "offline", test))]
     pub(crate) fn position_within(&self, number: u64) -> Option<Vec<u64>> {
         let (position, rest) = (!self.sizes.contains(&0)).then(|| self.split(number))?;
         (rest == 0).then(|| position[..self.sizes.len()].to_vec())
     }
 
     /// The number of the frame at a position; the reverse of [`position`](Self::position).
-    #[cfg(any(feature = "offline", test))]
     pub(crate) fn number(&self, position: &[u64]) -> Option<u64> {
         digits(self.acquired.iter().map(|&dim| (position[dim], self.sizes[dim])))
     }
@@ -296,7 +293,6 @@ pub(crate) fn grid(shape: &[u64], cell: &[u64]) -> Vec<u64> {
 }
 
 /// The number of a position by its digits, each with how many there are of it, the slowest first; the first has no end.
-#[cfg(any(feature = "offline", test))]
 pub(crate) fn digits(mut digits: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
     let first = digits.next().map_or(0, |(digit, _)| digit);
     digits.try_fold(first, |number, (digit, count)| number.checked_mul(count)?.checked_add(digit))
@@ -374,7 +370,7 @@ mod tests {
             for number in 0..total {
                 let position = order.position(number);
                 prop_assert_eq!(order.number(&position), Some(number));
-                prop_assert_eq!(order.position_within(number).as_deref(), Some(&position[..sizes.len()]));
+                prop_assert_eq!(order.position_within(number), Some(position[..sizes.len()].to_vec()));
                 let at = cells.locate(number);
                 prop_assert!(cells.block_frames(at.block).contains(&number));
                 prop_assert!(at.cell < cells.cells_a_block);

@@ -160,7 +160,6 @@ pub(crate) fn without_shards(dialect: Dialect, document: &Value) -> Value {
 }
 
 /// Writes the shape of an array into the document that has it.
-#[cfg(feature = "offline")]
 pub(crate) fn set_shape(layout: &Layout, document: &mut Value, shape: &[u64]) {
     match layout.volume() {
         Some(volume) => precomputed::set_size(document, volume, shape),

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::level_frames::LevelFrames;
-#[cfg(feature = "offline")]
 use super::rules::Rules;
 use super::slot_header::HEADER_BYTES;
 use crate::config::Placement;
@@ -170,14 +169,12 @@ pub(crate) fn is_of_writer(attributes: &Value) -> bool {
 }
 
 /// Whether an array's attributes say that it is a level of a pyramid, beside the array whose frames it has.
-#[cfg(feature = "offline")]
 pub(crate) fn is_level(attributes: &Value) -> bool {
     attributes.get(ATTRIBUTE).is_some_and(|own| own.get(LEVEL_OF).is_some())
 }
 
 /// How many chunks the writer, or a recovery, counted at its end. A volume, and what was repacked from one, have that
 /// number without being known for the writer's own.
-#[cfg(feature = "offline")]
 pub(crate) fn counted_chunks(attributes: &Value) -> Option<u64> {
     let own = attributes.get(ATTRIBUTE)?;
     let says = |key: &str| own.get(key).and_then(Value::as_bool) == Some(true);
@@ -201,7 +198,6 @@ pub(super) fn put_dimensions(own: &mut Value, names: &[String], channel: Option<
 }
 
 /// Which dimension became a volume's channels.
-#[cfg(feature = "offline")]
 pub(crate) fn channel_dimension(attributes: &Map<String, Value>) -> Option<&str> {
     attributes.get(ATTRIBUTE)?.get(CHANNEL_DIMENSION)?.as_str()
 }
@@ -211,10 +207,8 @@ fn ranges(missing: &[Range<u64>]) -> Value {
 }
 
 /// The attribute in a document that is to say something else.
-#[cfg(feature = "offline")]
 pub(crate) struct ProvenanceMut<'a>(&'a mut Map<String, Value>);
 
-#[cfg(feature = "offline")]
 impl<'a> ProvenanceMut<'a> {
     /// In a document that has the attributes at `pointer`.
     pub(crate) fn at(document: &'a mut Value, pointer: &str) -> Option<Self> {

@@ -11,9 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
-#[cfg(feature = "offline")]
 use super::codecs::Packing;
-#[cfg(feature = "offline")]
 use super::document::named;
 use super::document::{Document, INSTEAD, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike};
 use super::fill_value;
@@ -173,7 +171,6 @@ fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Ref
 /// # Errors
 ///
 /// A reason when there are, and their chunks can't be told.
-#[cfg(feature = "offline")]
 pub(crate) fn sharded_layout(document: &Value, attributes: &Value) -> Result<Option<Layout>, Refusal> {
     has_shards(document).then(|| layout(document, attributes)).transpose()
 }
@@ -221,7 +218,6 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
 /// # Errors
 ///
 /// A reason for codecs that Zarr v2 lacks.
-#[cfg(feature = "offline")]
 pub(crate) fn array_of_filters(array: &Metadata) -> Result<Value, Refusal> {
     let Metadata { layout, dtype, chain, fill, .. } = array;
     let is_reversed = |order: &Vec<usize>| order.iter().rev().copied().eq(0..order.len());
@@ -247,14 +243,12 @@ pub(crate) fn array_of_filters(array: &Metadata) -> Result<Value, Refusal> {
     }))
 }
 
-#[cfg(feature = "offline")]
 fn refused<T>(what: &str) -> Result<T, Refusal> {
     Refusal::unsupported(format!("{what}; documents of Zarr v3 have"))
 }
 
 /// A Zarr v3 codec in the words of Zarr v2; `None` for the order of bytes and of dimensions, of which the document
 /// speaks elsewhere.
-#[cfg(feature = "offline")]
 fn filter(codec: &Value) -> Option<Value> {
     let (name, configuration) = named(codec)?;
     let name = name.strip_prefix("numcodecs.").unwrap_or(name);

@@ -204,7 +204,6 @@ fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
 /// # Errors
 ///
 /// A reason when there are, and their chunks can't be told.
-#[cfg(feature = "offline")]
 pub(crate) fn sharded_layout(document: &Value) -> Result<Option<Layout>, Refusal> {
     has_shards(document).then(|| layout(document)).transpose()
 }
@@ -238,40 +237,36 @@ pub(crate) fn document_of(kind: &str, attributes: Value) -> Value {
 
 /// Completes the document of an array whose chunks are files, or are told by a manifest. What it says already stays, as
 /// far as it is no matter of chunks.
-#[cfg(feature = "offline")]
 pub(crate) fn set_chunk_files(document: &mut Value, array: &Metadata) {
     let Metadata { layout, dtype, chain, fill, .. } = array;
-    let mut or = |key: &str, value: Value| {
+    let or = |document: &mut Value, key: &str, value: Value| {
         if document[key].is_null() {
             document[key] = value;
         }
     };
-    or("data_type", json!(dtype.zarr_name()));
-    or("fill_value", fill_value::to_json(*dtype, fill));
-    or("attributes", json!({}));
-    if let Some(names) = &layout.names {
-        or("dimension_names", json!(names));
-    }
     document["shape"] = json!(layout.shape);
+    or(document, "data_type", json!(dtype.zarr_name()));
     document["chunk_grid"] = json!({"name": "regular", "configuration": {"chunk_shape": layout.chunk_shape}});
     document["chunk_key_encoding"] = json!({"name": "v2", "configuration": {"separator": "."}});
     document["codecs"] = json!(chain.document);
+    or(document, "fill_value", fill_value::to_json(*dtype, fill));
+    if let Some(names) = &layout.names {
+        or(document, "dimension_names", json!(names));
+    }
+    or(document, "attributes", json!({}));
     remove_manifest(document);
 }
 
 /// Whether an array's document names a manifest.
-#[cfg(feature = "offline")]
 pub(crate) fn has_manifest(document: &Value) -> bool {
     document.pointer("/storage_transformers/0/name").is_some_and(|name| name == MANIFEST)
 }
 
 /// Says where the manifest of an array is, or what stands in it.
-#[cfg(feature = "offline")]
 pub(crate) fn set_manifest(document: &mut Value, manifest: &Value) {
     document["storage_transformers"] = json!([{"name": MANIFEST, "configuration": {"manifest": manifest}}]);
 }
 
-#[cfg(feature = "offline")]
 pub(crate) fn remove_manifest(document: &mut Value) {
     document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
 }

@@ -276,7 +276,6 @@ fn compressor(codec: Option<NamedCodec>) -> Result<(Compressor, Option<String>),
 /// # Errors
 ///
 /// A reason when there are, and their chunks can't be told.
-#[cfg(feature = "offline")]
 pub(crate) fn sharded_layout(document: &Value) -> Result<Option<Layout>, Refusal> {
     has_shards(document).then(|| layout(document)).transpose()
 }

@@ -87,14 +87,12 @@ pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
 
 /// Lets a finished file or folder take a name, be there something that it may replace or not; for good, if that is
 /// wished.
-#[cfg(feature = "offline")]
 pub(crate) fn rename(made: &Path, path: &Path, sync: bool) -> Result<()> {
     fs::rename(made, path).map_err(|error| Error::io("rename to", path, error))?;
     if sync { sync_folder_of(path) } else { Ok(()) }
 }
 
 /// Removes a folder with all that is in it, if it is there.
-#[cfg(feature = "offline")]
 pub(crate) fn remove_folder(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),

@@ -359,7 +359,6 @@ pub(crate) fn join_descriptors(other: &File, file: &File) {
 }
 
 /// The memory that the system could give without taking it from others.
-#[cfg(feature = "offline")]
 pub(crate) fn available_bytes() -> Option<u64> {
     let told = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -135,6 +135,7 @@ fn of_level(config: &Config, layout: &Layout, span: u64, level: &Level) -> Confi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Dialect;
     use crate::downsample::Method;
     use crate::plan::{LevelPlan, Plan};
 
