@@ -45,7 +45,7 @@ pub(super) struct Tail {
     /// It was reserved so that it can be mapped.
     ahead_is_mapped: bool,
     /// Bytes behind the end of the file that are reserved, for documents and directories when the disk is full.
-    reserved: u64,
+    pub(super) reserved: u64,
 }
 
 impl Archive {

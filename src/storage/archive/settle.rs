@@ -126,9 +126,11 @@ impl Archive {
     pub(crate) fn finish(&self) -> io::Result<()> {
         let mut tail = self.tail();
         if let Err(error) = self.write_directory(&mut tail) {
-            // What is reserved behind the end is for whoever recovers it.
-            let end = self.table().end;
-            lease::unseen(&self.file, || self.file.set_len(end))?;
+            if is_no_room(&error) {
+                // What is reserved behind the end is for whoever recovers it.
+                tail.reserved = 0;
+                self.file.set_len(self.table().end)?;
+            }
             return Err(error);
         }
         self.table().space.give(std::mem::take(&mut tail.ahead));
