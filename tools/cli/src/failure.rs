@@ -214,7 +214,7 @@ fn option_of(field: &str) -> Option<&'static str> {
         "index_location" => "--index",
         "dialect" => "--dialect",
         "codec" => "--codec",
-        "volume.key" => "--key",
+        "volume.key" => "--scale-key",
         "volume.hash" => "--hash",
         "volume.preshift_bits" => "--preshift-bits",
         "volume.minishard_bits" => "--minishard-bits",

@@ -232,7 +232,7 @@ pub(crate) struct RunArgs {
 pub(crate) struct VolumeArgs {
     /// The name of the scale [default: the resolution, as 325_325_1000]
     #[arg(long, value_name = "NAME")]
-    pub(crate) key: Option<String>,
+    pub(crate) scale_key: Option<String>,
     /// What is done to a chunk's id before its bits choose the shard; murmurhash3_x86_128 keeps all shards open to the
     /// end
     #[arg(long, default_value = "identity", value_parser = one_of(VolumeHash::ALL, VolumeHash::name))]
@@ -272,7 +272,7 @@ impl VolumeArgs {
             _ => return Err(three("--resolution", self.resolution.len())),
         };
         Ok(Volume {
-            key: self.key.clone(),
+            key: self.scale_key.clone(),
             hash: self.hash,
             preshift_bits: self.preshift_bits,
             minishard_bits: self.minishard_bits,
