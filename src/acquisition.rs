@@ -34,7 +34,7 @@ use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use levels::Levels;
 pub(crate) use planned::plan_with;
-use planned::{Planned, refuse_plate};
+use planned::{Planned, refuse_label, refuse_plate};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -106,6 +106,7 @@ impl Acquisition {
         // Before anything is touched: what can't work shall leave no trace.
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
+        refuse_label(&config)?;
         let manifest = Manifest::wished(path, &config)?;
         let root = Root::create(path, config.overwrite, false)?;
         let mut acquisition = Self::start_alone(root, config, buffers)?;
@@ -130,6 +131,7 @@ impl Acquisition {
     ) -> Result<Self> {
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
+        refuse_label(&config)?;
         Manifest::refuse(None, &config)?;
         Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }

@@ -5,6 +5,8 @@
 
 mod codec;
 mod dim;
+mod label;
+mod ome;
 mod pixels;
 mod plate;
 mod pyramid;
@@ -19,6 +21,8 @@ use crate::named::named;
 use crate::pixels::Orientation;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
+pub use label::{ImageLabel, LabelColor, LabelProperties};
+pub use ome::OmeVersion;
 pub use pixels::PixelFormat;
 pub use plate::{Plate, PlateAcquisition};
 pub use pyramid::{Depth, Downsampling};
@@ -109,6 +113,9 @@ pub struct Config {
     pub channels: Vec<Channel>,
     /// The image's name, for viewers.
     pub name: Option<String>,
+    /// The version of OME-Zarr's metadata, 0.5 or 0.6; all images of a dataset have the same. Other than 0.5 only of
+    /// [`Dialect::Zarr3`].
+    pub ome: OmeVersion,
     /// Replace a dataset that is in the way.
     pub overwrite: bool,
     /// Where shards are mapped, let a lost page of a map (another program cut the file off, the device went away) be an
@@ -130,6 +137,8 @@ pub struct Config {
     pub manifest: Vec<ManifestForm>,
     /// Of an image of a [`Plate`] with several acquisitions, the id of the one that it is part of.
     pub plate_acquisition: Option<u64>,
+    /// Of a [label image](crate::Dataset::acquisition), what its integers stand for.
+    pub label: Option<ImageLabel>,
 }
 
 impl Default for Config {
@@ -161,11 +170,13 @@ impl Default for Config {
             record_fields: Vec::new(),
             channels: Vec::new(),
             name: None,
+            ome: OmeVersion::default(),
             overwrite: false,
             guard_maps: false,
             pyramid: None,
             manifest: Vec::new(),
             plate_acquisition: None,
+            label: None,
         }
     }
 }

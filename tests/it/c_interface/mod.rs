@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
     Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Depth, Dialect, Dim, DimKind, Downsampling,
-    Dtype, FrameLayout, IndexLocation, ManifestForm, Orientation, PixelFormat, Placement, PyramidMethod, RecordField,
-    RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    Dtype, FrameLayout, ImageLabel, IndexLocation, LabelColor, ManifestForm, OmeVersion, Orientation, PixelFormat,
+    Placement, PyramidMethod, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -220,11 +220,13 @@ fn every_option() -> Config {
         record_fields: vec![field("laser", Dtype::U16), field("stage", Dtype::F64)],
         channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "FFFFFF", None)],
         name: Some("µ".into()),
+        ome: OmeVersion::V0_6,
         overwrite: true,
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
         pyramid: Some(pyramid),
         plate_acquisition: Some(7),
+        label: Some(ImageLabel { colors: vec![LabelColor { value: -1, rgba: [1, 2, 3, 4] }], ..ImageLabel::default() }),
     }
 }
 
