@@ -446,9 +446,10 @@ typedef union sw_number {
     double f;
 } sw_number;
 
-// The value of a record field. It is stored as the field's own type. For a field of whole numbers, a fraction is
-// rounded to the nearest one, a half away from zero; what lies outside the type's range becomes its nearest end, and
-// NaN becomes 0. For a floating-point field, it is the nearest value of that type, infinities among them.
+// The value of a record field. It is stored as the field's own type. A field of integers takes whole numbers within
+// its type's range, of whatever kind they are: 3.0 is one. A floating-point field takes every number, rounded to the
+// nearest that its type has, and infinities and NaN; only a finite number beyond the range of SW_F32 does not fit.
+// What does not fit is refused with SW_ERROR_RECORD, and the frame stays on loan.
 typedef struct sw_value {
     // Which member of `number` counts.
     sw_value_kind kind;
@@ -661,7 +662,7 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 // A frame number that came before, comes too late, or lies beyond the array.
 #define SW_ERROR_FRAME_NUMBER 33
 
-// A record field that was not configured.
+// A record field that was not configured, or a value that does not fit its field.
 #define SW_ERROR_RECORD 34
 
 // The output exists and overwriting is off.
@@ -1096,13 +1097,13 @@ sw_status sw_acquire_buffer(struct sw_acquisition *acquisition,
 // behind the newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the
 // workers take less than half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
 //
-// After SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT, SW_ERROR_HANDLE and
-// SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and all other errors the
-// buffer is the library's again.
+// After SW_ERROR_RECORD, SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT,
+// SW_ERROR_HANDLE and SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and
+// all other errors the buffer is the library's again.
 //
 // Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
-// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error
-// of the run.
+// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD for a field that was not
+// configured, and for a value that does not fit its field; SW_ERROR_ENDED; the first error of the run.
 sw_status sw_commit(struct sw_acquisition *acquisition,
                     const struct sw_frame *frame,
                     uint64_t number,

@@ -244,11 +244,12 @@ public:
     size_t bytes() const noexcept { return frame_.bytes; }
     uint32_t index() const noexcept { return frame_.index; }
 
-    // After an error of wrong arguments, SW_ERROR_NULL to SW_ERROR_FORKED, the frame is still this object's, to be
-    // committed otherwise or discarded; else not any more.
+    // After SW_ERROR_RECORD and errors of wrong arguments, SW_ERROR_NULL to SW_ERROR_FORKED, the frame is still this
+    // object's, to be committed otherwise or discarded; else not any more.
     sw_status try_commit(uint64_t number = SW_NEXT, const sw_record *record = nullptr) noexcept {
         sw_status status = sw_commit(acquisition_, &frame_, number, record);
-        if (status < SW_ERROR_NULL || status > SW_ERROR_FORKED) acquisition_ = nullptr;
+        const bool is_kept = status == SW_ERROR_RECORD || (status >= SW_ERROR_NULL && status <= SW_ERROR_FORKED);
+        if (!is_kept) acquisition_ = nullptr;
         return status;
     }
     sw_status try_commit(uint64_t number, const Record &record) noexcept {

@@ -28,7 +28,7 @@ use crate::frame::{FrameMut, FrameView, Lender};
 use crate::manifest::Manifest;
 use crate::ome;
 use crate::plan::Plan;
-use crate::record::FIXED_FIELDS;
+use crate::record::Record;
 use crate::ring::Loan;
 use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
@@ -191,12 +191,7 @@ impl Acquisition {
                 return Err(error);
             }
         };
-        let lender = Lender {
-            engine: engine.clone(),
-            record_dtypes: config.record_fields.iter().map(|field| field.dtype).collect(),
-            started: OnceLock::new(),
-            keep: image.root().keep.clone(),
-        };
+        let lender = Lender { engine: engine.clone(), started: OnceLock::new(), keep: image.root().keep.clone() };
         logged(|| {
             tracing::info!(
                 dataset = %image.root().path().display(),
@@ -339,13 +334,13 @@ impl Acquisition {
         (0..ring.frames() as u32).map(|index| ring.address(index)).collect()
     }
 
-    /// The place of a record field by its name, for [`Record::set`](crate::Record::set).
+    /// The place of a record field by its name, for [`Record::set`].
     ///
     /// # Errors
     ///
     /// [`Error::Record`], with the names that there are.
     pub fn record_field(&self, name: &str) -> Result<usize> {
-        let fields = self.engine.plan.record.fields.iter().skip(FIXED_FIELDS.len()).map(|field| field.name.as_str());
+        let fields = self.engine.plan.record.of_the_caller().iter().map(|field| field.name.as_str());
         fields.clone().position(|field| field == name).ok_or_else(|| {
             let names: Vec<_> = fields.collect();
             let reason = match names.len() {
@@ -354,6 +349,15 @@ impl Acquisition {
             };
             Error::Record { field: format!("{name:?}"), reason }
         })
+    }
+
+    /// Whether frames can be committed with this record, for a caller that wants to know before it gives a frame away.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Record`] for a field that was not configured, and for a value that does not fit its field.
+    pub fn check_record(&self, record: &Record) -> Result<()> {
+        record.check(self.engine.plan.record.of_the_caller())
     }
 
     /// How many numbers a frame may come behind the newest one; what comes later is refused, and counts as missing. A

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::dtype::{Dtype, Element};
+use crate::dtype::Element;
 use crate::engine::{Arrival, Engine};
 use crate::error::{Error, Result};
 use crate::record::{NUMBER_IN_RECORD, Record, write_record};
@@ -16,7 +16,6 @@ use crate::sync::Inside;
 /// What every frame on loan needs when it is committed.
 pub(crate) struct Lender {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) record_dtypes: Box<[Dtype]>,
     pub(crate) started: OnceLock<Instant>,
     /// The root's, which must not live on with a frame that outlives its run.
     pub(crate) keep: Arc<AtomicBool>,
@@ -29,7 +28,7 @@ impl Lender {
         self.engine.first_error.check()?;
         let inside = self.engine.gate.enter().ok_or(Error::Ended)?;
         // A refused record must not use up a number, so the number comes last.
-        write_record(loan.record_mut(), record, &self.record_dtypes)?;
+        write_record(loan.record_mut(), record, self.engine.plan.record.of_the_caller())?;
         let number = match number {
             Some(number) => self.engine.numbers.claim(number).map(|()| number)?,
             None => self.engine.numbers.claim_next()?,
@@ -121,8 +120,9 @@ impl FrameMut {
     /// # Errors
     ///
     /// A number that came before, comes too late, or lies beyond the array: [`Error::FrameNumber`]. A record field that
-    /// was not configured: [`Error::Record`]. After the end: [`Error::Ended`]. The first error of the run, if any.
-    /// In all cases the buffer goes back to the ring.
+    /// was not configured, or a value that does not fit its type: [`Error::Record`]. After the end: [`Error::Ended`].
+    /// The first error of the run, if any. In all cases the buffer goes back to the ring, and its frame is lost; not so
+    /// with [`try_commit`](Self::try_commit).
     pub fn commit(self, number: u64, record: Record) -> Result<()> {
         self.hand_over(Some(number), record)
     }
@@ -130,6 +130,31 @@ impl FrameMut {
     /// As [`commit`](Self::commit), under the next number: one more than the largest that was given so far.
     pub fn commit_next(self, record: Record) -> Result<()> {
         self.hand_over(None, record)
+    }
+
+    /// As [`commit`](Self::commit), or without a number as [`commit_next`](Self::commit_next), but after an error the
+    /// frame is still on loan, and may be committed otherwise. So what a sensor says costs no frame:
+    ///
+    /// ```
+    /// # use shardwright::{Acquisition, Config, Dim, Dtype, Error, Memory, Record, RecordField};
+    /// # let dims = vec![Dim::time(None), Dim::y(4), Dim::x(4)];
+    /// # let record_fields = vec![RecordField { name: "gain".into(), dtype: Dtype::U8 }];
+    /// # let config = Config { dtype: Dtype::U16, dims, record_fields, ..Config::default() };
+    /// # let acquisition = Acquisition::create_in(std::sync::Arc::new(Memory::new()), config)?;
+    /// let frame = acquisition.acquire()?;
+    /// if let Err(refused) = frame.try_commit(None, Record::stamped(1_000).with(0, 300)) {
+    ///     assert!(matches!(refused.error, Error::Record { .. }), "300 does not fit a uint8");
+    ///     refused.frame.commit_next(Record::stamped(1_000))?;
+    /// }
+    /// # assert_eq!(acquisition.finish()?.frames_written, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`commit`](Self::commit), with the frame.
+    pub fn try_commit(self, number: Option<u64>, record: Record) -> Result<(), Box<Uncommitted>> {
+        self.hand_over_by(number, record, |loan| (loan.commit(), ()))
     }
 
     /// Which of the ring's buffers this is, always the same memory: below
@@ -154,7 +179,7 @@ impl FrameMut {
 
     /// As [`commit`](Self::commit); without a number under the next one.
     pub(crate) fn hand_over(self, number: Option<u64>, record: Record) -> Result<()> {
-        self.hand_over_by(number, record, |loan| (loan.commit(), ())).map_err(|uncommitted| uncommitted.error)
+        self.try_commit(number, record).map_err(|uncommitted| uncommitted.error)
     }
 
     fn hand_over_by<T>(

@@ -233,6 +233,16 @@ pub(crate) fn tiles(size: [u64; 2], chunk: [u64; 2], shard: [u64; 2]) -> Vec<Til
     tiles
 }
 
+/// The multiples of a chunk's length that are nearest to a shard's, for a message: `5 and 10 are`.
+pub(crate) fn nearest_multiples(shard: u64, chunk: u64) -> String {
+    let lower = shard - shard % chunk;
+    match (lower, lower.checked_add(chunk)) {
+        (0, _) => format!("{chunk} is"),
+        (lower, None) => format!("{lower} is"),
+        (lower, Some(upper)) => format!("{lower} and {upper} are"),
+    }
+}
+
 /// Visits every position of a box in C order. A box without dimensions has one position.
 pub(crate) fn for_each_position(origin: &[u64], extent: &[u64], mut visit: impl FnMut(&[u64])) {
     if extent.contains(&0) {

@@ -25,7 +25,7 @@
 //! - [`Config`]: dimensions, chunks, shards, codec, ring, policies; everything has a default but the dimensions.
 //! - [`Storage`]: where the files go, if not into a folder.
 //! - [`Dialect`]: the on-disk formats. [`guide::formats`]: what stands in their files, byte by byte.
-//! - [`offline`]: reading datasets back.
+#![cfg_attr(feature = "offline", doc = "- [`offline`]: reading datasets back.")]
 //!
 //! What a program may want to know of a run while it goes on is told to its `tracing` subscriber. One that panics loses
 //! that line, and nothing else.

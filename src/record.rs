@@ -1,5 +1,6 @@
 //! What is known about one frame beside its pixels.
 
+use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::dtype::Dtype;
@@ -13,6 +14,15 @@ pub(crate) const RECORD_FIELDS_MAX: usize = 16;
 pub(crate) const FIXED_FIELDS: [(&str, Dtype); 3] =
     [("frame_number", Dtype::I64), ("device_timestamp", Dtype::U64), ("host_timestamp", Dtype::I64)];
 
+/// One field of a record: an array beside the image.
+#[derive(Debug)]
+pub(crate) struct RecordColumn {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    /// Where it lies in a record.
+    pub(crate) offset: usize,
+}
+
 /// What the instrument says about one frame.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Record {
@@ -21,9 +31,16 @@ pub struct Record {
     /// The host's time of the frame in nanoseconds since 1970. `None`: the moment of the commit.
     pub host_timestamp: Option<i64>,
     fields: [Option<FieldValue>; RECORD_FIELDS_MAX],
+    /// The first place that was set and that no configuration can have.
+    beyond: Option<usize>,
 }
 
-/// The value of a record field; stored as the field's own type.
+/// The value of a record field, which is stored as the field's own type.
+///
+/// A field of integers takes whole numbers within its type's range, of whatever kind they are: `3.0` is one. A
+/// floating-point field takes every number, rounded to the nearest that its type has, and infinities and NaN; only a
+/// finite number beyond the range of `f32` does not fit. What does not fit is refused when the frame is committed, and
+/// nothing is converted otherwise: see [`FrameMut::try_commit`](crate::FrameMut::try_commit).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FieldValue {
     /// A whole number.
@@ -48,6 +65,17 @@ field_values!(i8 => Int, i16 => Int, i32 => Int, i64 => Int);
 field_values!(u8 => Uint, u16 => Uint, u32 => Uint, u64 => Uint);
 field_values!(f32 => Float, f64 => Float);
 
+impl fmt::Display for FieldValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(value) => value.fmt(f),
+            Self::Uint(value) => value.fmt(f),
+            // Not with hundreds of digits.
+            Self::Float(value) => write!(f, "{value:?}"),
+        }
+    }
+}
+
 impl Record {
     /// A record with the device's time stamp.
     pub fn stamped(device_timestamp: u64) -> Self {
@@ -55,16 +83,13 @@ impl Record {
     }
 
     /// Sets the value of a record field by its place in [`Config::record_fields`](crate::Config::record_fields). A
-    /// field that is not set holds 0, or NaN if it is a floating-point one; a value that does not fit its type becomes
-    /// the nearest that does, because no frame shall be lost for it. Places beyond the configured fields are refused
-    /// when the frame is committed.
-    ///
-    /// # Panics
-    ///
-    /// For places beyond the most that are possible, 16.
+    /// field that is not set holds 0, or NaN if it is a floating-point one. Places beyond the configured fields, and
+    /// [values that do not fit](FieldValue), are refused when the frame is committed.
     pub fn set(&mut self, field: usize, value: impl Into<FieldValue>) -> &mut Self {
-        assert!(field < RECORD_FIELDS_MAX, "record field {field}: at most {RECORD_FIELDS_MAX} are possible");
-        self.fields[field] = Some(value.into());
+        match self.fields.get_mut(field) {
+            Some(place) => *place = Some(value.into()),
+            None => self.beyond = self.beyond.or(Some(field)),
+        }
         self
     }
 
@@ -95,47 +120,54 @@ pub(crate) const LOST: i64 = -3;
 /// Where a record holds its frame's number.
 pub(crate) const NUMBER_IN_RECORD: std::ops::Range<usize> = 0..8;
 
-/// Lays a record out as the plan's columns expect it, but for the number.
-pub(crate) fn write_record(bytes: &mut [u8], record: &Record, dtypes: &[Dtype]) -> Result<()> {
+impl Record {
+    /// Refuses values that [`write_record`] would refuse. `fields`: those of the caller's own.
+    pub(crate) fn check(&self, fields: &[RecordColumn]) -> Result<()> {
+        self.check_places(fields)?;
+        self.fields.iter().zip(fields).try_for_each(|(value, field)| match value {
+            Some(value) => element(*value, field).map(drop),
+            None => Ok(()),
+        })
+    }
+
+    fn check_places(&self, fields: &[RecordColumn]) -> Result<()> {
+        let count = fields.len();
+        let configurable = (count..RECORD_FIELDS_MAX).find(|&place| self.fields[place].is_some());
+        let Some(beyond) = configurable.or(self.beyond) else { return Ok(()) };
+        let reason = format!("the configuration has {count} record fields, whose places count from 0");
+        Err(Error::Record { field: beyond.to_string(), reason })
+    }
+}
+
+/// Lays a record out as the plan's columns expect it, but for the number. `fields`: those of the caller's own.
+pub(crate) fn write_record(bytes: &mut [u8], record: &Record, fields: &[RecordColumn]) -> Result<()> {
+    record.check_places(fields)?;
     let host = record
         .host_timestamp
         .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64));
     bytes[8..16].copy_from_slice(&record.device_timestamp.unwrap_or(0).to_ne_bytes());
     bytes[16..24].copy_from_slice(&host.to_ne_bytes());
-    let mut at = FIXED_FIELDS.iter().map(|(_, dtype)| dtype.size()).sum();
-    for (field, value) in record.fields.iter().enumerate() {
-        let Some(&dtype) = dtypes.get(field) else {
-            if value.is_some() {
-                let reason =
-                    format!("the configuration has {} record fields, 0 to {}", dtypes.len(), dtypes.len().max(1) - 1);
-                return Err(Error::Record { field: field.to_string(), reason });
-            }
-            continue;
-        };
-        let place: &mut [u8] = &mut bytes[at..at + dtype.size()];
+    for (value, field) in record.fields.iter().zip(fields) {
         // Of a measurement that nobody made, 0 would be a value.
-        let unset =
-            if matches!(dtype, Dtype::F32 | Dtype::F64) { FieldValue::Float(f64::NAN) } else { FieldValue::Int(0) };
-        write_element(place, dtype, value.unwrap_or(unset));
-        at += dtype.size();
+        let unset = if field.dtype.is_float() { FieldValue::Float(f64::NAN) } else { FieldValue::Int(0) };
+        let (element, size) = (element(value.unwrap_or(unset), field)?, field.dtype.size());
+        bytes[field.offset..][..size].copy_from_slice(&element[..size]);
     }
     Ok(())
 }
 
-/// Stores a value as an element of `dtype`; what does not fit becomes the nearest value that does.
-fn write_element(place: &mut [u8], dtype: Dtype, value: FieldValue) {
-    macro_rules! element {
+/// A value as an element of the field's type, in as many bytes as that has.
+fn element(value: FieldValue, field: &RecordColumn) -> Result<[u8; 8]> {
+    let mut bytes = [0; 8];
+    macro_rules! whole {
         ($int:ty) => {
-            place.copy_from_slice(
-                &match value {
-                    FieldValue::Int(value) => {
-                        value.clamp(<$int>::MIN as i64, i64::try_from(<$int>::MAX).unwrap_or(i64::MAX)) as $int
-                    }
-                    FieldValue::Uint(value) => value.min(<$int>::MAX as u64) as $int,
-                    FieldValue::Float(value) => value.round() as $int,
+            match whole_number(value).and_then(|whole| <$int>::try_from(whole).ok()) {
+                Some(value) => bytes[..size_of::<$int>()].copy_from_slice(&value.to_ne_bytes()),
+                None => {
+                    let holds = format_args!("whole numbers from {} to {}", <$int>::MIN, <$int>::MAX);
+                    return Err(does_not_fit(value, field, holds));
                 }
-                .to_ne_bytes(),
-            )
+            }
         };
     }
     let float = match value {
@@ -143,16 +175,35 @@ fn write_element(place: &mut [u8], dtype: Dtype, value: FieldValue) {
         FieldValue::Uint(value) => value as f64,
         FieldValue::Float(value) => value,
     };
-    match dtype {
-        Dtype::U8 => element!(u8),
-        Dtype::I8 => element!(i8),
-        Dtype::U16 => element!(u16),
-        Dtype::I16 => element!(i16),
-        Dtype::U32 => element!(u32),
-        Dtype::I32 => element!(i32),
-        Dtype::U64 => element!(u64),
-        Dtype::I64 => element!(i64),
-        Dtype::F32 => place.copy_from_slice(&(float as f32).to_ne_bytes()),
-        Dtype::F64 => place.copy_from_slice(&float.to_ne_bytes()),
+    match field.dtype {
+        Dtype::U8 => whole!(u8),
+        Dtype::I8 => whole!(i8),
+        Dtype::U16 => whole!(u16),
+        Dtype::I16 => whole!(i16),
+        Dtype::U32 => whole!(u32),
+        Dtype::I32 => whole!(i32),
+        Dtype::U64 => whole!(u64),
+        Dtype::I64 => whole!(i64),
+        Dtype::F32 if float.is_finite() && (float as f32).is_infinite() => {
+            return Err(does_not_fit(value, field, format_args!("numbers from {:?} to {:?}", f32::MIN, f32::MAX)));
+        }
+        Dtype::F32 => bytes[..4].copy_from_slice(&(float as f32).to_ne_bytes()),
+        Dtype::F64 => bytes = float.to_ne_bytes(),
     }
+    Ok(bytes)
+}
+
+fn whole_number(value: FieldValue) -> Option<i128> {
+    match value {
+        FieldValue::Int(value) => Some(value.into()),
+        FieldValue::Uint(value) => Some(value.into()),
+        // Neither NaN nor an infinity has a fraction of 0; what `i128` can't hold, none of the types can.
+        FieldValue::Float(value) => (value.fract() == 0.0).then_some(value as i128),
+    }
+}
+
+#[cold]
+fn does_not_fit(value: FieldValue, field: &RecordColumn, holds: fmt::Arguments<'_>) -> Error {
+    let reason = format!("{value} does not fit {}, which holds {holds}", field.dtype);
+    Error::Record { field: format!("{:?}", field.name), reason }
 }

@@ -99,6 +99,8 @@ impl Acquisition {
         let start = Instant::now();
         let frame = &self.engine.plan.frame;
         let (frames, frame_stride) = pixels.frames(frame)?;
+        // Before a full ring lets frames go that no record would have been for.
+        self.check_record(&record)?;
         let mut done = Appended::default();
         for at in 0..frames {
             match self.acquire_within(wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
@@ -110,17 +112,27 @@ impl Acquisition {
                     }
                     done.frames += 1;
                 }
-                Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
-                    if let Err(error) = self.engine.numbers.let_go_next() {
+                Err(error) => {
+                    if let Err(error) = self.let_go(1, error, &mut done) {
                         return done.unless_some(error);
                     }
-                    self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
-                    done.dropped += 1;
                 }
-                Err(error) => return done.unless_some(error),
             }
         }
         Ok(done)
+    }
+
+    /// Lets so many frames go that got no buffers, if that is the policy; otherwise the error why they got none.
+    pub(super) fn let_go(&self, frames: usize, error: Error, done: &mut Appended) -> Result<()> {
+        if !error.is_ring_full() || self.ring_full != RingFull::DropNewest {
+            return Err(error);
+        }
+        for _ in 0..frames {
+            self.engine.numbers.let_go_next()?;
+            self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
+            done.dropped += 1;
+        }
+        Ok(())
     }
 }
 

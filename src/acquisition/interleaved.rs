@@ -1,11 +1,9 @@
 //! Colours that a camera interleaves, taken apart while they are copied into the ring.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Acquisition;
 use super::append::Appended;
-use crate::config::RingFull;
 use crate::error::{Error, Result};
 use crate::frame::FrameMut;
 use crate::pixels::Interleaved;
@@ -59,6 +57,7 @@ impl Acquisition {
     ) -> Result<Appended> {
         let start = Instant::now();
         let picture = Picture::new(&self.engine.plan, self.engine.ring.frames(), samples, row_stride)?;
+        self.check_record(&record)?;
         let mut done = Appended::default();
         for at in 0..picture.count(pixels.len())? {
             match self.loans(samples, wait.map(|wait| wait.saturating_sub(start.elapsed()))) {
@@ -71,16 +70,11 @@ impl Acquisition {
                         done.frames += 1;
                     }
                 }
-                Err(error) if error.is_ring_full() && self.ring_full == RingFull::DropNewest => {
-                    for _ in 0..samples {
-                        if let Err(error) = self.engine.numbers.let_go_next() {
-                            return done.unless_some(error);
-                        }
-                        self.engine.counters.frames_dropped.fetch_add(1, Relaxed);
-                        done.dropped += 1;
+                Err(error) => {
+                    if let Err(error) = self.let_go(samples, error, &mut done) {
+                        return done.unless_some(error);
                     }
                 }
-                Err(error) => return done.unless_some(error),
             }
         }
         Ok(done)

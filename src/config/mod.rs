@@ -132,7 +132,7 @@ pub struct Config {
     pub pyramid: Option<Downsampling>,
     /// What finishing writes about where the chunks lie, for readers that go by references, into a folder beside the
     /// dataset: `run.ome.manifest.zarr` for `run.ome.zarr`. Empty: nothing. The bytes are those that
-    /// [`WriteManifest`](crate::offline::WriteManifest) would write afterwards. Of one image in a folder, and not of
+    /// `offline::WriteManifest` would write afterwards. Of one image in a folder, and not of
     /// [`Dialect::Precomputed`].
     pub manifest: Vec<ManifestForm>,
     /// Of an image of a [`Plate`] with several acquisitions, the id of the one that it is part of.
@@ -240,8 +240,8 @@ pub enum Dialect {
     /// columns, which becomes z, and perhaps channels, which each chunk holds all of. Codecs: none and gzip, without a
     /// checksum.
     Precomputed,
-    /// Plain Zarr v2 with the metadata of OME-Zarr 0.4, each chunk a file: for older readers. Only a
-    /// [`Repack`](crate::offline::Repack) writes it, not an acquisition. Codecs as for `Zarr3Transformer`.
+    /// Plain Zarr v2 with the metadata of OME-Zarr 0.4, each chunk a file: for older readers. Only
+    /// `offline::Repack` writes it, not an acquisition. Codecs as for `Zarr3Transformer`.
     Zarr2,
 }
 

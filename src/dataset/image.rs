@@ -17,8 +17,9 @@ use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
 use crate::format::{self, Document, zarr3};
 use crate::geometry::MAX_OUTER;
 use crate::ome;
-use crate::plan::{LevelPlan, Plan, RecordColumn, RecordPlan};
+use crate::plan::{LevelPlan, Plan, RecordPlan};
 use crate::record::NO_FRAME;
+use crate::record::RecordColumn;
 use crate::shard::{Shard, ShardPosition};
 use crate::storage::Storage;
 

@@ -50,7 +50,11 @@ impl FirstError {
     /// `frame`: the first that it is about, if it is about any.
     pub(crate) fn set_about(&self, error: Error, frame: Option<u64>) {
         let is_first = self.first.set((error.clone(), frame)).is_ok();
-        logged(|| tracing::error!(%error, frame, "the acquisition failed"));
+        logged(|| match error {
+            // Whoever calls it off knows that frames are lost.
+            Error::Aborted => tracing::warn!(%error, "the acquisition was called off"),
+            _ => tracing::error!(%error, frame, "the acquisition failed"),
+        });
         if is_first {
             // Whoever waits for a buffer does so in vain: the next call tells this error.
             self.watchers.tell(event::ERROR | event::BUFFER_FREE);

@@ -19,7 +19,7 @@ use crate::config::{Config, RingFull};
 use crate::error::Error;
 use crate::fs::json as exact;
 use crate::fs::system::path_of_bytes;
-use crate::record::{FIXED_FIELDS, FieldValue, Record};
+use crate::record::{FieldValue, Record, RecordColumn};
 
 /// As a frame number: one more than the largest number that was committed so far.
 pub const SW_NEXT: u64 = u64::MAX;
@@ -62,9 +62,10 @@ pub union sw_number {
     pub f: f64,
 }
 
-/// The value of a record field. It is stored as the field's own type. For a field of whole numbers, a fraction is
-/// rounded to the nearest one, a half away from zero; what lies outside the type's range becomes its nearest end, and
-/// NaN becomes 0. For a floating-point field, it is the nearest value of that type, infinities among them.
+/// The value of a record field. It is stored as the field's own type. A field of integers takes whole numbers within
+/// its type's range, of whatever kind they are: 3.0 is one. A floating-point field takes every number, rounded to the
+/// nearest that its type has, and infinities and NaN; only a finite number beyond the range of SW_F32 does not fit.
+/// What does not fit is refused with SW_ERROR_RECORD, and the frame stays on loan.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sw_value {
@@ -137,9 +138,9 @@ impl Run {
         )
     }
 
-    /// How many record fields the configuration has.
-    pub(super) fn record_fields(&self) -> usize {
-        self.engine.plan.record.fields.len() - FIXED_FIELDS.len()
+    /// The record fields that the configuration has.
+    pub(super) fn record_fields(&self) -> &[RecordColumn] {
+        self.engine.plan.record.of_the_caller()
     }
 
     fn commit(&self, index: usize, turn: Option<u32>, number: u64, record: Record) -> Outcome<()> {
@@ -278,13 +279,13 @@ pub unsafe extern "C" fn sw_acquire_buffer(
 /// behind the newest. `record` may be null. It never waits for the disk, and while chunks that fill or wait for the
 /// workers take less than half of the ring, it wakes nobody as a rule: workers look by themselves, each 1 to 10 ms.
 ///
-/// After SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT, SW_ERROR_HANDLE and
-/// SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and all other errors the
-/// buffer is the library's again.
+/// After SW_ERROR_RECORD, SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE, SW_ERROR_VERSION, SW_ERROR_ARGUMENT,
+/// SW_ERROR_HANDLE and SW_ERROR_FORKED the frame is still on loan: commit it otherwise, or discard it. After SW_OK and
+/// all other errors the buffer is the library's again.
 ///
 /// Errors: SW_ERROR_FRAME if the frame is not on loan, because it was committed before; SW_ERROR_FRAME_NUMBER for a
-/// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD; SW_ERROR_ENDED; the first error
-/// of the run.
+/// number that came before, comes too late or lies beyond the array; SW_ERROR_RECORD for a field that was not
+/// configured, and for a value that does not fit its field; SW_ERROR_ENDED; the first error of the run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sw_commit(
     acquisition: *mut sw_acquisition,
@@ -448,9 +449,11 @@ pub unsafe extern "C" fn sw_set_attribute(
     })
 }
 
+/// Values that the fields can't hold are refused here, where a frame is still the caller's.
+///
 /// # Safety
 /// `record` and its values must be good for reads, unless null or misaligned.
-pub(super) unsafe fn record(record: *const sw_record, fields: usize) -> Outcome<Record> {
+pub(super) unsafe fn record(record: *const sw_record, fields: &[RecordColumn]) -> Outcome<Record> {
     let mut value = Record::default();
     if record.is_null() {
         return Ok(value);
@@ -476,8 +479,8 @@ pub(super) unsafe fn record(record: *const sw_record, fields: usize) -> Outcome<
             return refuse!(SW_ERROR_ARGUMENT, "sw_value.reserved = {} of value {field}: it must be 0", given.reserved);
         }
         match given.kind {
-            // Beyond the configured fields it is refused as any value is, when the frame is committed.
-            SW_VALUE_NONE if field >= fields => drop(value.set(field, FieldValue::Int(0))),
+            // Beyond the configured fields it is refused as any value is.
+            SW_VALUE_NONE if field >= fields.len() => drop(value.set(field, FieldValue::Int(0))),
             SW_VALUE_NONE => {}
             SW_VALUE_INT => drop(value.set(field, FieldValue::Int(i))),
             SW_VALUE_UINT => drop(value.set(field, FieldValue::Uint(u))),
@@ -485,5 +488,6 @@ pub(super) unsafe fn record(record: *const sw_record, fields: usize) -> Outcome<
             other => return refuse!(SW_ERROR_ARGUMENT, "sw_value.kind = {other} of value {field}: 0 to 3"),
         }
     }
+    value.check(fields)?;
     Ok(value)
 }

@@ -53,7 +53,7 @@ pub const SW_ERROR_IO: sw_status = 31;
 pub const SW_ERROR_FRAME_SIZE: sw_status = 32;
 /// A frame number that came before, comes too late, or lies beyond the array.
 pub const SW_ERROR_FRAME_NUMBER: sw_status = 33;
-/// A record field that was not configured.
+/// A record field that was not configured, or a value that does not fit its field.
 pub const SW_ERROR_RECORD: sw_status = 34;
 /// The output exists and overwriting is off.
 pub const SW_ERROR_EXISTS: sw_status = 35;
@@ -93,7 +93,7 @@ const TEXTS: [(sw_status, &CStr, &CStr); 29] = [
     (SW_ERROR_IO, c"SW_ERROR_IO", c"the system refused"),
     (SW_ERROR_FRAME_SIZE, c"SW_ERROR_FRAME_SIZE", c"not a whole number of frames"),
     (SW_ERROR_FRAME_NUMBER, c"SW_ERROR_FRAME_NUMBER", c"a frame number was refused"),
-    (SW_ERROR_RECORD, c"SW_ERROR_RECORD", c"no such record field"),
+    (SW_ERROR_RECORD, c"SW_ERROR_RECORD", c"no such record field, or a value that does not fit it"),
     (SW_ERROR_EXISTS, c"SW_ERROR_EXISTS", c"the output exists"),
     (SW_ERROR_LOCKED, c"SW_ERROR_LOCKED", c"the output is being written"),
     (SW_ERROR_CODEC, c"SW_ERROR_CODEC", c"a codec failed"),

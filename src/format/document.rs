@@ -28,10 +28,17 @@ pub(super) fn sizes(value: Option<&Value>, what: &str) -> Result<Vec<u64>, Refus
     let list = value.unwrap_or(&Value::Null);
     Vec::<u64>::deserialize(list).map_err(|error| {
         let Refusal::Unsupported(reason) = unlike(&error) else {
-            return format!("{what} is {list}; expected a list of sizes").into();
+            return format!("{what} is {list}; expected a list of sizes, which are whole numbers from 0 on").into();
         };
         Refusal::Unsupported(format!("{what}: {reason}"))
     })
+}
+
+/// Refuses fields of a document that are no lists of sizes, by their names; whether they may be missing is told
+/// elsewhere.
+pub(super) fn check_sizes(document: &Value, names: &[&str]) -> Result<(), Refusal> {
+    let there = |name| document.get(name).map(|list| (list, name));
+    names.iter().filter_map(|name| there(*name)).try_for_each(|(list, name)| sizes(Some(list), name).map(drop))
 }
 
 /// Why what a document says is not of the kind that is expected. Numbers that 64 bits don't hold, which are texts here

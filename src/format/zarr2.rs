@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
-use super::document::{Document, INSTEAD, dimension_names, put_dimension_names, shard_shape, unlike};
+use super::document::{Document, INSTEAD, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike};
 use super::fill_value;
 use super::index::table::TableLayout;
 use super::keys::{KeyEncoding, Prefix};
@@ -87,6 +87,7 @@ pub(super) fn in_order(chain: Chain, order: &str, dimensions: usize) -> Result<C
 ///
 /// A reason when files, or the chunks in them, can't be told.
 pub(crate) fn layout(document: &Value, attributes: &Value) -> Result<Layout, Refusal> {
+    check_sizes(document, &["shape", "chunks"])?;
     let Grids { shape, chunks, dimension_separator, shards, shard_format } =
         Grids::deserialize(document).map_err(|error| unlike(&error))?;
     let separator = match dimension_separator {

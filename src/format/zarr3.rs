@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Chain};
-use super::document::{INSTEAD, named, sizes, unlike};
+use super::document::{INSTEAD, check_sizes, named, sizes, unlike};
 use super::fill_value;
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
@@ -87,6 +87,7 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
 ///
 /// A reason when files, or the chunks in them, can't be told.
 pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
+    check_sizes(document, &["shape"])?;
     let Grids { shape, chunk_grid, chunk_key_encoding, codecs, dimension_names } =
         Grids::deserialize(document).map_err(|error| unlike(&error))?;
     let file_shape = match named(&chunk_grid) {

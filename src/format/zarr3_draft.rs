@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
-use super::document::{Document, dimension_names, put_dimension_names, shard_shape, unlike};
+use super::document::{Document, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike};
 use super::keys::{KeyEncoding, Prefix};
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
@@ -192,6 +192,8 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
 ///
 /// A reason when files, or the chunks in them, can't be told.
 pub(crate) fn layout(document: &Value) -> Result<Layout, Refusal> {
+    check_sizes(document, &["shape"])?;
+    check_sizes(&document["chunk_grid"], &["chunk_shape"])?;
     let Grids { shape, chunk_grid, storage_transformers, attributes } =
         Grids::deserialize(document).map_err(|error| unlike(&error))?;
     let ChunkGrid { kind, chunk_shape, separator } = chunk_grid;

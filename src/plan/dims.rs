@@ -7,7 +7,7 @@ use crate::aligned_memory::PAGE;
 use crate::config::{Config, Dim};
 use crate::error::{Error, Result};
 use crate::format::rules;
-use crate::geometry::MAX_OUTER;
+use crate::geometry::{MAX_OUTER, nearest_multiples};
 
 // What the automatic sizes aim at: chunks that a reader likes to fetch, shards that a file system likes to hold.
 const AUTO_CHUNK_BYTES: u64 = 512 << 10;
@@ -148,9 +148,9 @@ pub(super) fn chunks_and_shards(
     }
     for (dim, (&shard, &chunk)) in dims.iter().zip(shard.iter().zip(&chunk)) {
         if shard % chunk != 0 {
-            let near = (shard / chunk).max(1) * chunk;
+            let near = nearest_multiples(shard, chunk);
             let reason =
-                format!("dimension {}: a shard must hold whole chunks of {chunk}; {near} would be possible", dim.name);
+                format!("dimension {}: it is no multiple of the chunk's {chunk} elements, as {near}", dim.name);
             return Err(Error::config("dims.shard", shard, reason));
         }
     }

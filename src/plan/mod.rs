@@ -34,7 +34,7 @@ use crate::ome::levels::Level;
 pub(crate) use camera::CameraFrame;
 pub(crate) use codec::CodecPlan;
 pub(crate) use frame::FramePlan;
-pub(crate) use record::{RecordColumn, RecordPlan};
+pub(crate) use record::RecordPlan;
 pub(crate) use ring::RingPlan;
 pub(crate) use shard::{IndexForm, ShardPlan};
 pub(crate) use volume::VolumePlan;

@@ -1,9 +1,8 @@
 //! What is recorded of each frame beside its pixels.
 
 use crate::config::Config;
-use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::record::{FIXED_FIELDS, RECORD_FIELDS_MAX};
+use crate::record::{FIXED_FIELDS, RECORD_FIELDS_MAX, RecordColumn};
 
 /// The fields of a frame's record, in the order in which they lie in it.
 #[derive(Debug)]
@@ -12,15 +11,6 @@ pub(crate) struct RecordPlan {
     pub(crate) bytes: usize,
     /// Frames in one chunk of a record array.
     pub(crate) block_frames: u64,
-}
-
-/// One field of a record: an array beside the image.
-#[derive(Debug)]
-pub(crate) struct RecordColumn {
-    pub(crate) name: String,
-    pub(crate) dtype: Dtype,
-    /// Where it lies in a record.
-    pub(crate) offset: usize,
 }
 
 impl RecordPlan {
@@ -39,6 +29,11 @@ impl RecordPlan {
         }
         let block_frames = frames_total.unwrap_or(u64::MAX).clamp(1, 16384);
         Ok(Self { fields, bytes: offset, block_frames })
+    }
+
+    /// The fields that the configuration names.
+    pub(crate) fn of_the_caller(&self) -> &[RecordColumn] {
+        &self.fields[FIXED_FIELDS.len()..]
     }
 }
 

@@ -166,7 +166,7 @@ pub trait Blob: Send + Sync {
     }
 
     /// Reads what was written at `offset`, for whoever looks at a run in progress. Without it,
-    /// [`Acquisition::read_frame`](crate::Acquisition::read_frame) finds only frames in the ring.
+    /// `Acquisition::read_frame` finds only frames in the ring.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let _ = (offset, bytes);
         Err(io::ErrorKind::Unsupported.into())

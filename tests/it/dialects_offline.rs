@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::Expected;
 use crate::common::stopped::{Frame, check, files, finished, frame_bytes, frames_of, restore, sound, stopped};
-use serde_json::Value;
+use serde_json::{Value, json};
 use shardwright::offline::{Array, ManifestOptions, Recovery, Repack, RepackOptions, ShardAction, describe};
 use shardwright::{Codec, Compressor, Config, Dialect, Dim, Dtype, Placement, StorageKind, Volume, VolumeHash};
 
@@ -330,5 +330,33 @@ fn manifests_name_the_chunks_of_zarr_dialects() {
         let (array, source) = (Array::open(out.join(name)).unwrap(), Array::open(&path).unwrap());
         assert!(array.read_all().unwrap() == source.read_all().unwrap(), "{}", told(&config));
         sound(&out);
+    }
+}
+
+#[test]
+fn sizes_that_are_none_are_told_with_the_field_and_the_document() {
+    for (dialect, document, lists) in [
+        (Dialect::Zarr3, "0/zarr.json", &["/shape", "/chunk_grid/configuration/chunk_shape"][..]),
+        (Dialect::Zarr3Transformer, ".array.json", &["/shape", "/chunk_grid/chunk_shape"]),
+        (Dialect::Zarr2Sharded, ".zarray", &["/shape", "/chunks"]),
+        (Dialect::Precomputed, "info", &["/scales/0/size"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        finished(&path, &config(dialect, Compressor::None, Placement::Fixed, 1), &[0, 1]);
+        let is_it = |file: &&PathBuf| file.to_string_lossy().ends_with(document) && !file.starts_with("records");
+        let file = path.join(files(&path).keys().find(is_it).unwrap());
+        let right: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        for list in lists {
+            for wrong in [json!(-3), json!(2.5), json!(true)] {
+                let mut document = right.clone();
+                document.pointer_mut(list).unwrap()[0] = wrong.clone();
+                let said = document.pointer(list).unwrap().to_string();
+                fs::write(&file, document.to_string()).unwrap();
+                let error = Array::open(&path).unwrap_err().to_string();
+                let told = format!("{} is {said}; expected a list of sizes", list.rsplit_once('/').unwrap().1);
+                assert!(error.contains(&told) && error.starts_with(&*file.to_string_lossy()), "{dialect:?}: {error}");
+            }
+        }
     }
 }

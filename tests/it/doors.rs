@@ -93,7 +93,7 @@ fn records_go_by_name_and_what_nobody_measured_is_no_number() {
     let [laser, stage] = ["laser", "stage"].map(|name| acquisition.record_field(name).unwrap());
     let error = acquisition.record_field("lazer").unwrap_err().to_string();
     assert!(error.contains("laser, stage, gain"), "{error}");
-    for record in [Record::stamped(1).with(laser, 2.6).with(stage, 1.5), Record::stamped(2).with(laser, 1000)] {
+    for record in [Record::stamped(1).with(laser, 3.0).with(stage, 1.5), Record::stamped(2).with(laser, 255)] {
         let _ = acquisition.append_with(&[1; 32], 8, record).unwrap();
     }
     acquisition.finish().unwrap();
@@ -181,10 +181,20 @@ fn child_tells_its_course() {
         let _ = acquisition.append(&[1; 32]).unwrap();
         acquisition.finish().unwrap();
     });
-    let text = log.0.lock().unwrap().clone();
+    let text = std::mem::take(&mut *log.0.lock().unwrap());
     let lines: Vec<_> = text.lines().filter(|line| line.starts_with("INFO")).collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[0].contains("an acquisition begins") && lines[0].contains("storage=\"buffered"), "{text}");
     assert!(lines[0].contains("run.zarr"), "{text}");
     assert!(lines[1].contains("the acquisition ended") && lines[1].contains("frames=1 "), "{text}");
+    // Who calls a run off is told of what is lost, and not that something is broken.
+    tracing::subscriber::with_default(log.clone(), || {
+        let dims = vec![Dim::time(None).chunk(2), Dim::y(4), Dim::x(4)];
+        let deep = Config { dims, ..config(4, 4) };
+        let acquisition = Acquisition::create(folder.path().join("off.zarr"), deep).unwrap();
+        let _ = acquisition.append(&[1; 32]).unwrap();
+        acquisition.abort();
+    });
+    let text = log.0.lock().unwrap().clone();
+    assert!(!text.contains("ERROR") && text.contains("WARN message=the acquisition was called off"), "{text}");
 }

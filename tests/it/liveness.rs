@@ -62,22 +62,33 @@ fn a_driver_that_keeps_buffers_gets_through_whatever_numbers_are_lost() {
     }
 }
 
+/// How long nothing must be committed before a number that is missing is given up for a caller who finds no buffer.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 #[test]
 fn a_number_that_another_thread_is_about_to_bring_is_waited_for() {
-    within(60, || {
-        let storage = Probed::new(|_, _| Ok(()));
-        let acquisition = Acquisition::create_in(storage.shared(), deep(32, 64)).unwrap();
-        let late = acquisition.acquire().unwrap();
-        let others = (1..20).map(|number| (number, acquisition.acquire().unwrap())).collect::<Vec<_>>();
-        let held = (20..64).map(|_| acquisition.acquire().unwrap()).collect::<Vec<_>>();
-        others.into_iter().for_each(|(number, slot)| slot.commit(number, Record::default()).unwrap());
-        for _ in 0..5 {
-            assert!(acquisition.acquire_timeout(Duration::from_millis(20)).unwrap_err().is_ring_full());
-        }
-        late.commit(0, Record::default()).unwrap();
-        drop(held);
-        assert_eq!(acquisition.finish().unwrap().frames_missing, 0);
-    });
+    // On a machine that holds this thread up, the patience may be over, and the number given up; then once more.
+    within(60, || while !number_0_is_waited_for() {});
+}
+
+/// `false`: it took too long to tell.
+fn number_0_is_waited_for() -> bool {
+    let storage = Probed::new(|_, _| Ok(()));
+    let acquisition = Acquisition::create_in(storage.shared(), deep(32, 64)).unwrap();
+    let late = acquisition.acquire().unwrap();
+    let others = (1..20).map(|number| (number, acquisition.acquire().unwrap())).collect::<Vec<_>>();
+    let held = (20..64).map(|_| acquisition.acquire().unwrap()).collect::<Vec<_>>();
+    others.into_iter().for_each(|(number, slot)| slot.commit(number, Record::default()).unwrap());
+    let first_look = Instant::now();
+    for _ in 0..5 {
+        assert!(acquisition.acquire_timeout(Duration::from_millis(10)).unwrap_err().is_ring_full());
+    }
+    let committed = late.commit(0, Record::default());
+    let was_quick = first_look.elapsed() < PATIENCE;
+    drop(held);
+    let missing = acquisition.finish().unwrap().frames_missing;
+    assert!(!was_quick || (committed.is_ok() && missing == 0), "{committed:?}, {missing} missing");
+    was_quick
 }
 
 /// A driver that keeps all buffers has the rest of the oldest layer given up: what it then commits without a number

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::common::storage::wait_until;
 use crate::common::{frame, tiny};
 use shardwright::offline::Array;
-use shardwright::{Acquisition, Config, Dim, Dtype, FieldValue, Record, RecordField};
+use shardwright::{Acquisition, Config, Dim, Dtype, Error, FieldValue, Record, RecordField, RingFull};
 
 /// All elements of a record array; `N` is the size of one.
 fn column<const N: usize>(path: &Path, name: &str) -> Vec<[u8; N]> {
@@ -44,7 +44,7 @@ fn records_hold_what_was_committed() {
         let n = number as i64;
         let mut record = Record::default();
         (record.device_timestamp, record.host_timestamp) = (Some(u64::MAX - number), Some(n - 25));
-        record.set(0, number as f64 / 4.0).set(1, -(number as f64) / 3.0).set(2, number * 10).set(3, -n * 1000);
+        record.set(0, number as f64 / 4.0).set(1, -(number as f64) / 3.0).set(2, number * 5).set(3, -n * 600);
         record.set(4, FieldValue::Uint(u64::MAX - number));
         slot.commit(number, record).unwrap();
     }
@@ -57,65 +57,101 @@ fn records_hold_what_was_committed() {
         assert_eq!(i64::from_le_bytes(column(&path, "host_timestamp")[at]), n - 25);
         assert_eq!(f32::from_le_bytes(column(&path, "exposure")[at]), number as f32 / 4.0);
         assert_eq!(f64::from_le_bytes(column(&path, "stage-x")[at]), -(number as f64) / 3.0);
-        // What does not fit the type becomes the nearest value that does.
-        assert_eq!(u8::from_le_bytes(column(&path, "gain")[at]), (number * 10).min(255) as u8);
-        assert_eq!(i16::from_le_bytes(column(&path, "offset")[at]), (-n * 1000).max(-32768) as i16);
+        assert_eq!(u64::from(u8::from_le_bytes(column(&path, "gain")[at])), number * 5);
+        assert_eq!(i64::from(i16::from_le_bytes(column(&path, "offset")[at])), -n * 600);
         assert_eq!(u64::from_le_bytes(column(&path, "serial")[at]), u64::MAX - number);
         assert_eq!(u16::from_le_bytes(column(&path, "laser")[at]), 0, "a field that was not set is 0");
     }
 }
 
+/// A type with what fits it, and what that is as a floating-point number when it is read back; and with what does not.
+type Fits = (Dtype, Vec<(FieldValue, f64)>, Vec<FieldValue>);
+
+fn fits() -> Vec<Fits> {
+    let never: [FieldValue; 5] =
+        [f64::NAN.into(), f64::INFINITY.into(), f64::NEG_INFINITY.into(), 2.5.into(), 1e300.into()];
+    let but = |more: &[FieldValue]| [&never[..], more].concat();
+    let int = |fit: &[i64]| fit.iter().map(|&value| (value.into(), value as f64)).collect::<Vec<_>>();
+    let fraction = (0.1.into(), f64::from(0.1_f32));
+    let special = [(f64::INFINITY.into(), f64::INFINITY), (FieldValue::Uint(u64::MAX), u64::MAX as f64)];
+    vec![
+        (Dtype::U8, [int(&[0, 255]), vec![(7.0.into(), 7.0)]].concat(), but(&[(-1).into(), 256.into(), 256.0.into()])),
+        (Dtype::I8, [int(&[-128, 127]), vec![((-0.0).into(), 0.0)]].concat(), but(&[(-129).into(), 128_u64.into()])),
+        (Dtype::U16, int(&[0, 65_535]), but(&[(-1).into(), 65_536.into()])),
+        (Dtype::I16, int(&[-32_768, 32_767]), but(&[32_768.into(), (-32_769).into()])),
+        (Dtype::U32, int(&[0, (1 << 32) - 1]), but(&[(-1).into(), (1_i64 << 32).into()])),
+        (Dtype::I32, int(&[i32::MIN.into(), i32::MAX.into()]), but(&[(1_i64 << 31).into()])),
+        (Dtype::U64, vec![(u64::MAX.into(), u64::MAX as f64)], but(&[i64::MIN.into(), (2.0_f64.powi(64)).into()])),
+        (Dtype::I64, int(&[i64::MIN, i64::MAX]), but(&[u64::MAX.into(), (2.0_f64.powi(63)).into()])),
+        (Dtype::F32, [vec![fraction], special.to_vec()].concat(), vec![1e39.into(), (-1e39).into()]),
+        (Dtype::F64, [vec![(0.1.into(), 0.1), (1e300.into(), 1e300)], special.to_vec()].concat(), vec![]),
+    ]
+}
+
+fn as_float(dtype: Dtype, bytes: &[u8]) -> f64 {
+    match dtype {
+        Dtype::U8 => bytes[0].into(),
+        Dtype::I8 => (bytes[0] as i8).into(),
+        Dtype::U16 => u16::from_le_bytes(bytes.try_into().unwrap()).into(),
+        Dtype::I16 => i16::from_le_bytes(bytes.try_into().unwrap()).into(),
+        Dtype::U32 => u32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        Dtype::I32 => i32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        Dtype::U64 => u64::from_le_bytes(bytes.try_into().unwrap()) as f64,
+        Dtype::I64 => i64::from_le_bytes(bytes.try_into().unwrap()) as f64,
+        Dtype::F32 => f32::from_le_bytes(bytes.try_into().unwrap()).into(),
+        Dtype::F64 => f64::from_le_bytes(bytes.try_into().unwrap()),
+        other => panic!("{other} is new"),
+    }
+}
+
+/// What does not fit is refused with the field's name and its range, whoever commits it, and costs no frame.
 #[test]
-fn values_that_do_not_fit_become_the_nearest_that_do() {
-    let dtypes = [Dtype::U8, Dtype::I8, Dtype::U32, Dtype::I64, Dtype::U64];
-    let values: [FieldValue; 10] = [
-        (-1i64).into(),
-        i64::MIN.into(),
-        i64::MAX.into(),
-        u64::MAX.into(),
-        f64::NAN.into(),
-        f64::INFINITY.into(),
-        f64::NEG_INFINITY.into(),
-        (-0.9).into(),
-        2.5.into(),
-        (-2.5).into(),
-    ];
-    let expected: [[i128; 5]; 10] = [
-        [0, -1, 0, -1, 0],
-        [0, -128, 0, i64::MIN as i128, 0],
-        [255, 127, u32::MAX as i128, i64::MAX as i128, i64::MAX as i128],
-        [255, 127, u32::MAX as i128, i64::MAX as i128, u64::MAX as i128],
-        [0, 0, 0, 0, 0],
-        [255, 127, u32::MAX as i128, i64::MAX as i128, u64::MAX as i128],
-        [0, -128, 0, i64::MIN as i128, 0],
-        [0, -1, 0, -1, 0],
-        // Halves go away from zero.
-        [3, 3, 3, 3, 3],
-        [0, -3, 0, -3, 0],
-    ];
+fn values_that_do_not_fit_are_refused_and_the_frame_is_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.zarr");
-    let record_fields =
-        fields(&[("u8", dtypes[0]), ("i8", dtypes[1]), ("u32", dtypes[2]), ("i64", dtypes[3]), ("u64", dtypes[4])]);
-    let acquisition = Acquisition::create(&path, Config { record_fields, ..tiny(None, 16) }).unwrap();
-    for (number, value) in (0..).zip(values) {
-        let mut record = Record::default();
-        for field in 0..5 {
-            record.set(field, value);
+    for (dtype, fit, unfit) in fits() {
+        let path = folder.path().join(format!("{dtype}.zarr"));
+        let record_fields = fields(&[("other", Dtype::U8), ("gain", dtype)]);
+        let acquisition = Acquisition::create(&path, Config { record_fields, ..tiny(None, 16) }).unwrap();
+        let refused = |error: &Error, value: FieldValue| {
+            let Error::Record { field, reason } = error else { panic!("{error:?}") };
+            assert_eq!(field, "\"gain\"");
+            assert!(reason.starts_with(&format!("{value} does not fit {dtype}, which holds ")), "{error}");
+        };
+        for &value in &unfit {
+            let record = Record::default().with(1, value);
+            refused(&acquisition.check_record(&record).unwrap_err(), value);
+            refused(&acquisition.append_with(&frame(0, 256), 16, record).unwrap_err(), value);
         }
-        acquisition.acquire().unwrap().commit(number, record).unwrap();
+        for &(value, _) in &fit {
+            let mut slot = acquisition.acquire().unwrap();
+            for &unfit in &unfit {
+                let uncommitted = slot.try_commit(None, Record::default().with(1, unfit)).unwrap_err();
+                refused(&uncommitted.error, unfit);
+                slot = uncommitted.frame;
+            }
+            slot.try_commit(None, Record::default().with(1, value)).unwrap();
+        }
+        let summary = acquisition.finish().unwrap();
+        assert_eq!((summary.frames_written, summary.frames_missing), (fit.len() as u64, 0), "{dtype}");
+        let stored = Array::open(path.join("records/gain")).unwrap().read_all().unwrap();
+        let stored: Vec<f64> = stored.chunks_exact(dtype.size()).map(|bytes| as_float(dtype, bytes)).collect();
+        assert_eq!(stored, fit.iter().map(|&(_, stored)| stored).collect::<Vec<_>>(), "{dtype}");
     }
-    acquisition.finish().unwrap();
-    for (at, row) in expected.iter().enumerate() {
-        let got = [
-            i128::from(u8::from_le_bytes(column(&path, "u8")[at])),
-            i128::from(i8::from_le_bytes(column(&path, "i8")[at])),
-            i128::from(u32::from_le_bytes(column(&path, "u32")[at])),
-            i128::from(i64::from_le_bytes(column(&path, "i64")[at])),
-            i128::from(u64::from_le_bytes(column(&path, "u64")[at])),
-        ];
-        assert_eq!(got, *row, "{:?}", values[at]);
-    }
+}
+
+/// Where the ring lets frames go, none goes for a record that is refused.
+#[test]
+fn a_full_ring_lets_no_frame_go_for_a_record_that_does_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let record_fields = fields(&[("gain", Dtype::U8)]);
+    let config = Config { record_fields, ring_full: RingFull::DropNewest, ..tiny(None, 8) };
+    let acquisition = Acquisition::create(folder.path().join("run.zarr"), config).unwrap();
+    let held: Vec<_> = std::iter::from_fn(|| acquisition.try_acquire().ok()).collect();
+    let record = Record::default().with(0, 256);
+    assert!(matches!(acquisition.append_with(&frame(0, 256), 16, record), Err(Error::Record { .. })));
+    assert_eq!(acquisition.stats().frames_dropped, 0);
+    drop(held);
+    acquisition.abort();
 }
 
 #[test]

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::codecs::Chain;
-use super::document::unlike;
+use super::document::{check_sizes, unlike};
 use super::image::ImageDescription;
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
@@ -130,6 +130,9 @@ pub(crate) fn set_size(info: &mut Value, volume: &Volume, shape: &[u64]) {
 /// The metadata of the scale with this key, from the `info` at `path`.
 pub(crate) fn parse(path: &Path, info: &Value, key: &str) -> Result<Metadata> {
     let attributes = attributes(info);
+    for scale in info.get("scales").and_then(Value::as_array).into_iter().flatten() {
+        check_sizes(scale, &["size"]).map_err(|reason| Error::format(path, reason))?;
+    }
     let info = Info::deserialize(info).map_err(|error| Error::format(path, unlike(&error)))?;
     metadata(info, attributes, key).map_err(|reason| Error::format(path, reason))?.check(path)
 }

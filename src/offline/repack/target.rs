@@ -10,6 +10,7 @@ use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout, product};
 use crate::format::{DIMENSION_NAMES, Metadata, zarr3};
+use crate::geometry::nearest_multiples;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
 
@@ -40,10 +41,7 @@ pub(super) fn of(
     let reshaped = chunk != layout.chunk_shape || innermost.is_some();
     let kept = if layout.has_index() { kept_shard(layout) } else { chunk.clone() };
     let shard = if unsharded { chunk.clone() } else { sizes("shard", &options.shard, &kept)? };
-    if let Some((shard, chunk)) = shard.iter().zip(&chunk).find(|(shard, chunk)| *shard % *chunk != 0) {
-        let reason = format!("is no multiple of the chunk's {chunk} elements");
-        return Err(Error::config("shard", shard, reason));
-    }
+    refuse_parts_of_chunks(&shard, &chunk)?;
     let chain = chain(metadata, options, reshaped);
     let old = layout.table().filter(|_| !is_new);
     let index = if unsharded { None } else { Some(index_of(&shard, &chunk, old, options)?) };
@@ -80,6 +78,13 @@ pub(super) fn of(
     })?;
     let document = if is_new { new_document(&target) } else { changed_document(node, metadata, &target)? };
     Ok((target, document))
+}
+
+fn refuse_parts_of_chunks(shard: &[u64], chunk: &[u64]) -> Result<()> {
+    let mut lengths = shard.iter().zip(chunk);
+    let Some((&shard, &chunk)) = lengths.find(|(shard, chunk)| *shard % *chunk != 0) else { return Ok(()) };
+    let near = nearest_multiples(shard, chunk);
+    Err(Error::config("shard", shard, format!("is no multiple of the chunk's {chunk} elements, as {near}")))
 }
 
 /// Of an array that keeps its chunks and shards, and may get another codec.

@@ -9,8 +9,9 @@
 
 #define RIGHT(call)                                                                                                   \
     do {                                                                                                              \
-        if ((call) != SW_OK) {                                                                                        \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #call, sw_last_error());                                   \
+        const sw_status status_of_call = (call);                                                                      \
+        if (status_of_call != SW_OK) {                                                                                \
+            fprintf(stderr, "line %d: %s: %d, %s\n", __LINE__, #call, (int)status_of_call, sw_last_error());          \
             exit(1);                                                                                                  \
         }                                                                                                             \
     } while (0)

@@ -254,9 +254,13 @@ static void wrong_frames(void) {
     RIGHT(sw_acquire(acquisition, SW_FOREVER, &frame));
     WRONG(SW_ERROR_FRAME_NUMBER, sw_commit(acquisition, &frame, UINT64_MAX - 1, NULL));
     RIGHT(sw_acquire(acquisition, SW_FOREVER, &frame));
+    /* After a record that is refused, the frame is still on loan. */
     const sw_value value = {.kind = SW_VALUE_INT};
     record = (sw_record){.size = sizeof record, .values = &value, .value_count = 1};
     WRONG(SW_ERROR_RECORD, sw_commit(acquisition, &frame, 1, &record));
+    WRONG(SW_ERROR_RECORD, sw_commit_buffer(acquisition, frame.index, 1, &record));
+    WRONG(SW_ERROR_RECORD, sw_append(acquisition, pixels, FRAME_BYTES, 0, &record, 0, NULL));
+    RIGHT(sw_discard(acquisition, &frame));
 
     WRONG(SW_ERROR_NULL, sw_append(acquisition, NULL, FRAME_BYTES, 0, NULL, 0, NULL));
     WRONG(SW_ERROR_FRAME_SIZE, sw_append(acquisition, pixels, FRAME_BYTES - 1, 0, NULL, 0, NULL));

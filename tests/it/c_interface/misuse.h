@@ -4,10 +4,9 @@
 #ifndef MISUSE_H
 #define MISUSE_H
 
-#include <shardwright.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "checks.h"
 
 static int calls, failures;
 static int provoked[64];
@@ -37,23 +36,6 @@ static int is_foreign(const char *text) {
             fprintf(stderr, "line %d: %s: not plain English: %s\n", __LINE__, #call, sw_last_error());                \
         }                                                                                                             \
         provoked[got]++;                                                                                              \
-    } while (0)
-
-#define RIGHT(call)                                                                                                   \
-    do {                                                                                                              \
-        sw_status got = (call);                                                                                       \
-        if (got != SW_OK) {                                                                                           \
-            fprintf(stderr, "line %d: %s: %d, %s\n", __LINE__, #call, (int)got, sw_last_error());                     \
-            exit(1);                                                                                                  \
-        }                                                                                                             \
-    } while (0)
-
-#define HOLDS(condition)                                                                                              \
-    do {                                                                                                              \
-        if (!(condition)) {                                                                                           \
-            failures++;                                                                                               \
-            fprintf(stderr, "line %d: not true: %s\n", __LINE__, #condition);                                         \
-        }                                                                                                             \
     } while (0)
 
 static char folder[512];

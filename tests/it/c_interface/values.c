@@ -13,13 +13,25 @@ static const sw_dim dims[] = {
 
 static const sw_record_field fields[] = {{.name = "laser", .dtype = SW_U16}};
 
-static sw_status commit(sw_acquisition *acquisition, uint32_t values) {
+static void commit(sw_acquisition *acquisition, uint32_t values) {
     const sw_value none[3] = {{0}};
     const sw_record record = {.size = sizeof record, .value_count = values, .values = none};
     sw_frame frame;
     RIGHT(sw_acquire(acquisition, 10000, &frame));
     memset(frame.data, 1, frame.bytes);
-    return sw_commit(acquisition, &frame, SW_NEXT, &record);
+    RIGHT(sw_commit(acquisition, &frame, SW_NEXT, &record));
+}
+
+/* Records that are refused with these words, one after the other, cost no frame. */
+static void refused(sw_acquisition *acquisition, const sw_value *values, uint32_t count, const char *words) {
+    sw_record record = {.size = sizeof record, .value_count = count, .values = values};
+    sw_frame frame;
+    RIGHT(sw_acquire(acquisition, 10000, &frame));
+    memset(frame.data, 1, frame.bytes);
+    HOLDS(sw_commit(acquisition, &frame, SW_NEXT, &record) == SW_ERROR_RECORD && strstr(sw_last_error(), words));
+    HOLDS(sw_commit_buffer(acquisition, frame.index, SW_NEXT, &record) == SW_ERROR_RECORD);
+    record.value_count = 0;
+    RIGHT(sw_commit(acquisition, &frame, SW_NEXT, &record));
 }
 
 int main(int count, char **arguments) {
@@ -37,12 +49,18 @@ int main(int count, char **arguments) {
     RIGHT(sw_create(arguments[1], &config, &acquisition));
     RIGHT(sw_set_attribute(acquisition, "serial", "{\"of\": [1180591620717411303425, -36893488147419103232, 0.1]}"));
     HOLDS(sw_set_attribute(acquisition, "gain", "[NaN]") == SW_ERROR_ARGUMENT && strstr(sw_last_error(), "no NaN"));
-    RIGHT(commit(acquisition, 1));
-    HOLDS(commit(acquisition, 2) == SW_ERROR_RECORD && strstr(sw_last_error(), "1 record fields"));
-    RIGHT(commit(acquisition, 0));
+    commit(acquisition, 1);
+    const sw_value none[2] = {{0}};
+    refused(acquisition, none, 2, "1 record fields");
+    const sw_value unfit[] = {{.kind = SW_VALUE_INT, .number = {.i = -1}},
+                              {.kind = SW_VALUE_UINT, .number = {.u = 65536}},
+                              {.kind = SW_VALUE_FLOAT, .number = {.f = 0.5}}};
+    for (size_t at = 0; at < 3; at++)
+        refused(acquisition, unfit + at, 1, " does not fit u16, which holds whole numbers from 0 to 65535");
+    commit(acquisition, 0);
     sw_summary summary = {.size = sizeof summary};
     RIGHT(sw_finish(acquisition, SW_FOREVER, &summary));
-    HOLDS(summary.frames_written == 2 && summary.frames_missing == 0);
+    HOLDS(summary.frames_written == 6 && summary.frames_missing == 0);
     RIGHT(sw_free(acquisition));
     return 0;
 }

@@ -160,6 +160,9 @@ static int every_call_has_a_wrapper() {
         record.value(1).value(2u).value(3L).value(4.0f);
         HOLDS(record.whole().value_count == 4 && record.whole().values[3].kind == SW_VALUE_FLOAT);
         HOLDS(record.whole().values[0].kind == SW_VALUE_INT && record.whole().values[1].kind == SW_VALUE_UINT);
+        Frame kept;
+        HOLDS(moved.try_acquire(kept) == SW_OK && kept.try_commit(SW_NEXT, record) == SW_ERROR_RECORD && kept);
+        HOLDS(kept.try_discard() == SW_OK && !kept);
         static unsigned char wide[16 * 100];
         for (unsigned at = 0; at < sizeof wide; at++) wide[at] = at % 100 < 16 ? 4 : 9;
         sw_appended appended;

@@ -1,5 +1,5 @@
 //! The house has floors, and imports point down: a module may use modules of its own floor or of those below. No files
-//! of `src` import each other in a circle, but for a test's.
+//! of `src`, nor of the packages in `tools`, import each other in a circle, but for a test's.
 //!
 //! | floor | modules |
 //! |---|---|
@@ -13,6 +13,7 @@
 //! | 7 | the crate's root, and ffi: the doors |
 
 mod imports;
+mod python;
 mod tokens;
 mod tree;
 
@@ -74,17 +75,28 @@ fn floor(module: &str) -> u32 {
 /// root's name is empty. Without tests, which do not hold the house up.
 fn sources_below(folder: &str) -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let mut found = BTreeMap::new();
-    let mut folders = vec![root.clone()];
+    let modules = files_below(&root, &["rs"]).into_iter().map(|(path, source)| (module(&root, &path), source));
+    modules.filter(|(module, _)| !module.split("::").any(|part| part == "tests")).collect()
+}
+
+/// The modules of the Python package, as those who import them call them; stubs stand for what is compiled.
+fn python_sources() -> BTreeMap<String, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/python");
+    let modules = files_below(&root.join("shardwright"), &["py", "pyi"]).into_iter();
+    modules.map(|(path, source)| (module(&root, &path).replace("::", "."), source)).collect()
+}
+
+/// The files with one of these endings, and what is in them.
+fn files_below(root: &Path, endings: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let module = module(&root, &path);
-                if !module.split("::").any(|part| part == "tests") {
-                    found.insert(module, std::fs::read_to_string(&path).unwrap());
-                }
+            } else if path.extension().is_some_and(|is| endings.iter().any(|ending| is == *ending)) {
+                let source = std::fs::read_to_string(&path).unwrap();
+                found.push((path, source));
             }
         }
     }
@@ -98,7 +110,7 @@ fn sources() -> BTreeMap<String, String> {
 fn module(root: &Path, file: &Path) -> String {
     let below: PathBuf = file.strip_prefix(root).unwrap().with_extension("");
     let mut parts: Vec<_> = below.iter().map(|part| part.to_str().unwrap()).collect();
-    if ["mod", "lib", "main"].contains(parts.last().unwrap()) {
+    if ["mod", "lib", "main", "__init__"].contains(parts.last().unwrap()) {
         parts.pop();
     }
     parts.join("::")
@@ -143,11 +155,51 @@ fn imports_point_down() {
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    for (folder, files) in [("src", 100), ("tools/cli/src", 40)] {
+    for (folder, files) in [("src", 100), ("tools/cli/src", 40), ("tools/python/src", 15)] {
         let sources = sources_below(folder);
         assert!(sources.len() > files, "the sources of {folder} are elsewhere");
         let circle = circle(&imports(&sources));
         assert!(circle.is_empty(), "these of {folder} lead back to themselves:\n{}", circle.join("\n"));
+    }
+}
+
+#[test]
+fn no_modules_of_the_python_package_import_each_other_in_a_circle() {
+    let sources = python_sources();
+    assert!(sources.len() > 20, "the sources are elsewhere");
+    let circle = circle(&python::imports(&sources));
+    assert!(circle.is_empty(), "these lead back to themselves:\n{}", circle.join("\n"));
+}
+
+#[test]
+fn circles_of_python_are_found() {
+    let leads_back = |one: &str, other: &str| {
+        let sources = [("p", "\"\"\"Names.\"\"\"\n"), ("p._one", one), ("p._two", other), ("p.q._deep", "")];
+        let sources = sources.map(|(module, source)| (module.to_owned(), source.to_owned())).into();
+        circle(&python::imports(&sources)).len()
+    };
+    for one in [
+        "from p._two import f",
+        "from p import _two",
+        "from p import (\n    _core,\n    _two as other,\n)\n",
+        "import p._two",
+        "import os, p._two as two",
+        "from ._two import f",
+        "from . import _two",
+        "if TYPE_CHECKING:\n    from p._two import f  # a type\n",
+        "def f():\n    \"\"\"Do.\n\n    More.\n    \"\"\"\n    from p._two import g\n",
+    ] {
+        assert_eq!(leads_back(one, "from p._one import g"), 2, "{one}");
+    }
+    for one in [
+        "# from p._two import f",
+        "\"\"\"Do.\n\nfrom p._two import f\n\"\"\"\n",
+        "from p.q import _deep",
+        "from p._twofold import f",
+        "from os import path",
+        "text = 'from p._two import f'",
+    ] {
+        assert_eq!(leads_back(one, "from p._one import g"), 0, "{one}");
     }
 }
 

@@ -19,13 +19,12 @@ from shardwright import _core
 from shardwright._config import Config, ConfigFields, config_document
 from shardwright._errors import Error, FrameError
 from shardwright._plate import Plate
+from shardwright._progress import Bar
 from shardwright._summary import Latency, Stats, Summary
+from shardwright._view import View, to_xarray
 
 if TYPE_CHECKING:
     import xarray
-
-    from shardwright._progress import Bar
-    from shardwright._view import View
 
 __all__ = ["Acquisition", "Dataset", "create", "create_dataset"]
 
@@ -212,8 +211,6 @@ class Acquisition(_core.Acquisition):
         total : int, optional
             Frames that will come. By default what the dimensions say, if they do.
         """
-        from shardwright._progress import Bar
-
         return Bar(self, total)
 
     def view(self) -> View:
@@ -221,14 +218,10 @@ class Acquisition(_core.Acquisition):
 
         It has ``shape``, ``dtype`` and basic indexing, each of which looks at the run as it is in that moment.
         """
-        from shardwright._view import View
-
         return View(self)
 
     def to_xarray(self) -> xarray.DataArray:
         """Return the image as a lazy ``xarray.DataArray`` with names and coordinates. Needs xarray."""
-        from shardwright._view import to_xarray
-
         return to_xarray(self.view(), self.config)
 
     def __enter__(self) -> Acquisition:

@@ -66,7 +66,7 @@ class FrameNumberError(Error, IndexError):
 
 
 class RecordError(Error, ValueError):
-    """A record field that was not configured, or a value that is none for it."""
+    """A record field that was not configured, or a value that does not fit its type."""
 
 
 class RingFull(Error, TimeoutError):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from shardwright._acquisition import Acquisition
+from shardwright._summary import Stats
 
 T = TypeVar("T")
 
@@ -76,10 +75,17 @@ def _painter(what: str, in_bytes: bool) -> _Painter:
     return _Plain(what, in_bytes)
 
 
+class _Run(Protocol):
+    config: dict[str, Any]
+
+    @property
+    def stats(self) -> Stats: ...
+
+
 class Bar:
     """A progress bar of a run: frames written, how full the ring is, what is missing."""
 
-    def __init__(self, acquisition: Acquisition, total: int | None = None) -> None:
+    def __init__(self, acquisition: _Run, total: int | None = None) -> None:
         self._acquisition = acquisition
         self._total = total if total is not None else _expected(acquisition.config)
         self._painter: _Painter | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,23 @@ from shardwright._offline import Index, StoredArray, boxed, open
 if TYPE_CHECKING:
     import xarray
 
-    from shardwright._acquisition import Acquisition
-
 __all__ = ["View", "to_xarray"]
+
+
+class _Run(Protocol):
+    config: dict[str, Any]
+    _stored_at: str
+
+    @property
+    def chunk_shape(self) -> list[int]: ...
+    @property
+    def next_number(self) -> int: ...
+    @property
+    def _array_dtype(self) -> np.dtype[Any]: ...
+    @property
+    def _array_shape(self) -> tuple[int, int]: ...
+    def _read_frame(self, number: int) -> bytearray: ...
+    def finish(self) -> object: ...
 
 
 class View:
@@ -32,7 +46,7 @@ class View:
         The names of the dimensions.
     """
 
-    def __init__(self, acquisition: Acquisition) -> None:
+    def __init__(self, acquisition: _Run) -> None:
         self._acquisition = acquisition
         dims = acquisition.config["dims"]
         self.dims: tuple[str, ...] = tuple(dim["name"] for dim in dims)

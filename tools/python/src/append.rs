@@ -8,21 +8,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shardwright::{Appended, Error, FrameMut, Record};
 
-use crate::acquisition::{Acquisition, Running};
+use crate::acquisition::Acquisition;
 use crate::errors::{OrRaise, frame_error};
 use crate::forks::Owned;
 use crate::geometry::Geometry;
 use crate::log::drain;
 use crate::pixels::{Bytes, Frames};
+use crate::running::Running;
 use crate::waits::Limit;
 
 /// A copy of so many bytes takes about as long as another thread may keep the interpreter, once it has it: below, to
 /// let it go would make the caller wait longer than the copy takes.
 const DETACHED_BYTES: usize = 16 << 20;
-
-/// A frame of which only a part has come.
-#[derive(Default)]
-pub(crate) struct Pieces(Option<(Owned<FrameMut>, usize)>);
 
 impl Running {
     /// Appends the frames that lie at `address`, all of them unless the ring's policy lets some go. Returns how many
@@ -170,7 +167,7 @@ impl Acquisition {
         running.process.check()?;
         let frames = Frames::of(image, &running.geometry)?;
         let records = running.records(py, device_timestamp, host_timestamp, fields)?;
-        records.check(py, frames.count)?;
+        records.check(py, &*running.run(py)?, frames.count)?;
         let limit = running.limit(py, timeout)?;
         let frame_stride = running.geometry.shape[0] * frames.row_stride;
         let strides = (frames.row_stride, frame_stride);

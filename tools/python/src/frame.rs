@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use shardwright::{Error, FrameMut, Record};
 
-use crate::acquisition::Running;
 use crate::errors::{exception, frame_error};
 use crate::forks::{Owned, Process};
 use crate::lease::Lease;
+use crate::running::Running;
 
 /// A frame buffer on loan: fill it in place, then commit it.
 ///
@@ -145,7 +145,7 @@ impl Frame {
     /// FrameNumberError
     ///     For a number that came before, comes too late, or lies beyond the array. The frame is still on loan.
     /// RecordError
-    ///     For a field that was not configured. The frame is still on loan.
+    ///     For a field that was not configured, and a value that does not fit its type. The frame is still on loan.
     /// Error
     ///     The first error of the run, if there was one.
     #[pyo3(signature = (number=None, *, device_timestamp=None, host_timestamp=None, **fields))]

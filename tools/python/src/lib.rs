@@ -17,6 +17,7 @@ mod c_table;
 mod dataset;
 mod ending;
 mod errors;
+mod finish;
 mod forks;
 mod frame;
 mod geometry;
@@ -25,6 +26,7 @@ mod log;
 mod offline;
 mod pixels;
 mod records;
+mod running;
 mod waits;
 
 /// The extension module.

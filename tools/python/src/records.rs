@@ -91,18 +91,16 @@ impl Records {
         self.base
     }
 
-    /// Refuses lists that are not as long as there are frames.
-    pub(crate) fn check(&self, py: Python<'_>, frames: usize) -> PyResult<()> {
-        match self.each.iter().find(|(_, values)| values.len() != frames) {
-            None => Ok(()),
-            Some((_, values)) => {
-                let text = format!(
-                    "{} values of a record field for {frames} frames: one for each, or one for all",
-                    values.len()
-                );
-                Err(frame_error(py, text))
-            }
+    /// Refuses lists that are not as long as there are frames, and values that do not fit their fields, before the
+    /// first frame is taken.
+    pub(crate) fn check(&self, py: Python<'_>, run: &Acquisition, frames: usize) -> PyResult<()> {
+        if let Some((_, values)) = self.each.iter().find(|(_, values)| values.len() != frames) {
+            let text =
+                format!("{} values of a record field for {frames} frames: one for each, or one for all", values.len());
+            return Err(frame_error(py, text));
         }
+        let records = if self.are_same() { 1 } else { frames };
+        (0..records).try_for_each(|frame| run.check_record(&self.of(frame))).or_raise(py)
     }
 
     pub(crate) fn of(&self, frame: usize) -> Record {
@@ -140,14 +138,13 @@ fn values(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Values> {
     }
     let unreadable = || {
         let kind = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-        raised(
-            value.py(),
-            "RecordError",
-            format!(
-                "record field {name:?}: a number is needed, or one for each frame; \
-            not {kind}. Text and the like belong to acq.attributes"
+        let needed = match value.is_instance_of::<PyInt>() {
+            true => "an integer of at most 64 bits is needed".to_owned(),
+            false => format!(
+                "a number is needed, or one for each frame; not {kind}. Text and the like belong to acq.attributes"
             ),
-        )
+        };
+        raised(value.py(), "RecordError", format!("record field {name:?}: {needed}"))
     };
     // numpy's numbers, and its arrays.
     if let Ok(item) = value.call_method0("tolist") {

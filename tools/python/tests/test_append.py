@@ -140,6 +140,29 @@ def test_dlpack(start: Start, tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored(tmp_path / "run.ome.zarr")[0], picture(4))
 
 
+def test_values_that_do_not_fit_are_refused_before_a_frame_is_taken(start: Start, tmp_path: Path) -> None:
+    with start(record_fields={"gain": "u1", "level": "f4"}) as acq:
+        for fields, told in [
+            ({"gain": 256}, '"gain": 256 does not fit u8, which holds whole numbers from 0 to 255'),
+            ({"gain": [1, -1]}, '"gain": -1 does not fit u8'),
+            ({"gain": np.array([1.0, 2.5])}, '"gain": 2.5 does not fit u8'),
+            ({"gain": float("nan")}, '"gain": NaN does not fit u8'),
+            ({"gain": 1 << 70}, '"gain": an integer of at most 64 bits is needed'),
+            ({"level": 1e39}, '"level": 1e39 does not fit f32'),
+        ]:
+            with pytest.raises(sw.RecordError) as refused:
+                acq.append(np.stack([picture(0), picture(1)]), **fields)
+            assert told in str(refused.value)
+        with acq.acquire() as frame:
+            frame.array[:] = picture(0)
+            with pytest.raises(sw.RecordError, match="300 does not fit"):
+                frame.commit(gain=300)
+            assert frame.commit(gain=255.0, level=float("inf")) == 0
+    assert acq.summary.frames_written == 1
+    assert stored(tmp_path / "run.ome.zarr" / "records", "gain").tolist() == [255]
+    assert stored(tmp_path / "run.ome.zarr" / "records", "level").tolist() == [float("inf")]
+
+
 def test_numbers_and_records(start: Start, tmp_path: Path) -> None:
     fields = {"stage_z": "f8", "gain": "u2"}
     with start(record_fields=fields) as acq:

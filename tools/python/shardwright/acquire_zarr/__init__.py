@@ -24,12 +24,12 @@ from shardwright.acquire_zarr._settings import (
     FieldOfView,
     Plate,
     S3Settings,
-    StreamSettings,
     VectorArraySettings,
     VectorDimension,
     Well,
 )
 from shardwright.acquire_zarr._stream import ZarrStream
+from shardwright.acquire_zarr._stream_settings import StreamSettings
 
 __all__ = [
     "Acquisition",

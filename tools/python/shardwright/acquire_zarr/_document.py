@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from shardwright.acquire_zarr import _settings as settings
 from shardwright.acquire_zarr._enums import (
     CompressionCodec,
     Compressor,
@@ -14,14 +15,22 @@ from shardwright.acquire_zarr._enums import (
     ZarrVersion,
 )
 
-if TYPE_CHECKING:
-    from shardwright.acquire_zarr import _settings as settings
-
 #: The number that documents have for Zarr v3.
 _VERSION = 2
 
 
-def of_stream(stream: settings.StreamSettings) -> dict[str, Any]:
+class Stream(Protocol):
+    """The settings of a stream that documents have."""
+
+    arrays: settings.VectorArraySettings
+    hcs_plates: list[settings.Plate]
+    s3: settings.S3Settings | None
+    max_threads: int
+    overwrite: bool
+    store_path: str
+
+
+def of_stream(stream: Stream) -> dict[str, Any]:
     """Return the document of a stream's settings."""
     document: dict[str, Any] = {}
     if stream.arrays:
@@ -99,29 +108,25 @@ def _of_plate(plate: settings.Plate) -> dict[str, Any]:
     }
 
 
-def stream(document: dict[str, Any]) -> settings.StreamSettings:
-    """Return the settings that a document describes."""
-    from shardwright.acquire_zarr import _settings as settings
-
+def stream(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a stream that a document describes, by their names."""
     known = {"arrays", "max_threads", "overwrite", "plates", "s3", "store_path", "version", "custom_metadata"}
     if unknown := set(document) - known:
         raise RuntimeError(f"unknown settings: {', '.join(sorted(unknown))}; known are {', '.join(sorted(known))}")
     if document.get("version", _VERSION) not in (_VERSION, ZarrVersion.V3):
         raise RuntimeError(f"version = {document['version']}: only Zarr v3 is written")
-    return settings.StreamSettings(
-        arrays=[_array(array) for array in document.get("arrays", [])],
-        hcs_plates=[_plate(plate) for plate in document.get("plates", [])],
-        s3=settings.S3Settings(**document["s3"]) if document.get("s3") else None,
-        max_threads=document.get("max_threads"),
-        overwrite=document.get("overwrite"),
-        store_path=document.get("store_path"),
-        custom_metadata=document.get("custom_metadata"),
-    )
+    return {
+        "arrays": [_array(array) for array in document.get("arrays", [])],
+        "hcs_plates": [_plate(plate) for plate in document.get("plates", [])],
+        "s3": settings.S3Settings(**document["s3"]) if document.get("s3") else None,
+        "max_threads": document.get("max_threads"),
+        "overwrite": document.get("overwrite"),
+        "store_path": document.get("store_path"),
+        "custom_metadata": document.get("custom_metadata"),
+    }
 
 
 def _array(document: dict[str, Any]) -> settings.ArraySettings:
-    from shardwright.acquire_zarr import _settings as settings
-
     dimensions = [
         settings.Dimension(
             name=dimension["name"],
@@ -157,8 +162,6 @@ def _array(document: dict[str, Any]) -> settings.ArraySettings:
 
 
 def _plate(document: dict[str, Any]) -> settings.Plate:
-    from shardwright.acquire_zarr import _settings as settings
-
     wells = [
         settings.Well(
             row_name=well["row_name"],

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shardwright._arrays import Arrays, group, write_document
-from shardwright._arrays import ring_bytes as ring_bytes_of
 from shardwright._errors import Error
 from shardwright.acquire_zarr import _levels, _metadata
 from shardwright.acquire_zarr._enums import CompressionCodec, Compressor, DimensionType
-from shardwright.acquire_zarr._settings import ArraySettings, StreamSettings
+from shardwright.acquire_zarr._rings import frame_bytes, ring_bytes
+from shardwright.acquire_zarr._settings import ArraySettings
+from shardwright.acquire_zarr._stream_settings import StreamSettings
 
-#: All rings together: as much as acquire-zarr takes for one queue.
-_RING_BYTES = 256 << 20
 _KINDS = {
     DimensionType.SPACE: "space",
     DimensionType.CHANNEL: "channel",
@@ -31,18 +30,6 @@ _SHORT_BYTES = 1 << 30
 _SHUFFLES = ("none", "byte", "bit")
 #: So many numbers at most are left out at once.
 _LEAP_MAX = 8192
-
-
-def frame_bytes(array: ArraySettings) -> int:
-    """Return the bytes of a frame."""
-    rows, columns = (dimension.array_size_px for dimension in array.dimensions[-2:])
-    return rows * columns * np.dtype(array.data_type.name.lower()).itemsize
-
-
-def ring_bytes(array: ArraySettings, arrays: int) -> int:
-    """Return the bytes for the ring of one of so many arrays."""
-    acquired = [(dimension.array_size_px, dimension.chunk_size_px) for dimension in array.dimensions[:-2]]
-    return ring_bytes_of(frame_bytes(array), acquired, _RING_BYTES // arrays)
 
 
 def _codec(array: ArraySettings) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+//! A run, as all that is done with it shares it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use shardwright::{Config, FrameMut, Record, RingFull};
+
+use crate::c_table::Lent;
+use crate::ending::Ending;
+use crate::errors::{OrRaise, raised};
+use crate::forks::{Owned, Process};
+use crate::geometry::Geometry;
+use crate::log::drain;
+use crate::records::{Fields, Records};
+use crate::waits::{Limit, seconds};
+
+/// What an acquisition and its frames share.
+pub(crate) struct Running {
+    pub(crate) geometry: Arc<Geometry>,
+    fields: Fields,
+    ring_full: RingFull,
+    /// Taken out by whoever ends the run.
+    run: Mutex<Option<Owned<Arc<shardwright::Acquisition>>>>,
+    pub(crate) process: Process,
+    pub(crate) pieces: Mutex<Pieces>,
+    pub(crate) lent: Mutex<Option<Lent>>,
+    pub(crate) ending: Ending,
+    /// What can be asked after the end, too.
+    pub(crate) facts: Facts,
+}
+
+pub(crate) struct Facts {
+    pub(crate) chunk_shape: Vec<u64>,
+    pub(crate) shard_shape: Vec<u64>,
+    pub(crate) reorder_window: u64,
+    pub(crate) ring_frames: usize,
+}
+
+/// A frame of which only a part has come.
+#[derive(Default)]
+pub(crate) struct Pieces(pub(crate) Option<(Owned<FrameMut>, usize)>);
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Running {
+    pub(crate) fn new(py: Python<'_>, config: &Config, run: shardwright::Acquisition) -> PyResult<Self> {
+        let facts = Facts {
+            chunk_shape: run.chunk_shape().to_vec(),
+            shard_shape: run.shard_shape().to_vec(),
+            reorder_window: run.reorder_window(),
+            ring_frames: run.stats().ring_frames,
+        };
+        Ok(Self {
+            geometry: Arc::new(Geometry::new(py, config, run.frame_bytes())?),
+            fields: Fields::new(config),
+            ring_full: config.ring_full,
+            run: Mutex::new(Some(Owned::new(Arc::new(run)))),
+            process: Process::this(),
+            pieces: Mutex::default(),
+            lent: Mutex::default(),
+            ending: Ending::default(),
+            facts,
+        })
+    }
+
+    /// The run, while it takes frames.
+    pub(crate) fn run(&self, py: Python<'_>) -> PyResult<Arc<shardwright::Acquisition>> {
+        self.process.check()?;
+        let run = locked(&self.run).as_ref().map(|run| Arc::clone(run));
+        run.ok_or_else(|| raised(py, "EndedError", "the acquisition has ended; no more frames are taken"))
+    }
+
+    pub(crate) fn take_run(&self) -> Option<Arc<shardwright::Acquisition>> {
+        locked(&self.run).take().map(Owned::into_inner)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        locked(&self.run).is_some()
+    }
+
+    /// The record of one frame.
+    pub(crate) fn record(
+        &self,
+        device_timestamp: Option<&Bound<'_, PyAny>>,
+        host_timestamp: Option<&Bound<'_, PyAny>>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Record> {
+        let Some(any) = device_timestamp.or(host_timestamp).map(|any| any.py()).or(fields.map(|any| any.py())) else {
+            return Ok(Record::default());
+        };
+        let records = self.records(any, device_timestamp, host_timestamp, fields)?;
+        records.check(any, &*self.run(any)?, 1)?;
+        Ok(records.of(0))
+    }
+
+    pub(crate) fn records(
+        &self,
+        py: Python<'_>,
+        device_timestamp: Option<&Bound<'_, PyAny>>,
+        host_timestamp: Option<&Bound<'_, PyAny>>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Records> {
+        self.fields.records(|| self.run(py), device_timestamp, host_timestamp, fields)
+    }
+
+    /// How long a call may wait: as it says, or as the configuration does.
+    pub(crate) fn limit(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Limit> {
+        let configured = match self.ring_full {
+            RingFull::Block { timeout } => timeout,
+            _ => Some(Duration::ZERO),
+        };
+        Ok(Limit::new(match timeout {
+            Some(timeout) => Some(seconds(py, timeout)?),
+            None => configured,
+        }))
+    }
+
+    /// A free buffer of the ring.
+    pub(crate) fn loan(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<FrameMut> {
+        let run = self.run(py)?;
+        match run.try_acquire() {
+            Ok(frame) => return Ok(frame),
+            Err(error) if error.is_ring_full() => {}
+            Err(error) => return Err(error).or_raise(py),
+        }
+        drain(py);
+        // Counts the frame as dropped, where that is the policy.
+        if timeout.is_none() && !matches!(self.ring_full, RingFull::Block { .. }) {
+            return run.acquire().or_raise(py);
+        }
+        self.limit(py, timeout)?.wait(py, |slice| run.acquire_timeout(slice))
+    }
+}
