@@ -31,6 +31,7 @@ mod hostile;
 mod interleaved;
 mod joined;
 mod kill;
+mod labels;
 mod last_numbers;
 mod levels;
 mod live_reads;

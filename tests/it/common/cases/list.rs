@@ -201,7 +201,7 @@ fn newer(mut images: Vec<Image>) -> Vec<Image> {
 fn labelled(mut images: Vec<Image>, of: &'static str, names: [&'static str; 2]) -> Vec<Image> {
     let image = images.iter().find(|image| image.group == of).unwrap().config.clone();
     let color = |value, rgba| LabelColor { value, rgba };
-    let known = LabelProperties { value: 3, properties: [("class".into(), json!("nucleus"))].into_iter().collect() };
+    let known = LabelProperties { value: 1, properties: [("class".into(), json!("nucleus"))].into_iter().collect() };
     let label = ImageLabel { colors: vec![color(1, [255, 0, 0, 128]), color(2, [0; 4])], properties: vec![known] };
     let mut one_channel = image.dims.clone();
     one_channel.iter_mut().filter(|dim| dim.kind == DimKind::Channel).for_each(|dim| dim.size = Some(1));
