@@ -164,8 +164,8 @@ impl Dataset {
         let pool = self.pool.get(self.root.path(), first)?;
         let mut wanted = Vec::new();
         for (name, config) in images {
-            self.check_name(name.as_ref(), config)?;
-            Manifest::refuse(Some(name.as_ref()), config)?;
+            self.check_name(name, config)?;
+            Manifest::refuse(Some(name), config)?;
             wanted.push(Wanted::new(config, pool.workers, limit)?);
         }
         let mut codecs: Vec<(String, CodecPlan)> = Vec::new();
@@ -180,7 +180,7 @@ impl Dataset {
             codecs.push((kind, codec.clone()));
             let ring = RingSource::Shared(of.with_all(&wanted));
             let run = Planned::new(config.clone(), codec, &ring)?;
-            let image = ImageWriter::new(self.root.clone(), Some(name.as_ref()), run.config.clone(), &run.plan)?;
+            let image = ImageWriter::new(self.root.clone(), Some(name), run.config.clone(), &run.plan)?;
             image.list(&run.plan);
             begun.push((Arc::new(image), run.plan.clone()));
             planned.push((run, ring));
