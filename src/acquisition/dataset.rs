@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::planned::{refuse_label, refuse_plate};
+use super::planned::{refuse_key, refuse_label, refuse_plate};
 use super::{Acquisition, Planned, choice, plan_with};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
 use crate::dataset::Root;
+use crate::dataset::around::refuse_name;
 use crate::dataset::documents::Documents;
 use crate::dataset::image::ImageWriter;
 use crate::engine::pool::{Bounds, Pool};
@@ -214,6 +215,7 @@ impl Dataset {
 
     /// Refuses a name that no image of the dataset can have.
     fn check_name(&self, name: &str, config: &Config) -> Result<()> {
+        refuse_key(config)?;
         if let Some((_, label)) = ome::label::parts(name) {
             return refuse_plate(config).and_then(|()| check_name(label));
         }
@@ -243,15 +245,8 @@ impl Dataset {
 }
 
 fn check_name(name: &str) -> Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let is_reserved = ["ome", "zarr.json"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
-    let is_hidden = name.starts_with('.') || name.starts_with("__");
-    if name.is_empty() || is_hidden || is_reserved || !name.chars().all(plain) {
-        let reason = "letters, digits, _, - and . are possible, not starting with a dot or with __, which Zarr \
-                      reserves, and neither OME nor zarr.json";
-        return Err(Error::config("name", format_args!("{name:?}"), reason));
-    }
-    Ok(())
+    let refuse = |reason| Err(Error::config("name", format_args!("{name:?}"), reason));
+    refuse_name(name).map_or(Ok(()), refuse)
 }
 
 /// What an image that shares a ring wants of it.

@@ -113,6 +113,11 @@ pub struct Config {
     pub channels: Vec<Channel>,
     /// The image's name, for viewers.
     pub name: Option<String>,
+    /// Where the image stands in the hierarchy at the path that it is created at, as `raw/camera-1`: a group of Zarr v3
+    /// with others in it, which may be another writer's, or is made. Its documents stay as they are, and groups that
+    /// are not there yet are made. An array in the way, Zarr v2, and consolidated metadata, by which readers would not
+    /// see the image, are refused. `None`: the path is the image's own. Of [`Dialect::Zarr3`] alone.
+    pub key: Option<String>,
     /// The version of OME-Zarr's metadata, 0.5 or 0.6; all images of a dataset have the same. Other than 0.5 only of
     /// [`Dialect::Zarr3`].
     pub ome: OmeVersion,
@@ -170,6 +175,7 @@ impl Default for Config {
             record_fields: Vec::new(),
             channels: Vec::new(),
             name: None,
+            key: None,
             ome: OmeVersion::default(),
             overwrite: false,
             guard_maps: false,

@@ -13,6 +13,7 @@
 //! Documents are written before the first frame, so that a reader can open the dataset from the first second, and
 //! replaced as a whole whenever they change.
 
+pub(crate) mod around;
 mod collection;
 pub(crate) mod documents;
 pub(crate) mod image;
@@ -23,6 +24,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use around::{Around, Made};
 use collection::Collection;
 use documents::Documents;
 
@@ -47,6 +49,8 @@ pub(crate) struct Root {
     reserve: Arc<DiskReserve>,
     /// Of several images, what the collection's documents say.
     collection: Option<Mutex<Collection>>,
+    /// Documents of groups around it that were made for it, the outermost first.
+    groups: Vec<Made>,
 }
 
 #[derive(Debug)]
@@ -67,6 +71,12 @@ impl Root {
         Ok(Self::new(location, uuid, several))
     }
 
+    /// The same of one image, perhaps within groups that were looked at.
+    pub(crate) fn create_within(path: &Path, around: Option<&Around>, overwrite: bool) -> Result<Self> {
+        let mut root = Self::create(around.map_or(path, |around| &around.path), overwrite, false)?;
+        around.map_or(Ok(()), |around| around.make(&mut root.groups)).map(|()| root)
+    }
+
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
         if caught(|| Ok(storage.is_used()))? {
             return Err(Error::Exists { path: storage.name().into() });
@@ -76,7 +86,8 @@ impl Root {
     }
 
     fn new(location: Location, uuid: [u8; 16], several: bool) -> Self {
-        Self { location, uuid, keep: Arc::default(), reserve: Arc::default(), collection: several.then(Mutex::default) }
+        let (keep, reserve, groups) = Default::default();
+        Self { location, uuid, keep, reserve, collection: several.then(Mutex::default), groups }
     }
 
     /// A run ended because a shard found no room: that of other images shall not take what is left for the documents.
@@ -280,6 +291,9 @@ impl Drop for Root {
             Location::Folder(folder) => folder.leave(self.keep.load(Relaxed)),
             Location::Archive(file) => file.leave(self.keep.load(Relaxed)),
             Location::Storage(_) => {}
+        }
+        if !self.keep.load(Relaxed) {
+            self.groups.iter().rev().for_each(Made::remove);
         }
     }
 }

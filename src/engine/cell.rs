@@ -74,6 +74,11 @@ impl ParkedCell {
         (self.cell.block, self.cell.cell)
     }
 
+    #[cfg(feature = "offline")]
+    pub(super) fn shards(&self) -> &[ParkedShard] {
+        &self.shards
+    }
+
     /// Opens the files again.
     pub(super) fn reopen(self, permit: Option<Permit>) -> Result<ShardCell> {
         let Self { mut cell, shards } = self;

@@ -36,6 +36,7 @@ mod effort_watch;
 mod feed;
 mod feeder;
 mod gather;
+mod halves;
 mod index_budget;
 mod kits;
 pub(crate) mod layer;

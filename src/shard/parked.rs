@@ -47,7 +47,20 @@ impl Shard {
     }
 }
 
+/// Where the chunks of a shard are in its file, whatever the index there says by now.
+#[cfg(feature = "offline")]
+pub(crate) struct ParkedChunks {
+    pub(crate) key: String,
+    /// Offset and length of those that are stored.
+    pub(crate) chunks: Vec<Option<(u64, u64)>>,
+}
+
 impl ParkedShard {
+    #[cfg(feature = "offline")]
+    pub(crate) fn chunks(&self) -> ParkedChunks {
+        ParkedChunks { key: self.key.clone(), chunks: self.entries.iter().map(Entry::committed).collect() }
+    }
+
     /// Opens the file again, if it is still the same.
     pub(crate) fn reopen(self) -> Result<Shard> {
         let fail = |error: io::Error| Error::io("open again the shard", &self.key, error);

@@ -75,6 +75,7 @@ int main(int argc, char **argv) {
         config.pyramid_keep = SW_KEEP_X;
         config.pyramid_depth = SW_DEPTH_AUTO;
         config.plate_acquisition = 8;
+        config.key = "a/b";
         config.label = "{\"colors\": [{\"value\": -1, \"rgba\": [1, 2, 3, 4]}]}";
     }
     size_t needed;
