@@ -183,11 +183,6 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     let dims = unsafe { slice(config.dims, config.dim_count, "sw_config.dims") }?;
     // SAFETY: as above.
     let dims = dims.iter().map(|dim| unsafe { self::dim(dim) }).collect::<Outcome<_>>()?;
-    let order = (config.acquisition_order, config.acquisition_order_count);
-    // SAFETY: as above.
-    let order = unsafe { slice(order.0, order.1, "sw_config.acquisition_order") }?;
-    // SAFETY: as above.
-    let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "sw_config.acquisition_order") }?.to_owned());
     // SAFETY: as above.
     let fields = unsafe { slice(config.record_fields, config.record_field_count, "sw_config.record_fields") }?;
     // SAFETY: as above.
@@ -202,7 +197,8 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
         dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,
         dims,
-        acquisition_order: order.iter().map(name_of).collect::<Outcome<_>>()?,
+        // SAFETY: as above.
+        acquisition_order: unsafe { acquisition_order(config) }?,
         codec: Codec { compressor: compressor(config)?, checksum: flag(config.checksum, "sw_config.checksum")? },
         placement: choice(Placement::ALL, config.placement, "sw_config.placement")?,
         index_location: choice(IndexLocation::ALL, config.index_location, "sw_config.index_location")?,
@@ -238,6 +234,17 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         label: unsafe { optional_text(config.label, "sw_config.label") }?.map(label).transpose()?,
         leap_max: config.leap_max,
     })
+}
+
+/// # Safety
+/// All that `config` points to must be good for reads, unless null or misaligned.
+unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
+    let order = (config.acquisition_order, config.acquisition_order_count);
+    // SAFETY: here and below, as the caller promises.
+    let order = unsafe { slice(order.0, order.1, "sw_config.acquisition_order") }?;
+    // SAFETY: as above.
+    let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "sw_config.acquisition_order") }?.to_owned());
+    order.iter().map(name_of).collect()
 }
 
 fn label(text: &str) -> Outcome<ImageLabel> {

@@ -185,8 +185,7 @@ fn every_option() -> Config {
         voxel_offset: [1, -2, 3],
         resolution: Some([4.0, 5.0, 6.5]),
     };
-    let (method, depth) = (PyramidMethod::Mode, Depth::Auto);
-    let pyramid = Downsampling { method, levels: Some(3), y: true, x: false, depth };
+    let pyramid = Downsampling { method: PyramidMethod::Mode, levels: Some(3), y: true, x: false, depth: Depth::Auto };
     Config {
         leap_max: 7_000,
         dialect: Dialect::Zarr2Sharded,
