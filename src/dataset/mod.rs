@@ -21,7 +21,7 @@ pub(crate) mod image;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use around::{Around, Made};
@@ -47,6 +47,8 @@ pub(crate) struct Root {
     pub(crate) keep: Arc<AtomicBool>,
     /// On the disk, for all images.
     reserve: Arc<DiskReserve>,
+    /// What the images begun so far will have, as far as that is known.
+    bytes: AtomicU64,
     /// Of several images, what the collection's documents say.
     collection: Option<Mutex<Collection>>,
     /// Documents of groups around it that were made for it, the outermost first.
@@ -86,14 +88,29 @@ impl Root {
     }
 
     fn new(location: Location, uuid: [u8; 16], several: bool) -> Self {
-        let (keep, reserve, groups) = Default::default();
-        Self { location, uuid, keep, reserve, collection: several.then(Mutex::default), groups }
+        let (keep, reserve, bytes, groups) = Default::default();
+        Self { location, uuid, keep, reserve, bytes, collection: several.then(Mutex::default), groups }
     }
 
     /// A run ended because a shard found no room: that of other images shall not take what is left for the documents.
     pub(crate) fn note_full(&self, error: &Error) {
         if let Error::Io { source, .. } = error {
             self.reserve.note(source);
+        }
+    }
+
+    /// An image of so many bytes is about to begin, or many are; `None`: nobody knows how many.
+    pub(crate) fn expect(&self, bytes: Option<u64>) {
+        let add = |sum: u64| Some(sum.saturating_add(bytes.unwrap_or(u64::MAX)));
+        let _ = self.bytes.fetch_update(Relaxed, Relaxed, add);
+    }
+
+    /// What is known beforehand of how a run will write. Many images that are short each are a long run.
+    pub(crate) fn expected(&self, plan: &Plan) -> Expected {
+        Expected {
+            bytes: expected_bytes(plan).map(|bytes| bytes.max(self.bytes.load(Relaxed))),
+            slot_bytes: plan.shard.slot_bytes as u64,
+            opens_twice: plan.ring.opens_twice,
         }
     }
 
@@ -120,7 +137,7 @@ impl Root {
             StorageKind::Mapped if unsafe_to_map().map_err(look)? => {
                 (StorageKind::Buffered, "a map may kill the process on this file system".to_owned())
             }
-            StorageKind::Auto => trial::choose(&folder, &expected(plan), config.sync).map_err(look)?,
+            StorageKind::Auto => trial::choose(&folder, &self.expected(plan), config.sync).map_err(look)?,
             way => (way, "as configured".to_owned()),
         };
         let storage: Arc<dyn Storage> = match &self.location {
@@ -149,7 +166,7 @@ impl Root {
 
     /// How fast the storage is that a run of this plan will have; `None`: that can't be found out.
     pub(crate) fn storage_speed(&self, config: &Config, plan: &Plan) -> Option<StorageSpeed> {
-        let expected = expected(plan);
+        let expected = self.expected(plan);
         let folder = match &self.location {
             // Of the caller's own, it may do anything.
             Location::Storage(storage) => return caught(|| Ok(trial::speed_of(&**storage, &expected))).ok()?.ok()?,
@@ -273,14 +290,9 @@ fn remove_empty(root: &Path, name: &str) {
     around.for_each(|folder| drop(fs::remove_dir(root.join(folder))));
 }
 
-/// What is known beforehand of how a run will write.
-pub(crate) fn expected(plan: &Plan) -> Expected {
-    let frame_bytes = plan.frame.array_bytes as u64;
-    Expected {
-        bytes: plan.frames_total.map(|frames| frames.saturating_mul(frame_bytes)),
-        slot_bytes: plan.shard.slot_bytes as u64,
-        opens_twice: plan.ring.opens_twice,
-    }
+/// Bytes of an image, if it is known how many frames it will have.
+pub(crate) fn expected_bytes(plan: &Plan) -> Option<u64> {
+    plan.frames_total.map(|frames| frames.saturating_mul(plan.frame.array_bytes as u64))
 }
 
 impl Drop for Root {

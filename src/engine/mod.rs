@@ -45,6 +45,7 @@ mod messages;
 mod numbers;
 mod open_files;
 mod parked;
+mod parking;
 mod paused;
 pub(crate) mod pool;
 mod preparer;

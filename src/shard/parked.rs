@@ -31,14 +31,16 @@ pub(crate) struct ParkedShard {
 }
 
 impl Shard {
-    /// Makes what is committed durable, and closes the file; gives the shard back if it has to stay open. Nobody else
-    /// may use it.
+    /// Makes what is committed durable, unless it `is_synced`, and closes the file; gives the shard back if it has to
+    /// stay open. Nobody else may use it.
     ///
     /// The file that is opened later is told of no error of the device that this one would have been told of, so
     /// nothing may be left here that is not synced.
-    pub(crate) fn park(self) -> std::result::Result<ParkedShard, Box<Self>> {
+    pub(crate) fn park(self, is_synced: bool) -> std::result::Result<ParkedShard, Box<Self>> {
         let park = || {
-            self.sync().map_err(self.failed("sync shard"))?;
+            if !is_synced {
+                self.sync().map_err(self.failed("sync shard"))?;
+            }
             Ok(self.blob.park())
         };
         let Ok(Some(file)) = caught(park) else { return Err(Box::new(self)) };
