@@ -1,10 +1,13 @@
 //! A plate of many images, visited in random order, against one image of as many frames; or two cameras at once.
 //!
 //! ```text
-//! cargo bench --bench images                          384 images of 3 visits with 8 frames each
-//! cargo bench --bench images -- plate 24 512 FOLDER   images, edge of a frame in pixels, where to write
-//! cargo bench --bench images -- cameras 600 FOLDER    two cameras for so many seconds
+//! cargo bench --bench images                             384 images of 3 visits with 16 frames each
+//! cargo bench --bench images -- plate 24 512 8 FOLDER    images, edge of a frame, frames of a visit, where to write
+//! cargo bench --bench images -- cameras 600 FOLDER       two cameras for so many seconds
 //! ```
+//!
+//! An image of the plate is one shard. The one image beside has the same bytes, once in shards of 64 frames, and once
+//! in as many shards as the plate: the latter tells how much of the difference comes from the size of shards alone.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -13,7 +16,7 @@ use std::time::{Duration, Instant};
 use shardwright::{Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, Record, RingFull};
 
 const VISITS: u64 = 3;
-const FRAMES_A_VISIT: u64 = 8;
+const FRAMES_A_VISIT: u64 = 16;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -24,9 +27,9 @@ fn main() -> Result<(), Failure> {
     let number = |at: usize, usual| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(usual);
     match words.first().map(String::as_str) {
         Some("cameras") => cameras(Duration::from_secs(number(1, 10)), &place(words.get(2))),
-        Some("plate") => plate(number(1, 384), number(2, 512), &place(words.get(3))),
-        _ if measured => plate(384, 512, &place(None)),
-        _ => plate(5, 64, &place(None)).and_then(|()| cameras(Duration::from_millis(200), &place(None))),
+        Some("plate") => plate(number(1, 384), number(2, 512), number(3, FRAMES_A_VISIT), &place(words.get(4))),
+        _ if measured => plate(384, 512, FRAMES_A_VISIT, &place(None)),
+        _ => plate(5, 64, 8, &place(None)).and_then(|()| cameras(Duration::from_millis(200), &place(None))),
     }
 }
 
@@ -34,8 +37,8 @@ fn place(wished: Option<&String>) -> PathBuf {
     wished.map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
-fn config(frames: u64, side: u64) -> Config {
-    let dims = vec![Dim::time(frames).chunk(1).shard(frames.min(64)), Dim::y(side), Dim::x(side)];
+fn config(frames: u64, shard: u64, side: u64) -> Config {
+    let dims = vec![Dim::time(frames).chunk(1).shard(shard), Dim::y(side), Dim::x(side)];
     Config {
         dtype: Dtype::U16,
         dims,
@@ -54,38 +57,52 @@ fn bring(acquisition: &Acquisition, pixels: &[u8], frames: std::ops::Range<u64>)
     Ok(())
 }
 
-fn plate(images: u64, side: u64, place: &Path) -> Result<(), Failure> {
-    let frames = VISITS * FRAMES_A_VISIT;
-    let pixels = pixels(side);
-    let gigabytes = (images * frames * side * side * 2) as f64 / 1e9;
-
+/// Gigabytes per second of one image, from the first frame to the synced dataset.
+fn one(frames: u64, shard: u64, side: u64, pixels: &[u8], place: &Path) -> Result<f64, Failure> {
     let folder = tempfile::tempdir_in(place)?;
-    let one = Acquisition::create(folder.path().join("one.zarr"), config(images * frames, side))?;
+    let one = Acquisition::create(folder.path().join("one.zarr"), config(frames, shard, side))?;
     let start = Instant::now();
-    bring(&one, &pixels, 0..images * frames)?;
+    bring(&one, pixels, 0..frames)?;
     one.finish()?;
-    let alone = gigabytes / start.elapsed().as_secs_f64();
-    drop(folder);
+    Ok((frames * side * side * 2) as f64 / 1e9 / start.elapsed().as_secs_f64())
+}
+
+fn plate(images: u64, side: u64, visit: u64, place: &Path) -> Result<(), Failure> {
+    let frames = VISITS * visit;
+    let pixels = pixels(side);
+    let alone = one(images * frames, 64, side, &pixels, place)?;
 
     let folder = tempfile::tempdir_in(place)?;
     let start = Instant::now();
     let dataset = Dataset::create(folder.path().join("plate.zarr"))?;
-    let all = dataset.acquisitions((0..images).map(|image| (format!("well-{image}"), config(frames, side))))?;
+    let all = dataset.acquisitions((0..images).map(|at| (format!("well-{at}"), config(frames, frames, side))))?;
     let created = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let mut next = vec![0; images as usize];
-    for image in order(images as usize) {
-        bring(&all[image], &pixels, next[image]..next[image] + FRAMES_A_VISIT)?;
-        next[image] += FRAMES_A_VISIT;
+    let (mut next, mut threads, mut files) = (vec![0; images as usize], 0, 0);
+    for (turn, image) in order(images as usize).into_iter().enumerate() {
+        bring(&all[image], &pixels, next[image]..next[image] + visit)?;
+        next[image] += visit;
+        if turn % 32 == 31 {
+            let count = |what| std::fs::read_dir(what).map_or(0, Iterator::count);
+            (threads, files) = (threads.max(count("/proc/self/task")), files.max(count("/proc/self/fd")));
+        }
     }
     let visited = start.elapsed().as_secs_f64();
+    let mut storage = String::new();
     for outcome in Acquisition::finish_all(all) {
-        assert_eq!(outcome?.frames_written, frames);
+        let summary = outcome?;
+        assert_eq!(summary.frames_written, frames);
+        storage = summary.storage;
     }
     let seconds = start.elapsed().as_secs_f64();
-    let together = gigabytes / seconds;
-    println!("{images} images: created in {created:.2} s, ended in {:.2} s", seconds - visited);
+    let together = (images * frames * side * side * 2) as f64 / 1e9 / seconds;
+    drop((dataset, folder));
+
+    let bound = one(images * frames, frames, side, &pixels, place)?;
+    println!("{images} images: created in {created:.2} s, ended in {:.2} s, {storage}", seconds - visited);
+    println!("at most {threads} threads and {files} descriptors");
     println!("{together:.2} GB/s, {:.0} % of one image's {alone:.2} GB/s", 100.0 * together / alone);
+    println!("{:.0} % of one image's {bound:.2} GB/s with as many shards", 100.0 * together / bound);
     Ok(())
 }
 
@@ -116,7 +133,7 @@ fn cameras(time: Duration, place: &Path) -> Result<(), Failure> {
     let dataset = Dataset::create(folder.path().join("run.zarr"))?;
     let camera = |name, side, period: Duration| -> shardwright::Result<_> {
         let dims = vec![Dim::time(None), Dim::y(side), Dim::x(side)];
-        let config = Config { dims, ring_full: RingFull::Error, ..config(1, side) };
+        let config = Config { dims, ring_full: RingFull::Error, ..config(1, 1, side) };
         Ok((dataset.acquisition(name, config)?, pixels(side), period))
     };
     let cameras =

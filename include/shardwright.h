@@ -159,8 +159,7 @@ typedef uint32_t sw_hash;
 
 // What only SW_DIALECT_PRECOMPUTED has.
 typedef struct sw_volume {
-    // The name of the scale, which is that of the folder with the shards. UTF-8. Null: the resolution, as
-    // 325_325_1000.
+    // The scale's name, which is that of the folder with the shards. UTF-8. Null: the resolution, as 325_325_1000.
     const char *key;
     // What is done to ids.
     sw_hash hash;
@@ -341,6 +340,8 @@ typedef struct sw_config {
     sw_depth pyramid_depth;
     // Of a plate with several acquisitions, the id of the image's, plus 1. Default 0: the only one, or none.
     uint64_t plate_acquisition;
+    // Where the image stands in the hierarchy at sw_create's path: `raw/camera-1`. Default null: it is at the path.
+    const char *key;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -1037,7 +1038,10 @@ sw_status sw_config_json(const struct sw_config *config, char *text, size_t capa
 sw_status sw_memory_needed(const struct sw_config *config, struct sw_memory *memory);
 
 // Creates the dataset `path` (a folder, or one file if its name ends in `.ozx`) with one image and starts its
-// acquisition. Folders on the way there are made.
+// acquisition. Folders on the way there are made. With `key` in the configuration, the path is that of a hierarchy of
+// Zarr v3 groups, which may be another writer's: its documents stay as they are, groups that are not there yet are
+// made, and an array in the way, Zarr v2, and consolidated metadata, by which readers would not see the image, are
+// refused.
 //
 // On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 // disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.

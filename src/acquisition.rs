@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::aligned_memory::RingBuffers;
 use crate::config::{Config, RingFull};
 use crate::dataset::Root;
+use crate::dataset::around::Around;
 use crate::dataset::image::ImageWriter;
 use crate::engine::pool::{Begun, Bounds, Pool};
 use crate::engine::rings::RingSource;
@@ -34,7 +35,7 @@ use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use levels::Levels;
 pub(crate) use planned::plan_with;
-use planned::{Planned, refuse_plate};
+use planned::{Planned, refuse_key, refuse_plate};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -77,7 +78,8 @@ impl Acquisition {
     /// Creates the dataset `path` with one image and starts its acquisition: a folder, or [one
     /// file](crate::guide::formats) if its name ends in `.ozx`.
     ///
-    /// Folders on the way there are made. On return the dataset can be opened by readers, the ring's memory is there,
+    /// Folders on the way there are made; with [`Config::key`], the path is that of a hierarchy, which may be another
+    /// writer's. On return the dataset can be opened by readers, the ring's memory is there,
     /// and the first shard is reserved on the disk. If anything fails, nothing is left behind. A ring of 1 GiB takes
     /// 0.3 to 3 s to make, as fast as the system finds the memory: create the acquisition before the camera is started.
     ///
@@ -107,9 +109,11 @@ impl Acquisition {
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
         let manifest = Manifest::wished(path, &config)?;
-        let root = Root::create(path, config.overwrite, false)?;
+        let around = config.key.as_ref().map(|key| Around::look(path, key, &config)).transpose()?;
+        let root = Root::create_within(path, around.as_ref(), config.overwrite)?;
         let mut acquisition = Self::start_alone(root, config, buffers)?;
         acquisition.manifest = manifest;
+        acquisition.notes.extend(around.into_iter().flat_map(|around| around.notes));
         Ok(acquisition)
     }
 
@@ -130,6 +134,7 @@ impl Acquisition {
     ) -> Result<Self> {
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
+        refuse_key(&config)?;
         Manifest::refuse(None, &config)?;
         Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }

@@ -56,6 +56,13 @@ impl Order {
         self.acquired.last().map_or(1, |&dim| self.sizes[dim])
     }
 
+    /// How many elements a dimension has, `None` without an end, and how many frames lie from one to the next.
+    pub(crate) fn planes(&self, dim: usize) -> (Option<u64>, u64) {
+        let faster = self.acquired.iter().rev().take_while(|&&other| other != dim);
+        let apart = faster.map(|&other| self.sizes[other]).fold(1, u64::saturating_mul);
+        (Some(self.sizes[dim]).filter(|&size| size < u64::MAX), apart)
+    }
+
     /// How long the first storage dimension is once `frames` frames have come, where it is the slowest to change.
     pub(crate) fn first_dim_extent(&self, frames: u64) -> Option<u64> {
         let (&slowest, faster) = self.acquired.split_first()?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::config::{Compressor, Config};
-use crate::dataset::{Root, expected};
+use crate::dataset::Root;
 use crate::error::Result;
 use crate::plan::{CodecPlan, Plan};
 
@@ -13,7 +13,7 @@ pub(super) fn codec(root: &Root, config: &Config) -> Result<CodecPlan> {
         return Ok(CodecPlan::fixed(config.codec.compressor));
     }
     let plan = Plan::new(config)?;
-    if expected(&plan).is_short() {
+    if root.expected(&plan).is_short() {
         return Ok(CodecPlan::usual(config, "a short run"));
     }
     let cores = match config.affinity.iter().collect::<BTreeSet<_>>().len() {

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::planned::refuse_plate;
+use super::planned::{refuse_key, refuse_plate};
 use super::{Acquisition, Planned, choice, plan_with};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
-use crate::dataset::Root;
+use crate::dataset::around::refuse_name;
 use crate::dataset::documents::Documents;
 use crate::dataset::image::ImageWriter;
+use crate::dataset::{Root, expected_bytes};
 use crate::engine::pool::{Bounds, Pool};
 use crate::engine::rings::RingSource;
 use crate::error::{Error, Result, caught};
@@ -20,8 +21,9 @@ use crate::storage::Storage;
 
 /// Images that may be acquired at the same time in one dataset.
 const IMAGES_MAX: usize = 1 << 14;
-/// Files of shards that a dataset has open at the same time, if nothing else is wished for.
-const OPEN_FILES_MAX: usize = 256;
+/// Files of shards that a dataset has open at the same time, if nothing else is wished for: with those that are open
+/// for a moment, and what else a small program has, 256.
+const OPEN_FILES_MAX: usize = 240;
 
 /// Frames that one of several images may have in the ring that they share, unless a block of its layers needs more:
 /// what is kept for each of them takes memory for each image. And those of all images that begin together.
@@ -78,14 +80,14 @@ impl Dataset {
         Ok(Self::of(Root::in_storage(storage, true)?))
     }
 
-    /// Has at most so many files of shards open at the same time, whatever the number of images: 256 if nothing is
+    /// Has at most so many files of shards open at the same time, whatever the number of images: 240 if nothing is
     /// said. Where writes pass the page cache ([`StorageKind::Direct`](crate::StorageKind::Direct)), each shard is two
     /// of them. It counts before the first image begins. An image of which a frame lies in more than eight files may
     /// have three times as many open beside.
     ///
     /// When there are as many, those of the images that got no frame for the longest time are closed until frames come
-    /// again; what they hold is durable by then. While the index of a shard is replaced, it is open twice. At the end
-    /// of an image its shards are opened again one by one, one more than may be open if need be.
+    /// again; what they hold is durable by then. While a shard is created, and while its index is replaced, it is open
+    /// twice. At the end of an image its shards are opened again one by one, one more than may be open if need be.
     pub fn with_open_files(self, max: usize) -> Self {
         Self { pool: Arc::new(SharedPool::new(max)), ..self }
     }
@@ -162,6 +164,7 @@ impl Dataset {
             Manifest::refuse(Some(name.as_ref()), config)?;
             wanted.push(Wanted::new(config, pool.workers, limit)?);
         }
+        wanted.iter().for_each(|of| self.root.expect(of.bytes));
         let mut codecs: Vec<(String, CodecPlan)> = Vec::new();
         let mut planned = Vec::new();
         for ((name, _), of) in images.iter().zip(&wanted) {
@@ -192,6 +195,7 @@ impl Dataset {
 
     /// Refuses a name that no image of the dataset can have.
     fn check_name(&self, name: &str, config: &Config) -> Result<()> {
+        refuse_key(config)?;
         match self.root.plate() {
             Some(plate) => ome::plate::field(&plate, name, config.plate_acquisition).map(drop),
             None => refuse_plate(config).and_then(|()| check_name(name)),
@@ -202,7 +206,8 @@ impl Dataset {
         self.check_name(name, &config)?;
         Manifest::refuse(Some(name), &config)?;
         let mut config = config;
-        plan_with(&mut config, buffers.as_ref())?;
+        let plan = plan_with(&mut config, buffers.as_ref())?;
+        self.root.expect(expected_bytes(&plan));
         let pool = self.pool.get(self.root.path(), &config)?;
         let (config, ring) = match buffers {
             Some(buffers) => (Config { workers: pool.workers, ..config }, RingSource::Own(Some(buffers))),
@@ -217,15 +222,8 @@ impl Dataset {
 }
 
 fn check_name(name: &str) -> Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let is_reserved = ["ome", "zarr.json"].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
-    let is_hidden = name.starts_with('.') || name.starts_with("__");
-    if name.is_empty() || is_hidden || is_reserved || !name.chars().all(plain) {
-        let reason = "letters, digits, _, - and . are possible, not starting with a dot or with __, which Zarr \
-                      reserves, and neither OME nor zarr.json";
-        return Err(Error::config("name", format_args!("{name:?}"), reason));
-    }
-    Ok(())
+    let refuse = |reason| Err(Error::config("name", format_args!("{name:?}"), reason));
+    refuse_name(name).map_or(Ok(()), refuse)
 }
 
 /// What an image that shares a ring wants of it.
@@ -237,6 +235,8 @@ struct Wanted {
     alone: usize,
     affordable: usize,
     class: (usize, usize),
+    /// What it will have, if that is known.
+    bytes: Option<u64>,
 }
 
 impl Wanted {
@@ -251,6 +251,7 @@ impl Wanted {
             alone: plan.ring.frames,
             affordable: config.ring_bytes / stride,
             class: (buffer_bytes, plan.record.bytes),
+            bytes: expected_bytes(&plan),
             config: Config { ring_bytes, ..config },
         })
     }

@@ -11,6 +11,7 @@ use crate::engine::pool::{Begun, Pool};
 use crate::engine::rings::RingSource;
 use crate::engine::{Engine, losses};
 use crate::error::{Error, Result, caught};
+use crate::format::level_frames::LevelFrames;
 use crate::format::provenance::Ending;
 use crate::plan::{LevelPlan, Plan};
 use crate::stats::LevelSummary;
@@ -21,6 +22,8 @@ pub(crate) struct Levels(Vec<Level>);
 
 struct Level {
     path: String,
+    /// Which frames of level 0 are which of it.
+    frames: LevelFrames,
     engine: Arc<Engine>,
     image: Arc<ImageWriter>,
     /// Until it has ended.
@@ -66,7 +69,7 @@ impl Levels {
             for (frames, of) in &mut all {
                 if let Some(level) = of.0.get_mut(number).filter(|level| level.running.is_some()) {
                     level.engine.gate.close();
-                    level.engine.reach(*frames);
+                    level.engine.reach(level.frames.end(*frames));
                     levels.push(level);
                 }
             }
@@ -89,7 +92,10 @@ impl Levels {
 
     /// What the arrays are by now.
     pub(super) fn write_shape(&self, frames: u64, documents: &mut Documents) -> Result<()> {
-        let mut write = |level: &Level| caught(|| level.image.write_shape(&level.engine.plan, frames, documents));
+        let mut write = |level: &Level| {
+            let frames = level.frames.end(frames);
+            caught(|| level.image.write_shape(&level.engine.plan, frames, documents))
+        };
         // What can be written is.
         let outcomes: Vec<Result<()>> = self.0.iter().map(&mut write).collect();
         outcomes.into_iter().collect()
@@ -99,6 +105,7 @@ impl Levels {
     pub(super) fn write_ending(&self, frames: u64, error: Option<&Error>, documents: &mut Documents) -> Result<()> {
         let mut write = |level: &Level| {
             let Level { engine, image, .. } = level;
+            let frames = level.frames.end(frames);
             let (missing, lost) = engine.missing_and_lost(frames);
             let ending = Ending {
                 chunks: engine.counters.chunks_written.load(Relaxed),
@@ -137,15 +144,16 @@ impl Level {
         (below, finest): (&Begun, &Begun),
         (is_shared, late): (bool, bool),
     ) -> Result<Self> {
-        let LevelPlan { path, config, plan, level } = planned;
+        let LevelPlan { path, config, plan, level, frames, of_finest, .. } = planned;
         let image = Arc::new(image.level(planned));
         // Levels of one size share their memory where images do.
         let ring = if is_shared { RingSource::Shared(plan.ring.frames) } else { RingSource::Own(None) };
         let begun = caught(|| pool.begin(&image, plan, config, ring, late, Some(finest)));
         let (engine, begun) = begun.inspect_err(|_| image.undo(plan))?;
         let halved = [2, 1].map(|back| level.steps[level.steps.len() - back] == 2);
-        let led = pool.lead(below, &begun, Halver::new(wish.method, config.dtype, halved));
-        let level = Self { path: path.clone(), engine, image, running: Some((pool.clone(), begun)) };
+        let led = pool.lead(below, &begun, Halver::new(wish.method, config.dtype, halved), *frames);
+        let level =
+            Self { path: path.clone(), frames: *of_finest, engine, image, running: Some((pool.clone(), begun)) };
         match led {
             Ok(()) => Ok(level),
             Err(error) => {

@@ -54,3 +54,9 @@ pub(super) fn refuse_plate(config: &Config) -> Result<()> {
         Some(id) => Err(Error::config("plate_acquisition", id, "the image is not on a plate")),
     }
 }
+
+/// Refuses a configuration that names a key, where it is said otherwise where the image is.
+pub(super) fn refuse_key(config: &Config) -> Result<()> {
+    let reason = "only an image that is created at a path, alone, has a key in the hierarchy there";
+    config.key.as_ref().map_or(Ok(()), |key| Err(Error::config("key", format_args!("{key:?}"), reason)))
+}

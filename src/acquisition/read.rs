@@ -7,10 +7,13 @@ use super::Acquisition;
 use crate::engine::{Whereabouts, whole_frame};
 use crate::error::{Error, Result};
 use crate::format::Metadata;
+use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::geometry::Tile;
 use crate::offline::Array;
+use crate::offline::array::shard_file::ShardFile;
 use crate::plan::FramePlan;
+use crate::shard::ParkedChunks;
 
 // A frame is on its way for as long as it takes to sort it into its layer, or to write its chunks.
 const LOOK_UP_EVERY: Duration = Duration::from_micros(200);
@@ -49,6 +52,14 @@ impl Acquisition {
                     };
                     self.read_open(first_chunk, place, read, out)?;
                 }
+                Whereabouts::Parked(shards, first_chunk) => {
+                    fills(out);
+                    let place = self.engine.plan.layers.locate(number).place as usize;
+                    let read = |across: usize, chunk: usize, encoded: &mut Vec<u8>| {
+                        self.read_parked(&shards[across], chunk, encoded)
+                    };
+                    self.read_open(first_chunk, place, read, out)?;
+                }
                 Whereabouts::Closed => self.read_closed(number, out)?,
                 Whereabouts::OnItsWay => {
                     std::thread::sleep(LOOK_UP_EVERY);
@@ -82,6 +93,18 @@ impl Acquisition {
             }
         }
         Ok(())
+    }
+
+    /// Reads an encoded chunk of a shard that is closed for a while; false if there is none.
+    fn read_parked(&self, shard: &ParkedChunks, chunk: usize, encoded: &mut Vec<u8>) -> Result<bool> {
+        let Some((offset, nbytes)) = shard.chunks[chunk] else { return Ok(false) };
+        let Some(root) = self.image.root().folder() else {
+            return Err(
+                self.unsupported("a frame in a shard that is closed for a while can be read from a folder alone")
+            );
+        };
+        let Some(file) = ShardFile::open(root.join(&shard.key))? else { return Ok(false) };
+        file.read(Range { offset, nbytes }, encoded).map(|()| true)
     }
 
     fn read_closed(&self, number: u64, out: &mut [u8]) -> Result<()> {

@@ -109,6 +109,11 @@ pub struct Config {
     pub channels: Vec<Channel>,
     /// The image's name, for viewers.
     pub name: Option<String>,
+    /// Where the image stands in the hierarchy at the path that it is created at, as `raw/camera-1`: a group of Zarr v3
+    /// with others in it, which may be another writer's, or is made. Its documents stay as they are, and groups that
+    /// are not there yet are made. An array in the way, Zarr v2, and consolidated metadata, by which readers would not
+    /// see the image, are refused. `None`: the path is the image's own. Of [`Dialect::Zarr3`] alone.
+    pub key: Option<String>,
     /// Replace a dataset that is in the way.
     pub overwrite: bool,
     /// Where shards are mapped, let a lost page of a map (another program cut the file off, the device went away) be an
@@ -161,6 +166,7 @@ impl Default for Config {
             record_fields: Vec::new(),
             channels: Vec::new(),
             name: None,
+            key: None,
             overwrite: false,
             guard_maps: false,
             pyramid: None,

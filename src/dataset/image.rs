@@ -13,6 +13,7 @@ use crate::config::{Config, Dialect};
 use crate::error::{Error, Result, caught};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
+use crate::format::level_frames::LevelFrames;
 use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
 use crate::format::{self, Document, zarr3};
 use crate::geometry::MAX_OUTER;
@@ -51,6 +52,8 @@ pub(crate) struct ImageWriter {
     name: Option<String>,
     /// Of a level of a pyramid, its array; level 0 speaks for the image.
     level: Option<String>,
+    /// Which frames of level 0 are which of it.
+    level_frames: LevelFrames,
     /// In the headers of its slots, and `writer` in its attributes.
     pub(crate) uuid: [u8; 16],
     config: Config,
@@ -115,6 +118,7 @@ impl ImageWriter {
             prefix,
             name: name.map(str::to_owned),
             level: None,
+            level_frames: LevelFrames::same(),
             uuid,
             ome: ome::incompatibility(&config.dims)
                 .is_none()
@@ -145,6 +149,7 @@ impl ImageWriter {
             prefix: self.prefix.clone(),
             name: None,
             level: Some(level.path.clone()),
+            level_frames: level.of_finest,
             uuid: image_uuid(self.uuid, &level.path),
             ome: None,
             config: level.config.clone(),
@@ -422,6 +427,7 @@ impl ImageWriter {
             acquisition_order: self.acquisition_order(),
             frames_planned: plan.frames_total,
             level_of: self.level.as_ref().map(|_| FINEST),
+            level_frames: self.level_frames,
             slots,
             ending,
         }

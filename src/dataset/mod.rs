@@ -13,6 +13,7 @@
 //! Documents are written before the first frame, so that a reader can open the dataset from the first second, and
 //! replaced as a whole whenever they change.
 
+pub(crate) mod around;
 mod collection;
 pub(crate) mod documents;
 pub(crate) mod image;
@@ -20,9 +21,10 @@ pub(crate) mod image;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use around::{Around, Made};
 use collection::Collection;
 use documents::Documents;
 
@@ -45,8 +47,12 @@ pub(crate) struct Root {
     pub(crate) keep: Arc<AtomicBool>,
     /// On the disk, for all images.
     reserve: Arc<DiskReserve>,
+    /// What the images begun so far will have, as far as that is known.
+    bytes: AtomicU64,
     /// Of several images, what the collection's documents say.
     collection: Option<Mutex<Collection>>,
+    /// Documents of groups around it that were made for it, the outermost first.
+    groups: Vec<Made>,
 }
 
 #[derive(Debug)]
@@ -67,6 +73,12 @@ impl Root {
         Ok(Self::new(location, uuid, several))
     }
 
+    /// The same of one image, perhaps within groups that were looked at.
+    pub(crate) fn create_within(path: &Path, around: Option<&Around>, overwrite: bool) -> Result<Self> {
+        let mut root = Self::create(around.map_or(path, |around| &around.path), overwrite, false)?;
+        around.map_or(Ok(()), |around| around.make(&mut root.groups)).map(|()| root)
+    }
+
     pub(crate) fn in_storage(storage: Arc<dyn Storage>, several: bool) -> Result<Self> {
         if caught(|| Ok(storage.is_used()))? {
             return Err(Error::Exists { path: storage.name().into() });
@@ -76,13 +88,29 @@ impl Root {
     }
 
     fn new(location: Location, uuid: [u8; 16], several: bool) -> Self {
-        Self { location, uuid, keep: Arc::default(), reserve: Arc::default(), collection: several.then(Mutex::default) }
+        let (keep, reserve, bytes, groups) = Default::default();
+        Self { location, uuid, keep, reserve, bytes, collection: several.then(Mutex::default), groups }
     }
 
     /// A run ended because a shard found no room: that of other images shall not take what is left for the documents.
     pub(crate) fn note_full(&self, error: &Error) {
         if let Error::Io { source, .. } = error {
             self.reserve.note(source);
+        }
+    }
+
+    /// An image of so many bytes is about to begin, or many are; `None`: nobody knows how many.
+    pub(crate) fn expect(&self, bytes: Option<u64>) {
+        let add = |sum: u64| Some(sum.saturating_add(bytes.unwrap_or(u64::MAX)));
+        let _ = self.bytes.fetch_update(Relaxed, Relaxed, add);
+    }
+
+    /// What is known beforehand of how a run will write. Many images that are short each are a long run.
+    pub(crate) fn expected(&self, plan: &Plan) -> Expected {
+        Expected {
+            bytes: expected_bytes(plan).map(|bytes| bytes.max(self.bytes.load(Relaxed))),
+            slot_bytes: plan.shard.slot_bytes as u64,
+            opens_twice: plan.ring.opens_twice,
         }
     }
 
@@ -109,7 +137,7 @@ impl Root {
             StorageKind::Mapped if unsafe_to_map().map_err(look)? => {
                 (StorageKind::Buffered, "a map may kill the process on this file system".to_owned())
             }
-            StorageKind::Auto => trial::choose(&folder, &expected(plan), config.sync).map_err(look)?,
+            StorageKind::Auto => trial::choose(&folder, &self.expected(plan), config.sync).map_err(look)?,
             way => (way, "as configured".to_owned()),
         };
         let storage: Arc<dyn Storage> = match &self.location {
@@ -133,7 +161,7 @@ impl Root {
 
     /// How fast the storage is that a run of this plan will have; `None`: that can't be found out.
     pub(crate) fn storage_speed(&self, config: &Config, plan: &Plan) -> Option<StorageSpeed> {
-        let expected = expected(plan);
+        let expected = self.expected(plan);
         let folder = match &self.location {
             // Of the caller's own, it may do anything.
             Location::Storage(storage) => return caught(|| Ok(trial::speed_of(&**storage, &expected))).ok()?.ok()?,
@@ -242,14 +270,9 @@ fn remove_empty(root: &Path, name: &str) {
     around.for_each(|folder| drop(fs::remove_dir(root.join(folder))));
 }
 
-/// What is known beforehand of how a run will write.
-pub(crate) fn expected(plan: &Plan) -> Expected {
-    let frame_bytes = plan.frame.array_bytes as u64;
-    Expected {
-        bytes: plan.frames_total.map(|frames| frames.saturating_mul(frame_bytes)),
-        slot_bytes: plan.shard.slot_bytes as u64,
-        opens_twice: plan.ring.opens_twice,
-    }
+/// Bytes of an image, if it is known how many frames it will have.
+pub(crate) fn expected_bytes(plan: &Plan) -> Option<u64> {
+    plan.frames_total.map(|frames| frames.saturating_mul(plan.frame.array_bytes as u64))
 }
 
 impl Drop for Root {
@@ -260,6 +283,9 @@ impl Drop for Root {
             Location::Folder(folder) => folder.leave(self.keep.load(Relaxed)),
             Location::Archive(file) => file.leave(self.keep.load(Relaxed)),
             Location::Storage(_) => {}
+        }
+        if !self.keep.load(Relaxed) {
+            self.groups.iter().rev().for_each(Made::remove);
         }
     }
 }

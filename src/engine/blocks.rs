@@ -127,6 +127,12 @@ impl Blocks {
         true
     }
 
+    /// The same, where they are not needed.
+    #[cfg(feature = "offline")]
+    pub(super) fn has_parked(&self, number: u64) -> bool {
+        self.parked.iter().any(|parked| parked.number == number)
+    }
+
     pub(super) fn is_touched(&self, number: u64) -> bool {
         self.blocks.iter().any(|(touched, block)| *touched && block.number == number)
             || self.parked.iter().any(|parked| parked.touched && parked.number == number)

@@ -74,6 +74,11 @@ impl ParkedCell {
         (self.cell.block, self.cell.cell)
     }
 
+    #[cfg(feature = "offline")]
+    pub(super) fn shards(&self) -> &[ParkedShard] {
+        &self.shards
+    }
+
     /// Opens the files again.
     pub(super) fn reopen(self, permit: Option<Permit>) -> Result<ShardCell> {
         let Self { mut cell, shards } = self;
@@ -119,12 +124,12 @@ impl ShardCell {
         }
     }
 
-    /// Closes the files, all of them or none. Nobody else may use them.
-    pub(super) fn park(mut self) -> std::result::Result<ParkedCell, Box<Self>> {
+    /// Closes the files, all of them or none. Nobody else may use them. `is_synced`: as of [`Shard::park`].
+    pub(super) fn park(mut self, is_synced: bool) -> std::result::Result<ParkedCell, Box<Self>> {
         let mut parked = Vec::new();
         let mut shards = std::mem::take(&mut self.shards).into_iter();
         for shard in shards.by_ref() {
-            match shard.park() {
+            match shard.park(is_synced) {
                 Ok(shard) => parked.push(shard),
                 Err(shard) => {
                     // What was closed just now can be opened.

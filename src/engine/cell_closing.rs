@@ -1,12 +1,11 @@
-//! How the shards of an image are checkpointed, closed, and closed for a while.
+//! How the shards of an image are checkpointed and closed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cell::{ParkedBlock, ParkedCell, ShardBlock, ShardCell};
-use super::parked::ParkedState;
+use super::cell::{ParkedCell, ShardCell};
 use super::pump::Engine;
 use super::served::Served;
 use crate::dataset::image::ImageWriter;
@@ -45,7 +44,7 @@ impl ClosingCells {
         }
         match of.reopen(cell) {
             Some(cell) => self.add(of, Arc::new(cell)),
-            None => of.is_closed(),
+            None => are_closed(std::iter::once(of)),
         }
     }
 
@@ -56,11 +55,10 @@ impl ClosingCells {
         let can_together = images.len() >= TOGETHER_MIN;
         let synced = cells.first().filter(|_| can_together).and_then(|(of, _)| of.image.storage().sync_all());
         if synced.is_none_or(|synced| synced.is_err()) {
-            for (of, cell) in cells {
+            are_closed(cells.into_iter().map(|(of, cell)| {
                 of.caught_closing(|| close_cell(&of.engine, &cell));
-                drop(cell);
-                of.is_closed();
-            }
+                of
+            }));
             return;
         }
         let start = Instant::now();
@@ -73,64 +71,22 @@ impl ClosingCells {
             let closed: Vec<_> = closed.by_ref().take(cell.shards.len()).map(|closed| (closed, took)).collect();
             of.caught_closing(|| settle_cell(&of.engine, cell, closed.into_iter()));
         }
-        for (of, cell) in cells {
-            // Its files are closed before anybody hears that it is.
-            drop(cell);
-            of.is_closed();
-        }
+        // Its files are closed before anybody hears that it is.
+        are_closed(cells.into_iter().map(|(of, _)| of));
     }
 }
 
+/// Cells of these images are closed for good.
+fn are_closed(images: impl Iterator<Item = Arc<Served>>) {
+    let images: Vec<_> = images.inspect(|of| of.live.remove(1)).collect();
+    // Once for all cells of an image: an archive's directory names all that is in it.
+    let waiting = images.iter().filter(|of| of.checkpoint_every.is_zero());
+    let distinct: BTreeMap<_, _> = waiting.map(|of| (of.number, of)).collect();
+    distinct.values().for_each(|of| advance(&of.engine, &of.image, of.engine.newest_end()));
+    images.iter().for_each(|of| of.engine.closings.settle());
+}
+
 impl Served {
-    /// Closes the files of shards for a while. What they hold is durable then.
-    pub(super) fn park(&self, block: ShardBlock) {
-        let engine = &*self.engine;
-        let number = block.number;
-        let files = self.files_a_cell * block.cells.len();
-        let mut parked = Vec::new();
-        for cell in &block.cells {
-            let written = cell.frames_written.load(Acquire);
-            checkpoint_cell(engine, cell, (written, layers_done(cell)), true);
-            engine.open_cells.remove(cell);
-        }
-        let mut cells = block.cells.into_iter();
-        let mut kept = None;
-        for cell in cells.by_ref() {
-            match alone(cell).and_then(|cell| cell.park().map_err(|cell| Arc::new(*cell))) {
-                Ok(cell) => parked.push(cell),
-                Err(cell) => {
-                    kept = Some(cell);
-                    break;
-                }
-            }
-        }
-        let state = match kept {
-            None => ParkedState::Closed(ParkedBlock { number, cells: parked }),
-            Some(kept) => self.keep_open(number, parked, kept, cells),
-        };
-        engine.parked.put(number, state);
-        self.open_files.note_parked(files);
-    }
-
-    /// One of a block's cells has to stay open, so all of them do.
-    fn keep_open(
-        &self,
-        number: u64,
-        parked: Vec<ParkedCell>,
-        kept: Arc<ShardCell>,
-        others: impl Iterator<Item = Arc<ShardCell>>,
-    ) -> ParkedState {
-        let engine = &*self.engine;
-        let mut cells = Vec::new();
-        for cell in parked {
-            cells.extend(self.reopen(cell).map(Arc::new));
-        }
-        cells.push(kept);
-        cells.extend(others);
-        engine.open_cells.add(&cells);
-        ParkedState::Open(ShardBlock { number, cells })
-    }
-
     /// A panic must not take other images' shards with it.
     fn caught_closing(&self, close: impl FnOnce()) {
         let close = || {
@@ -140,17 +96,8 @@ impl Served {
         caught(close).unwrap_or_else(|error| self.engine.first_error.set(error));
     }
 
-    /// A cell is closed for good.
-    fn is_closed(&self) {
-        self.live.remove(1);
-        if self.checkpoint_every.is_zero() {
-            advance(&self.engine, &self.image, self.engine.newest_end());
-        }
-        self.engine.closings.settle();
-    }
-
     /// Opens files again to finish them, one more than there may be if need be; if that fails, what they hold is lost.
-    fn reopen(&self, cell: ParkedCell) -> Option<ShardCell> {
+    pub(super) fn reopen(&self, cell: ParkedCell) -> Option<ShardCell> {
         let ((block, place), engine) = (cell.at(), &*self.engine);
         let reopened = caught(|| cell.reopen(Some(self.open_files.take_beyond(self.files_a_cell))));
         reopened
@@ -190,11 +137,16 @@ pub(super) fn checkpoint_cell(engine: &Engine, cell: &ShardCell, (written, done)
         }
     }
     if all_named {
-        let kept = cell.name_provisional(&done);
-        *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
-        count_synced(engine, cell, written + kept);
+        note_named(engine, cell, written, done);
     }
     renewed
+}
+
+/// Indexes on the device name the layers that are `done`, and so many frames at least.
+pub(super) fn note_named(engine: &Engine, cell: &ShardCell, written: u64, done: Vec<bool>) {
+    let kept = cell.name_provisional(&done);
+    *cell.named.lock().unwrap_or_else(PoisonError::into_inner) = done.into();
+    count_synced(engine, cell, written + kept);
 }
 
 /// The first of a cell's frames, by their numbers.
@@ -223,20 +175,6 @@ fn tell_of(engine: &Engine, key: &str) {
     if let Err(error) = told {
         engine.note_listener_failure(key, error);
     }
-}
-
-/// The cell itself, once nobody looks at it any more; in vain after a while.
-fn alone(mut cell: Arc<ShardCell>) -> std::result::Result<ShardCell, Arc<ShardCell>> {
-    const TRIES: u32 = 100;
-    for _ in 0..TRIES {
-        match Arc::try_unwrap(cell) {
-            Ok(cell) => return Ok(cell),
-            // Somebody went through the list of open cells just now.
-            Err(shared) => cell = shared,
-        }
-        std::thread::sleep(Duration::from_micros(100));
-    }
-    Err(cell)
 }
 
 fn close_cell(engine: &Engine, cell: &Arc<ShardCell>) {

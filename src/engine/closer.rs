@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cell::{ShardBlock, ShardCell};
+use super::cell::ShardCell;
 use super::cell_closing::{ClosingCells, TOGETHER_MIN, advance, checkpoint_cell, layers_done};
 use super::closing_state::ClosingState;
 use super::closings::Closings;
 use super::index_budget::IndexBudget;
 use super::messages::{Closing, ClosingOf};
+use super::parking::park;
 use super::pump::Engine;
 use super::records::RecordCopy;
 use super::served::{Roster, Served};
@@ -85,24 +86,6 @@ fn look_at_all(roster: &Roster, rest_until: &mut Instant, budget: &mut IndexBudg
         }
     }
     *rest_until = Instant::now() + CHECKPOINT_REST * start.elapsed();
-}
-
-/// Closes the files of blocks for a while. Where they are of many images, what they hold is brought to the device
-/// together, so that little is left to wait for with each.
-fn park(blocks: Vec<(Arc<Served>, ShardBlock)>) {
-    if let Some((first, _)) = blocks.first().filter(|_| blocks.len() >= TOGETHER_MIN) {
-        // What fails here fails again with the block that it is about.
-        let _ = caught(|| Ok(first.image.storage().sync_all()));
-    }
-    for (of, block) in blocks {
-        // A panic must not take other images' shards with it.
-        let parked = caught(|| {
-            of.park(block);
-            Ok(())
-        });
-        parked.unwrap_or_else(|error| of.engine.first_error.set(error));
-        of.engine.closings.settle();
-    }
 }
 
 /// Writes blocks of records, those of many images together.

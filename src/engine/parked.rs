@@ -4,10 +4,16 @@
 //! prepares opens them again when frames need it.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "offline")]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
 
+#[cfg(feature = "offline")]
+use super::cell::ShardCell;
 use super::cell::{ParkedBlock, ShardBlock};
+#[cfg(feature = "offline")]
+use crate::shard::{ParkedChunks, ParkedShard};
 
 /// What became of a block that was given up.
 pub(super) enum ParkedState {
@@ -16,6 +22,15 @@ pub(super) enum ParkedState {
     Closed(ParkedBlock),
     /// Its files have to stay open.
     Open(ShardBlock),
+}
+
+/// Where shards are that were given up.
+#[cfg(feature = "offline")]
+pub(super) enum Found {
+    Leaving,
+    /// With the chunks of each.
+    Closed(Vec<ParkedChunks>),
+    Open(Arc<ShardCell>),
 }
 
 /// By the blocks' numbers.
@@ -41,6 +56,19 @@ impl ParkedBlocks {
 
     pub(super) fn has(&self, number: u64) -> bool {
         self.lock().contains_key(&number)
+    }
+
+    /// The shards of a cell.
+    #[cfg(feature = "offline")]
+    pub(super) fn find(&self, block: u64, cell: u64) -> Option<Found> {
+        match self.lock().get(&block)? {
+            ParkedState::Leaving => Some(Found::Leaving),
+            ParkedState::Open(block) => Some(Found::Open(block.cells.get(cell as usize)?.clone())),
+            ParkedState::Closed(block) => {
+                let shards = block.cells.get(cell as usize)?.shards();
+                Some(Found::Closed(shards.iter().map(ParkedShard::chunks).collect()))
+            }
+        }
     }
 
     /// Takes the block, if it does not leave just now.

@@ -12,6 +12,7 @@ use std::thread::{Builder, JoinHandle, ThreadId};
 use super::closings::Closings;
 use super::counters::StageTimes;
 use super::feed::Feed;
+use super::halves::Spares;
 use super::kits::{Kits, Means};
 use super::messages::{ClosingOf, NextLevel, PrepareBlock, StoredOf, Ticket};
 use super::open_files::OpenFiles;
@@ -25,6 +26,7 @@ use crate::config::Config;
 use crate::dataset::image::ImageWriter;
 use crate::downsample::halver::Halver;
 use crate::error::{Error, Result};
+use crate::format::level_frames::LevelFrames;
 use crate::fs::system::prefer_throughput;
 use crate::plan::Plan;
 use crate::sync::{Lanes, Receiver};
@@ -55,6 +57,7 @@ pub(crate) struct Pool {
     stored: Arc<Closings<StoredOf>>,
     /// For that thread, until it is started.
     to_feed: StdMutex<Option<Receiver<StoredOf>>>,
+    spares: Arc<Spares>,
     open_files: Arc<OpenFiles>,
     numbers: AtomicU32,
     threads: StdMutex<Threads>,
@@ -109,6 +112,7 @@ impl Pool {
             level_rings: Rings::default(),
             stored: Arc::new(stored),
             to_feed: StdMutex::new(Some(to_feed)),
+            spares: Arc::default(),
             open_files: OpenFiles::new(bounds.open_files),
             numbers: AtomicU32::new(0),
             threads: StdMutex::default(),
@@ -141,7 +145,7 @@ impl Pool {
     }
 
     /// Lets what `below` stores become frames of the level `above` from now on.
-    pub(crate) fn lead(&self, below: &Begun, above: &Begun, halver: Halver) -> Result<()> {
+    pub(crate) fn lead(&self, below: &Begun, above: &Begun, halver: Halver, frames: LevelFrames) -> Result<()> {
         let to_feed = self.to_feed.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(to_feed) = to_feed {
             let (stored, roster) = (self.stored.clone(), self.roster.clone());
@@ -149,7 +153,7 @@ impl Pool {
             self.threads().others.push(thread);
         }
         let of = &below.served;
-        let feed = Feed::new(&of.engine, &above.served.engine, halver);
+        let feed = Feed::new(&of.engine, &above.served.engine, halver, frames, &self.spares);
         let is_first = of.feed.set(StdMutex::new(feed)).is_ok();
         debug_assert!(is_first, "a level has one above");
         let _ = of.engine.next_level.set(NextLevel::new(of.number, &self.stored));
@@ -216,6 +220,7 @@ impl Pool {
     pub(crate) fn end(&self, images: &[&Begun]) {
         let images: Vec<_> = images.iter().map(|begun| &*begun.served).collect();
         served::end(&images);
+        served::settle_levels(&images);
         for of in images {
             of.feed.get().into_iter().for_each(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner).end());
             self.roster.remove(of.number);

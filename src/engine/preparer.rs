@@ -22,7 +22,7 @@ use crate::sync::{Lanes, Turn};
 const SPARE_PAUSE_MIN: Duration = Duration::from_millis(20);
 const SPARE_PAUSE_MAX: Duration = Duration::from_secs(2);
 // How often it is looked whether what has to wait can go on.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// A block of shards that was asked for.
 struct Pending {

@@ -162,6 +162,12 @@ impl Sequencer {
         number < self.settled_end || self.settled.has(number, self.settled_end)
     }
 
+    /// Whether the files of a block of shards are closed for a while, or about to be open again.
+    #[cfg(feature = "offline")]
+    pub(crate) fn has_parked(&self, block: u64) -> bool {
+        self.blocks.has_parked(block)
+    }
+
     /// Whether the frame with this number waits for its turn.
     #[cfg(feature = "offline")]
     pub(crate) fn keeps(&self, number: u64) -> bool {

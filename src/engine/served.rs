@@ -131,6 +131,18 @@ pub(super) fn end(images: &[&Served]) {
     wait(|engine| engine.closings.are_settled());
 }
 
+/// Returns when the levels above have all that the images, which have ended, had for them.
+pub(super) fn settle_levels(images: &[&Served]) {
+    let mut left: Vec<_> = images.iter().filter_map(|of| of.feed.get()).collect();
+    loop {
+        left.retain(|feed| !feed.lock().unwrap_or_else(PoisonError::into_inner).settle());
+        if left.is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
 /// All images of a pool.
 #[derive(Default)]
 pub(super) struct Roster(StdRwLock<BTreeMap<u32, Arc<Served>>>);

@@ -4,9 +4,11 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, PoisonError};
 
 use super::cell::ShardCell;
+use super::parked::Found;
 use super::pump::Engine;
 use crate::geometry::CellOf;
 use crate::ring::View;
+use crate::shard::ParkedChunks;
 
 /// Where the pixels of a frame can be read.
 pub(crate) enum Whereabouts {
@@ -16,6 +18,8 @@ pub(crate) enum Whereabouts {
     Ring(View),
     /// In shards that are being filled, from this chunk of theirs on.
     Open(Arc<ShardCell>, usize),
+    /// In shards that are closed for a while: the chunks of each, from this one on.
+    Parked(Vec<ParkedChunks>, usize),
     /// In closed shards.
     Closed,
     /// Between two of these: it may be looked for again at once.
@@ -33,17 +37,25 @@ impl Engine {
         let sequencer = self.sequencer.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_settled, waits) =
             (sequencer.is_settled(number), sequencer.keeps(number) || !self.arrivals.1.is_empty());
+        let shards = self.plan.shards.locate(number);
+        let is_parked = sequencer.has_parked(shards.block);
         drop(sequencer);
         if !is_settled {
             return if waits { Whereabouts::OnItsWay } else { Whereabouts::Nowhere };
         }
-        let shards = self.plan.shards.locate(number);
+        let first_chunk = self.plan.first_chunk(&self.plan.layers.grid_position(at.block, at.cell));
         let cells = self.open_cells.all();
         let Some(cell) = cells.into_iter().find(|cell| (cell.block, cell.cell) == (shards.block, shards.cell)) else {
-            // It may have left its layer since that was looked at, but not the shard.
-            return Whereabouts::Closed;
+            return match self.parked.find(shards.block, shards.cell) {
+                Some(Found::Leaving) => Whereabouts::OnItsWay,
+                Some(Found::Open(cell)) => Whereabouts::Open(cell, first_chunk),
+                Some(Found::Closed(shards)) => Whereabouts::Parked(shards, first_chunk),
+                // Just now it is opened again.
+                None if is_parked && !self.parked.is_lost() => Whereabouts::OnItsWay,
+                // It may have left its layer since that was looked at, but not the shard.
+                None => Whereabouts::Closed,
+            };
         };
-        let first_chunk = self.plan.first_chunk(&self.plan.layers.grid_position(at.block, at.cell));
         // Acquire: meets the Release with which the layer was done, so its chunks are seen.
         match cell.layers_done[first_chunk / self.plan.shard.layer_chunks].load(Acquire) {
             true => Whereabouts::Open(cell, first_chunk),

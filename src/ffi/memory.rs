@@ -91,7 +91,13 @@ fn needed(config: &Config, has_ring: bool) -> Result<sw_memory> {
     if has_ring {
         memory.total_bytes -= std::mem::take(&mut memory.ring_bytes);
     }
+    let mut below = &plan;
     for level in &plan.levels {
+        // Planes that wait for the next one.
+        let kept = level.frames_kept * below.frame.array_bytes as u64;
+        memory.other_bytes += kept;
+        memory.total_bytes += kept;
+        below = &level.plan;
         let of_level = of_array(&level.config, &level.plan)?;
         memory.ring_bytes += of_level.ring_bytes;
         memory.record_bytes += of_level.record_bytes;

@@ -182,7 +182,10 @@ pub(super) unsafe fn path<'a>(path: *const c_char) -> Outcome<&'a Path> {
 }
 
 /// Creates the dataset `path` (a folder, or one file if its name ends in `.ozx`) with one image and starts its
-/// acquisition. Folders on the way there are made.
+/// acquisition. Folders on the way there are made. With `key` in the configuration, the path is that of a hierarchy of
+/// Zarr v3 groups, which may be another writer's: its documents stay as they are, groups that are not there yet are
+/// made, and an array in the way, Zarr v2, and consolidated metadata, by which readers would not see the image, are
+/// refused.
 ///
 /// On return the dataset can be opened by readers, the ring's memory is there, and the first shard is reserved on the
 /// disk. If anything fails, nothing is left behind and `acquisition` is not set. Free the handle with sw_free.

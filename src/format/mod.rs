@@ -23,6 +23,7 @@ mod image;
 pub(crate) mod index;
 pub(crate) mod keys;
 pub(crate) mod layout;
+pub(crate) mod level_frames;
 mod metadata;
 pub(crate) mod ngff;
 pub(crate) mod precomputed;

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::level_frames::LevelFrames;
 use super::slot_header::HEADER_BYTES;
 use crate::config::Placement;
 use crate::error::{Error, Result};
@@ -45,6 +46,8 @@ pub(crate) struct Provenance {
     pub(crate) acquisition_order: Vec<String>,
     /// Of a level of a pyramid, the array beside it whose frames it has in smaller.
     pub(crate) level_of: Option<String>,
+    /// Which frames of that array its frames are made of.
+    pub(crate) level_frames: LevelFrames,
 }
 
 /// Where slots stand in a shard.
@@ -79,6 +82,7 @@ struct Literally {
     damaged_shards: BTreeSet<String>,
     slots: Option<LiteralSlots>,
     level_of: Option<String>,
+    level_planes: Option<LevelFrames>,
 }
 
 #[derive(Deserialize)]
@@ -108,6 +112,9 @@ impl Provenance {
         if let Some(frames) = numbers.max().filter(|&frames| frames > FRAMES_MAX) {
             return Err(wrong(format!("{frames} frames are more than a writer can number, {FRAMES_MAX}")));
         }
+        let level_frames = own.level_planes.unwrap_or(LevelFrames::same()).check();
+        let level_frames =
+            level_frames.ok_or_else(|| wrong(format!("level_planes {:?} can't be", own.level_planes)))?;
         let slots = own.slots.map(|slots| slots.check().map_err(&wrong)).transpose()?;
         Ok(Some(Self {
             writer,
@@ -123,6 +130,7 @@ impl Provenance {
             damaged_shards: own.damaged_shards,
             acquisition_order: own.acquisition_order,
             level_of: own.level_of,
+            level_frames,
         }))
     }
 }
@@ -151,6 +159,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) frames_planned: Option<u64>,
     /// Of a level, the array whose frames it has.
     pub(crate) level_of: Option<&'a str>,
+    /// Which of its frames become which.
+    pub(crate) level_frames: LevelFrames,
     pub(crate) slots: Slots,
     /// The number of frames and how it ended, once it has.
     pub(crate) ending: Option<(u64, &'a Ending<'a>)>,
@@ -182,6 +192,9 @@ impl Statement<'_> {
         });
         if let Some(finest) = self.level_of {
             said["level_of"] = json!(finest);
+        }
+        if !self.level_frames.is_same() {
+            said["level_planes"] = json!(self.level_frames);
         }
         if let Some((frames, ending)) = self.ending {
             said["complete"] = json!(ending.error.is_none());

@@ -102,7 +102,7 @@ impl FileSystem {
 
     /// Whether one direct write beyond the end moves the end once. Others take the flag and do it otherwise: tmpfs page
     /// by page, Btrfs with the length first.
-    fn extends_at_once(self) -> bool {
+    pub(crate) fn extends_at_once(self) -> bool {
         [Self::EXT4, Self::XFS].contains(&self)
     }
 }
@@ -203,18 +203,35 @@ pub(crate) fn open_direct(path: &Path) -> Option<File> {
 /// One write past the page cache beyond a file's end, which moves the end once; `None` where there is no such thing, or
 /// where the device wants more than pages.
 pub(crate) fn extend_at_once(file: &File, at: u64, bytes: &[u8]) -> io::Result<Option<usize>> {
+    write_in_order(file, None, at, bytes)
+}
+
+/// One write past the page cache, which is on the device before anything is that the file system notes from now on, as
+/// a new name; `None` as of [`extend_at_once`]. `direct`: a descriptor for that, where there is one already.
+pub(crate) fn write_in_order(file: &File, direct: Option<&File>, at: u64, bytes: &[u8]) -> io::Result<Option<usize>> {
     let pages = at.is_multiple_of(PAGE) && (bytes.len() as u64).is_multiple_of(PAGE);
     if !pages || !FileSystem::of(file)?.extends_at_once() {
         return Ok(None);
     }
     // By its descriptor: its name may be another file's by now.
-    let Some(direct) = open_direct(&descriptor_path(file)) else { return Ok(None) };
+    let opened = if direct.is_none() { open_direct(&descriptor_path(file)) } else { None };
+    let Some(direct) = direct.or(opened.as_ref()) else { return Ok(None) };
     let mut aligned = memmap2::MmapMut::map_anon(bytes.len())?;
     aligned.copy_from_slice(bytes);
-    match retry_on_intr(|| rustix::io::pwrite(&direct, &aligned, at)) {
+    match retry_on_intr(|| rustix::io::pwrite(direct, &aligned, at)) {
         Ok(written) => Ok(Some(written)),
         Err(Errno::INVAL) => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Fails if something that was written to the file, by whomever, could not be brought to the device, and this
+/// descriptor was not told yet. What is on its way is waited for; nothing is synced.
+pub(crate) fn check_written(file: &File) -> io::Result<()> {
+    // SAFETY: the call reads its arguments, which are numbers.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

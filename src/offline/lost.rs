@@ -154,6 +154,16 @@ impl Array {
         Ok(Some(Lost { found, counted, there, cell, shape: self.shape().to_vec() }))
     }
 
+    /// What there is of an array whose writer did not finish, which has counted nothing; `None` of any other.
+    pub(super) fn left_unfinished(&self) -> Result<Option<Lost>> {
+        if !self.image_provenance().is_some_and(|own| !own.complete && !own.recovered) {
+            return Ok(None);
+        }
+        let there: HashSet<Vec<u64>> = self.all_chunk_places()?.into_iter().flatten().collect();
+        let (found, cell) = (there.len() as u64, self.layout().chunk_shape.clone());
+        Ok(Some(Lost { found, counted: found, there, cell, shape: self.shape().to_vec() }))
+    }
+
     /// What [`lost`](Self::lost) says where the array holds `found` chunks.
     pub(super) fn lost_of(&self, found: u64) -> Option<String> {
         self.counted_chunks().filter(|&counted| found < counted).map(|counted| sentence(found, counted))

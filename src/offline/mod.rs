@@ -4,7 +4,7 @@
 //! Nothing that is read is trusted: documents have a bounded size, sums are checked, index entries must lie inside
 //! their file, and every allocation follows from a size that was checked before.
 
-mod array;
+pub(crate) mod array;
 mod axes;
 mod describe;
 mod export;

@@ -17,6 +17,13 @@ pub(crate) struct Level {
     pub(crate) grid: PixelGrid,
 }
 
+impl Level {
+    /// So many planes of the level before become one.
+    pub(crate) fn halves_depth(&self) -> u64 {
+        self.steps.len().checked_sub(3).map_or(1, |z| self.steps[z])
+    }
+}
+
 /// The levels of an image of `shape`, the finest first. `has_depth`: the last dimension but two is of space. A length
 /// without an end is `u64::MAX`.
 pub(crate) fn levels(shape: &[u64], grid: &PixelGrid, has_depth: bool, wish: &Downsampling) -> Vec<Level> {

@@ -5,10 +5,15 @@ use crate::aligned_memory::PAGE;
 use crate::config::{Config, Depth, Dialect, Dim, DimKind, Downsampling, PixelFormat, RingFull};
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
+use crate::format::level_frames::LevelFrames;
+use crate::geometry::Order;
 use crate::ome;
 use crate::ome::grid::PixelGrid;
 use crate::ome::levels::Level;
 use crate::pixels::Orientation;
+
+/// Beyond the window, so many buffers are free.
+const SPARE_FRAMES: u64 = 66;
 
 /// More levels no image has.
 const LEVELS_MAX: usize = 32;
@@ -43,14 +48,50 @@ fn check(config: &Config, wish: &Downsampling) -> Result<()> {
         }
         _ => {}
     }
-    if wish.depth != Depth::Never {
-        let reason = "levels of a run are halved in rows and columns alone; shardwright pyramid halves z afterwards";
-        return refuse(format!("depth {}", wish.depth), reason.to_owned());
-    }
-    if !wish.y && !wish.x {
-        return refuse("y and x".to_owned(), "neither is halved; leave the pyramid out".to_owned());
+    let has_depth = config.dims.len() > 2 && config.dims[config.dims.len() - 3].kind == DimKind::Space;
+    if !wish.y && !wish.x && (wish.depth == Depth::Never || !has_depth) {
+        return refuse("y and x".to_owned(), "neither is halved, nor is z; leave the pyramid out".to_owned());
     }
     Ok(())
+}
+
+/// Which frames become which where so many planes become one.
+pub(super) fn frames_of(order: &Order, factor: u64) -> LevelFrames {
+    match order.outer_dims().checked_sub(1).filter(|_| factor > 1) {
+        Some(z) => LevelFrames::new(order, z, factor),
+        None => LevelFrames::same(),
+    }
+}
+
+/// How many frames of the level `below` wait for the next plane, if all come in their order: those of planes whose
+/// neighbours are in other layers.
+pub(super) fn frames_kept(ring_frames: usize, below: &Layout, frames: &LevelFrames) -> Result<u64> {
+    let z = below.chunk_shape.len().saturating_sub(3);
+    if frames.is_same() || below.chunk_shape[z].is_multiple_of(2) {
+        return Ok(0);
+    }
+    let kept = frames.apart();
+    if kept <= ring_frames as u64 {
+        return Ok(kept);
+    }
+    let reason = format!(
+        "{kept} frames lie between a plane and the next, and would wait for it, more than the ring's {ring_frames}; \
+         acquire z faster, allow the ring more memory, or let depth be never"
+    );
+    Err(Error::config("pyramid", "depth", reason))
+}
+
+/// What the ring of a level whose planes are halved must have at least: a layer that gathers frames holds them until
+/// the window has gone by. `window`, `block`: of the level below.
+pub(super) fn ring_bytes(window: u64, block: u64, frames: &LevelFrames, config: &Config) -> usize {
+    let (inner, outer) = config.dims.split_at(config.dims.len() - 2);
+    let gathers = inner.iter().any(|dim| dim.chunk > 1);
+    if frames.is_same() || !gathers {
+        return 0;
+    }
+    let frame_bytes = outer.iter().map(|dim| dim.size.unwrap_or(0) as usize).product::<usize>() * config.dtype.size();
+    let count = window.saturating_add(4 * block).saturating_add(SPARE_FRAMES);
+    (count as usize).saturating_mul(frame_bytes.next_multiple_of(PAGE))
 }
 
 /// The configuration of a level: as that of level 0, with chunks and shards that are no larger than it.
@@ -58,7 +99,8 @@ fn of_level(config: &Config, layout: &Layout, span: u64, level: &Level) -> Confi
     let outer = config.dims.len() - 2;
     let dim = |(at, dim): (usize, &Dim)| {
         let (mut chunk, mut shard) = (layout.chunk_shape[at], layout.file_shape[at]);
-        if at >= outer {
+        // A dimension of which there is less than before.
+        if at >= outer || level.steps[at] > 1 || level.shape[at] < dim.size.unwrap_or(0) {
             chunk = chunk.min(level.shape[at]);
             shard = shard.min(level.shape[at].next_multiple_of(chunk)).next_multiple_of(chunk);
         }
@@ -141,7 +183,7 @@ mod tests {
             Downsampling { levels: Some(0), ..Downsampling::default() },
             Downsampling { levels: Some(33), ..Downsampling::default() },
             Downsampling { y: false, x: false, method: Method::Max, ..Downsampling::default() },
-            Downsampling { depth: Depth::Always, ..Downsampling::default() },
+            Downsampling { y: false, x: false, depth: Depth::Always, ..Downsampling::default() },
         ] {
             let config = Config { pyramid: Some(wish), ..config() };
             assert!(matches!(Plan::new(&config), Err(Error::Config { field: "pyramid", .. })));

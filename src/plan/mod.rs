@@ -26,6 +26,7 @@ use crate::format::codecs::Chain;
 use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
+use crate::format::level_frames::LevelFrames;
 use crate::format::rules;
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
@@ -77,6 +78,12 @@ pub(crate) struct LevelPlan {
     pub(crate) config: Config,
     pub(crate) plan: Arc<Plan>,
     pub(crate) level: Level,
+    /// Which frames of the level before, and of level 0, become which.
+    pub(crate) frames: LevelFrames,
+    pub(crate) of_finest: LevelFrames,
+    /// Frames of the level before that wait for the next plane when all come in their order.
+    #[cfg_attr(not(feature = "capi"), allow(dead_code))]
+    pub(crate) frames_kept: u64,
 }
 
 impl Plan {
@@ -95,11 +102,19 @@ impl Plan {
     fn plan_levels(&self, config: &Config) -> Result<Vec<LevelPlan>> {
         let mut planned: Vec<LevelPlan> = Vec::new();
         let levels = levels::levels(config, &self.array.layout, self.layers.frames_a_block())?;
-        for ((level, config), number) in levels.into_iter().zip(1..) {
+        let mut factor = 1;
+        for ((level, mut config), number) in levels.into_iter().zip(1..) {
             let below = planned.last().map_or(self, |level| &level.plan);
+            let frames = levels::frames_of(&below.order, level.halves_depth());
+            factor *= level.halves_depth();
+            let of_finest = levels::frames_of(&self.order, factor);
+            let frames_kept = levels::frames_kept(below.ring.frames, &below.array.layout, &frames)?;
+            let (window, block) = (below.ring.window, below.layers.frames_a_block());
+            config.ring_bytes = config.ring_bytes.max(levels::ring_bytes(window, block, &frames, &config));
             let mut plan = Self::new(&config)?;
-            plan.ring.follow(&below.ring, &below.layers, &plan.shards);
-            planned.push(LevelPlan { path: format!("{number}"), config, plan: Arc::new(plan), level });
+            plan.ring.follow(&below.ring, &below.layers, (&plan.layers, &plan.shards), !frames.is_same());
+            let (path, plan) = (format!("{number}"), Arc::new(plan));
+            planned.push(LevelPlan { path, config, plan, level, frames, of_finest, frames_kept });
         }
         Ok(planned)
     }

@@ -96,12 +96,24 @@ impl RingPlan {
 impl RingPlan {
     /// Makes it that of a level whose frames come from another one. Whose number is missing there is told with its
     /// layer, so the window only has to be so wide that none is given up before that.
-    pub(super) fn follow(&mut self, before: &Self, layers: &Cells, shards: &Cells) {
-        self.window = self.window.max(before.window.saturating_add(layers.frames_a_block()));
+    ///
+    /// `before`: the level before, and its layers. Where planes are `halved`, a frame also waits for the next plane,
+    /// and a layer gathers frames for as long as the window is wide.
+    pub(super) fn follow(&mut self, before: &Self, layers_before: &Cells, own: (&Cells, &Cells), halved: bool) {
+        let (layers, shards) = own;
+        let block = layers_before.frames_a_block();
+        let window = self.window.max(before.window.saturating_add(if halved { 2 * block } else { block }));
+        if halved {
+            let blocks = 2 * (window - self.window).div_ceil(layers.frames_a_block()) + 2;
+            self.layer_slots += (blocks * layers.cells_a_block) as usize;
+        }
+        self.window = window;
         self.leap_max = u64::MAX;
         // A window that is wider by less than a block of shards reaches over one more, or, where every other block is
         // short, over two.
-        let blocks = before.shard_blocks.max(self.shard_blocks) + if shards.has_short_blocks() { 2 } else { 1 };
+        let wider = if halved { 2 } else { 1 };
+        let blocks =
+            before.shard_blocks.max(self.shard_blocks) + if shards.has_short_blocks() { 2 * wider } else { wider };
         self.shard_blocks_live += blocks - self.shard_blocks;
         self.shard_blocks = blocks;
     }

@@ -20,6 +20,8 @@ const LED_CHUNK_BYTES_MIN: usize = 1 << 20;
 pub(crate) struct ShardPlan {
     /// Each chunk has a slot of its own; else they follow each other.
     pub(crate) fixed_slots: bool,
+    /// Whoever encodes a chunk writes nothing behind it.
+    pub(crate) is_exact: bool,
     pub(crate) index: IndexPlan,
     /// Whether a whole tile of a frame is one piece of the ring's buffer.
     pub(crate) rows_touch: bool,
@@ -117,6 +119,7 @@ impl ShardPlan {
         let reserve_bytes = index.place_tails(first_slot_at + slots, layers);
         Ok(Self {
             fixed_slots,
+            is_exact: config.codec.compressor == Compressor::None,
             index,
             rows_touch,
             chunk_bytes,

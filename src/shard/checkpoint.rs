@@ -24,13 +24,14 @@
 //! [`Blob::grow`]: crate::storage::Blob::grow
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use super::checksum::Part;
 use super::file::{Shard, ShardPosition};
 use super::index_state::{Committed, OpenIndex};
 use crate::aligned_memory::PAGE;
 use crate::config::IndexLocation;
-use crate::error::{Result, logged};
+use crate::error::{Result, caught, logged};
 use crate::format::index::{minishards, table};
 use crate::plan::IndexForm;
 
@@ -58,6 +59,26 @@ pub(super) enum Replacing {
     InPlace,
     /// Not before the close.
     AtTheClose,
+}
+
+/// The next index of a shard that is checkpointed together with others.
+enum NextIndex {
+    Unchanged,
+    /// It names this.
+    Shared(Vec<Option<(u64, u64)>>),
+    /// It is written by itself.
+    Alone,
+}
+
+impl NextIndex {
+    /// `is_synced`: what was written is on the device.
+    fn outcome(self, is_synced: bool) -> Option<Checkpoint> {
+        match self {
+            Self::Unchanged => Some(Checkpoint::Unchanged),
+            Self::Shared(_) if is_synced => Some(Checkpoint::Named),
+            Self::Shared(_) | Self::Alone => None,
+        }
+    }
 }
 
 impl Shard {
@@ -95,6 +116,67 @@ impl Shard {
         Ok(if renewed { Checkpoint::Named } else { Checkpoint::Postponed })
     }
 
+    /// As [`checkpoint`](Self::checkpoint) of these shards, each with its layers that are done and be it little, with
+    /// what has to reach the device brought there for all of them at once, by `sync_all`. `None`: a shard has to be
+    /// checkpointed by itself, which tells its own error.
+    pub(crate) fn checkpoint_together(
+        shards: &[(&Self, &[bool])],
+        sync_all: &dyn Fn() -> Option<io::Result<()>>,
+    ) -> Vec<Option<Checkpoint>> {
+        let is_synced = || caught(|| Ok(sync_all())).is_ok_and(|synced| synced.is_some_and(|synced| synced.is_ok()));
+        let mut indexes: Vec<_> = shards.iter().map(|(shard, done)| shard.next_index(done)).collect();
+        if !indexes.iter().any(|index| matches!(index, NextIndex::Shared(_))) || !is_synced() {
+            return indexes.into_iter().map(|index| index.outcome(false)).collect();
+        }
+        for ((shard, _), index) in shards.iter().zip(&mut indexes) {
+            if let NextIndex::Shared(committed) = index
+                && !caught(|| shard.append_named(committed)).unwrap_or(false)
+            {
+                *index = NextIndex::Alone;
+            }
+        }
+        let are_synced = is_synced();
+        for ((shard, done), index) in shards.iter().zip(&indexes) {
+            if let NextIndex::Shared(committed) = index {
+                shard.settle_named(committed, done, are_synced);
+            }
+        }
+        indexes.into_iter().map(|index| index.outcome(are_synced)).collect()
+    }
+
+    /// What a checkpoint that is shared with others has to do.
+    fn next_index(&self, done: &[bool]) -> NextIndex {
+        let open = self.open_index();
+        let committed = self.committed_of(done);
+        let chunks = committed.iter().flatten().count() as u64;
+        if (chunks, open.provisional.serial) == (open.chunks, open.provisional_serial) {
+            return NextIndex::Unchanged;
+        }
+        let is_sound = !open.torn && !self.poisoned.load(Ordering::Relaxed);
+        // What waits for frames is for those checkpoints that are not in a hurry.
+        let is_plain = is_sound && self.replacing() == Replacing::ByGrowth && open.provisional.chunks.is_empty();
+        if is_plain { NextIndex::Shared(committed) } else { NextIndex::Alone }
+    }
+
+    /// Appends an index that counts when [`settle_named`](Self::settle_named) says so; the data were synced. False if
+    /// there is no room.
+    fn append_named(&self, committed: &Committed) -> Result<bool> {
+        self.blob.check_intact().map_err(self.failed("sync shard"))?;
+        self.append_index(committed, 0, &mut self.open_index())
+    }
+
+    fn settle_named(&self, committed: &Committed, done: &[bool], is_synced: bool) {
+        let mut open = self.open_index();
+        if !is_synced {
+            // The device may have it or not: the one before is the last again, and another one follows.
+            open.torn = !caught(|| Ok(self.blob.truncate(open.file_end))).is_ok_and(|cut| cut.is_ok());
+            return;
+        }
+        self.note_appended(0, &mut open);
+        self.note_renewed(committed.iter().flatten().count() as u64, committed, &mut open);
+        open.layers = done.iter().filter(|done| **done).count() as u64;
+    }
+
     /// What is committed of the layers that are `done`.
     pub(super) fn committed_of(&self, done: &[bool]) -> Vec<Option<(u64, u64)>> {
         let is_done = |chunk: usize| done[self.plan.layer_in_cell(self.place.across, chunk)];
@@ -118,16 +200,21 @@ impl Shard {
             _ => self.replace_index(&committed, open).map(|()| self.grow_empty(room, open))?,
         };
         if renewed {
-            open.serial += 1;
-            (open.chunks, open.provisional_serial) = (chunks, open.provisional.serial);
-            open.settle_provisional(&committed);
+            self.note_renewed(chunks, &committed, open);
         }
+        Ok(renewed)
+    }
+
+    /// The index names `committed` from now on, of which so many `chunks` are in their slots.
+    fn note_renewed(&self, chunks: u64, committed: &Committed, open: &mut OpenIndex) {
+        open.serial += 1;
+        (open.chunks, open.provisional_serial) = (chunks, open.provisional.serial);
+        open.settle_provisional(committed);
         while open.retired.front().is_some_and(|(serial, _)| serial + KEPT <= open.serial) {
             let Some((_, range)) = open.retired.pop_front() else { break };
             // Best effort: it goes with the close.
             open.keeps_retired |= self.blob.punch(range.start, range.end - range.start).is_err();
         }
-        Ok(renewed)
     }
 
     /// Makes room behind an index that does not stand at the end.
@@ -139,6 +226,20 @@ impl Shard {
 
     /// Appends a new index to the file; false if there is no room for it.
     pub(super) fn grow_index(&self, committed: &Committed, room: u64, open: &mut OpenIndex) -> Result<bool> {
+        if !self.append_index(committed, room, open)? {
+            return Ok(false);
+        }
+        if let Err(error) = self.sync() {
+            // Whether the device has the new one is not known: the one before shall be the last again.
+            open.torn = self.blob.truncate(open.file_end).is_err();
+            return Err(self.failed("sync the index of shard")(error));
+        }
+        self.note_appended(room, open);
+        Ok(true)
+    }
+
+    /// The same, but for the sync and what is noted after that.
+    fn append_index(&self, committed: &Committed, room: u64, open: &mut OpenIndex) -> Result<bool> {
         let index = &self.plan.shard.index;
         let (_, table) = self.index(committed, 0)?;
         let mut block = vec![0; index.growth_bytes as usize];
@@ -147,22 +248,21 @@ impl Shard {
         let at = open.file_end + room;
         self.tell_crc32(self.plan.shard.reserve_bytes - index.growth_bytes, &[]);
         match self.blob.grow(at, &block) {
-            Ok(()) => {}
+            Ok(()) => Ok(true),
             Err(error) if is_no_room(&error) => {
                 logged(|| tracing::warn!(shard = self.key, %error, "no room for a newer index; the old one stays"));
-                return Ok(false);
+                Ok(false)
             }
-            Err(error) => return Err(self.failed("write the index of shard")(error)),
+            Err(error) => Err(self.failed("write the index of shard")(error)),
         }
-        if let Err(error) = self.sync() {
-            // Whether the device has the new one is not known: the one before shall be the last again.
-            open.torn = self.blob.truncate(open.file_end).is_err();
-            return Err(self.failed("sync the index of shard")(error));
-        }
-        let last = open.file_end - index.growth_bytes;
+    }
+
+    /// The index that was appended behind `room` is on the device.
+    fn note_appended(&self, room: u64, open: &mut OpenIndex) {
+        let growth_bytes = self.plan.shard.index.growth_bytes;
+        let last = open.file_end - growth_bytes;
         open.retire(last..open.file_end);
-        open.file_end = at + index.growth_bytes;
-        Ok(true)
+        open.file_end += room + growth_bytes;
     }
 
     /// Writes a new index over the one before, where that can't tear it.

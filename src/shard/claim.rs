@@ -29,12 +29,14 @@ impl Shard {
         let shard = &self.plan.shard;
         match self.map() {
             // What an encoder leaves behind a chunk would count, where the file has a checksum.
-            Some(map) if shard.fixed_slots && self.checksums.is_none() => {
+            Some(map) if shard.fixed_slots && (self.checksums.is_none() || shard.is_exact) => {
                 let at = self.place(chunk, shard.slot_bytes) + shard.lead_bytes as u64;
                 // SAFETY: fixed slots are disjoint and lie within the reserved length, all of which `create` saw to be
                 // mapped; the map lives as long as `self`, and is this shard's alone; and the entry was claimed just
                 // above, so no other slot of this chunk exists.
-                Some(Claim::InPlace(unsafe { Slot::new(map, at, shard.slot_bytes - shard.lead_bytes, entry) }))
+                let mut slot = unsafe { Slot::new(map, at, shard.slot_bytes - shard.lead_bytes, entry) };
+                slot.sum_up(self.checksums.as_ref().map(|checksums| (checksums, chunk)));
+                Some(Claim::InPlace(slot))
             }
             _ => Some(Claim::Staged(StagedSlot { entry, shard: self, chunk, crc32: 0 })),
         }

@@ -75,11 +75,11 @@ impl Shard {
             let reason = format!("its memory has {} bytes instead of {}", map.len(), shard.reserve_bytes);
             return Err(fail("map shard", io::Error::new(io::ErrorKind::InvalidInput, reason)));
         }
-        let mut index = None;
+        let (mut index, mut in_order) = (None, false);
         if let IndexForm::Table { checksum, .. } = shard.index.form {
             let missing = table::encode((0..shard.chunks).map(|_| (table::MISSING, table::MISSING)), checksum);
             let at = if shard.index.head_bytes > 0 { 0 } else { shard.index.open_tails_at[0] };
-            blob.write_at(at, &missing).map_err(|e| fail("write the index of shard", e))?;
+            in_order = blob.write_first(at, &missing).map_err(|e| fail("write the index of shard", e))?;
             index = Some(Part::of(at, &missing));
         }
         let checksums = blob.wants_crc32().then(|| Checksums::new(shard.chunks));
@@ -91,7 +91,9 @@ impl Shard {
         let poisoned = AtomicBool::new(false);
         let new = Self { storage, key, plan, place, blob, map, entries, checksums, tail, grain, open_index, poisoned };
         new.tell_crc32(new.plan.shard.reserve_bytes, index.as_slice());
-        new.blob.sync().map_err(new.failed("sync new shard"))?;
+        if !in_order {
+            new.blob.sync().map_err(new.failed("sync new shard"))?;
+        }
         new.blob.publish().map_err(new.failed("publish shard"))?;
         Ok(new)
     }

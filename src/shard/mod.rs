@@ -28,6 +28,8 @@ pub(crate) use checkpoint::Checkpoint;
 pub(crate) use claim::{Claim, DetachedClaim, PIECES_MAX, StagedSlot};
 pub(crate) use close::Closed;
 pub(crate) use file::{Shard, ShardPosition, WaitsFor};
+#[cfg(feature = "offline")]
+pub(crate) use parked::ParkedChunks;
 pub(crate) use parked::ParkedShard;
 pub(crate) use provisional::ProvisionalRoom;
 #[cfg(any(feature = "capi", loom))]

@@ -31,14 +31,16 @@ pub(crate) struct ParkedShard {
 }
 
 impl Shard {
-    /// Makes what is committed durable, and closes the file; gives the shard back if it has to stay open. Nobody else
-    /// may use it.
+    /// Makes what is committed durable, unless it `is_synced`, and closes the file; gives the shard back if it has to
+    /// stay open. Nobody else may use it.
     ///
     /// The file that is opened later is told of no error of the device that this one would have been told of, so
     /// nothing may be left here that is not synced.
-    pub(crate) fn park(self) -> std::result::Result<ParkedShard, Box<Self>> {
+    pub(crate) fn park(self, is_synced: bool) -> std::result::Result<ParkedShard, Box<Self>> {
         let park = || {
-            self.sync().map_err(self.failed("sync shard"))?;
+            if !is_synced {
+                self.sync().map_err(self.failed("sync shard"))?;
+            }
             Ok(self.blob.park())
         };
         let Ok(Some(file)) = caught(park) else { return Err(Box::new(self)) };
@@ -47,7 +49,20 @@ impl Shard {
     }
 }
 
+/// Where the chunks of a shard are in its file, whatever the index there says by now.
+#[cfg(feature = "offline")]
+pub(crate) struct ParkedChunks {
+    pub(crate) key: String,
+    /// Offset and length of those that are stored.
+    pub(crate) chunks: Vec<Option<(u64, u64)>>,
+}
+
 impl ParkedShard {
+    #[cfg(feature = "offline")]
+    pub(crate) fn chunks(&self) -> ParkedChunks {
+        ParkedChunks { key: self.key.clone(), chunks: self.entries.iter().map(Entry::committed).collect() }
+    }
+
     /// Opens the file again, if it is still the same.
     pub(crate) fn reopen(self) -> Result<Shard> {
         let fail = |error: io::Error| Error::io("open again the shard", &self.key, error);

@@ -4,6 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
+use super::checksum::{Checksums, Part};
 use crate::format::index::table::MISSING;
 use crate::format::slot_header::MAGIC;
 use crate::format::slot_header::{HEADER_BYTES, Origin, header};
@@ -48,7 +49,10 @@ pub(crate) struct Slot<'a> {
     bytes: &'a mut [u8],
     /// Where the slot starts in the file.
     at: u64,
-    entry: &'a Entry,
+    /// `None`: committed.
+    entry: Option<&'a Entry>,
+    /// Where the file has a checksum, those of its chunks, and which chunk it is.
+    checksums: Option<(&'a Checksums, usize)>,
 }
 
 impl<'a> Slot<'a> {
@@ -61,7 +65,12 @@ impl<'a> Slot<'a> {
     pub(crate) unsafe fn new(map: NonNull<u8>, at: u64, len: usize, entry: &'a Entry) -> Self {
         // SAFETY: the range lies within the map; claiming made this the only reference to it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(map.as_ptr().add(at as usize), len) };
-        Self { bytes, at, entry }
+        Self { bytes, at, entry: Some(entry), checksums: None }
+    }
+
+    /// The file has a checksum: what is written must be the chunk and nothing behind it.
+    pub(super) fn sum_up(&mut self, checksums: Option<(&'a Checksums, usize)>) {
+        self.checksums = checksums;
     }
 
     /// Where the chunk's bytes go.
@@ -70,7 +79,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Declares the first `nbytes` of the room to be the chunk.
-    pub(crate) fn commit(self, nbytes: usize, origin: &Origin) {
+    pub(crate) fn commit(mut self, nbytes: usize, origin: &Origin) {
         let (head, payload) = self.bytes.split_at_mut(HEADER_BYTES);
         let header = header(origin, &payload[..nbytes]);
         head[4..].copy_from_slice(&header[4..]);
@@ -80,7 +89,21 @@ impl<'a> Slot<'a> {
         let place = unsafe { AtomicU32::from_ptr(head.as_mut_ptr().cast()) };
         // Release: after a kill, the file's pages hold no magic without the header and the payload that it vouches for.
         place.store(magic, Ordering::Release);
-        self.entry.commit(self.at + HEADER_BYTES as u64, nbytes as u64);
+        if let Some((checksums, chunk)) = self.checksums {
+            checksums.note(chunk, Part::of(self.at, &self.bytes[..HEADER_BYTES + nbytes]));
+        }
+        if let Some(entry) = self.entry.take() {
+            entry.commit(self.at + HEADER_BYTES as u64, nbytes as u64);
+        }
+    }
+}
+
+impl Drop for Slot<'_> {
+    /// What an encoder left of a chunk that is none would count where the file has a checksum.
+    fn drop(&mut self) {
+        if self.entry.is_some() && self.checksums.is_some() {
+            self.bytes.fill(0);
+        }
     }
 }
 

@@ -48,10 +48,11 @@ impl Directory {
         Self { held: Some(folder.clone()), ..self }
     }
 
-    /// With room kept for documents when the disk is full, for all directories that have the same `reserve`.
+    /// With room kept for documents when the disk is full, for all directories that have the same `reserve`. What one
+    /// of them syncs for all is synced for each.
     pub(crate) fn with_reserve(self, reserve: Arc<DiskReserve>) -> Self {
         reserve.take_ballast(&self.root, self.held.as_ref());
-        Self { reserve, ..self }
+        Self { new_names: reserve.new_names.clone(), reserve, ..self }
     }
 
     /// With guarded maps, if the handler is installed: see [`lost_pages`](crate::fs::lost_pages).
@@ -146,7 +147,7 @@ impl Directory {
     /// Opens what else the way of writing needs of a file of `len` bytes.
     fn equip(&self, blob: &mut FileBlob, len: u64) -> io::Result<()> {
         let direct = || system::open_direct(&blob.partial).map(Arc::new);
-        blob.window = Window::open(blob.file().clone(), 0, len, self.access, direct)?;
+        blob.window = Window::open(blob.file().clone(), None, 0, len, self.access, direct)?;
         Ok(())
     }
 

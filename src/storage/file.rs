@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::new_names::NewNames;
-use super::seam::{Blob, Mapped};
+use super::seam::{Blob, Mapped, PAGE};
 use super::window::Window;
-use crate::fs::system::FileExt;
+use crate::fs::system::{FileExt, is_unsupported};
 use crate::fs::{Identity, growth, lease, system};
 
 /// A file that is made under another name, and appears when it is published.
@@ -21,6 +21,8 @@ pub(super) struct FileBlob {
     pub(super) path: PathBuf,
     pub(super) partial: PathBuf,
     published: AtomicBool,
+    /// Something did not reach the device. The system tells it once and then may say that all is well.
+    failed: AtomicBool,
     /// How long the file must be.
     len: AtomicU64,
     /// `None`: nothing is synced.
@@ -52,12 +54,24 @@ impl FileBlob {
 
     /// `len`: how long the file must be. Dropped before it is published, it removes the file.
     pub(super) fn new(file: File, path: PathBuf, partial: PathBuf, len: u64, names: Option<Arc<NewNames>>) -> Self {
-        let (window, published, len) = (Window::new(Arc::new(file), 0), AtomicBool::new(false), AtomicU64::new(len));
-        Self { window, held: None, path, partial, published, len, new_names: names }
+        let (window, len) = (Window::new(Arc::new(file), 0), AtomicU64::new(len));
+        let (published, failed) = Default::default();
+        Self { window, held: None, path, partial, published, failed, len, new_names: names }
     }
 
     pub(super) fn file(&self) -> &Arc<File> {
         &self.window.file
+    }
+
+    /// Fails if this descriptor is yet to be told of something that did not reach the device.
+    fn check_written(&self) -> io::Result<()> {
+        match system::check_written(self.file()) {
+            // Where a program may not call that, it may sync.
+            Err(error) if is_unsupported(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
+                self.file().sync_data()
+            }
+            other => other,
+        }
     }
 
     /// Refuses to go on with a file that another program cut off or took away: nobody would find what is written to it.
@@ -97,6 +111,24 @@ impl Blob for FileBlob {
         self.window.write_slices_at(offset, &mut [IoSlice::new(bytes)])
     }
 
+    /// In order: the journal's entry that has the name comes behind the one that says that these bytes are written, and
+    /// the device is flushed before either counts.
+    fn write_first(&self, offset: u64, bytes: &[u8]) -> io::Result<bool> {
+        let (start, end) = (offset / PAGE * PAGE, (offset + bytes.len() as u64).next_multiple_of(PAGE));
+        let within = end <= self.len.load(Ordering::Relaxed) && self.new_names.is_some();
+        if within {
+            // The file is new, so what lies around reads as zeros.
+            let mut pages = vec![0; (end - start) as usize];
+            pages[(offset - start) as usize..][..bytes.len()].copy_from_slice(bytes);
+            let written = system::write_in_order(self.file(), self.window.direct.as_deref(), start, &pages);
+            if written? == Some(pages.len()) {
+                return Ok(true);
+            }
+        }
+        self.write_at(offset, bytes)?;
+        Ok(false)
+    }
+
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file().read_exact_at(bytes, offset)
     }
@@ -120,6 +152,11 @@ impl Blob for FileBlob {
     }
 
     fn park(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        // Whoever opens it again is not told what this descriptor would have been told.
+        if self.new_names.is_some() && self.check_written().is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+            return None;
+        }
         let identity = Identity::of(self.file()).ok().filter(|_| self.published.load(Ordering::Relaxed))?;
         Some(Arc::new(ParkedFile { identity, len: self.len.load(Ordering::Relaxed) }))
     }
@@ -145,6 +182,9 @@ impl Blob for FileBlob {
     fn sync(&self) -> io::Result<()> {
         self.check_intact()?;
         let Some(names) = &self.new_names else { return Ok(()) };
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the device does not have what was written"));
+        }
         self.file().sync_data()?;
         if self.published.load(Ordering::Relaxed) { names.sync_above(&self.path) } else { Ok(()) }
     }

@@ -28,7 +28,11 @@ impl NewNames {
 
     /// Syncs the folders above `path` that need it.
     pub(super) fn sync_above(&self, path: &Path) -> io::Result<()> {
-        let above: Noted = self.all().into_iter().filter(|(folder, _)| path.starts_with(folder)).collect();
+        let above: Noted = {
+            let folders = self.lock();
+            let noted = |folder: &Path| folders.get_key_value(folder).map(|(folder, names)| (folder.clone(), *names));
+            path.ancestors().filter_map(noted).collect()
+        };
         above.iter().try_for_each(|(folder, _)| File::open(folder)?.sync_all())?;
         self.are_synced(&above);
         Ok(())

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::new_names::NewNames;
 use crate::fs::system::{self, is_no_room};
 
 // After a kill it is one of the unfinished files that may be removed.
@@ -15,13 +16,14 @@ pub(super) const BALLAST_BYTES: u64 = 1 << 20;
 pub(super) const BALLAST_TRIES: u32 = 20;
 pub(super) const BALLAST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What storages on the same disk share: how much room there is left for which of them.
+/// What storages on the same disk share: how much room there is left for which of them, and what is yet to be synced.
 #[derive(Debug, Default)]
 pub(crate) struct DiskReserve {
     ballast: OnceLock<Option<Ballast>>,
     /// The error with which a document, or a shard that frames waited for, found no room, else 0. No shard is begun any
     /// more: what is left, and what the ballast gives, is for the documents.
     full: AtomicI32,
+    pub(super) new_names: Arc<NewNames>,
 }
 
 impl DiskReserve {

@@ -165,6 +165,13 @@ pub trait Blob: Send + Sync {
         Ok(())
     }
 
+    /// Writes `bytes`, the first and only ones before [`publish`](Self::publish). True: whoever finds the file by its
+    /// key, be it after a loss of power, finds them in it, without a [`sync`](Self::sync) before it is published.
+    fn write_first(&self, offset: u64, bytes: &[u8]) -> io::Result<bool> {
+        self.write_at(offset, bytes)?;
+        Ok(false)
+    }
+
     /// Reads what was written at `offset`, for whoever looks at a run in progress. Without it,
     /// `Acquisition::read_frame` finds only frames in the ring.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
@@ -194,8 +201,8 @@ pub trait Blob: Send + Sync {
         self.grows()
     }
 
-    /// Whether it wants to be told by [`note_crc32`](Self::note_crc32). Then workers compute what that takes, and don't
-    /// encode in mapped memory, but copy what they have encoded.
+    /// Whether it wants to be told by [`note_crc32`](Self::note_crc32). Then workers compute what that takes, and
+    /// encode in mapped memory only what is not compressed, but copy what else they have encoded.
     fn wants_crc32(&self) -> bool {
         false
     }

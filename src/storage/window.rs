@@ -42,10 +42,11 @@ pub(super) struct Access {
 }
 
 impl Window {
-    /// `len` bytes from `start` on, all of which have their room. `direct`: opens a descriptor that passes the page
-    /// cache by.
+    /// `len` bytes from `start` on, all of which have their room. `to_map`: by which the file is mapped, if by another
+    /// description than `file`. `direct`: opens a descriptor that passes the page cache by.
     pub(super) fn open(
         file: Arc<File>,
+        to_map: Option<&File>,
         start: u64,
         len: u64,
         access: Access,
@@ -53,7 +54,8 @@ impl Window {
     ) -> io::Result<Self> {
         let Access { way, file_system, guard_maps } = access;
         let mut window = Self::new(file, start);
-        let map = || MmapOptions::new().offset(start).len(len as usize).map_raw(&*window.file);
+        let mapped = to_map.unwrap_or(&window.file);
+        let map = || MmapOptions::new().offset(start).len(len as usize).map_raw(mapped);
         match way {
             StorageKind::Mapped => {
                 let map = map()?;

@@ -56,8 +56,13 @@ fn an_archive_holds_what_a_folder_would() {
 
 /// What this process has read from files until now, in bytes.
 fn bytes_read() -> u64 {
+    bytes_of_calls("rchar: ")
+}
+
+/// How many bytes this process has read, or written, by calls of the system.
+fn bytes_of_calls(which: &str) -> u64 {
     let counts = fs::read_to_string("/proc/self/io").unwrap();
-    counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+    counts.lines().find_map(|line| line.strip_prefix(which)).unwrap().parse().unwrap()
 }
 
 #[test]
@@ -93,6 +98,35 @@ fn child_writes_and_counts_what_it_reads() {
         }
     }
     println!("{runs} runs");
+}
+
+#[test]
+fn the_bytes_written_for_small_shards_go_with_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(in_child("archives::child_writes_small_shards", folder.path()).contains("written"));
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn child_writes_small_shards() {
+    const SHARDS: u64 = 4000;
+    let path = child_path().join("run.ozx");
+    let dims = vec![Dim::time(None).chunk(1).shard(1), Dim::y(8), Dim::x(8)];
+    let config = Config { dims, checkpoint_every: Duration::from_millis(100), sync: false, ..tiny(None, 64) };
+    let acquisition = Acquisition::create(&path, config).unwrap();
+    let before = bytes_of_calls("wchar: ");
+    for number in 0..SHARDS {
+        assert_eq!(acquisition.append(&frame(number, 64)).unwrap().frames, 1);
+    }
+    acquisition.finish().unwrap();
+    let written = bytes_of_calls("wchar: ") - before;
+    // A shard has room for 16 KiB, and directories may take about as much. A whole one with each shard, of some 90
+    // bytes for each before, would be 180 KB a shard, and for more shards more.
+    assert!(written < 40_000 * SHARDS, "{written} bytes");
+    assert!(names(&path).len() as u64 > SHARDS);
+    assert_eq!(zip::wrong(&path), [""; 0]);
+    assert_eq!(pixels(&path).0, [SHARDS, 8, 8]);
+    println!("{written} bytes written");
 }
 
 #[test]

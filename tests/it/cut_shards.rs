@@ -40,3 +40,45 @@ fn chunks_of_a_shard_that_was_cut_off_are_lost() {
         }
     }
 }
+
+/// Where the chunks of a shard of 16 end, by its index.
+fn ends(shard: &[u8], location: IndexLocation) -> Vec<u64> {
+    let index = if location == IndexLocation::Start { shard } else { &shard[shard.len() - 16 * 16 - 4..] };
+    let word = |at: usize| u64::from_le_bytes(index[8 * at..][..8].try_into().unwrap());
+    (0..16).map(|chunk| word(2 * chunk) + word(2 * chunk + 1)).collect()
+}
+
+/// What is whole of a shard that was cut in its middle stays: its index is lost where it stood at the end, and slots
+/// have headers.
+#[test]
+fn chunks_before_a_cut_are_kept() {
+    for layout in layouts() {
+        for part in [3, 5, 8, 11, 15] {
+            let folder = tempfile::tempdir().unwrap();
+            let config = small(layout);
+            let path = folder.path().join("run.zarr");
+            finished(&path, &config, &[0, 1, 2, 3, 4, 5]);
+            let shard = path.join("0/c/0/0/0");
+            let bytes = fs::read(&shard).unwrap();
+            let ends = ends(&bytes, layout.1);
+            let last = *ends.iter().max().unwrap() as usize;
+            let first_at = if layout.1 == IndexLocation::Start { 4096 } else { 0 };
+            let cut = first_at + (last - first_at) * part / 16;
+            fs::write(&shard, &bytes[..cut]).unwrap();
+            assert!(checked(&path).unwrap().damage > 0, "{layout:?}, {part}");
+            let kept = ends.iter().filter(|end| **end <= cut as u64).count() as u64;
+            assert!(kept > 0);
+            let found = recovered(&path, true).unwrap();
+            let image = &found.images[0];
+            assert_eq!((image.shards[0].action, image.shards[0].chunks), (ShardAction::NewIndex, kept), "{layout:?}");
+            sound(&path);
+            let whole = |frame: &[u64]| frame.iter().all(|end| *end <= cut as u64);
+            let frames = frames_of(&path, &config, 6);
+            for (at, frame) in ends.chunks(4).enumerate() {
+                assert_eq!(frames[at] == Frame::Whole, whole(frame), "{layout:?}, frame {at} cut at {cut}");
+            }
+            assert!(frames[4..].iter().all(|frame| *frame == Frame::Whole));
+            assert!(!recovered(&path, true).unwrap().is_needed());
+        }
+    }
+}

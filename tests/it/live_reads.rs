@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::common::frame;
-use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, Error, Memory, Placement, Record, StorageKind};
+use shardwright::{
+    Acquisition, Codec, Compressor, Config, Dataset, Dim, Dtype, Error, IndexLocation, Memory, Placement, Record,
+    StorageKind,
+};
 
 const SHAPE: [usize; 2] = [20, 30];
 const BYTES: usize = SHAPE[0] * SHAPE[1] * 2;
@@ -116,4 +119,34 @@ fn whoever_reads_beside_the_camera_sees_whole_frames() {
         assert!(seen > 0);
     });
     assert_eq!(acquisition.finish().unwrap().frames_written, 2_000);
+}
+
+/// The index of such a shard is written when it is closed for good, so the file does not say what it holds.
+#[test]
+fn frames_in_shards_that_are_closed_for_a_while_are_read() {
+    for (deep, compressor) in [(1, Compressor::None), (1, Compressor::default()), (2, Compressor::default())] {
+        let [y, x] = SHAPE.map(|length| length as u64);
+        let dims = vec![Dim::time(None).chunk(deep).shard(40 * deep), Dim::y(y).chunk(8).shard(24), Dim::x(x)];
+        let config = Config { dims, index_location: IndexLocation::Start, ..config(1, compressor) };
+        let folder = tempfile::tempdir().unwrap();
+        let dataset = Dataset::create(folder.path().join("many.zarr")).unwrap().with_open_files(2);
+        let images: Vec<_> =
+            (0..7).map(|at| dataset.acquisition(&format!("image-{at}"), config.clone()).unwrap()).collect();
+        for round in 0..3 {
+            for image in &images {
+                for number in (4 * round..4 * round + 4).filter(|number| number % 5 != 3) {
+                    let mut loan = image.acquire().unwrap();
+                    loan.copy_from_slice(&frame(number, BYTES));
+                    loan.commit(number, Record::default()).unwrap();
+                }
+            }
+            for (at, image) in images.iter().enumerate() {
+                for number in 0..4 * round + 4 {
+                    let want = if number % 5 == 3 { missing() } else { frame(number, BYTES) };
+                    assert!(read(image, number) == want, "frame {number} of image {at} in chunks of {deep}");
+                }
+            }
+        }
+        images.into_iter().for_each(|image| drop(image.finish().unwrap()));
+    }
 }

@@ -76,6 +76,33 @@ def test_a_full_disk_says_how_to_go_on_and_the_same_call_does(on_small_disk, tmp
     assert_same(zarr.open_array(tmp_path / "o.zarr", mode="r")[...], data)
 
 
+@pytest.mark.parametrize("storage", ["direct", "buffered", "mapped"])
+def test_an_archive_whose_disk_others_fill_ends_with_all_that_was_written(on_small_disk, tmp_path, storage):
+    script = f"""
+        "$SHARDWRIGHT" replay synthetic "$DISK/run.ozx" --camera 256x256xu16@400 --rate 400 --frames 600 \\
+            --shard 32,256,256 --chunk 1,256,256 --storage {storage} --codec none --json > "$PLACE/told" &
+        writer=$!
+        # Two shards are full, and others may be there already.
+        until test 0$(du -k "$DISK/run.ozx" 2>/dev/null | cut -f1) -gt 12000; do sleep 0.02; done
+        # Whatever the writer gives back is taken, too.
+        (while kill -0 $writer 2>/dev/null; do cat /dev/zero >> "$DISK/other" 2>/dev/null || sleep 0.01; done) &
+        code=0
+        wait $writer || code=$?
+        wait
+        cp "$DISK/run.ozx" "$PLACE/run.ozx"
+        exit $code
+    """
+    done = on_small_disk("48m", script)
+    told = json.loads((tmp_path / "told").read_text())
+    assert done.returncode == 1, done.stderr
+    assert told["error"]["kind"] == "no-space", told
+    written = told["frames_written"]
+    array = zarr.open_array(zarr.storage.ZipStore(tmp_path / "run.ozx", mode="r"), path="0")
+    assert written > 0
+    # Those that are missing may lie between.
+    assert sum(int(frame.max()) > 0 for frame in array[...]) == written
+
+
 def test_an_export_to_a_full_disk_leaves_nothing(on_small_disk, tmp_path):
     zarr.create_array(tmp_path / "a.zarr", data=pixels(shape=(64, 128, 128)), chunks=(8, 64, 64))
     script = 'code=0\n"$SHARDWRIGHT" export "$PLACE/a.zarr" "$DISK/a.%s" --json || code=$?\n'

@@ -179,6 +179,8 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         channels: channels.iter().map(|channel| unsafe { self::channel(channel) }).collect::<Outcome<_>>()?,
         // SAFETY: as above.
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
+        // SAFETY: as above.
+        key: unsafe { optional_text(config.key, "sw_config.key") }?.map(str::to_owned),
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
         manifest: manifest(config)?,

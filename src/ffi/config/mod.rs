@@ -228,8 +228,7 @@ pub const SW_DEPTH_AUTO: sw_depth = 2;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct sw_volume {
-    /// The name of the scale, which is that of the folder with the shards. UTF-8. Null: the resolution, as
-    /// 325_325_1000.
+    /// The scale's name, which is that of the folder with the shards. UTF-8. Null: the resolution, as 325_325_1000.
     pub key: *const c_char,
     /// What is done to ids.
     pub hash: sw_hash,
@@ -447,6 +446,8 @@ pub struct sw_config {
     pub pyramid_depth: sw_depth,
     /// Of a plate with several acquisitions, the id of the image's, plus 1. Default 0: the only one, or none.
     pub plate_acquisition: u64,
+    /// Where the image stands in the hierarchy at sw_create's path: `raw/camera-1`. Default null: it is at the path.
+    pub key: *const c_char,
 }
 
 grows!(sw_config);

@@ -25,6 +25,7 @@ use crate::fs::Lock;
 use crate::offline::hierarchy;
 use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::ranges::Ranges;
 use archive::FoundArchive;
 use documents::Change;
 use image::ImagePlan;
@@ -145,7 +146,10 @@ fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counter
                 let reason = format!("is a level of {finest}, which decides what frames there are; recover the image");
                 Error::format(image.node.array.path(), Refusal::Unsupported(reason))
             })?;
-            image.frames = Some((of.frames.end, of.frames.present()));
+            let frames = image.own.level_frames;
+            let present = of.frames.present();
+            let present = present.iter().flat_map(|range| frames.ranges(range));
+            image.frames = Some((frames.end(of.frames.end), Ranges::new(present.collect())));
         }
         planned.push(ImagePlan::new(root, tree, image, counters)?);
     }

@@ -17,7 +17,7 @@ pub(super) struct Image<'a> {
     pub(super) group: &'a Group,
     pub(super) node: &'a ArrayNode,
     pub(super) places: AcquisitionMap,
-    /// Of a level of a pyramid: the frames of level 0, which are all that there are.
+    /// Of a level of a pyramid: those that level 0 has something of, which are all that there are, and where they end.
     pub(super) frames: Option<(u64, Ranges)>,
 }
 

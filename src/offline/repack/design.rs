@@ -194,7 +194,7 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
         if !matches!(to, Dialect::Zarr3Transformer | Dialect::Zarr2) {
             groups::put_ome_aside(&mut user, own);
         }
-        for of_the_old in ["slots", "dimensions", "channel_dimension", "level_of"] {
+        for of_the_old in ["slots", "dimensions", "channel_dimension", "level_of", "level_planes"] {
             own.shift_remove(of_the_old);
         }
         if rules(from).numbers_chunks || rules(to).numbers_chunks {

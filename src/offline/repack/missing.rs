@@ -15,6 +15,7 @@ use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::Node;
+use crate::offline::lost::Lost;
 use crate::offline::promises::{self, Broken};
 use crate::offline::ranges::Ranges;
 use crate::record::LOST;
@@ -26,6 +27,8 @@ pub(super) struct GivenUp {
     chunks: u64,
     /// The frames that may lack some of them, where it is known which frames are where.
     frames: Ranges,
+    /// Of a run that did not finish, where its frames end.
+    end: Option<u64>,
 }
 
 /// Refuses an array that holds fewer chunks than its writer counted.
@@ -56,14 +59,34 @@ impl GivenUp {
     /// What an array has lost.
     pub(super) fn of(change: &Change) -> Result<Self> {
         let source = &change.source;
+        if let Some(left) = change.pool.install(|| source.left_unfinished())? {
+            return Ok(Self::of_unfinished(source, &left));
+        }
         let Some(lost) = change.pool.install(|| source.lost())? else { return Ok(Self::default()) };
         let frames = source.acquisition().and_then(|(_, places)| lost.frames(&places));
-        Ok(Self { chunks: lost.chunks(), frames: frames.unwrap_or_default() })
+        Ok(Self { chunks: lost.chunks(), frames: frames.unwrap_or_default(), end: None })
+    }
+
+    /// A copy has no slot headers, by which the run could be recovered: what its indexes do not name is missing.
+    fn of_unfinished(source: &Array, left: &Lost) -> Self {
+        let frames = source.acquisition().and_then(|(_, places)| Some((left.frames(&places)?, places)));
+        let Some((absent, places)) = frames else { return Self::default() };
+        let all = Ranges::from(0..places.frames().unwrap_or(0));
+        let last = all.minus(&absent).iter().last().map_or(0, |range| range.end);
+        let end = places.end(last).min(all.count());
+        Self { chunks: 0, frames: absent.and(&Ranges::from(0..end)), end: Some(end) }
     }
 
     /// What somebody should know who reads a result without the chunks that are given up.
     pub(super) fn note(&self) -> Option<String> {
-        let Self { chunks, frames } = self;
+        let Self { chunks, frames, end } = self;
+        if let Some(end) = end {
+            let there = end - frames.count();
+            return Some(format!(
+                "its writer did not finish: the result holds the {there} frames that its indexes name, and lists the \
+                 others up to {end} as missing"
+            ));
+        }
         let listed = match frames.count() {
             0 => "the result has a count that tells so".to_owned(),
             count => format!("{count} frames that may lack them are listed as missing in the result"),
@@ -74,12 +97,24 @@ impl GivenUp {
     /// Lets what the writer said of the array be true of what it has become, which has so many chunks: how many there
     /// are, and which frames are missing.
     pub(super) fn settle(&self, own: &mut Map<String, Value>, made: u64) {
+        let Self { chunks: lost, frames, end } = self;
+        let told = |ranges: &Ranges| {
+            ranges.iter().take(MISSING_RANGES_MAX).map(|range| json!([range.start, range.end])).collect::<Value>()
+        };
+        if let Some(end) = end {
+            // Nothing more of it can be found.
+            own.insert("recovered".into(), json!(true));
+            own.insert("frames".into(), json!(end));
+            own.insert("chunks".into(), json!(made));
+            own.insert("frames_missing".into(), json!(frames.count()));
+            own.insert("missing".into(), told(frames));
+            return;
+        }
         let Some(chunks) = own.get_mut("chunks") else { return };
-        let Self { chunks: lost, frames } = self;
         // Where no frame tells what is lost, the count has to.
-        let told = frames.count() > 0;
-        *chunks = json!(made + if told { 0 } else { *lost });
-        if !told {
+        let is_told = frames.count() > 0;
+        *chunks = json!(made + if is_told { 0 } else { *lost });
+        if !is_told {
             return;
         }
         let listed = own.get("missing").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -87,9 +122,7 @@ impl GivenUp {
         let listed = Ranges::new(listed.iter().filter_map(range).collect());
         let before = own.get("frames_missing").and_then(Value::as_u64).unwrap_or(0);
         own.insert("frames_missing".into(), json!(before + frames.minus(&listed).count()));
-        let all = listed.union(frames);
-        let all = all.iter().take(MISSING_RANGES_MAX).map(|range| json!([range.start, range.end]));
-        own.insert("missing".into(), all.collect());
+        own.insert("missing".into(), told(&listed.union(frames)));
     }
 
     /// Says of which frames the pixels are lost, in the records beside or below the place that `array` has in `root`.

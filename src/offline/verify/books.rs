@@ -36,9 +36,16 @@ pub(super) fn of_level(check: &Check, level: &Image, path: &Path) {
     let Some(group) = check.tree.group(around) else { return };
     let Ok(Some(finest)) = Provenance::parse(&group.path, &group.attributes) else { return };
     let ranges = |own: &Provenance| Ranges::new(own.missing.clone());
-    let more = ranges(&finest).minus(&ranges(&level.own)).count();
+    let frames = &level.own.level_frames;
+    let all = finest.frames.map_or(0, |all| frames.end(all));
+    let there = Ranges::from(0..finest.frames.unwrap_or(0)).minus(&ranges(&finest));
+    let there = Ranges::new(there.iter().flat_map(|range| frames.ranges(range)).collect());
+    // What is behind its end is missing, too: a copy of a run that did not finish has what there was of each level.
+    let is_whole = level.own.complete || level.own.slots.is_some();
+    let end = level.own.frames.filter(|_| !is_whole).unwrap_or(u64::MAX);
+    let more = Ranges::from(0..all.min(end)).minus(&there).minus(&ranges(&level.own)).count();
     let is_told_whole = |own: &Provenance| ranges(own).count() >= own.frames_missing;
-    if (more > 0 && is_told_whole(&level.own)) || finest.frames != level.own.frames {
+    if (more > 0 && is_told_whole(&level.own)) || (is_whole && finest.frames.map(|_| all) != level.own.frames) {
         let count = |own: &Provenance| own.frames.map_or("no".to_owned(), |frames| frames.to_string());
         let (frames, all) = (count(&level.own), count(&finest));
         let what = format!("has {frames} frames, and {more} of them are missing in level 0, which has {all}");

@@ -60,7 +60,8 @@ impl ArchiveBlob {
     ) -> io::Result<Self> {
         let [len, growth] = lens;
         let direct = || archive.direct();
-        let window = Window::open(archive.file.clone(), entry.data_at, len, access, direct);
+        let to_map = archive.to_map(access);
+        let window = Window::open(archive.file.clone(), to_map.as_ref(), entry.data_at, len, access, direct);
         let window = window.inspect_err(|_| archive.discard(&entry))?;
         let indexes = [crc32::append_zeros(0, growth); 2];
         let open = Open { told: (0, Some(0)), indexes, place: 0, grown_to: len, closed: false };

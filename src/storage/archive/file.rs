@@ -14,7 +14,7 @@ use crate::config::StorageKind;
 use crate::format::zip::directory::Directory;
 use crate::format::zip::local::{self, Kind, PAGE};
 use crate::format::zip::{Content, Modified};
-use crate::fs::system::{self, FileSystem};
+use crate::fs::system::{self, FileSystem, is_no_room};
 use crate::fs::{Identity, growth};
 
 /// An archive that is being written.
@@ -27,12 +27,23 @@ pub(crate) struct Archive {
     /// A further descriptor, that passes the page cache by.
     direct: OnceLock<Option<Arc<File>>>,
     /// Held by whoever makes the file longer, or shorter. Taken before the table.
-    pub(super) tail: Mutex<()>,
+    tail: Mutex<Tail>,
     table: Mutex<Table>,
     /// Somebody wants bytes to be waited for until they are on the device.
     pub(super) syncs: AtomicBool,
     /// A sync failed. The system tells it once and then may say that all is well.
     poisoned: AtomicBool,
+}
+
+/// What is known of the room behind all that is written.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// Room within the file that was reserved ahead, for entries, and reads as zeros.
+    pub(super) ahead: Range<u64>,
+    /// It was reserved so that it can be mapped.
+    ahead_is_mapped: bool,
+    /// Bytes behind the end of the file that are reserved, for documents and directories when the disk is full.
+    reserved: u64,
 }
 
 impl Archive {
@@ -44,7 +55,7 @@ impl Archive {
             file,
             path: path.to_path_buf(),
             direct: OnceLock::new(),
-            tail: Mutex::new(()),
+            tail: Mutex::default(),
             table,
             syncs: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
@@ -55,7 +66,7 @@ impl Archive {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tail(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,6 +77,16 @@ impl Archive {
 
     pub(super) fn direct_if_open(&self) -> Option<Arc<File>> {
         self.direct.get().cloned().flatten()
+    }
+
+    /// A further description of the file, by which a shard is mapped: of each the system learns by itself how far ahead
+    /// pages will be wanted, and of one that has served for many shards it has learnt that none will.
+    pub(super) fn to_map(&self, access: Access) -> Option<File> {
+        // Elsewhere the file is made longer while nobody else has it open for writing.
+        if access.way != StorageKind::Mapped || !self.file_system.extends_at_once() {
+            return None;
+        }
+        File::options().read(true).write(true).open(system::descriptor_path(&self.file)).ok()
     }
 
     pub(super) fn uuid(&self) -> [u8; 16] {
@@ -130,10 +151,10 @@ impl Archive {
         // Whatever makes a file longer that was cut off hides that.
         self.check()?;
         let (header_bytes, room) = (local::bytes(key, PAGE as usize) as u64, len.next_multiple_of(PAGE));
-        let _tail = self.tail();
+        let mut tail = self.tail();
         let header_at = match self.take(header_bytes + room, access)? {
             Some(at) => at,
-            None => self.append(header_bytes + room, access)?,
+            None => self.take_ahead(&mut tail, header_bytes + room, access)?,
         };
         Ok(Entry {
             serial: self.table().next_serial(),
@@ -162,8 +183,33 @@ impl Archive {
         Ok(cleared?.then_some(at))
     }
 
+    /// Room that was got ahead, or is got now.
+    fn take_ahead(&self, tail: &mut Tail, len: u64, access: Access) -> io::Result<u64> {
+        if tail.ahead.end - tail.ahead.start < len {
+            // Each time that the file grows, the whole directory is written: it grows by as much as that, so that what
+            // is written in all goes with what is in it.
+            let directory = self.table().directory_bytes();
+            let ahead = len * directory.div_ceil(len).max(1);
+            let at = match self.append(tail, ahead, access) {
+                Err(error) if is_no_room(&error) && ahead > len => {
+                    self.append(tail, len, access).map(|at| at..at + len)
+                }
+                other => other.map(|at| at..at + ahead),
+            }?;
+            let left = std::mem::replace(&mut tail.ahead, at);
+            tail.ahead_is_mapped = access.way == StorageKind::Mapped;
+            self.table().space.give(left);
+        }
+        let at = tail.ahead.start;
+        if access.way == StorageKind::Mapped && !tail.ahead_is_mapped {
+            self.reserve(at, len, access)?;
+        }
+        tail.ahead.start += len;
+        Ok(at)
+    }
+
     /// Room behind the end of the file, which then ends with the directory that it ends with now.
-    fn append(&self, len: u64, access: Access) -> io::Result<u64> {
+    fn append(&self, tail: &mut Tail, len: u64, access: Access) -> io::Result<u64> {
         let end = self.table().end;
         debug_assert!(end.is_multiple_of(PAGE), "the file was finished");
         let at = end.checked_add(len).filter(|&at| at < 1 << 62).ok_or(io::ErrorKind::FileTooLarge)?;
@@ -171,25 +217,52 @@ impl Archive {
             let table = self.table();
             directory_block(Vec::new(), at, &table.names, &table.comment)
         };
-        let (directory, new_end) = (block.len() as u64, at + block.len() as u64);
+        let (new_end, ballast) = (at + block.len() as u64, ballast_bytes(&block));
         system::check_file_limit(new_end)?;
+        // What is reserved behind the end stays so whatever becomes of this.
+        let reserved_end = end + tail.reserved;
         // A reservation that fails half-way would, for a moment, hold all the room that documents need.
-        if system::free_bytes(&self.file)?.is_some_and(|free| free < len + directory) {
+        let needed = (new_end + ballast).saturating_sub(reserved_end);
+        if system::free_bytes(&self.file)?.is_some_and(|free| free < needed) {
             return Err(system::no_room());
         }
-        let grown = self
-            .reserve(end, len, access)
-            .and_then(|_| system::reserve_behind(&self.file, at, directory))
-            .and_then(|()| growth::extend(&self.file, end, at, &block));
-        if let Err(error) = grown {
-            // What was reserved behind the end goes with this.
-            let _ = self.file.set_len(end);
-            self.keep_ballast(end);
+        let reserve = || {
+            if at > reserved_end {
+                self.reserve(reserved_end, at - reserved_end, access)?;
+            }
+            self.reserve_up_to(reserved_end.max(at), new_end + ballast)
+        };
+        let reserved = reserve();
+        // In memory, a reservation that fails takes nothing.
+        let is_left = reserved.is_err() && self.file_system.is_memory();
+        if let Err(error) = reserved.and_then(|()| growth::extend(&self.file, end, at, &block)) {
+            if !is_left {
+                // What was reserved behind the end goes with this.
+                let _ = self.file.set_len(end);
+                tail.reserved = 0;
+                self.keep_ballast(tail, end, ballast);
+            }
             return Err(error);
         }
+        tail.reserved = ballast;
         self.table().moved(at, new_end);
-        self.keep_ballast(new_end);
         Ok(end)
+    }
+
+    fn reserve_up_to(&self, at: u64, end: u64) -> io::Result<()> {
+        if at < end { system::reserve_behind(&self.file, at, end - at) } else { Ok(()) }
+    }
+
+    /// Lets the file, which ends at `end`, end with `block`, which begins at `at`.
+    pub(super) fn extend(&self, tail: &mut Tail, end: u64, at: u64, block: &[u8]) -> io::Result<()> {
+        let new_end = at + block.len() as u64;
+        system::check_file_limit(new_end)?;
+        let reserved_end = end + tail.reserved;
+        self.reserve_up_to(reserved_end, new_end)?;
+        growth::extend(&self.file, end, at, block).inspect_err(|_| tail.reserved = 0)?;
+        tail.reserved = reserved_end.saturating_sub(new_end);
+        self.keep_ballast(tail, new_end, ballast_bytes(block));
+        Ok(())
     }
 
     /// Room on the disk for a range; an error where that is needed and not to be had.
@@ -207,9 +280,11 @@ impl Archive {
         }
     }
 
-    /// Room for documents and a directory, behind the end of the file. Best effort.
-    pub(super) fn keep_ballast(&self, end: u64) {
-        let _ = system::reserve_behind(&self.file, end, BALLAST_BYTES);
+    /// Room for documents and a directory, behind the end of the file. Best effort: what there is stays.
+    fn keep_ballast(&self, tail: &mut Tail, end: u64, bytes: u64) {
+        if tail.reserved < bytes && self.reserve_up_to(end + tail.reserved, end + bytes).is_ok() {
+            tail.reserved = bytes;
+        }
     }
 
     /// Gives the blocks of free ranges back to the disk, but for a few that documents will need. Best effort.
@@ -221,6 +296,11 @@ impl Archive {
             }
         }
     }
+}
+
+/// As much as the next directories take, with documents and some more entries.
+fn ballast_bytes(directory: &[u8]) -> u64 {
+    BALLAST_BYTES + 2 * directory.len() as u64
 }
 
 /// The last bytes of a file that is to end with a directory, in whole pages that begin at `at`: first `before`, which

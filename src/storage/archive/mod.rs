@@ -5,10 +5,10 @@
 //! ```
 //!
 //! Every part begins on a page. The room of a shard, whose size has a bound that is known, is got when it is created,
-//! with the directory of that moment behind it: whatever makes the file longer is one growth that ends with a whole
-//! directory. So readers can open the archive while it is written, and after a kill. A document is replaced by another
-//! entry of its name, which the next directory names; the room of the old one is used again when no recent directory
-//! needs it.
+//! or before, with the directory of that moment behind it: whatever makes the file longer is one growth that ends with
+//! a whole directory, and is as long as that at least. So readers can open the archive while it is written, and after a
+//! kill. A document is replaced by another entry of its name, which the next directory names; the room of the old one
+//! is used again when no recent directory needs it.
 //!
 //! A directory is written where a folder's documents would be: at the start, when a checkpoint or the end has brought
 //! them up to date. It says of an open shard what the last checkpoint of that shard made of it. Its CRC-32 there is the

@@ -3,12 +3,12 @@
 
 use std::io;
 
-use super::file::{Archive, directory_block};
+use super::file::{Archive, Tail, directory_block};
 use super::table::{Batch, Entry};
 use crate::error::logged;
 use crate::format::zip::crc32;
-use crate::fs::system::{self, FileExt};
-use crate::fs::{growth, lease};
+use crate::fs::lease;
+use crate::fs::system::{self, FileExt, is_no_room};
 
 /// How much is read at once of an entry whose checksum has to be found out.
 const READ_BYTES: u64 = 1 << 20;
@@ -16,14 +16,20 @@ const READ_BYTES: u64 = 1 << 20;
 impl Archive {
     /// Writes a directory that says all, if the one in the file doesn't.
     pub(crate) fn settle(&self) -> io::Result<()> {
-        let _tail = self.tail();
-        self.write_directory()
+        self.write_directory(&mut self.tail())
     }
 
-    fn write_directory(&self) -> io::Result<()> {
+    fn write_directory(&self, tail: &mut Tail) -> io::Result<()> {
         self.find_out_checksums();
-        let Some(mut batch) = self.table().plan() else { return Ok(()) };
-        let (directory_at, end) = match self.append_batch(&mut batch) {
+        match self.write_planned(tail, false) {
+            Err(error) if is_no_room(&error) => self.write_planned(tail, true),
+            other => other,
+        }
+    }
+
+    fn write_planned(&self, tail: &mut Tail, is_full: bool) -> io::Result<()> {
+        let Some(mut batch) = self.table().plan(is_full) else { return Ok(()) };
+        let (directory_at, end) = match self.append_batch(tail, &mut batch) {
             Ok(place) => place,
             Err(error) => {
                 self.table().take_back(batch);
@@ -32,12 +38,11 @@ impl Archive {
         };
         let freed = self.table().commit(batch, directory_at, end);
         self.give_back(freed);
-        self.keep_ballast(end);
         self.sync_if_wanted()
     }
 
     /// Returns where the directory begins and ends.
-    fn append_batch(&self, batch: &mut Batch) -> io::Result<(u64, u64)> {
+    fn append_batch(&self, tail: &mut Tail, batch: &mut Batch) -> io::Result<(u64, u64)> {
         for (at, bytes) in &batch.writes {
             self.file.write_all_at(bytes, *at)?;
         }
@@ -49,7 +54,7 @@ impl Archive {
         };
         let documents = batch.appended.len() as u64;
         let block = directory_block(std::mem::take(&mut batch.appended), at, &batch.names, &batch.comment);
-        growth::grow(&self.file, end, at, &block)?;
+        self.extend(tail, end, at, &block)?;
         Ok((at + documents, at + block.len() as u64))
     }
 
@@ -83,7 +88,7 @@ impl Archive {
 
     /// Moves documents to where shards have left room, so that the file becomes shorter, and those of Zarr to its
     /// start.
-    fn move_documents(&self) -> io::Result<()> {
+    fn move_documents(&self, tail: &mut Tail) -> io::Result<()> {
         let movable = {
             let mut table = self.table();
             // Whoever is still at an older directory finds out that it is one.
@@ -95,26 +100,34 @@ impl Archive {
             self.file.read_exact_at(&mut bytes, entry.data_at)?;
             self.table().staged.entry(key).or_insert(bytes);
         }
-        self.write_directory()
+        // On a full disk they may stay where they are.
+        self.write_planned(tail, false).or_else(ignore_no_room)
     }
 
     /// Ends the archive: its directory follows the last entry, the file is cut off behind that, and what is free goes
     /// back to the disk.
     pub(crate) fn finish(&self) -> io::Result<()> {
-        let _tail = self.tail();
-        self.write_directory()?;
-        self.move_documents()?;
+        let mut tail = self.tail();
+        self.write_directory(&mut tail)?;
+        self.table().space.give(std::mem::take(&mut tail.ahead));
+        self.move_documents(&mut tail)?;
         let (at, bytes, before) = {
             let mut table = self.table();
             table.space.release(1);
             let at = table.entries.values().map(|entry| entry.data_at + entry.content.len).max().unwrap_or(0);
             (at, table.names.at(at, &table.comment), table.directory.start)
         };
-        let mut end = self.table().end;
+        let (mut end, mut free_end) = (self.table().end, before);
         if at + bytes.len() as u64 <= before {
-            self.file.write_all_at(&bytes, at)?;
-            self.sync_if_wanted()?;
-            end = at + bytes.len() as u64;
+            match self.file.write_all_at(&bytes, at) {
+                Ok(()) => {
+                    self.sync_if_wanted()?;
+                    // What was free there holds the directory now.
+                    (end, free_end) = (at + bytes.len() as u64, at);
+                }
+                // What stands there is no part of anything. The file may as well end with the directory that it has.
+                Err(error) => ignore_no_room(error)?,
+            }
         }
         if let Some(direct) = self.direct_if_open() {
             system::join_descriptors(&direct, &self.file);
@@ -124,11 +137,15 @@ impl Archive {
         let free: Vec<_> = {
             let mut table = self.table();
             table.end = end;
-            table.space.free().filter(|range| range.start < end).collect()
+            table.space.free().filter(|range| range.start < free_end).collect()
         };
         for range in free {
-            let _ = system::give_back(&self.file, range.start, range.end.min(end) - range.start);
+            let _ = system::give_back(&self.file, range.start, range.end.min(free_end) - range.start);
         }
         self.sync_if_wanted()
     }
+}
+
+fn ignore_no_room(error: io::Error) -> io::Result<()> {
+    if is_no_room(&error) { Ok(()) } else { Err(error) }
 }

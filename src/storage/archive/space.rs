@@ -7,12 +7,18 @@ use std::ops::Range;
 /// read what it names.
 const KEPT: u64 = 8;
 
+/// For more lengths than these it is not kept where to look.
+const LENGTHS_MAX: usize = 8;
+
 /// Free ranges, in whole pages.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Space {
     /// Ends by starts; no two touch.
     free: BTreeMap<u64, u64>,
     free_bytes: u64,
+    /// By lengths that were looked for: before this place nothing is free that is as long. Of many closed shards there
+    /// are as many gaps, which would be looked through for each new one.
+    looked: BTreeMap<u64, u64>,
     /// What the next directory will not name, with the number of the last one that does.
     retired: VecDeque<(u64, Range<u64>)>,
     /// Directories written, but for those that say what the one before did.
@@ -31,7 +37,13 @@ impl Space {
 
     /// Takes `len` bytes, as near to the start of the file as can be.
     pub(super) fn take(&mut self, len: u64) -> Option<u64> {
-        let (&start, &end) = self.free.iter().find(|&(start, end)| end - start >= len)?;
+        let from = self.looked.range(..=len).map(|(_, &from)| from).max().unwrap_or(0);
+        let found = self.free.range(from..).find(|&(start, end)| end - start >= len).map(|(&start, &end)| (start, end));
+        if self.looked.len() > LENGTHS_MAX {
+            self.looked.clear();
+        }
+        self.looked.insert(len, found.map_or(u64::MAX, |(start, _)| start));
+        let (start, end) = found?;
         self.free.remove(&start);
         if start + len < end {
             self.free.insert(start + len, end);
@@ -61,6 +73,7 @@ impl Space {
             end = after;
         }
         self.free.insert(start, end);
+        self.looked.range_mut(..=end - start).for_each(|(_, from)| *from = start.min(*from));
     }
 
     /// No directory from the next one on will need a range.
@@ -116,6 +129,21 @@ mod tests {
             (Some(50), Some(53), Some(56), Some(0))
         );
         assert_eq!(space.free().collect::<Vec<_>>(), [100..104]);
+    }
+
+    #[test]
+    fn a_place_that_was_passed_over_is_found_when_it_is_large_enough() {
+        let mut space = Space::default();
+        (0..20).for_each(|at| space.give(10 * at..10 * at + 4));
+        assert_eq!((space.take(6), space.take(7), space.take(4)), (None, None, Some(0)));
+        space.give(34..40);
+        assert_eq!((space.take(7), space.take(6), space.take(3)), (Some(30), Some(37), Some(10)));
+        space.give(14..20);
+        assert_eq!((space.take(12), space.take(11), space.take(1)), (None, Some(13), Some(43)));
+        // Of many lengths, too.
+        assert!((101..140).all(|len| space.take(len).is_none()));
+        space.give(200..400);
+        assert_eq!(space.take(139), Some(200));
     }
 
     #[test]

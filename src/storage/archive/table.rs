@@ -122,13 +122,19 @@ impl Table {
         self.end = end;
     }
 
+    /// Of the directory in the file.
+    pub(super) fn directory_bytes(&self) -> u64 {
+        self.directory.end - self.directory.start
+    }
+
     /// Where the file is made longer. Only one that was finished once ends within a page.
     pub(super) fn append_at(&self) -> u64 {
         self.end.next_multiple_of(PAGE)
     }
 
-    /// What is to be done so that the directory says all; `None`: nothing.
-    pub(super) fn plan(&mut self) -> Option<Batch> {
+    /// What is to be done so that the directory says all; `None`: nothing. `is_full`: what is free within the file may
+    /// be a hole, for which the disk has no room.
+    pub(super) fn plan(&mut self, is_full: bool) -> Option<Batch> {
         if !self.is_behind && self.staged.is_empty() {
             return None;
         }
@@ -139,7 +145,7 @@ impl Table {
         let mut staged: Vec<_> = staged.into_iter().collect();
         staged.sort_by(|(one, _), (other, _)| order(one).cmp(&order(other)));
         for (key, bytes) in staged {
-            let (entry, file) = self.place(&key, &bytes, self.append_at() + appended.len() as u64);
+            let (entry, file) = self.place(&key, &bytes, self.append_at() + appended.len() as u64, is_full);
             match entry.header_at < self.end {
                 true => writes.push((entry.header_at, file)),
                 false => appended.extend(file),
@@ -185,14 +191,14 @@ impl Table {
     }
 
     /// Finds a place for a document, in the file or at `end`, and returns its bytes, in whole pages.
-    fn place(&mut self, key: &str, bytes: &[u8], end: u64) -> (Entry, Vec<u8>) {
+    fn place(&mut self, key: &str, bytes: &[u8], end: u64, is_full: bool) -> (Entry, Vec<u8>) {
         let header_bytes = local::bytes(key, 1) as u64;
         // A document of Zarr that grows a little shall find room where its first version was, which is in front of all
         // shards.
         let is_first = order(key).0 == order(Self::ROOT).0 && !self.entries.contains_key(key);
         let spare = if is_first { PAGE } else { 0 };
         let file_bytes = (header_bytes + bytes.len() as u64).next_multiple_of(PAGE) + spare;
-        let header_at = self.space.take(file_bytes).unwrap_or(end);
+        let header_at = if is_full { None } else { self.space.take(file_bytes) }.unwrap_or(end);
         let room = file_bytes - header_bytes;
         let entry = Entry {
             serial: self.next_serial(),

@@ -220,6 +220,7 @@ fn every_option() -> Config {
         record_fields: vec![field("laser", Dtype::U16), field("stage", Dtype::F64)],
         channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "FFFFFF", None)],
         name: Some("µ".into()),
+        key: Some("a/b".into()),
         overwrite: true,
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],

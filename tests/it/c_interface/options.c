@@ -74,6 +74,7 @@ int main(int argc, char **argv) {
         config.pyramid_keep = SW_KEEP_X;
         config.pyramid_depth = SW_DEPTH_AUTO;
         config.plate_acquisition = 8;
+        config.key = "a/b";
     }
     size_t needed;
     if (sw_config_json(&config, NULL, 0, &needed)) return fprintf(stderr, "%s\n", sw_last_error()), 1;

@@ -385,6 +385,36 @@ fn what_a_recovery_may_still_find_is_not_thrown_away() {
     assert_eq!(image(&path).gap_bytes, 0);
 }
 
+/// Nothing can be recovered of a copy, so it is what the indexes named, and says what is missing.
+#[test]
+fn a_copy_of_a_run_that_was_stopped_is_a_finished_dataset() {
+    for deep in [1, 2] {
+        let every = std::time::Duration::from_millis(20);
+        let dims = vec![Dim::time(None).chunk(deep).shard(8), Dim::y(16).chunk(8), Dim::x(16)];
+        let pyramid = Some(shardwright::Downsampling { levels: Some(1), ..Default::default() });
+        let config = Config { dims, checkpoint_every: every, pyramid, sync: false, ..config() };
+        let folder = tempfile::tempdir().unwrap();
+        let numbers: Vec<u64> = (0..20).filter(|number| ![4, 5].contains(number)).collect();
+        let path = crate::common::stopped::stopped(folder.path(), &config, &numbers, 18);
+        let expected = pixels(&path);
+        for in_place in [false, true] {
+            let out = if in_place { path.clone() } else { folder.path().join("new.zarr") };
+            let options = RepackOptions { incomplete: true, ..options() };
+            repack(&path, (!in_place).then_some(&*out), &options);
+            assert!(pixels(&out) == expected);
+            let said: Value = serde_json::from_slice(&fs::read(out.join("zarr.json")).unwrap()).unwrap();
+            let own = &said["attributes"]["shardwright"];
+            assert_eq!((&own["frames"], &own["frames_missing"]), (&json!(20), &json!(2)), "{own}");
+            assert_eq!(own["missing"], json!([[4, 6]]));
+            crate::common::stopped::sound(&out);
+            // As any finished one, it is repacked without more words.
+            let again = folder.path().join(format!("again-{in_place}.zarr"));
+            repack(&out, Some(&again), &RepackOptions::default());
+            assert!(pixels(&again) == expected);
+        }
+    }
+}
+
 #[test]
 fn little_memory_is_enough() {
     let folder = tempfile::tempdir().unwrap();

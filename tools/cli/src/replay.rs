@@ -24,13 +24,13 @@ use crate::source::{self, Recording, Source};
 /// report.
 pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let soak = args.soak.soak.as_deref();
-    place::refuse_over(&args.input, &args.output)?;
+    place::refuse_over(&args.input, &args.place())?;
     soak.map_or(Ok(()), |page| place::refuse_over(&args.input, page))?;
     // What can be refused without looking at the recording is refused first: that may take a while.
     args.layout.compressor()?;
     args.pace.ring_full()?;
     let of_input = |failure: Failure| failure.about(&args.input);
-    let mut source = source::open(&args.input, &args.output, &args.recording, args.engine.memory).map_err(of_input)?;
+    let mut source = source::open(&args.input, &args.place(), &args.recording, args.engine.memory).map_err(of_input)?;
     let recording = source.recording().clone();
     let frame_bytes = recording.frame_bytes();
     let pass = frames_a_pass(args, &recording)?;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Replay) -> Result<u8, Failure> {
     let (acquisition, resident) = begin(args, config, source.as_mut(), pass)?;
     args.pace.wait.then(wait_for_a_line);
     let roll = roll_at(args, total.saturating_mul(frame_bytes))?;
-    let roll = roll.map(|bytes| Roll::start(&acquisition, &args.output, bytes));
+    let roll = roll.map(|bytes| Roll::start(&acquisition, &args.place(), bytes));
     let mut sink = Recorder { acquisition: &acquisition, resident, diary };
     let progress = Progress::new(args.quiet, total);
     let play = || {

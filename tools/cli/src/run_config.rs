@@ -43,6 +43,7 @@ pub(crate) fn config(
         manifest: args.run.manifest.clone(),
         pyramid: args.run.downsampling(),
         name: recording.name.clone(),
+        key: args.run.key.clone(),
         overwrite: args.run.overwrite,
         ..Config::default()
     })

@@ -48,6 +48,7 @@ class ConfigFields(TypedDict, total=False):
     record_fields: Mapping[str, npt.DTypeLike] | Sequence[Mapping[str, Any]]
     channels: Sequence[str | Channel | Mapping[str, Any]]
     name: str | None
+    key: str | None
     overwrite: bool
     guard_maps: bool
     manifest: Sequence[str]

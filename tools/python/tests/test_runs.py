@@ -99,6 +99,7 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         manifest=["kerchunk"],
         pyramid={"method": "max", "levels": 2},
         plate_acquisition=None,
+        key=None,
     )
     assert set(fields) == set(sw._config.ConfigFields.__annotations__)
     with sw.create(tmp_path / "run.ome.zarr", **fields) as acq:  # type: ignore[arg-type]

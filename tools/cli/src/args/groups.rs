@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use shardwright::{
-    BloscCname, Compressor, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, Orientation, PixelFormat,
+    BloscCname, Compressor, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, Orientation, PixelFormat,
     Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
@@ -205,6 +205,10 @@ pub(crate) struct RunArgs {
     /// With --pyramid, so many levels beside level 0 [default: until y and x have 256 pixels at most]
     #[arg(long, value_name = "N", requires = "pyramid")]
     pub(crate) levels: Option<usize>,
+    /// With --pyramid, halve z, too: always, or auto: once planes are no further apart than pixels
+    #[arg(long, value_name = "WHEN", default_value = "never", requires = "pyramid")]
+    #[arg(value_parser = one_of(Depth::ALL, Depth::name))]
+    pub(crate) z: Depth,
     /// With --pyramid, dimensions that are not halved: y or x
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "pyramid")]
     #[arg(value_parser = PossibleValuesParser::new(["y", "x"]))]
@@ -214,6 +218,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FORM,FORM", value_delimiter = ',')]
     #[arg(value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) manifest: Vec<ManifestForm>,
+    /// Where the image stands in the hierarchy at OUTPUT, as raw/camera-1: a Zarr v3 group with others in it, which may
+    /// be another writer's, or is made; its documents stay as they are
+    #[arg(long, value_name = "PATH")]
+    pub(crate) key: Option<String>,
     /// Replace a dataset that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -341,13 +349,7 @@ impl RunArgs {
     /// The levels that `--pyramid` and its companions describe together.
     pub(crate) fn downsampling(&self) -> Option<Downsampling> {
         let halves = |name: &str| !self.keep.iter().any(|kept| kept == name);
-        let of = |method| Downsampling {
-            method,
-            levels: self.levels,
-            y: halves("y"),
-            x: halves("x"),
-            ..Downsampling::default()
-        };
+        let of = |method| Downsampling { method, levels: self.levels, y: halves("y"), x: halves("x"), depth: self.z };
         self.pyramid.map(of)
     }
 }

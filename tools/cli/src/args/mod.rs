@@ -219,6 +219,13 @@ pub(crate) struct Probe {
     pub(crate) json: bool,
 }
 
+impl Replay {
+    /// The path of the image.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.run.key.as_ref().map_or_else(|| self.output.clone(), |key| self.output.join(key))
+    }
+}
+
 /// Close the gaps in a dataset's shards, or give it another codec, other chunks and shards, or another format
 #[derive(Debug, Args)]
 #[command(after_help = REPACK_HELP)]

@@ -1,0 +1,194 @@
+//! The groups around an image that is created at a key of a hierarchy, be it another writer's.
+//!
+//! What stands there stays as it is, byte for byte: only groups that have no document yet get one.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::archive_file::is_archive_name;
+use crate::config::{Config, Dialect};
+use crate::error::{Error, Result};
+use crate::format::zarr3;
+use crate::fs::system::rename_new;
+use crate::fs::{absolute, create_new, hidden, json, sync_folder_of};
+
+const DOCUMENT: &str = "zarr.json";
+const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
+/// Documents of older versions.
+const OLDER: [&str; 4] = [".zgroup", ".zarray", ".zattrs", ".zmetadata"];
+/// Groups around the hierarchy's root that are looked at.
+const ABOVE_MAX: usize = 16;
+
+/// Groups that were looked at, and can have the image among them.
+#[derive(Debug)]
+pub(crate) struct Around {
+    /// The image's own path.
+    pub(crate) path: PathBuf,
+    /// Those that have no document, the outermost first, and whether their folders are there.
+    lacking: Vec<(PathBuf, bool)>,
+    /// What lists images, and not this one.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Around {
+    /// The groups on the way to `key` in the hierarchy at `root`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a key that no node can have, and for what can't be combined with one; [`Error::Format`]
+    /// for something in the way that is no group of Zarr v3, and for consolidated metadata, by which readers would not
+    /// see the image.
+    pub(crate) fn look(root: &Path, key: &str, config: &Config) -> Result<Self> {
+        check(root, key, config)?;
+        let root = absolute(root)?;
+        let mut folders = vec![root.clone()];
+        for name in key.split('/') {
+            folders.push(folders[folders.len() - 1].join(name));
+        }
+        let path = folders.pop().unwrap_or_default();
+        let (mut lacking, mut notes) = (Vec::new(), Vec::new());
+        for folder in folders {
+            match group(&folder, folder == root)? {
+                Some(document) => notes.extend(note(&folder, &document)),
+                None => {
+                    let is_there = folder.is_dir();
+                    lacking.push((folder, is_there));
+                }
+            }
+        }
+        for above in root.ancestors().skip(1).take(ABOVE_MAX) {
+            if !above.join(DOCUMENT).is_file() {
+                break;
+            }
+            if let Some(document) = group(above, true)? {
+                notes.extend(note(above, &document));
+            }
+        }
+        Ok(Self { path, lacking, notes })
+    }
+
+    /// Gives documents to the groups that lack one, and adds to `made` those that were made.
+    pub(crate) fn make(&self, made: &mut Vec<Made>) -> Result<()> {
+        for (folder, was_there) in &self.lacking {
+            let file = folder.join(DOCUMENT);
+            if put_new(&file)? {
+                made.push(Made { file, was_there: *was_there });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The document of a group that was made, in a folder that perhaps was there.
+#[derive(Debug)]
+pub(crate) struct Made {
+    file: PathBuf,
+    was_there: bool,
+}
+
+impl Made {
+    /// Takes it back if nothing else came to be in the group.
+    pub(crate) fn remove(&self) {
+        let Some(folder) = self.file.parent() else { return };
+        if fs::read_dir(folder).is_ok_and(|entries| entries.count() == 1) {
+            let _ = fs::remove_file(&self.file);
+            if !self.was_there {
+                let _ = fs::remove_dir(folder);
+            }
+        }
+    }
+}
+
+/// Why a node can't have this name, if it can't.
+pub(crate) fn refuse_name(name: &str) -> Option<&'static str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let is_reserved = ["ome", DOCUMENT].iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
+    let is_hidden = name.starts_with('.') || name.starts_with("__");
+    (name.is_empty() || is_hidden || is_reserved || !name.chars().all(plain)).then_some(
+        "letters, digits, _, - and . are possible, not starting with a dot or with __, which Zarr reserves, and \
+         neither OME nor zarr.json",
+    )
+}
+
+fn check(root: &Path, key: &str, config: &Config) -> Result<()> {
+    let refuse = |reason: String| Err(Error::config("key", format_args!("{key:?}"), reason));
+    if let Some(why) = key.split('/').find_map(refuse_name) {
+        return refuse(format!("expected names with a / between them; of each, {why}"));
+    }
+    if config.dialect != Dialect::Zarr3 {
+        return refuse(format!("only zarr3 has hierarchies, and the dialect is {}", config.dialect));
+    }
+    if !config.manifest.is_empty() {
+        return refuse("a manifest is written beside a dataset, and would be a part of this hierarchy".to_owned());
+    }
+    if is_archive_name(root) {
+        return refuse("an archive is written as a whole; create a folder, and repack it".to_owned());
+    }
+    Ok(())
+}
+
+/// The document of a group, if it has one. `is_outer`: a folder that is no group must be empty.
+fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
+    let refuse = |reason: &str| Err(Error::format(folder, reason.to_owned()));
+    let file = folder.join(DOCUMENT);
+    if let Some(document) = read(&file)? {
+        if document["zarr_format"] != 3 || document["node_type"] != "group" {
+            return refuse("is no group of Zarr v3, so nothing can stand below it; choose another key");
+        }
+        if document.get("consolidated_metadata").is_some_and(|consolidated| !consolidated.is_null()) {
+            return refuse(
+                "has consolidated metadata, so its readers would not see what comes below it; take these out first, \
+                 and consolidate again when the run has finished",
+            );
+        }
+        return Ok(Some(document));
+    }
+    if let Some(older) = OLDER.iter().find(|name| folder.join(name).exists()) {
+        return refuse(&format!("is of Zarr v2 ({older}), and what is written is Zarr v3; choose another path"));
+    }
+    match fs::read_dir(folder).map(Iterator::count) {
+        Ok(1..) if is_outer => refuse("is a folder with files in it, and no group of Zarr v3; choose another path"),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => refuse("is a file; choose another key"),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("look into", folder, error)),
+        _ => Ok(None),
+    }
+}
+
+/// The document at `path`, or `None` where there is no such file.
+fn read(path: &Path) -> Result<Option<Value>> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() <= DOCUMENT_BYTES_MAX => {
+            let bytes = fs::read(path).map_err(|error| Error::io("read", path, error))?;
+            json::parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is no JSON document: {error}")))
+        }
+        Ok(_) => Err(Error::format(path, "is no document of a group, but no file or far too long")),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(Error::io("look at", path, error)),
+    }
+}
+
+/// What to say of a group that lists what is in it.
+fn note(folder: &Path, document: &Value) -> Option<String> {
+    let ome = document.pointer("/attributes/ome")?;
+    let list = ["plate", "well", "bioformats2raw.layout", "series"].into_iter().find(|list| ome.get(list).is_some())?;
+    Some(format!("{} lists images (its {list}), and not this one", folder.display()))
+}
+
+/// Writes the document of a group. False: somebody else has.
+fn put_new(file: &Path) -> Result<bool> {
+    let made = hidden(file, "new");
+    let bytes = serde_json::to_vec_pretty(&zarr3::group(Value::from(Map::new()))).unwrap_or_default();
+    let written = create_new(&made).and_then(|mut new| new.write_all(&bytes).and_then(|()| new.sync_all()));
+    let named = written.and_then(|()| rename_new(&made, file));
+    if named.is_err() {
+        let _ = fs::remove_file(&made);
+    }
+    match named {
+        Ok(()) => sync_folder_of(file).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(Error::io("create", file, error)),
+    }
+}

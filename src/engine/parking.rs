@@ -1,0 +1,122 @@
+//! How the files of shards are closed for a while.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
+
+use super::cell::{ParkedBlock, ParkedCell, ShardBlock, ShardCell};
+use super::cell_closing::{TOGETHER_MIN, checkpoint_cell, layers_done, note_named};
+use super::parked::ParkedState;
+use super::served::Served;
+use crate::error::caught;
+use crate::shard::{Checkpoint, Shard};
+
+/// Closes the files of blocks for a while. Where they are many, what they hold is brought to the device together.
+pub(super) fn park(blocks: Vec<(Arc<Served>, ShardBlock)>) {
+    let synced = if blocks.len() < TOGETHER_MIN { vec![false; blocks.len()] } else { checkpoint_together(&blocks) };
+    for ((of, block), is_synced) in blocks.into_iter().zip(synced) {
+        // A panic must not take other images' shards with it.
+        let parked = caught(|| {
+            of.park(block, is_synced);
+            Ok(())
+        });
+        parked.unwrap_or_else(|error| of.engine.first_error.set(error));
+        of.engine.closings.settle();
+    }
+}
+
+/// Has the indexes of blocks name what they hold, and tells of each whether they do. What fails here fails again when
+/// it is done for the one block.
+fn checkpoint_together(blocks: &[(Arc<Served>, ShardBlock)]) -> Vec<bool> {
+    let looked_at = |cell: &Arc<ShardCell>| {
+        // Acquire: that these frames' layers are done is seen behind it.
+        let written = cell.frames_written.load(Acquire);
+        (cell.clone(), written, layers_done(cell))
+    };
+    let cells: Vec<Vec<_>> = blocks.iter().map(|(_, block)| block.cells.iter().map(looked_at).collect()).collect();
+    let shards: Vec<(&Shard, &[bool])> = cells
+        .iter()
+        .flatten()
+        .flat_map(|(cell, _, done)| cell.shards.iter().map(move |shard| (shard, &done[..])))
+        .collect();
+    let storage = blocks[0].0.image.storage();
+    let mut named = Shard::checkpoint_together(&shards, &|| storage.sync_all()).into_iter();
+    let mut are_named = Vec::new();
+    for ((of, _), cells) in blocks.iter().zip(&cells) {
+        let count = cells.iter().map(|(cell, ..)| cell.shards.len()).sum();
+        let of_block: Vec<Option<Checkpoint>> = named.by_ref().take(count).collect();
+        let is_named = of_block.iter().all(Option::is_some);
+        for (cell, written, done) in cells.iter().filter(|_| is_named) {
+            note_named(&of.engine, cell, *written, done.clone());
+        }
+        are_named.push(is_named);
+    }
+    are_named
+}
+
+impl Served {
+    /// Closes the files of shards for a while. What they hold is durable then; `is_synced`: already.
+    fn park(&self, block: ShardBlock, is_synced: bool) {
+        let engine = &*self.engine;
+        let number = block.number;
+        let files = self.files_a_cell * block.cells.len();
+        let mut parked = Vec::new();
+        for cell in &block.cells {
+            if !is_synced {
+                let written = cell.frames_written.load(Acquire);
+                checkpoint_cell(engine, cell, (written, layers_done(cell)), true);
+            }
+            engine.open_cells.remove(cell);
+        }
+        let mut cells = block.cells.into_iter();
+        let mut kept = None;
+        for cell in cells.by_ref() {
+            match alone(cell).and_then(|cell| cell.park(is_synced).map_err(|cell| Arc::new(*cell))) {
+                Ok(cell) => parked.push(cell),
+                Err(cell) => {
+                    kept = Some(cell);
+                    break;
+                }
+            }
+        }
+        let state = match kept {
+            None => ParkedState::Closed(ParkedBlock { number, cells: parked }),
+            Some(kept) => self.keep_open(number, parked, kept, cells),
+        };
+        engine.parked.put(number, state);
+        self.open_files.note_parked(files);
+    }
+
+    /// One of a block's cells has to stay open, so all of them do.
+    fn keep_open(
+        &self,
+        number: u64,
+        parked: Vec<ParkedCell>,
+        kept: Arc<ShardCell>,
+        others: impl Iterator<Item = Arc<ShardCell>>,
+    ) -> ParkedState {
+        let engine = &*self.engine;
+        let mut cells = Vec::new();
+        for cell in parked {
+            cells.extend(self.reopen(cell).map(Arc::new));
+        }
+        cells.push(kept);
+        cells.extend(others);
+        engine.open_cells.add(&cells);
+        ParkedState::Open(ShardBlock { number, cells })
+    }
+}
+
+/// The cell itself, once nobody looks at it any more; in vain after a while.
+fn alone(mut cell: Arc<ShardCell>) -> std::result::Result<ShardCell, Arc<ShardCell>> {
+    const TRIES: u32 = 100;
+    for _ in 0..TRIES {
+        match Arc::try_unwrap(cell) {
+            Ok(cell) => return Ok(cell),
+            // Somebody went through the list of open cells just now.
+            Err(shared) => cell = shared,
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Err(cell)
+}

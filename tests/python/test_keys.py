@@ -1,0 +1,88 @@
+"""Images at keys of hierarchies that other writers made: their documents stay, and their readers see the image."""
+
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import zarr
+from readers import assert_same, open_tensorstore
+from test_pyramid import halved, noise
+
+
+def theirs(path):
+    """What zarr-python makes: groups with attributes, and an array."""
+    root = zarr.open_group(path, mode="w", zarr_format=3)
+    root.attrs["study"] = {"title": "theirs", "number": 1.5}
+    raw = root.create_group("raw")
+    raw.attrs["kept"] = True
+    raw.create_array("table", data=np.arange(12).reshape(3, 4))
+    return root
+
+
+def files(path):
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def call(command, source, out, *options):
+    return [str(word) for word in [command, "replay", source, out, "--json", "--no-sync", *options]]
+
+
+def test_another_writer_s_groups_get_images(command, told, tool, tmp_path):
+    root = theirs(tmp_path / "study.zarr")
+    before = files(tmp_path / "study.zarr")
+    movie = noise((7, 20, 30), "u2")
+    np.save(tmp_path / "movie.npy", movie)
+    for key in ("raw/day/camera", "top"):
+        words = ["replay", tmp_path / "movie.npy", tmp_path / "study.zarr", "--no-sync", "--key", key]
+        assert told(*words, "--pyramid", "mean", "--levels", 1)["frames_written"] == 7
+        # The same hierarchy, by the one who made it.
+        again = zarr.open_group(tmp_path / "study.zarr", mode="r")
+        assert_same(again[f"{key}/0"][:], movie)
+        assert_same(again[f"{key}/1"][:], np.stack([halved(frame, "mean", False) for frame in movie]))
+        assert_same(open_tensorstore(tmp_path / "study.zarr" / key / "0").read().result(), movie)
+    after = files(tmp_path / "study.zarr")
+    assert {file: after[file] for file in before} == before
+    assert "day" in again["raw"] and dict(root.attrs) == dict(again.attrs)
+    tool("verify", tmp_path / "study.zarr", "-q")
+    # zarr-python goes on in it, also with what it wants consolidated.
+    zarr.open_group(tmp_path / "study.zarr", mode="a").create_array("raw/day/more", data=np.zeros(3))
+    zarr.consolidate_metadata(tmp_path / "study.zarr")
+    assert_same(zarr.open_consolidated(tmp_path / "study.zarr")["top/0"][:], movie)
+    done = subprocess.run(
+        call(command, tmp_path / "movie.npy", tmp_path / "study.zarr", "--key", "late"), capture_output=True, text=True
+    )
+    assert done.returncode != 0 and "has consolidated metadata" in done.stderr + done.stdout
+    assert not (tmp_path / "study.zarr/late").exists()
+
+
+@pytest.mark.parametrize("key", ["raw/table/image", "raw"])
+def test_what_is_there_stays(command, tmp_path, key):
+    theirs(tmp_path / "study.zarr")
+    np.save(tmp_path / "movie.npy", noise((2, 20, 30), "u1"))
+    before = files(tmp_path / "study.zarr")
+    done = subprocess.run(
+        call(command, tmp_path / "movie.npy", tmp_path / "study.zarr", "--key", key), capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert files(tmp_path / "study.zarr") == before
+
+
+def test_a_killed_run_is_recovered_beside_others_arrays(command, tool, tmp_path):
+    theirs(tmp_path / "study.zarr")
+    before = files(tmp_path / "study.zarr")
+    out = tmp_path / "study.zarr/raw/live"
+    words = call(command, "synthetic", tmp_path / "study.zarr", "--key", "raw/live", "--frames", 100000, "--unbounded")
+    words += ["--camera", "64x64xu16@500", "--memory", "64MiB", "--checkpoint-every", "0.05", "-q"]
+    run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not (out / "0/zarr.json").exists() or open_tensorstore(out / "0").shape[0] < 50:
+        assert run.poll() is None
+        time.sleep(0.02)
+    assert zarr.open_group(tmp_path / "study.zarr", mode="r")["raw/live/0"].shape[0] >= 50
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    tool("recover", tmp_path / "study.zarr", "--apply")
+    tool("verify", tmp_path / "study.zarr", "-q")
+    after = files(tmp_path / "study.zarr")
+    assert {file: after[file] for file in before} == before
