@@ -236,7 +236,7 @@ fn orders_and_images() {
     compare("images", vec![("several".into(), dump(&path))]);
 }
 
-/// A plate in a folder, with two levels of each image, and one in an archive, without: with levels, the order of entries
+/// A plate in a folder, with two levels of each image, and one in an archive, without: with levels, who comes first
 /// there is a matter of time.
 #[test]
 fn plates_and_levels() {
