@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::config::Dialect;
 use crate::error::{Error, Result, logged};
+use crate::format::rules;
 use crate::fs::archives::directory;
 use crate::fs::system::open_unfollowed;
 use crate::fs::{
@@ -27,7 +28,7 @@ pub(crate) fn is_archive_name(path: &Path) -> bool {
 
 /// Refuses a dialect that no archive holds.
 pub(crate) fn check_dialect(dialect: Dialect) -> Result<()> {
-    if dialect == Dialect::Zarr3 {
+    if rules(dialect).is_tree {
         return Ok(());
     }
     let reason = "an .ozx holds an OME-Zarr, which is zarr3; choose that, or another name for a folder";

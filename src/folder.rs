@@ -4,22 +4,19 @@
 //! nowhere else; and nothing is removed but what stands in this very folder.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::format;
 use crate::fs::system::{descriptor_path, open_folder, open_unfollowed};
 use crate::fs::{
     Identity, LOCK_FILE, Lock, absolute, exchange, finish_exchange, hidden, is_partial, json, make_folders, swap,
     sync_folder_of,
 };
-
-/// Documents by which a folder is known to be a dataset, and may be replaced when the caller allows it.
-const DATASET_MARKS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
-const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 
 /// A folder that this process made and locked.
 #[derive(Debug)]
@@ -282,28 +279,16 @@ fn named(error: Error, path: &Path) -> Error {
 /// Whether a folder holds a document that says that it is a dataset, or what a writer left that was killed before it
 /// wrote one.
 fn is_dataset(path: &Path) -> bool {
-    DATASET_MARKS
-        .iter()
-        .any(|mark| document(&path.join(mark)).is_some_and(|document| speaks_of_a_dataset(mark, &document)))
-        || is_begun(path)
+    let is_said_by =
+        |name: &&str| document(&path.join(name)).is_some_and(|document| format::is_of_dataset(name, &document));
+    format::OF_DATASETS.iter().any(is_said_by) || is_begun(path)
 }
 
 fn document(path: &Path) -> Option<Value> {
     let file = open_unfollowed(File::options().read(true), path).ok()?;
-    let is_small = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= DOCUMENT_BYTES_MAX);
-    let mut bytes = Vec::new();
-    is_small.then(|| file.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes).ok())??;
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    let bytes = is_file.then(|| json::bounded(&file, json::DOCUMENT_BYTES_MAX).ok()?.ok())??;
     json::parse(&bytes).ok()
-}
-
-fn speaks_of_a_dataset(mark: &str, document: &Value) -> bool {
-    let format = &document["zarr_format"];
-    match mark {
-        // The draft of 2022 names its version by an address.
-        "zarr.json" => format == 3 || format.as_str().is_some_and(|format| format.contains("zarr")),
-        "info" => document["@type"] == "neuroglancer_multiscale_volume" || document["scales"].is_array(),
-        _ => format == 2,
-    }
 }
 
 /// Whether a writer's lock file is there, and nothing beside it but what a writer makes before the first document.

@@ -34,21 +34,44 @@ impl Order {
         self.sizes.len()
     }
 
+    /// The outer dimensions, the slowest to change first.
+    pub(crate) fn acquired(&self) -> &[usize] {
+        &self.acquired
+    }
+
     /// Where a frame stands in the outer dimensions, in storage order.
     pub(crate) fn position(&self, number: u64) -> Outer {
+        self.split(number).0
+    }
+
+    /// The same, and what is left of the number: above 0 for a frame that the dimensions have no place for.
+    fn split(&self, number: u64) -> (Outer, u64) {
         let mut position = [0; MAX_OUTER];
         let mut rest = number;
         for &dim in self.acquired.iter().rev() {
             position[dim] = rest % self.sizes[dim];
             rest /= self.sizes[dim];
         }
-        position
+        (position, rest)
+    }
+
+    /// The same, if the dimensions have a place for the frame.
+    pub(crate) fn position_within(&self, number: u64) -> Option<Vec<u64>> {
+        let (position, rest) = (!self.sizes.contains(&0)).then(|| self.split(number))?;
+        (rest == 0).then(|| position[..self.sizes.len()].to_vec())
     }
 
     /// The number of the frame at a position; the reverse of [`position`](Self::position).
-    #[cfg(test)]
-    pub(crate) fn number(&self, position: &Outer) -> u64 {
-        self.acquired.iter().fold(0, |number, &dim| number * self.sizes[dim] + position[dim])
+    pub(crate) fn number(&self, position: &[u64]) -> Option<u64> {
+        digits(self.acquired.iter().map(|&dim| (position[dim], self.sizes[dim])))
+    }
+
+    /// Frames in one step of the slowest dimension, where that is the first one stored; `None` if it is not, and where
+    /// there are none, or too many to be counted.
+    fn stack(&self) -> Option<u64> {
+        let (&slowest, faster) = self.acquired.split_first()?;
+        let stack = faster.iter().try_fold(1u64, |stack, &dim| stack.checked_mul(self.sizes[dim]))?;
+        (slowest == 0 && stack > 0).then_some(stack)
     }
 
     /// Elements of the dimension that changes fastest; `u64::MAX` where there is but an unbounded one.
@@ -65,16 +88,14 @@ impl Order {
 
     /// How long the first storage dimension is once `frames` frames have come, where it is the slowest to change.
     pub(crate) fn first_dim_extent(&self, frames: u64) -> Option<u64> {
-        let (&slowest, faster) = self.acquired.split_first()?;
-        (slowest == 0).then(|| frames.div_ceil(faster.iter().map(|&dim| self.sizes[dim]).product::<u64>()))
+        Some(frames.div_ceil(self.stack()?))
     }
 
     /// One past the last number that has a place in an array with room for `frames` frames: a run that ends within a
     /// stack leaves places without frames. `None`: all of them have one.
     pub(crate) fn places_end(&self, frames: u64) -> Option<u64> {
-        let (&slowest, faster) = self.acquired.split_first()?;
-        let stack = faster.iter().map(|&dim| self.sizes[dim]).fold(1, u64::saturating_mul);
-        (slowest == 0).then(|| frames.div_ceil(stack).saturating_mul(stack))
+        let stack = self.stack()?;
+        Some(frames.div_ceil(stack).saturating_mul(stack))
     }
 }
 
@@ -266,6 +287,27 @@ pub(crate) fn for_each_position(origin: &[u64], extent: &[u64], mut visit: impl 
     }
 }
 
+/// How many cells of a shape cover another, in each dimension.
+pub(crate) fn grid(shape: &[u64], cell: &[u64]) -> Vec<u64> {
+    shape.iter().zip(cell).map(|(length, cell)| length.div_ceil(*cell)).collect()
+}
+
+/// The number of a position by its digits, each with how many there are of it, the slowest first; the first has no end.
+pub(crate) fn digits(mut digits: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
+    let first = digits.next().map_or(0, |(digit, _)| digit);
+    digits.try_fold(first, |number, (digit, count)| number.checked_mul(count)?.checked_add(digit))
+}
+
+/// The position of a number in C order; the reverse of [`linear`].
+pub(crate) fn position(number: u64, shape: &[u64]) -> Vec<u64> {
+    let mut rest = number;
+    let mut position = vec![0; shape.len()];
+    for (at, length) in position.iter_mut().zip(shape).rev() {
+        (*at, rest) = (rest % length, rest / length);
+    }
+    position
+}
+
 /// The number of a position in a box that starts at zero, in C order.
 pub(crate) fn linear(position: &[u64], shape: &[u64]) -> u64 {
     position.iter().zip(shape).fold(0, |linear, (position, length)| linear * length + position)
@@ -327,7 +369,8 @@ mod tests {
             let mut frames_of = HashMap::<_, HashSet<u64>>::new();
             for number in 0..total {
                 let position = order.position(number);
-                prop_assert_eq!(order.number(&position), number);
+                prop_assert_eq!(order.number(&position), Some(number));
+                prop_assert_eq!(order.position_within(number), Some(position[..sizes.len()].to_vec()));
                 let at = cells.locate(number);
                 prop_assert!(cells.block_frames(at.block).contains(&number));
                 prop_assert!(at.cell < cells.cells_a_block);

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::archive_file::is_archive_name;
-use crate::config::{Config, Dialect};
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::format::zarr3;
+use crate::format::{rules, zarr3};
 use crate::fs::system::rename_new;
 use crate::fs::{absolute, create_new, hidden, json, sync_folder_of};
 
@@ -118,7 +118,7 @@ fn check(root: &Path, key: &str, config: &Config) -> Result<()> {
     if let Some(why) = key.split('/').find_map(refuse_name) {
         return refuse(format!("expected names with a / between them; of each, {why}"));
     }
-    if config.dialect != Dialect::Zarr3 {
+    if !rules(config.dialect).is_tree {
         return refuse(format!("only zarr3 has hierarchies, and the dialect is {}", config.dialect));
     }
     if !config.manifest.is_empty() {

@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 
 use super::Root;
 use super::documents::Documents;
-use crate::config::{Config, Dialect};
+use crate::config::Config;
 use crate::error::{Error, Result, caught};
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
 use crate::format::provenance::{ATTRIBUTE, Ending, Slots, Statement};
-use crate::format::{self, Document, zarr3};
-use crate::geometry::MAX_OUTER;
+use crate::format::{self, Document, rules, zarr3};
+use crate::geometry::{MAX_OUTER, grid, position};
 use crate::ome;
 use crate::plan::{LevelPlan, Plan, RecordPlan};
 use crate::record::NO_FRAME;
@@ -104,7 +104,7 @@ impl ImageWriter {
         }
         root.check_version(config.ome)?;
         name.map_or(Ok(()), |name| root.check_label(name, &config, plan.levels.len()))?;
-        if name.is_some() && config.dialect != Dialect::Zarr3 {
+        if name.is_some() && !rules(config.dialect).is_tree {
             let reason = "several images in one dataset are described by OME-Zarr, so only zarr3 can be; create a \
                           dataset for each image";
             return Err(Error::config("dialect", config.dialect.name(), reason));
@@ -282,15 +282,11 @@ impl ImageWriter {
             return Ok(());
         }
         let shape = self.state.lock().unwrap_or_else(PoisonError::into_inner).shape.clone();
-        let grid: Vec<_> =
-            shape.iter().zip(&plan.array.layout.file_shape).map(|(size, shard)| size.div_ceil(*shard)).collect();
+        let grid = grid(&shape, &plan.array.layout.file_shape);
         let (outer, frame) = grid.split_at(plan.order.outer_dims());
         for cell in 0..outer.iter().product() {
             let mut place = ShardPosition { grid: [0; MAX_OUTER], across: 0 };
-            let mut rest = cell;
-            for (dim, cells) in outer.iter().enumerate().rev() {
-                (place.grid[dim], rest) = (rest % cells, rest / cells);
-            }
+            place.grid[..outer.len()].copy_from_slice(&position(cell, outer));
             for across in 0..frame.iter().product::<u64>() as usize {
                 place.across = across;
                 let key = self.shard_key(plan, &place);
@@ -307,7 +303,7 @@ impl ImageWriter {
 
     /// Sets a user attribute; the document follows at the next progress.
     pub(crate) fn set_attribute(&self, key: &str, value: Value) -> Result<()> {
-        if key.is_empty() || key == "ome" || key == "shardwright" {
+        if key.is_empty() || key == "ome" || key == ATTRIBUTE {
             let reason = "this name is taken by the writer; choose another";
             return Err(Error::config("attribute", format_args!("{key:?}"), reason));
         }

@@ -47,7 +47,7 @@ impl Kind {
 }
 
 /// Where kits come from, and the threads that write for workers.
-pub(super) struct Means {
+pub(super) struct KitSupply {
     kits: Arc<Kits>,
     combining: CombiningWriter,
     /// The way to the threads that write, once there are some.
@@ -59,7 +59,7 @@ pub(super) struct Means {
 /// Starts a thread of this name.
 pub(super) type StartThread = dyn Fn(String, Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>> + Send + Sync;
 
-impl Means {
+impl KitSupply {
     pub(super) fn new(kits: Arc<Kits>, start: Box<StartThread>) -> Self {
         let (writers, started) = (StdMutex::default(), StdMutex::default());
         Self { kits, combining: CombiningWriter::new(), writers, started, start }

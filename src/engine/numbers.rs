@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, RefusedNumber, Result};
-use crate::sync::Turns;
+use crate::sync::Backoff;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Numbers {
@@ -95,7 +95,7 @@ impl Numbers {
         let in_window = self.claimed_end().saturating_sub(self.window + 1);
         let oldest = self.settled_end.load(Ordering::Relaxed).max(in_window);
         let mut last = place.load(Ordering::Relaxed);
-        let mut turns = Turns::default();
+        let mut backoff = Backoff::default();
         loop {
             if claimed(last) == Some(number) {
                 return refuse(RefusedNumber::Duplicate);
@@ -105,7 +105,7 @@ impl Numbers {
             }
             // Without its mark that frame could be given up. Its thread is about to queue it, and waits for nobody.
             if last % 4 == ON_ITS_WAY {
-                turns.wait();
+                backoff.wait();
                 // Acquire: meets the Release in `sent`.
                 last = place.load(Ordering::Acquire);
                 continue;
@@ -221,13 +221,13 @@ impl Numbers {
 
     /// Takes the next number for a caller who does not count.
     pub(crate) fn claim_next(&self) -> Result<u64> {
-        let mut turns = Turns::default();
+        let mut backoff = Backoff::default();
         loop {
             let number = self.next();
             match self.claim(number) {
                 // Another thread was faster, and is about to move one of the ends on.
                 Err(Error::FrameNumber { why: RefusedNumber::Duplicate | RefusedNumber::TooLate { .. }, .. }) => {
-                    turns.wait();
+                    backoff.wait();
                 }
                 other => return other.map(|()| number),
             }

@@ -13,7 +13,7 @@ use super::closings::Closings;
 use super::counters::StageTimes;
 use super::feed::Feed;
 use super::halves::Spares;
-use super::kits::{Kits, Means};
+use super::kits::{KitSupply, Kits};
 use super::messages::{ClosingOf, NextLevel, PrepareBlock, StoredOf, Ticket};
 use super::open_files::OpenFiles;
 use super::pump::Engine;
@@ -50,7 +50,7 @@ pub(crate) struct Pool {
     times: Arc<[StageTimes]>,
     roster: Arc<Roster>,
     kits: Arc<Kits>,
-    means: Arc<Means>,
+    supply: Arc<KitSupply>,
     rings: Rings,
     /// Nobody but the thread that feeds levels takes buffers from these, so it never finds a part of what it needs.
     level_rings: Rings,
@@ -95,7 +95,7 @@ impl Pool {
         let (stored, to_feed) = Closings::new(CLOSINGS);
         let kits = Arc::new(Kits::new(workers));
         let of = path.to_path_buf();
-        let means = Arc::new(Means::new(kits.clone(), Box::new(move |name, run| spawn(&of, name, run))));
+        let supply = Arc::new(KitSupply::new(kits.clone(), Box::new(move |name, run| spawn(&of, name, run))));
         let pool = Self {
             path: path.to_path_buf(),
             images_max: bounds.images,
@@ -107,7 +107,7 @@ impl Pool {
             times: StageTimes::all(workers),
             roster: Arc::default(),
             kits,
-            means,
+            supply,
             rings: Rings::default(),
             level_rings: Rings::default(),
             stored: Arc::new(stored),
@@ -135,8 +135,8 @@ impl Pool {
             threads.workers.push(spawn(&self.path, format!("sw-worker-{index}"), run)?);
         }
         let (requests, roster) = (self.requests.clone(), self.roster.clone());
-        let (means, open_files) = (self.means.clone(), self.open_files.clone());
-        let prepare = move || preparer::run(&requests, &roster, &means, &open_files);
+        let (supply, open_files) = (self.supply.clone(), self.open_files.clone());
+        let prepare = move || preparer::run(&requests, &roster, &supply, &open_files);
         threads.others.push(spawn(&self.path, "sw-prepare".into(), prepare)?);
         let (closings, roster) = (self.closings.clone(), self.roster.clone());
         let close = move || closer::run(&closings, &to_close, &roster);
@@ -199,7 +199,7 @@ impl Pool {
         let first = if late { None } else { served.permit() };
         if let Some(permit) = first {
             let block = preparer::create_block(&served, 0, permit)?;
-            served.provide_kit(&self.means, &block)?;
+            served.provide_kit(&self.supply, &block)?;
             served.live.add(engine.plan.shards.cells_a_block);
             let sent = served.ends.deliver.try_send(block);
             debug_assert!(sent.is_ok(), "the queue is empty");
@@ -242,7 +242,7 @@ impl Pool {
     pub(crate) fn has_this_thread(&self) -> bool {
         let this: ThreadId = std::thread::current().id();
         let Threads { workers, others } = &*self.threads();
-        workers.iter().chain(others).any(|thread| thread.thread().id() == this) || self.means.has_thread(this)
+        workers.iter().chain(others).any(|thread| thread.thread().id() == this) || self.supply.has_thread(this)
     }
 
     /// Whether the calling thread is one of some run.
@@ -259,7 +259,7 @@ impl Drop for Pool {
         self.closings.put(None);
         self.stored.put(None);
         let Threads { workers, others } = std::mem::take(&mut *self.threads());
-        let writers = self.means.end();
+        let writers = self.supply.end();
         if Self::is_one_of_any() {
             // It would wait for itself. All images have ended, so they have nothing left to do.
             return;

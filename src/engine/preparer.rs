@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cell::{ShardBlock, ShardCell};
-use super::kits::Means;
+use super::kits::KitSupply;
 use super::messages::{Closing, PrepareBlock};
 use super::open_files::{OpenFiles, Permit};
 use super::parked::ParkedState;
@@ -37,7 +37,7 @@ struct Pending {
 }
 
 /// Creates blocks of shards as they are asked for, those of an image in the order in which it asks.
-pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster, means: &Means, open_files: &OpenFiles) {
+pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster, supply: &KitSupply, open_files: &OpenFiles) {
     let mut pending: Vec<Pending> = Vec::new();
     loop {
         let turn = if pending.is_empty() { Some(requests.pop()) } else { requests.pop_within(LOOK_EVERY) };
@@ -57,7 +57,7 @@ pub(super) fn run(requests: &Lanes<PrepareBlock>, roster: &Roster, means: &Means
             // What was closed for a while waits for no new one, which may wait for it.
             let is_new = !block.of.engine.parked.has(block.number);
             let is_behind = is_new && images_behind.contains(&block.of.number);
-            let waits = is_behind || !block.is_settled(means);
+            let waits = is_behind || !block.is_settled(supply);
             if waits {
                 wanted += if block.is_live { block.of.files_a_block() } else { 0 };
                 images_behind.extend(is_new.then_some(block.of.number));
@@ -96,10 +96,10 @@ fn make_room(roster: &Roster, open_files: &OpenFiles, files: usize) {
 
 impl Pending {
     /// Creates the shards, if that can be now. False: it is to be tried again.
-    fn is_settled(&mut self, means: &Means) -> bool {
+    fn is_settled(&mut self, supply: &KitSupply) -> bool {
         let engine = self.of.engine.clone();
         // A panic must not take other images' shards with it.
-        let settled = caught(|| self.try_once(means)).unwrap_or_else(|error| {
+        let settled = caught(|| self.try_once(supply)).unwrap_or_else(|error| {
             engine.first_error.set(error);
             true
         });
@@ -139,7 +139,7 @@ impl Pending {
 
     /// As long as no frame needs the shards, a failure is no error: the disk may have room again by then. Nor is it one
     /// as long as older shards are on their way, which give back what they have reserved in vain.
-    fn try_once(&mut self, means: &Means) -> Result<bool> {
+    fn try_once(&mut self, supply: &KitSupply) -> Result<bool> {
         let Served { engine, live, ends, .. } = &*self.of;
         let cells = engine.plan.shards.cells_a_block;
         if engine.parked.has(self.number) {
@@ -162,7 +162,7 @@ impl Pending {
         let may_get_room = may_get_room(engine);
         let Some(permit) = self.of.permit() else { return Ok(false) };
         let created = create_block(&self.of, self.number, permit)
-            .and_then(|block| self.of.provide_kit(means, &block).map(|()| block));
+            .and_then(|block| self.of.provide_kit(supply, &block).map(|()| block));
         let error = match created {
             Ok(block) => {
                 logged(|| tracing::trace!(block = self.number, is_needed, "the shards of a block are prepared"));
@@ -202,11 +202,11 @@ impl Served {
     }
 
     /// Sees to it that workers can make chunks for the image's first shards.
-    pub(super) fn provide_kit(&self, means: &Means, block: &ShardBlock) -> Result<()> {
+    pub(super) fn provide_kit(&self, supply: &KitSupply, block: &ShardBlock) -> Result<()> {
         if self.kit.get().is_some() {
             return Ok(());
         }
-        let kit = means.provide(&self.engine, block.cells[0].shards[0].waits_for());
+        let kit = supply.provide(&self.engine, block.cells[0].shards[0].waits_for());
         let kit = kit.inspect_err(|_| {
             self.engine.open_cells.remove_all(&block.cells);
             let shards = block.cells.iter().flat_map(|cell| &cell.shards);

@@ -92,13 +92,13 @@ fn token(kind: usize, at: usize, state: u64) -> usize {
 }
 
 /// A place that is kept for an object until it is dropped.
-pub(super) struct Room<'a, T> {
+pub(super) struct ReservedHandle<'a, T> {
     place: &'a HandleSlot<T>,
     at: usize,
     kind: usize,
 }
 
-impl<T> Room<'_, T> {
+impl<T> ReservedHandle<'_, T> {
     /// The object's handle.
     pub(super) fn fill<H>(self, object: T) -> *mut H {
         let place = self.place;
@@ -114,7 +114,7 @@ impl<T> Room<'_, T> {
     }
 }
 
-impl<T> Drop for Room<'_, T> {
+impl<T> Drop for ReservedHandle<'_, T> {
     fn drop(&mut self) {
         // Through the phases in which nobody touches the object. Release: as for the removal of an object.
         self.place.state.fetch_add(u64::from(REMOVING + 1 - MAKING) * TURN, Ordering::Release);
@@ -139,18 +139,18 @@ impl<T: Send + Sync, const N: usize> Registry<T, N> {
     }
 
     /// Keeps room for so many objects.
-    pub(super) fn reserve(&self, count: usize) -> Outcome<Vec<Room<'_, T>>> {
+    pub(super) fn reserve(&self, count: usize) -> Outcome<Vec<ReservedHandle<'_, T>>> {
         (0..count).map(|_| self.room()).collect()
     }
 
-    fn room(&self) -> Outcome<Room<'_, T>> {
+    fn room(&self) -> Outcome<ReservedHandle<'_, T>> {
         count_forks();
         for (at, place) in self.places.iter().enumerate() {
             let mut state = place.state.load(Ordering::Relaxed);
             while phase(state) == FREE {
                 // Acquire: meets the Release of the removal, after which the place is this thread's.
                 match place.state.compare_exchange_weak(state, state + TURN, Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => return Ok(Room { place, at, kind: self.kind }),
+                    Ok(_) => return Ok(ReservedHandle { place, at, kind: self.kind }),
                     Err(now) => state = now,
                 }
             }

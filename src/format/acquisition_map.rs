@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::layout::Layout;
 use super::precomputed::volume::Volume;
 use super::provenance::Provenance;
-use crate::geometry::{for_each_position, linear};
+use crate::geometry::{MAX_OUTER, Order, digits, for_each_position};
 
 /// The most frames that a writer's ring, and so a chunk of its, can hold.
 const FRAMES_A_CHUNK_MAX: u64 = 1 << 22;
@@ -15,11 +15,9 @@ const FRAMES_A_CHUNK_MAX: u64 = 1 << 22;
 /// Which frames and shards are where.
 #[derive(Debug)]
 pub(crate) struct AcquisitionMap {
-    /// The outer dimensions, the slowest to arrive first.
-    acquired: Vec<usize>,
-    shape: Vec<u64>,
-    file: Vec<u64>,
-    chunk: Vec<u64>,
+    /// The outer dimensions.
+    order: Order,
+    layout: Layout,
     /// Of a volume whose shards are no boxes, the ids of each shard's chunks, which are numbered by their ranks.
     ranks: Option<Ranks>,
     /// Of a volume without an end: how deep it must be for the ids of its chunks to mean what they say.
@@ -80,7 +78,12 @@ impl AcquisitionMap {
                 own.acquisition_order
             ));
         }
-        let (shape, file, chunk) = (layout.shape.clone(), layout.file_shape.clone(), layout.chunk_shape.clone());
+        if outer > MAX_OUTER {
+            return Err(format!(
+                "has {outer} dimensions before rows and columns, and a writer has at most {MAX_OUTER}"
+            ));
+        }
+        let chunk = &layout.chunk_shape;
         let frames = chunk[..outer].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size));
         if frames.is_none_or(|frames| frames > FRAMES_A_CHUNK_MAX) {
             return Err(format!("chunks of {chunk:?} hold more frames than a writer can"));
@@ -89,16 +92,15 @@ impl AcquisitionMap {
         let ranks = volume.map(Ranks::new).transpose()?.flatten();
         let depth_min = volume.filter(|_| own.unbounded).map(Volume::depth_min);
         let bounded_volume = volume.is_some() && !own.unbounded;
-        Ok(Self { acquired, shape, file, chunk, ranks, depth_min, bounded_volume })
+        let order = Order::new(layout.shape[..outer].to_vec(), acquired);
+        Ok(Self { order, layout: layout.clone(), ranks, depth_min, bounded_volume })
     }
 
     /// Chunks of the shard at a place, be they in the array or not.
     pub(crate) fn chunks_of(&self, shard: &[u64]) -> u64 {
         match &self.ranks {
             Some(ranks) => ranks.of(shard).map_or(0, |ids| ids.len() as u64),
-            None => {
-                self.file.iter().zip(&self.chunk).fold(1, |chunks, (file, chunk)| chunks.saturating_mul(file / chunk))
-            }
+            None => self.layout.chunks_per_file().into_iter().fold(1, u64::saturating_mul),
         }
     }
 
@@ -108,9 +110,7 @@ impl AcquisitionMap {
             let id = ranks.volume.file_of(chunk).1;
             return ranks.of(shard)?.binary_search(&id).ok().map(|rank| rank as u64);
         }
-        let per_file: Vec<u64> = self.file.iter().zip(&self.chunk).map(|(file, chunk)| file / chunk).collect();
-        let inner: Vec<u64> = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
-        Some(linear(&inner, &per_file))
+        Some(self.layout.number_in_file(chunk, None))
     }
 
     /// Whether the chunks of a shard are a box.
@@ -119,12 +119,12 @@ impl AcquisitionMap {
     }
 
     fn outer(&self) -> usize {
-        self.acquired.len()
+        self.order.outer_dims()
     }
 
     /// Whether the first dimension has no end of its own, because it is the slowest to arrive.
     pub(crate) fn grows(&self) -> bool {
-        self.acquired.first() == Some(&0)
+        self.order.acquired().first() == Some(&0)
     }
 
     /// Whether the array has, or could grow to have, a file at a place of its grid.
@@ -132,8 +132,8 @@ impl AcquisitionMap {
         if let Some(ranks) = &self.ranks {
             return ranks.of(position).is_some();
         }
-        let inside = |dim: usize| position[dim] < self.shape[dim].div_ceil(self.file[dim]);
-        (0..position.len()).all(|dim| (dim == 0 && self.grows()) || inside(dim))
+        let grid = self.layout.file_grid();
+        (0..position.len()).all(|dim| (dim == 0 && self.grows()) || position[dim] < grid[dim])
     }
 
     /// The number of the shard at a place of the grid, as its slots' headers have it.
@@ -141,13 +141,9 @@ impl AcquisitionMap {
         if self.ranks.is_some() {
             return position.first().copied();
         }
-        let digit = |number: u64, dim: usize| {
-            let cells = self.shape[dim].div_ceil(self.file[dim]);
-            number.checked_mul(cells)?.checked_add(position[dim])
-        };
-        let dims = self.acquired.iter().copied().chain([self.outer(), self.outer() + 1]);
-        dims.enumerate()
-            .try_fold(0u64, |number, (at, dim)| if at == 0 { Some(position[dim]) } else { digit(number, dim) })
+        let grid = self.layout.file_grid();
+        let dims = self.order.acquired().iter().copied().chain([self.outer(), self.outer() + 1]);
+        digits(dims.map(|dim| (position[dim], grid[dim])))
     }
 
     /// The place of a shard's chunk in the array's grid of chunks.
@@ -155,33 +151,26 @@ impl AcquisitionMap {
         if let Some(ranks) = &self.ranks {
             return ranks.volume.chunk_of(*ranks.of(shard)?.get(usize::try_from(chunk).ok()?)?);
         }
-        let mut position = vec![0; shard.len()];
-        let mut rest = chunk;
-        for dim in (0..shard.len()).rev() {
-            let per_file = self.file[dim] / self.chunk[dim];
-            position[dim] = shard[dim].checked_mul(per_file)?.checked_add(rest % per_file)?;
-            rest /= per_file;
-        }
-        (rest == 0).then_some(position)
+        self.layout.numbered_in_file(shard, chunk, None)
     }
 
     /// Whether a chunk lies within the rows and columns, rather than only filling up a shard.
     pub(crate) fn in_frame(&self, chunk: &[u64]) -> bool {
-        (self.outer()..chunk.len())
-            .all(|dim| chunk[dim].checked_mul(self.chunk[dim]).is_some_and(|start| start < self.shape[dim]))
+        let grid = self.layout.chunk_grid();
+        (self.outer()..chunk.len()).all(|dim| chunk[dim] < grid[dim])
     }
 
     /// How many chunks cover a frame.
     pub(crate) fn tiles(&self) -> u64 {
-        let counts = (self.outer()..self.shape.len()).map(|dim| self.shape[dim].div_ceil(self.chunk[dim]));
-        counts.fold(1, u64::saturating_mul)
+        self.layout.chunk_grid()[self.outer()..].iter().copied().fold(1, u64::saturating_mul)
     }
 
     /// Where the frames of a chunk or a file of `unit` elements start and how many there are in each outer dimension.
     fn frames_box(&self, place: &[u64], unit: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
         let start: Vec<u64> = (0..self.outer()).map(|dim| place[dim].checked_mul(unit[dim])).collect::<Option<_>>()?;
         let counts = (0..self.outer()).map(|dim| {
-            let left = if dim == 0 && self.grows() { u64::MAX } else { self.shape[dim] }.checked_sub(start[dim])?;
+            let left =
+                if dim == 0 && self.grows() { u64::MAX } else { self.layout.shape[dim] }.checked_sub(start[dim])?;
             Some(unit[dim].min(left)).filter(|&count| count > 0)
         });
         let counts = counts.collect::<Option<_>>()?;
@@ -190,26 +179,17 @@ impl AcquisitionMap {
 
     /// The number of the frame at a place in the outer dimensions.
     pub(crate) fn frame_number(&self, position: &[u64]) -> Option<u64> {
-        let digit = |number: u64, dim: usize| number.checked_mul(self.shape[dim])?.checked_add(position[dim]);
-        let mut dims = self.acquired.iter().copied();
-        let first = dims.next().map_or(Some(0), |dim| Some(position[dim]))?;
-        dims.try_fold(first, digit)
+        self.order.number(position)
     }
 
     /// The place of a frame in the outer dimensions; `None` if the array has none for it.
     pub(crate) fn frame_position(&self, number: u64) -> Option<Vec<u64>> {
-        let mut position = vec![0; self.outer()];
-        let mut rest = number;
-        for &dim in self.acquired.iter().rev() {
-            position[dim] = rest.checked_rem(self.shape[dim])?;
-            rest /= self.shape[dim];
-        }
-        (rest == 0).then_some(position)
+        self.order.position_within(number)
     }
 
     /// The lowest and the highest frame number that a chunk can hold; `None` if it lies outside the array.
     pub(crate) fn frame_bounds(&self, chunk: &[u64]) -> Option<(u64, u64)> {
-        let (start, counts) = self.frames_box(chunk, &self.chunk)?;
+        let (start, counts) = self.frames_box(chunk, &self.layout.chunk_shape)?;
         let end: Vec<u64> =
             start.iter().zip(&counts).map(|(start, count)| start.checked_add(count - 1)).collect::<Option<_>>()?;
         Some((self.frame_number(&start)?, self.frame_number(&end)?))
@@ -217,18 +197,18 @@ impl AcquisitionMap {
 
     /// Calls `visit` with the frame numbers that a chunk can hold, as ranges.
     pub(crate) fn chunk_frames(&self, chunk: &[u64], visit: impl FnMut(Range<u64>)) {
-        self.runs(self.frames_box(chunk, &self.chunk), visit);
+        self.runs(self.frames_box(chunk, &self.layout.chunk_shape), visit);
     }
 
     /// How many ranges these are at most.
     pub(crate) fn chunk_runs(&self, chunk: &[u64]) -> u64 {
-        self.frames_box(chunk, &self.chunk).map_or(0, |(_, counts)| self.run_count(&counts))
+        self.frames_box(chunk, &self.layout.chunk_shape).map_or(0, |(_, counts)| self.run_count(&counts))
     }
 
     /// Calls `visit` with the frame numbers that the chunks of a shard that is a box can hold, as ranges. False: they
     /// are more than `most`, and none was visited.
     pub(crate) fn shard_frames(&self, shard: &[u64], most: u64, visit: impl FnMut(Range<u64>)) -> bool {
-        let frames = self.frames_box(shard, &self.file);
+        let frames = self.frames_box(shard, &self.layout.file_shape);
         let few = frames.as_ref().is_none_or(|(_, counts)| self.run_count(counts) <= most);
         if few {
             self.runs(frames, visit);
@@ -238,12 +218,13 @@ impl AcquisitionMap {
 
     /// How many of the dimensions, the slowest to arrive first, are walked through; those after them follow each other.
     fn walked(&self, counts: &[u64]) -> usize {
-        let whole = self.acquired.iter().rev().take_while(|&&dim| counts[dim] == self.shape[dim]).count();
+        let whole =
+            self.order.acquired().iter().rev().take_while(|&&dim| counts[dim] == self.layout.shape[dim]).count();
         self.outer().saturating_sub(whole + 1)
     }
 
     fn run_count(&self, counts: &[u64]) -> u64 {
-        let walked = &self.acquired[..self.walked(counts)];
+        let walked = &self.order.acquired()[..self.walked(counts)];
         walked.iter().fold(1, |runs, &dim| runs.saturating_mul(counts[dim]))
     }
 
@@ -252,8 +233,9 @@ impl AcquisitionMap {
         let Some((start, counts)) = frames else { return };
         let walked = self.walked(&counts);
         let mut extent = counts.clone();
-        self.acquired[walked..].iter().for_each(|&dim| extent[dim] = 1);
-        let length = self.acquired[walked..].iter().fold(1u64, |length, &dim| length.saturating_mul(counts[dim]));
+        self.order.acquired()[walked..].iter().for_each(|&dim| extent[dim] = 1);
+        let length =
+            self.order.acquired()[walked..].iter().fold(1u64, |length, &dim| length.saturating_mul(counts[dim]));
         for_each_position(&start, &extent, |position| {
             if let Some(first) = self.frame_number(position) {
                 visit(first..first.saturating_add(length));
@@ -264,38 +246,58 @@ impl AcquisitionMap {
     /// One past the last number that has a place in the array when it has one for `frames` frames: a stack that was
     /// begun has places for all of its planes.
     pub(crate) fn end(&self, frames: u64) -> u64 {
-        let mut faster = self.acquired.get(1..).unwrap_or_default().iter();
-        let faster = faster.try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]));
-        let stack = faster.filter(|&faster| faster > 0 && self.grows() && !self.bounded_volume);
-        stack.map_or(frames, |stack| frames.div_ceil(stack).saturating_mul(stack))
+        self.order.places_end(frames).filter(|_| !self.bounded_volume).unwrap_or(frames)
     }
 
     /// How long the first dimension is when `frames` frames have come; `None` if it does not depend on them.
     pub(crate) fn extent(&self, frames: u64) -> Option<u64> {
-        let faster =
-            self.acquired.get(1..)?.iter().try_fold(1u64, |product, &dim| product.checked_mul(self.shape[dim]))?;
-        let extent = (self.grows() && faster > 0 && !self.bounded_volume).then(|| frames.div_ceil(faster))?;
+        let extent = self.order.first_dim_extent(frames).filter(|_| !self.bounded_volume)?;
         Some(self.declared(extent))
     }
 
     /// How long the first dimension is declared to be when it is so long.
     pub(crate) fn declared(&self, extent: u64) -> u64 {
         match self.depth_min {
-            Some(least) if extent.div_ceil(self.chunk[0]) < least => least.saturating_mul(self.chunk[0]),
+            Some(least) if extent.div_ceil(self.layout.chunk_shape[0]) < least => {
+                least.saturating_mul(self.layout.chunk_shape[0])
+            }
             _ => extent,
         }
     }
 
+    /// How long the first dimension is after a recovery that found so many frames; `None` if it does not depend on
+    /// them. `deepest`: of a volume, its last layer of chunks and how many planes these have.
+    pub(crate) fn recovered_extent(&self, frames: u64, deepest: Option<(u64, u64)>) -> Option<u64> {
+        let extent = self.extent(frames)?;
+        if self.depth_min.is_none() {
+            return Some(extent.max(self.layout.shape[0]));
+        }
+        // A volume's last chunks end where it does: a size that cuts them elsewhere makes them unreadable.
+        let depth = self.layout.chunk_shape[0];
+        let end = deepest.map_or(0, |(layer, planes)| layer.saturating_mul(depth).saturating_add(planes));
+        let is_cut = deepest.is_some_and(|(_, planes)| planes < depth);
+        Some(if is_cut { end } else { self.declared(end.max(extent)) })
+    }
+
     /// How many frames the array has room for, if it does not grow.
     pub(crate) fn frames(&self) -> Option<u64> {
-        self.shape[..self.outer()].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size))
+        self.layout.shape[..self.outer()].iter().try_fold(1u64, |frames, &size| frames.checked_mul(size))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::{Cells, Order};
+    use crate::config::Dialect;
+    use crate::format::keys::KeyEncoding;
+    use crate::format::layout::Files;
+    use crate::geometry::Cells;
+
+    fn layout(shape: Vec<u64>, chunk_shape: Vec<u64>) -> Layout {
+        let files = Files::Grid { keys: KeyEncoding::of_writer(Dialect::Zarr3), index: None };
+        let (dialect, file_shape) = (Dialect::Zarr3, chunk_shape.clone());
+        Layout { dialect, shape, names: None, chunk_shape, file_shape, files, index_order: None }
+    }
 
     /// What the writer computes with blocks and cells, and this module with digits, is the same.
     #[test]
@@ -306,10 +308,8 @@ mod tests {
                 let order = Order::new(sizes.to_vec(), acquired.to_vec());
                 let cells = Cells::new(&order, unit.to_vec());
                 let places = AcquisitionMap {
-                    acquired: acquired.to_vec(),
-                    shape: [&sizes[..], &[4, 6]].concat(),
-                    file: [&unit[..], &[2, 2]].concat(),
-                    chunk: [&unit[..], &[2, 2]].concat(),
+                    order: order.clone(),
+                    layout: layout([&sizes[..], &[4, 6]].concat(), [&unit[..], &[2, 2]].concat()),
                     ranks: None,
                     depth_min: None,
                     bounded_volume: false,

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use super::index::table::{self, TableLayout};
 use super::index::{Encoded, minishards};
 use super::keys::KeyEncoding;
-use super::precomputed::volume::Volume;
+use super::precomputed::volume::{Expansion, Volume};
+use super::rules::{Rules, rules};
 use crate::config::{Dialect, IndexLocation};
 use crate::error::{Refusal, Result};
-use crate::geometry::linear;
+use crate::geometry::{grid, linear};
 
 pub(crate) const DIMENSIONS_MAX: usize = 32;
 
@@ -73,6 +74,11 @@ impl Layout {
         }
     }
 
+    /// What the array's format can hold.
+    pub(crate) fn rules(&self) -> &'static Rules {
+        rules(self.dialect)
+    }
+
     /// Whether files have an index, rather than being a chunk each.
     pub(crate) fn has_index(&self) -> bool {
         match &self.files {
@@ -119,12 +125,79 @@ impl Layout {
 
     /// Chunks of the array in each dimension.
     pub(crate) fn chunk_grid(&self) -> Vec<u64> {
-        self.shape.iter().zip(&self.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk)).collect()
+        grid(&self.shape, &self.chunk_shape)
     }
 
     /// Files of the array in each dimension, where they are boxes.
     pub(crate) fn file_grid(&self) -> Vec<u64> {
-        self.shape.iter().zip(&self.file_shape).map(|(shape, file)| shape.div_ceil(*file)).collect()
+        grid(&self.shape, &self.file_shape)
+    }
+
+    /// Bytes of the head by which a shard's minishards are found; `None` where shards have tables, or are none.
+    pub(crate) fn minishard_head(&self) -> Option<u64> {
+        Some(self.volume()?.shards()?.spec.head_bytes())
+    }
+
+    /// Whether files that are a chunk each may be compressed once more.
+    pub(crate) fn packs_files(&self) -> bool {
+        self.volume().is_some_and(Volume::packs_files)
+    }
+
+    /// How many shards chunks are dealt out to that are no boxes.
+    pub(crate) fn dealt_shards(&self) -> u64 {
+        let shards = self.volume().and_then(Volume::shards);
+        shards.map_or(1, |shards| 1u64.checked_shl(shards.spec.shard_bits).unwrap_or(u64::MAX))
+    }
+
+    /// The shape of a file, but none that reaches beyond the grid of chunks: a box of ids may be far larger.
+    pub(crate) fn file_within_grid(&self) -> Vec<u64> {
+        if self.volume().is_none() {
+            return self.file_shape.clone();
+        }
+        let sizes = self.file_shape.iter().zip(self.chunk_grid()).zip(&self.chunk_shape);
+        sizes.map(|((file, chunks), chunk)| chunks.max(1).saturating_mul(*chunk).min(*file)).collect()
+    }
+
+    /// Whether the pixels of each chunk are also those of one chunk of another array of this shape.
+    pub(crate) fn is_cut_as(&self, other: &Self) -> bool {
+        match (self.volume(), other.volume()) {
+            (None, None) => self.chunk_shape == other.chunk_shape,
+            // The last chunks of a volume are cut off, and those of an array of Zarr are not.
+            (Some(this), Some(other)) => this.stores_as(other),
+            _ => false,
+        }
+    }
+
+    /// Whether a shard could be one of the other array, byte for byte, if its chunks were.
+    pub(crate) fn has_shards_as(&self, other: &Self) -> bool {
+        let shards = match (self.volume(), other.volume()) {
+            (None, None) => self.has_index() && self.table() == other.table(),
+            (Some(this), Some(other)) => this.shards().is_some() && this.shards() == other.shards(),
+            _ => false,
+        };
+        let same_files = self.file_shape == other.file_shape && self.index_order == other.index_order;
+        shards && same_files && self.chunk_shape == other.chunk_shape && self.is_cut_as(other)
+    }
+
+    /// Whether the chunks of two arrays are files of the same names.
+    pub(crate) fn has_chunk_files_as(&self, other: &Self) -> bool {
+        match (&self.files, &other.files) {
+            (Files::Grid { keys, index: None }, Files::Grid { keys: other_keys, index: None }) => {
+                let is_same = self.dialect == other.dialect && self.index_order == other.index_order;
+                is_same && keys == other_keys && self.chunk_shape == other.chunk_shape
+            }
+            _ => false,
+        }
+    }
+
+    /// How the stored form of a chunk becomes the array's; `None` where it is it already.
+    pub(crate) fn expansion(&self, chunk: &[u64]) -> Option<Expansion> {
+        self.volume()?.expansion(chunk, &self.shape, &self.chunk_shape)
+    }
+
+    /// How many planes a stored chunk of so many bytes has, where chunks are cut off.
+    pub(crate) fn planes(&self, chunk: &[u64], bytes: u64, element: u64) -> Option<u64> {
+        self.volume()?.planes(bytes, chunk, &self.shape, &self.chunk_shape, element)
     }
 
     /// The file of a chunk, by its position in the grid of files or, of a volume without boxes, its number; and the
@@ -133,14 +206,19 @@ impl Layout {
         if let Files::Volume(volume) = &self.files {
             return volume.file_of(chunk);
         }
+        let file = chunk.iter().zip(self.chunks_per_file()).map(|(chunk, count)| chunk / count).collect();
+        (file, self.number_in_file(chunk, self.index_order.as_deref()))
+    }
+
+    /// The number of a chunk among those of its file, where these are a box, in C order of the dimensions, or of these
+    /// in another `order`.
+    pub(super) fn number_in_file(&self, chunk: &[u64], order: Option<&[usize]>) -> u64 {
         let per_file = self.chunks_per_file();
-        let file = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk / count).collect();
         let inner: Vec<u64> = chunk.iter().zip(&per_file).map(|(chunk, count)| chunk % count).collect();
-        let entry = match &self.index_order {
+        match order {
             None => linear(&inner, &per_file),
             Some(order) => linear(&in_order(&inner, order), &in_order(&per_file, order)),
-        };
-        (file, entry)
+        }
     }
 
     /// The position in the grid of chunks of an entry of a file's index, be it inside the array's shape or not; `None`
@@ -149,11 +227,16 @@ impl Layout {
         if let Some(volume) = self.volume().filter(|volume| volume.shards().is_some()) {
             return volume.chunk_of(entry);
         }
+        self.numbered_in_file(file, entry, self.index_order.as_deref())
+    }
+
+    /// The reverse of [`number_in_file`](Self::number_in_file).
+    pub(super) fn numbered_in_file(&self, file: &[u64], number: u64, order: Option<&[usize]>) -> Option<Vec<u64>> {
         let per_file = self.chunks_per_file();
         let mut position = vec![0; per_file.len()];
-        let mut rest = entry;
+        let mut rest = number;
         for at in (0..per_file.len()).rev() {
-            let dim = self.index_order.as_ref().map_or(at, |order| order[at]);
+            let dim = order.map_or(at, |order| order[at]);
             position[dim] = file[dim].checked_mul(per_file[dim])?.checked_add(rest % per_file[dim])?;
             rest /= per_file[dim];
         }

@@ -36,7 +36,7 @@ pub(crate) mod zarr3;
 pub(crate) mod zarr3_draft;
 pub(crate) mod zip;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::Dialect;
 pub(crate) use document::Document;
@@ -47,9 +47,21 @@ use layout::Layout;
 pub(crate) use metadata::Metadata;
 #[cfg(feature = "offline")]
 pub(crate) use metadata::bytes;
-#[cfg(feature = "offline")]
-pub(crate) use rules::holds;
 pub(crate) use rules::rules;
+#[cfg(feature = "offline")]
+pub(crate) use rules::{OmePlace, holders, holds};
+
+/// Documents by which a folder may be known to be a dataset.
+pub(crate) const OF_DATASETS: [&str; 4] = ["zarr.json", ".zgroup", ".zarray", "info"];
+
+/// Whether a document of this name says that its folder is a dataset.
+pub(crate) fn is_of_dataset(name: &str, document: &Value) -> bool {
+    match name {
+        "zarr.json" => document["zarr_format"] == 3 || zarr3_draft::is_entry(document),
+        "info" => precomputed::is_info(document),
+        _ => document["zarr_format"] == 2,
+    }
+}
 
 impl ImageDescription<'_> {
     /// The documents that never change.
@@ -135,17 +147,6 @@ pub(crate) fn describe(layout: &Layout) -> &'static str {
     }
 }
 
-/// Whether an array's document has shards in it, of which the chunks can be told or not. Scales of a volume say so one
-/// by one.
-pub(crate) fn has_shards(dialect: Dialect, document: &Value) -> bool {
-    match dialect {
-        Dialect::Zarr3 => zarr3::has_shards(document),
-        Dialect::Zarr3Transformer => zarr3_draft::has_shards(document),
-        Dialect::Zarr2 | Dialect::Zarr2Sharded => zarr2::has_shards(document),
-        Dialect::Precomputed => true,
-    }
-}
-
 /// The document of an array with shards as it were without them: its chunks are files.
 pub(crate) fn without_shards(dialect: Dialect, document: &Value) -> Value {
     let mut shown = document.clone();
@@ -158,7 +159,10 @@ pub(crate) fn without_shards(dialect: Dialect, document: &Value) -> Value {
     shown
 }
 
-/// Whether readers want a shard to be there even if nothing is in it.
-pub(crate) fn keeps_empty(dialect: Dialect) -> bool {
-    dialect == Dialect::Zarr2Sharded
+/// Writes the shape of an array into the document that has it.
+pub(crate) fn set_shape(layout: &Layout, document: &mut Value, shape: &[u64]) {
+    match layout.volume() {
+        Some(volume) => precomputed::set_size(document, volume, shape),
+        None => document["shape"] = json!(shape),
+    }
 }

@@ -8,15 +8,28 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::level_frames::LevelFrames;
+use super::rules::Rules;
 use super::slot_header::HEADER_BYTES;
 use crate::config::Placement;
 use crate::error::{Error, Result};
 
 /// The attribute under which the writer speaks.
 pub(crate) const ATTRIBUTE: &str = "shardwright";
+
+/// Its fields that documents or arrays lose or get after they were written.
+const WRITER: &str = "writer";
+const SLOTS: &str = "slots";
+const CHUNKS: &str = "chunks";
+const FRAMES_PLANNED: &str = "frames_planned";
+const FRAMES_MISSING: &str = "frames_missing";
+const MISSING: &str = "missing";
+const LEVEL_OF: &str = "level_of";
+const LEVEL_PLANES: &str = "level_planes";
+const DIMENSIONS: &str = "dimensions";
+const CHANNEL_DIMENSION: &str = "channel_dimension";
 
 /// How many ranges of missing frames the attributes name; the count goes on beyond.
 pub(crate) const MISSING_RANGES_MAX: usize = 10_000;
@@ -101,7 +114,7 @@ fn said<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Option<u64>
 impl Provenance {
     /// Reads the attributes of the image group at `path`; `None` if another writer made it.
     pub(crate) fn parse(path: &Path, attributes: &Value) -> Result<Option<Self>> {
-        let Some(own) = attributes.get(ATTRIBUTE).filter(|own| own.get("writer").is_some()) else { return Ok(None) };
+        let Some(own) = attributes.get(ATTRIBUTE).filter(|_| is_of_writer(attributes)) else { return Ok(None) };
         let wrong = |reason: String| Error::format(path, format!("attribute {ATTRIBUTE}: {reason}"));
         let own: Literally = Literally::deserialize(own).map_err(|error| wrong(error.to_string()))?;
         let writer = uuid(&own.writer).ok_or_else(|| wrong(format!("writer {:?} is no UUID", own.writer)))?;
@@ -148,6 +161,142 @@ impl Provenance {
 pub(crate) fn is_unfinished(attributes: &Value) -> bool {
     let says = |key: &str| attributes[ATTRIBUTE][key].as_bool();
     says("complete") == Some(false) && says("recovered") != Some(true)
+}
+
+/// Whether attributes say that this crate's writer made the array, or the image in the group, and as one.
+pub(crate) fn is_of_writer(attributes: &Value) -> bool {
+    attributes.get(ATTRIBUTE).is_some_and(|own| own.get(WRITER).is_some())
+}
+
+/// Whether an array's attributes say that it is a level of a pyramid, beside the array whose frames it has.
+pub(crate) fn is_level(attributes: &Value) -> bool {
+    attributes.get(ATTRIBUTE).is_some_and(|own| own.get(LEVEL_OF).is_some())
+}
+
+/// How many chunks the writer, or a recovery, counted at its end. A volume, and what was repacked from one, have that
+/// number without being known for the writer's own.
+pub(crate) fn counted_chunks(attributes: &Value) -> Option<u64> {
+    let own = attributes.get(ATTRIBUTE)?;
+    let says = |key: &str| own.get(key).and_then(Value::as_bool) == Some(true);
+    own.get("chunks")?.as_u64().filter(|_| says("complete") || says("recovered"))
+}
+
+/// Whether the writer's attribute says that as many frames were to come as do.
+pub(super) fn is_unbounded(own: &Value) -> bool {
+    own.get(FRAMES_PLANNED).is_some_and(Value::is_null)
+}
+
+/// The dimensions of the array that became a volume, and which of them is its channels, as the writer's attribute says.
+pub(super) fn dimensions(own: &Value) -> Option<(&Value, Option<&str>)> {
+    Some((own.get(DIMENSIONS)?, own.get(CHANNEL_DIMENSION).and_then(Value::as_str)))
+}
+
+/// Says these.
+pub(super) fn put_dimensions(own: &mut Value, names: &[String], channel: Option<usize>) {
+    own[DIMENSIONS] = json!(names);
+    own[CHANNEL_DIMENSION] = json!(channel.map(|channel| &names[channel]));
+}
+
+/// Which dimension became a volume's channels.
+pub(crate) fn channel_dimension(attributes: &Map<String, Value>) -> Option<&str> {
+    attributes.get(ATTRIBUTE)?.get(CHANNEL_DIMENSION)?.as_str()
+}
+
+fn ranges(missing: &[Range<u64>]) -> Value {
+    missing.iter().take(MISSING_RANGES_MAX).map(|range| json!([range.start, range.end])).collect()
+}
+
+/// The attribute in a document that is to say something else.
+pub(crate) struct ProvenanceMut<'a>(&'a mut Map<String, Value>);
+
+impl<'a> ProvenanceMut<'a> {
+    /// In a document that has the attributes at `pointer`.
+    pub(crate) fn at(document: &'a mut Value, pointer: &str) -> Option<Self> {
+        document.pointer_mut(pointer)?.get_mut(ATTRIBUTE)?.as_object_mut().map(Self)
+    }
+
+    /// In a document of any format.
+    pub(crate) fn of(document: &'a mut Value) -> Option<Self> {
+        let pointer = if document.get(ATTRIBUTE).is_some() { "" } else { "/attributes" };
+        Self::at(document, pointer)
+    }
+
+    pub(crate) fn of_attribute(own: &'a mut Value) -> Option<Self> {
+        own.as_object_mut().map(Self)
+    }
+
+    /// Takes back where the chunks of an array lie, and what follows from its format and its place among others:
+    /// repacked, it is an image by itself.
+    pub(crate) fn forget_layout(&mut self, from: &Rules, to: &Rules) {
+        self.forget_slots();
+        self.0.shift_remove(DIMENSIONS);
+        self.0.shift_remove(CHANNEL_DIMENSION);
+        // A level has no records beside it. A volume's size doesn't follow from its frames. An array that is known to
+        // be this writer's has the one and the other.
+        self.0.shift_remove(LEVEL_PLANES);
+        let was_level = self.0.shift_remove(LEVEL_OF).is_some();
+        if was_level || from.numbers_chunks || to.numbers_chunks {
+            self.0.shift_remove(WRITER);
+        }
+        if to.numbers_chunks && self.0.get(FRAMES_PLANNED).is_some_and(Value::is_null) {
+            // The ids of chunks in a volume without an end are others, and this one has an end.
+            self.0.shift_remove(FRAMES_PLANNED);
+        }
+    }
+
+    /// Takes back where slots stand: there are none any more.
+    pub(crate) fn forget_slots(&mut self) {
+        self.0.shift_remove(SLOTS);
+    }
+
+    /// Says that chunks with their headers follow each other, of at most so many bytes.
+    pub(crate) fn pack_slots(&mut self, bytes: u64) {
+        if let Some(slots) = self.0.get_mut(SLOTS) {
+            slots["placement"] = json!(Placement::Packed);
+            slots["bytes"] = json!(bytes);
+        }
+    }
+
+    /// Says that chunks are not all the writer's any more, and no longer how many there are.
+    pub(crate) fn begin_edit(&mut self) {
+        self.0.insert("edited".into(), json!(true));
+        self.0.shift_remove(CHUNKS);
+    }
+
+    pub(crate) fn set_chunks(&mut self, chunks: u64) {
+        self.0.insert(CHUNKS.into(), json!(chunks));
+    }
+
+    /// Whether it says how many chunks there are.
+    pub(crate) fn has_chunks(&self) -> bool {
+        self.0.contains_key(CHUNKS)
+    }
+
+    /// The frames that are listed as missing, as far as they can be read.
+    pub(crate) fn missing(&self) -> Vec<Range<u64>> {
+        let range = |range: &Value| Some(range.get(0)?.as_u64()?..range.get(1)?.as_u64()?);
+        self.0.get(MISSING).and_then(Value::as_array).into_iter().flatten().filter_map(range).collect()
+    }
+
+    /// Lists all frames that are missing, which are so many more than before.
+    pub(crate) fn set_missing(&mut self, all: &[Range<u64>], more: u64) {
+        let before = self.0.get(FRAMES_MISSING).and_then(Value::as_u64).unwrap_or(0);
+        self.0.insert(FRAMES_MISSING.into(), json!(before + more));
+        self.0.insert(MISSING.into(), ranges(all));
+    }
+
+    /// Says how a recovery ended: with so many frames, and shards that it could not account for.
+    pub(crate) fn recover(&mut self, frames: u64, ending: &Ending<'_>, damaged_shards: &[String]) {
+        self.0.insert("complete".into(), json!(false));
+        self.0.insert("recovered".into(), json!(true));
+        self.0.insert("frames".into(), json!(frames));
+        self.0.insert(FRAMES_MISSING.into(), json!(ending.frames_missing));
+        self.0.insert(MISSING.into(), ranges(ending.missing));
+        self.set_chunks(ending.chunks);
+        if !damaged_shards.is_empty() {
+            self.0.insert("damaged_shards".into(), json!(damaged_shards));
+        }
+    }
 }
 
 /// What a run says of itself.
@@ -201,7 +350,7 @@ impl Statement<'_> {
             said["frames"] = json!(frames);
             said["chunks"] = json!(ending.chunks);
             said["frames_missing"] = json!(ending.frames_missing);
-            said["missing"] = ending.missing.iter().map(|range| json!([range.start, range.end])).collect();
+            said["missing"] = ranges(ending.missing);
             if let Some(error) = ending.error {
                 said["error"] = json!(error.to_string());
             }

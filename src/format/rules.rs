@@ -15,6 +15,24 @@ pub(crate) struct Rules {
     /// a shard is hardly a box of any size, one chunk holds all channels, and the size of the array is part of what the
     /// numbers mean.
     pub(crate) numbers_chunks: bool,
+    /// The last chunks end with the array, where those of other formats are whole and reach beyond it.
+    pub(crate) cuts_chunks: bool,
+    /// Arrays are called by their resolutions, the finest first, and not by places in a tree.
+    pub(crate) names_resolutions: bool,
+    /// A dataset is a tree of images, levels and other arrays, and may be an archive. Of other formats, this crate
+    /// writes one image.
+    pub(crate) is_tree: bool,
+    /// Nodes may stand below an array, where this crate's writer puts the records of one that is at the root.
+    pub(crate) nodes_below_arrays: bool,
+    /// Documents stand apart from the files of their arrays.
+    pub(crate) central_documents: bool,
+    /// This crate writes arrays whose chunks are files.
+    pub(crate) plain_files: bool,
+    /// Readers want a shard to be there even if nothing is in it.
+    pub(crate) keeps_empty: bool,
+    pub(crate) ome: OmePlace,
+    /// What can go wrong with other readers.
+    pub(crate) caution: Option<&'static str>,
     /// The names of the compressors that it has; `None`: all.
     pub(crate) compressors: Option<&'static [&'static str]>,
     /// The codec's and the index's own checksum, and an index in either place.
@@ -31,9 +49,29 @@ pub(crate) struct Rules {
     pub(crate) free_fields: &'static [&'static str],
 }
 
+/// Where OME-Zarr's metadata of an image are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OmePlace {
+    /// In the documents, in the words of their version.
+    Documents,
+    /// Among the user's attributes, as they are: no version of OME-Zarr has the format.
+    Attributes,
+    /// Among the writer's own: there is no array `0`, of which they speak.
+    Aside,
+}
+
 const ZARR3: Rules = Rules {
     shares_files: true,
     numbers_chunks: false,
+    cuts_chunks: false,
+    names_resolutions: false,
+    is_tree: true,
+    nodes_below_arrays: false,
+    central_documents: false,
+    plain_files: true,
+    keeps_empty: false,
+    ome: OmePlace::Documents,
+    caution: None,
     compressors: None,
     checksums: true,
     lacks: &[],
@@ -43,12 +81,46 @@ const ZARR3: Rules = Rules {
     free_fields: &["shape", "attributes", "dimension_names"],
 };
 
-const ZARR3_DRAFT: Rules = Rules { checksums: false, free_fields: &["shape", "attributes"], ..ZARR3 };
+const ZARR3_DRAFT: Rules = Rules {
+    is_tree: false,
+    central_documents: true,
+    plain_files: false,
+    ome: OmePlace::Attributes,
+    checksums: false,
+    free_fields: &["shape", "attributes"],
+    ..ZARR3
+};
 
-const ZARR2: Rules = Rules { checksums: false, free_fields: &["shape"], ..ZARR3 };
+const ZARR2: Rules = Rules {
+    shares_files: false,
+    is_tree: false,
+    nodes_below_arrays: true,
+    checksums: false,
+    free_fields: &["shape"],
+    ..ZARR3
+};
+
+const ZARR2_SHARDED: Rules = Rules {
+    shares_files: true,
+    plain_files: false,
+    keeps_empty: true,
+    ome: OmePlace::Aside,
+    caution: Some(
+        "only readers that know the key \"shards\" find its chunks: a plain reader of Zarr v2 passes over the key, \
+         takes each shard for a chunk and misreads it",
+    ),
+    array_attributes: false,
+    ..ZARR2
+};
 
 const PRECOMPUTED: Rules = Rules {
     numbers_chunks: true,
+    cuts_chunks: true,
+    names_resolutions: true,
+    is_tree: false,
+    central_documents: true,
+    plain_files: false,
+    ome: OmePlace::Aside,
     compressors: Some(&["none", "gzip"]),
     checksums: false,
     lacks: &[Dtype::F64, Dtype::I64],
@@ -65,10 +137,16 @@ pub(crate) const fn rules(dialect: Dialect) -> &'static Rules {
     match dialect {
         Dialect::Zarr3 => &ZARR3,
         Dialect::Zarr3Transformer => &ZARR3_DRAFT,
-        Dialect::Zarr2Sharded => &Rules { array_attributes: false, ..ZARR2 },
-        Dialect::Zarr2 => &Rules { shares_files: false, ..ZARR2 },
+        Dialect::Zarr2Sharded => &ZARR2_SHARDED,
+        Dialect::Zarr2 => &ZARR2,
         Dialect::Precomputed => &PRECOMPUTED,
     }
+}
+
+/// The names of the formats that an array of these elements can be of.
+#[cfg(feature = "offline")]
+pub(crate) fn holders(element: ElementType) -> Vec<&'static str> {
+    Dialect::ALL.iter().filter(|dialect| holds(**dialect, element)).map(|dialect| dialect.name()).collect()
 }
 
 /// Whether an array of these elements can be of the format.

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::codecs::Chain;
+use super::codecs::Packing;
+use super::document::named;
 use super::document::{Document, INSTEAD, check_sizes, dimension_names, put_dimension_names, shard_shape, unlike};
 use super::fill_value;
 use super::index::table::TableLayout;
@@ -164,7 +166,16 @@ fn compressor(value: Option<&Value>) -> Result<(Compressor, Option<String>), Ref
     Ok((compressor, Some(numcodecs::display(id, settings.iter()))))
 }
 
-pub(super) fn has_shards(document: &Value) -> bool {
+/// The grids of an array in whose document shards are; `None` if there are none.
+///
+/// # Errors
+///
+/// A reason when there are, and their chunks can't be told.
+pub(crate) fn sharded_layout(document: &Value, attributes: &Value) -> Result<Option<Layout>, Refusal> {
+    has_shards(document).then(|| layout(document, attributes)).transpose()
+}
+
+fn has_shards(document: &Value) -> bool {
     document.get("shards").is_some_and(|shards| !shards.is_null())
 }
 
@@ -200,16 +211,82 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
     document
 }
 
+/// The `.zarray` of an array whose chunks are told by references. All codecs are filters, because the last of them
+/// would otherwise be the compressor, of which some readers of references expect the one and some the other kind of
+/// document.
+///
+/// # Errors
+///
+/// A reason for codecs that Zarr v2 lacks.
+pub(crate) fn array_of_filters(array: &Metadata) -> Result<Value, Refusal> {
+    let Metadata { layout, dtype, chain, fill, .. } = array;
+    let is_reversed = |order: &Vec<usize>| order.iter().rev().copied().eq(0..order.len());
+    let order = match &chain.order {
+        None => "C",
+        Some(order) if is_reversed(order) => "F",
+        Some(_) => return refused("has its dimensions in an order that Zarr v2 has no word for"),
+    };
+    if matches!(chain.packing, Packing::Shard(_)) {
+        return refused("has shards in its shards or codecs around them, which Zarr v2 has no words for");
+    }
+    let filters: Vec<Value> = chain.document.iter().filter_map(filter).collect();
+    Ok(json!({
+        "zarr_format": 2,
+        "shape": layout.shape,
+        "chunks": layout.chunk_shape,
+        "dtype": dtype_name(*dtype, chain.big_endian()),
+        "fill_value": fill_value::to_json_v2(*dtype, fill),
+        "order": order,
+        "filters": if filters.is_empty() { Value::Null } else { Value::Array(filters) },
+        "compressor": null,
+        "dimension_separator": ".",
+    }))
+}
+
+fn refused<T>(what: &str) -> Result<T, Refusal> {
+    Refusal::unsupported(format!("{what}; documents of Zarr v3 have"))
+}
+
+/// A Zarr v3 codec in the words of Zarr v2; `None` for the order of bytes and of dimensions, of which the document
+/// speaks elsewhere.
+fn filter(codec: &Value) -> Option<Value> {
+    let (name, configuration) = named(codec)?;
+    let name = name.strip_prefix("numcodecs.").unwrap_or(name);
+    let mut filter = configuration.cloned().unwrap_or_default();
+    match name {
+        "bytes" | "transpose" => return None,
+        "crc32c" => drop(filter.insert("location".into(), json!("end"))),
+        "blosc" => {
+            let shuffle = match filter.get("shuffle").and_then(Value::as_str) {
+                Some("shuffle") => json!(1),
+                Some("bitshuffle") => json!(2),
+                Some(_) => json!(0),
+                None => filter.get("shuffle").cloned().unwrap_or(json!(0)),
+            };
+            filter.insert("shuffle".into(), shuffle);
+            filter.shift_remove("typesize");
+        }
+        _ => {}
+    }
+    filter.insert("id".into(), json!(name));
+    Some(Value::Object(filter))
+}
+
 /// The `.zattrs` of an array that is all there is.
 pub(super) fn attributes(array: &Metadata, mut attributes: Map<String, Value>) -> Document {
     put_dimension_names(&mut attributes, array.layout.names.as_deref());
     (".zattrs".into(), Value::Object(attributes))
 }
 
+/// A group's `.zgroup`.
+pub(crate) fn group() -> Value {
+    json!({"zarr_format": 2})
+}
+
 /// The documents of an image group and its array that say nothing of the array's shape. `own`: the array's attributes.
 pub(super) fn entry(array: &Metadata, own: Map<String, Value>) -> Vec<Document> {
     let (_, attributes) = attributes(array, own);
-    vec![(".zgroup".into(), json!({"zarr_format": 2})), ("0/.zattrs".into(), attributes)]
+    vec![(".zgroup".into(), group()), ("0/.zattrs".into(), attributes)]
 }
 
 /// The `.zattrs` of an image group. `ome`: what OME-Zarr 0.5 says.

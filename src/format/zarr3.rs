@@ -199,7 +199,16 @@ fn key_encoding(value: &Value) -> Result<KeyEncoding, Refusal> {
     }
 }
 
-pub(super) fn has_shards(document: &Value) -> bool {
+/// The grids of an array in whose document shards are; `None` if there are none.
+///
+/// # Errors
+///
+/// A reason when there are, and their chunks can't be told.
+pub(crate) fn sharded_layout(document: &Value) -> Result<Option<Layout>, Refusal> {
+    has_shards(document).then(|| layout(document)).transpose()
+}
+
+fn has_shards(document: &Value) -> bool {
     let list = |key: &str| document.get(key).and_then(Value::as_array);
     // With a manifest, shards are parts of files that others have.
     let has_files = list("storage_transformers").is_none_or(Vec::is_empty);
@@ -218,7 +227,48 @@ pub(super) fn remove_shards(document: &mut Value) {
 
 /// A group's `zarr.json`.
 pub(crate) fn group(attributes: Value) -> Value {
-    json!({"zarr_format": 3, "node_type": "group", "attributes": attributes})
+    document_of("group", attributes)
+}
+
+/// What a group's `zarr.json` says, and an array's among other things.
+pub(crate) fn document_of(kind: &str, attributes: Value) -> Value {
+    json!({"zarr_format": 3, "node_type": kind, "attributes": attributes})
+}
+
+/// Completes the document of an array whose chunks are files, or are told by a manifest. What it says already stays, as
+/// far as it is no matter of chunks.
+pub(crate) fn set_chunk_files(document: &mut Value, array: &Metadata) {
+    let Metadata { layout, dtype, chain, fill, .. } = array;
+    let or = |document: &mut Value, key: &str, value: Value| {
+        if document[key].is_null() {
+            document[key] = value;
+        }
+    };
+    document["shape"] = json!(layout.shape);
+    or(document, "data_type", json!(dtype.zarr_name()));
+    document["chunk_grid"] = json!({"name": "regular", "configuration": {"chunk_shape": layout.chunk_shape}});
+    document["chunk_key_encoding"] = json!({"name": "v2", "configuration": {"separator": "."}});
+    document["codecs"] = json!(chain.document);
+    or(document, "fill_value", fill_value::to_json(*dtype, fill));
+    if let Some(names) = &layout.names {
+        or(document, "dimension_names", json!(names));
+    }
+    or(document, "attributes", json!({}));
+    remove_manifest(document);
+}
+
+/// Whether an array's document names a manifest.
+pub(crate) fn has_manifest(document: &Value) -> bool {
+    document.pointer("/storage_transformers/0/name").is_some_and(|name| name == MANIFEST)
+}
+
+/// Says where the manifest of an array is, or what stands in it.
+pub(crate) fn set_manifest(document: &mut Value, manifest: &Value) {
+    document["storage_transformers"] = json!([{"name": MANIFEST, "configuration": {"manifest": manifest}}]);
+}
+
+pub(crate) fn remove_manifest(document: &mut Value) {
+    document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
 }
 
 /// An array's `zarr.json`, without attributes.

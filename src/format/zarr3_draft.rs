@@ -271,7 +271,16 @@ fn compressor(codec: Option<NamedCodec>) -> Result<(Compressor, Option<String>),
     Ok((compressor, Some(numcodecs::display(id, configuration.iter()))))
 }
 
-pub(super) fn has_shards(document: &Value) -> bool {
+/// The grids of an array in whose document shards are; `None` if there are none.
+///
+/// # Errors
+///
+/// A reason when there are, and their chunks can't be told.
+pub(crate) fn sharded_layout(document: &Value) -> Result<Option<Layout>, Refusal> {
+    has_shards(document).then(|| layout(document)).transpose()
+}
+
+fn has_shards(document: &Value) -> bool {
     document.get("storage_transformers").and_then(Value::as_array).is_some_and(|transformers| !transformers.is_empty())
 }
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 
 use super::system::FileExt;
-use crate::format::zip::parse::{END64_BYTES_NEEDED, Entry, Place, TAIL_BYTES_MAX, Tail, end64, tail};
+use crate::format::zip::parse::{DirectoryRange, END64_BYTES_NEEDED, Entry, TAIL_BYTES_MAX, Tail, end64, tail};
 
 /// The entries of an archive by their names, and where its directory begins.
 type Listed = (BTreeMap<String, Entry>, u64);
@@ -30,7 +30,7 @@ pub(crate) fn directory(file: &File, len: u64) -> io::Result<Result<Listed, Stri
         }
         Err(reason) => return Ok(Err(reason)),
     };
-    let Place { at, bytes, .. } = place;
+    let DirectoryRange { at, bytes, .. } = place;
     let mut directory = vec![0; bytes as usize];
     file.read_exact_at(&mut directory, at)?;
     Ok(place.entries(&directory).map(|entries| (entries, at)))

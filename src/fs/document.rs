@@ -1,7 +1,7 @@
 //! JSON documents from disk, with bounds.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::archives::{self, Part};
-pub(crate) use super::json::{beyond_json, parse, render, render_line};
+use super::json::bounded;
+pub(crate) use super::json::{DOCUMENT_BYTES_MAX, beyond_json, parse, render, render_line};
 use super::links;
 use super::system::FileExt;
 use crate::codec;
@@ -17,8 +18,8 @@ use crate::error::{Error, Refusal, Result};
 use crate::format::zip::Content;
 use crate::format::zip::parse::{Entry, Method};
 
-/// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
-const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+/// A larger OME-XML is passed over.
+pub(crate) const XML_BYTES_MAX: u64 = 64 << 20;
 
 /// The document at `path`, or `None` when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<Value>> {
@@ -53,25 +54,17 @@ fn unparsed(error: &serde_json::Error) -> Refusal {
 /// The file at `path`, or `None` when there is none. One of more than `bytes_max` bytes is an error.
 pub(crate) fn bytes(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
     links::check(path).map_err(|reason| Error::format(path, reason))?;
-    let len = match fs::metadata(path) {
+    match fs::metadata(path) {
         // Opening a pipe would wait for ever.
         Ok(metadata) if !metadata.is_file() => return Err(Error::format(path, "is not a regular file")),
-        Ok(metadata) => metadata.len(),
+        Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotADirectory => return in_archive(path, bytes_max),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("look at", path, error)),
-    };
-    let too_long = |len| too_long(path, len, bytes_max);
-    if len > bytes_max {
-        return Err(too_long(len));
     }
-    let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
-    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(too_long(bytes.len() as u64));
-    }
-    Ok(Some(bytes))
+    let bytes = bounded(&file, bytes_max).map_err(|error| Error::io("read", path, error))?;
+    bytes.map(Some).map_err(|len| too_long(path, len, bytes_max))
 }
 
 fn too_long(path: &Path, len: u64, bytes_max: u64) -> Error {

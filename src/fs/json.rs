@@ -5,8 +5,26 @@
 //! the token, and a token again when the document is written.
 #![cfg_attr(not(feature = "offline"), allow(dead_code))]
 
+use std::fs::File;
+use std::io::{self, Read};
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+/// A larger document is no metadata. (`serde_json` itself bounds the depth at 128.)
+pub(crate) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// All that is in a file; or how long it is, if that is more than `bytes_max` bytes.
+pub(crate) fn bounded(file: &File, bytes_max: u64) -> io::Result<Result<Vec<u8>, u64>> {
+    let len = file.metadata()?.len();
+    if len > bytes_max {
+        return Ok(Err(len));
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    let len = bytes.len() as u64;
+    Ok(if len > bytes_max { Err(len) } else { Ok(bytes) })
+}
 
 /// What a document says, where nothing becomes another value.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {

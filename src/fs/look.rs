@@ -11,9 +11,6 @@ use super::{document, links, system};
 use crate::error::{Error, Refusal, Result};
 use crate::format::zip::parse::Method;
 
-/// A file that an archive has compressed is decompressed as a whole; what is larger should be stored.
-const INFLATED_BYTES_MAX: u64 = 16 << 20;
-
 /// An open file: all of one, or a range of an archive.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -50,7 +47,8 @@ fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {
     };
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     if entry.method != Method::Stored {
-        let Some(bytes) = document::bytes(path, INFLATED_BYTES_MAX)? else { return Ok(None) };
+        // Decompressed as a whole, as documents are; what is larger should be stored.
+        let Some(bytes) = document::bytes(path, document::DOCUMENT_BYTES_MAX)? else { return Ok(None) };
         let file = system::file_in_memory(&bytes).map_err(|error| Error::io("decompress", path, error))?;
         let (len, disk_bytes) = (bytes.len() as u64, system::disk_bytes(&metadata));
         return Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }));

@@ -29,7 +29,7 @@ pub(crate) use names::is_partial;
 pub(crate) use names::is_work;
 pub(crate) use publish::{absolute, create_new, exchange, finish_exchange, hidden, make_folders, swap, sync_folder_of};
 #[cfg(feature = "offline")]
-pub(crate) use publish::{folders_below, publish, put, remove_links};
+pub(crate) use publish::{folders_below, publish, put, remove_folder, remove_links, rename};
 #[cfg(feature = "offline")]
 pub(crate) use system::rename_new;
 

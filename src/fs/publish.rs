@@ -85,6 +85,21 @@ pub(crate) fn publish(made: &Path, path: &Path) -> Result<()> {
     fs::remove_dir_all(made).map_err(|error| Error::io("remove the replaced", made, error))
 }
 
+/// Lets a finished file or folder take a name, be there something that it may replace or not; for good, if that is
+/// wished.
+pub(crate) fn rename(made: &Path, path: &Path, sync: bool) -> Result<()> {
+    fs::rename(made, path).map_err(|error| Error::io("rename to", path, error))?;
+    if sync { sync_folder_of(path) } else { Ok(()) }
+}
+
+/// Removes a folder with all that is in it, if it is there.
+pub(crate) fn remove_folder(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
+        _ => Ok(()),
+    }
+}
+
 /// Lets two folders change their names, for good when this returns.
 pub(crate) fn exchange(made: &Path, path: &Path) -> Result<()> {
     sync_folder_of(made)?;

@@ -358,6 +358,13 @@ pub(crate) fn join_descriptors(other: &File, file: &File) {
     debug_assert!(joined >= 0, "both are open");
 }
 
+/// The memory that the system could give without taking it from others.
+pub(crate) fn available_bytes() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.saturating_mul(1024))
+}
+
 /// A file that has no name and is only in memory.
 #[cfg(feature = "offline")]
 pub(crate) fn file_in_memory(bytes: &[u8]) -> io::Result<File> {

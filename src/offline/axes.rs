@@ -73,16 +73,6 @@ impl Array {
         Ok(axes.collect::<Option<Vec<_>>>().filter(|axes| axes.len() == self.shape().len()))
     }
 
-    /// The names of the channels as the OME-Zarr image has them whose level this is; none where there are none.
-    ///
-    /// # Errors
-    ///
-    /// As for [`axes`](Self::axes).
-    pub fn channel_names(&self) -> Result<Vec<String>> {
-        let names: Vec<String> = self.channels()?.into_iter().map(|channel| channel.label).collect();
-        Ok(if names.iter().all(String::is_empty) { Vec::new() } else { names })
-    }
-
     /// The channels of the OME-Zarr image whose level this is, in the order of the array; none where it tells of none.
     /// One without a name has an empty label, one without a colour an empty colour.
     ///

@@ -216,7 +216,7 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
             sums.try_reduce(Sums::default, |a, b| Ok(a.plus(b)))?
         }
     };
-    let grid: Vec<_> = array.shape().iter().zip(array.chunk_shape()).map(|(a, b)| a.div_ceil(*b)).collect();
+    let grid = array.layout().chunk_grid();
     let location = array.layout().index_location().map(|location| match location {
         IndexLocation::Start => "start".to_owned(),
         IndexLocation::End => "end".to_owned(),

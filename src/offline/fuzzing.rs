@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::config::IndexLocation;
 use crate::format::index::table::TableLayout;
+use crate::format::layout::Files;
 use crate::format::precomputed;
 use crate::format::slot_header as slot;
 use crate::fs::system::{descriptor_path, file_in_memory};
@@ -52,7 +53,7 @@ pub fn volume(data: &[u8]) {
         }],
     });
     let Ok(metadata) = precomputed::parse(Path::new("info"), &info, "0") else { return };
-    let Some(volume) = metadata.layout.volume() else { return };
+    let Files::Volume(volume) = &metadata.layout.files else { return };
     let Some(shards) = volume.shards() else { return };
     let file = in_memory(bytes);
     let Ok(index) = Index::of_volume(&file, shards, None, None) else { return };

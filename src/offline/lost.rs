@@ -6,14 +6,13 @@ use std::fmt;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use serde_json::Value;
 
 use super::array::Array;
 use super::ranges::{Gather, Ranges};
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::product;
-use crate::format::provenance::{ATTRIBUTE, Provenance};
+use crate::format::provenance::{self, ATTRIBUTE, Provenance};
 use crate::geometry::{for_each_position, linear};
 
 /// More frames than this are not looked at one by one.
@@ -144,8 +143,8 @@ impl Array {
             return Ok(None);
         }
         let layout = self.layout();
-        let grid: Vec<u64> = layout.shape.iter().zip(&layout.file_shape).map(|(a, b)| a.div_ceil(*b)).collect();
-        let lacks_files = layout.has_boxes() && product(&grid).is_none_or(|count| count > files.len() as u64);
+        let lacks_files =
+            layout.has_boxes() && product(&layout.file_grid()).is_none_or(|count| count > files.len() as u64);
         let (there, cell) = if lacks_files {
             (files.into_iter().collect(), layout.file_shape.clone())
         } else {
@@ -199,9 +198,7 @@ impl Array {
             return None;
         }
         let (_, attributes) = self.said().ok().flatten()?;
-        let own = attributes.get(ATTRIBUTE)?;
-        let says = |key: &str| own.get(key).and_then(Value::as_bool) == Some(true);
-        own.get("chunks")?.as_u64().filter(|_| says("complete") || says("recovered"))
+        provenance::counted_chunks(&attributes)
     }
 
     /// Whether all files of a box are there.

@@ -1,5 +1,5 @@
-//! Everything after the run: reading and looking at datasets. Knows nothing of the engine that writes them, so that a
-//! mistake there can't hide behind the same mistake here.
+//! Everything after the run: reading and looking at datasets, whoever wrote them. What bytes mean is said once, for the
+//! writer as well; tests with readers that others wrote find the mistakes of both.
 //!
 //! Nothing that is read is trusted: documents have a bounded size, sums are checked, index entries must lie inside
 //! their file, and every allocation follows from a size that was checked before.

@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::array::Array;
 use super::hierarchy::central::CentralMetadata;
 use super::hierarchy::{below, has_node};
-use crate::config::Dialect;
 use crate::error::{Error, Result};
 use crate::format::provenance::{ATTRIBUTE, Provenance};
 use crate::fs::{Lock, document, look};
@@ -100,7 +99,7 @@ impl Array {
                 return Ok(Some((file, attributes.take())));
             }
         }
-        if self.layout().dialect != Dialect::Zarr3Transformer {
+        if !self.layout().rules().central_documents {
             return Ok(None);
         }
         let Some((central, _)) = CentralMetadata::of(self.path())? else { return Ok(None) };

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::hierarchy::walk::{Kind, Node, Tree};
 use super::hierarchy::{below, has_node};
 use crate::error::{Error, Result};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::is_of_writer;
 use crate::format::{Metadata, zarr2, zarr3};
 use crate::fs::{document, is_below};
 
@@ -139,7 +139,7 @@ impl<'a> Group<'a> {
     fn broken(&self, known: Known<'_>, own: bool) -> Result<Vec<Broken>> {
         let mut promises = of_attributes(self);
         promises.extend(consolidated(self.path)?);
-        if own && self.attributes.get(ATTRIBUTE).is_some_and(|own| own.get("writer").is_some()) {
+        if own && is_of_writer(self.attributes) {
             let made = ["0", "records/frame_number"];
             promises.extend(made.map(|path| Promise { path: path.to_owned(), is_array: true, whose: "attributes" }));
         }

@@ -2,10 +2,11 @@
 //! one before.
 
 use crate::aligned_memory::PAGE;
-use crate::config::{Config, Depth, Dialect, Dim, DimKind, Downsampling, PixelFormat, RingFull};
+use crate::config::{Config, Depth, Dim, DimKind, Downsampling, PixelFormat, RingFull};
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
+use crate::format::rules;
 use crate::geometry::Order;
 use crate::ome;
 use crate::ome::grid::PixelGrid;
@@ -34,7 +35,7 @@ pub(super) fn levels(config: &Config, layout: &Layout, span: u64) -> Result<Vec<
 
 fn check(config: &Config, wish: &Downsampling) -> Result<()> {
     let refuse = |value: String, reason: String| Err(Error::config("pyramid", value, reason));
-    if config.dialect != Dialect::Zarr3 {
+    if !rules(config.dialect).is_tree {
         let reason = "only zarr3 has levels; leave them out, or choose that dialect";
         return refuse(config.dialect.to_string(), reason.to_owned());
     }
@@ -134,6 +135,7 @@ fn of_level(config: &Config, layout: &Layout, span: u64, level: &Level) -> Confi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Dialect;
     use crate::downsample::Method;
     use crate::plan::{LevelPlan, Plan};
 

@@ -4,10 +4,10 @@ use super::frame::FramePlan;
 use super::volume::{CHUNKS_A_SHARD_MAX, VolumePlan};
 use crate::aligned_memory::PAGE;
 use crate::codec::Encoder;
-use crate::config::{Compressor, Config, Dialect, IndexLocation, Placement, StorageKind};
+use crate::config::{Compressor, Config, IndexLocation, Placement, StorageKind};
 use crate::error::{Error, Result};
-use crate::format;
 use crate::format::index::minishards;
+use crate::format::rules;
 use crate::format::slot_header::HEADER_BYTES;
 
 // Blosc frames count their bytes in 31 bits.
@@ -124,7 +124,7 @@ impl ShardPlan {
             rows_touch,
             chunk_bytes,
             cut_at_edge: volume.is_some(),
-            keep_empty: format::keeps_empty(config.dialect),
+            keep_empty: rules(config.dialect).keeps_empty,
             checksum: config.codec.checksum,
             chunks,
             layer_chunks: (counts[outer] * counts[outer + 1]) as usize,
@@ -183,7 +183,7 @@ impl IndexPlan {
                 layers_a_growth: 1,
             };
         }
-        let (location, checksum) = (config.index_location, config.index_checksum && config.dialect == Dialect::Zarr3);
+        let (location, checksum) = (config.index_location, config.index_checksum && rules(config.dialect).checksums);
         let bytes = 16 * chunks + if checksum { 4 } else { 0 };
         let (head_bytes, tail_bytes_max) = match location {
             IndexLocation::Start => (bytes, 0),

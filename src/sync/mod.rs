@@ -72,9 +72,9 @@ impl Doorbell {
 /// Waiting for another thread that is about to do something: first by giving way, then by sleeping. A thread with
 /// real-time priority that only gave way would keep the other from the core that they share.
 #[derive(Default)]
-pub(crate) struct Turns(u32);
+pub(crate) struct Backoff(u32);
 
-impl Turns {
+impl Backoff {
     pub(crate) fn wait(&mut self) {
         const BEFORE_SLEEP: u32 = 64;
         self.0 = self.0.saturating_add(1);

@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::common::storage::within;
 use crate::common::{recovered, stopped, zip};
 use serde_json::Value;
-use shardwright::offline::Array;
+use shardwright::offline::{Array, Repack, RepackOptions};
 use shardwright::{
-    Acquisition, Codec, Compressor, Config, Dataset, Dim, Downsampling, Dtype, Orientation, PixelFormat, PyramidMethod,
-    Record, RingFull,
+    Acquisition, Codec, Compressor, Config, Dataset, Dialect, Dim, Downsampling, Dtype, Orientation, PixelFormat,
+    PyramidMethod, Record, RingFull,
 };
 use stopped::{commit, files, frame_bytes, sound};
 
@@ -225,6 +225,26 @@ fn a_recovery_lets_no_level_have_what_level_0_lost() {
         let after = files(&path);
         assert!(!recovered(&path, true).unwrap().is_needed());
         assert!(files(&path) == after);
+    }
+}
+
+/// It has no records beside it, so nothing may be left that promises these.
+#[test]
+fn a_level_that_becomes_an_image_by_itself_is_sound() {
+    let dims = vec![Dim::time(None).chunk(2).shard(8), Dim::y(32).chunk(16), Dim::x(32)];
+    let config = config(dims, wish(PyramidMethod::Mean, 1));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ome.zarr");
+    let acquisition = Acquisition::create(&path, config.clone()).unwrap();
+    [0, 1, 3, 4].into_iter().for_each(|number| commit(&acquisition, &config, number));
+    acquisition.finish().unwrap();
+    for &dialect in Dialect::ALL {
+        let compressor = if dialect == Dialect::Precomputed { Compressor::None } else { Compressor::default() };
+        let codec = Some(Codec { compressor, checksum: false });
+        let options = RepackOptions { dialect, codec, sync: false, ..RepackOptions::default() };
+        let out = folder.path().join(dialect.name());
+        Repack::new(path.join("1"), Some(&out), &options).unwrap().run().unwrap();
+        sound(&out);
     }
 }
 

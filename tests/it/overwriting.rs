@@ -29,12 +29,15 @@ fn names(path: &Path) -> BTreeSet<OsString> {
 #[test]
 fn a_folder_is_no_dataset_because_of_a_name() {
     type Make = fn(&Path);
-    let makes: [Make; 10] = [
+    let makes: [Make; 12] = [
         |path| fs::write(path.join("info"), "x").unwrap(),
         |path| fs::create_dir(path.join("info")).unwrap(),
         |path| fs::create_dir(path.join("zarr.json")).unwrap(),
         |path| fs::write(path.join("zarr.json"), r#"{"name": "of something else"}"#).unwrap(),
         |path| fs::write(path.join(".zarray"), "[]").unwrap(),
+        // Neither is read as a dataset by any tool here, so nor is it one to be replaced.
+        |path| fs::write(path.join("zarr.json"), r#"{"zarr_format": "https://example.org/zarr/9"}"#).unwrap(),
+        |path| fs::write(path.join("zarr.json"), " ".repeat(17 << 20) + r#"{"zarr_format": 3}"#).unwrap(),
         |path| {
             fs::write(path.join("theirs.json"), r#"{"zarr_format": 3}"#).unwrap();
             symlink("theirs.json", path.join("zarr.json")).unwrap();

@@ -270,7 +270,7 @@ fn documents_that_lie_are_found() {
         expect_damage(&path, words);
     };
     try_edit("0/zarr.json", &|document| document["shape"][0] = 7.into(), "its shape starts with 7; 8 hold the frames");
-    try_edit("0/zarr.json", &|document| document["shape"][0] = "many".into(), "invalid type");
+    try_edit("0/zarr.json", &|document| document["shape"][0] = "many".into(), "expected a list of sizes");
     try_edit("zarr.json", &|document| document["attributes"]["shardwright"]["writer"] = "me".into(), "is no UUID");
     try_edit(
         "zarr.json",

@@ -16,10 +16,10 @@ pub(in crate::codec) struct Encoder {
     shuffler: Shuffler,
     /// Shuffled bytes on their way to the compressor: of one block, or of the whole tile for BloscLZ.
     shuffled: Vec<u8>,
-    means: Means,
+    compression: Compression,
 }
 
-enum Means {
+enum Compression {
     Store,
     Blocks(Compressor),
     Blosclz(Blosclz),
@@ -31,22 +31,22 @@ impl Encoder {
         let shuffler = Shuffler::new(settings.shuffle, element_bytes);
         let block_bytes = block_bytes(&settings, element_bytes, raw_bytes);
         let mut header = Header::new(&settings, element_bytes, raw_bytes, block_bytes);
-        let means = match settings.cname {
-            _ if settings.level == 0 || raw_bytes < MIN_BYTES => Means::Store,
+        let compression = match settings.cname {
+            _ if settings.level == 0 || raw_bytes < MIN_BYTES => Compression::Store,
             BloscCname::Blosclz => {
                 let blosclz = Blosclz::new(settings, element_bytes);
                 header.block_bytes = blosclz.probe_block_bytes(raw_bytes)?;
-                Means::Blosclz(blosclz)
+                Compression::Blosclz(blosclz)
             }
-            cname => Means::Blocks(Compressor::new(cname, settings.level, block_bytes)?),
+            cname => Compression::Blocks(Compressor::new(cname, settings.level, block_bytes)?),
         };
-        let shuffled_bytes = match &means {
+        let shuffled_bytes = match &compression {
             _ if shuffler.is_identity() => 0,
-            Means::Store => 0,
-            Means::Blocks(_) => block_bytes,
-            Means::Blosclz(_) => raw_bytes,
+            Compression::Store => 0,
+            Compression::Blocks(_) => block_bytes,
+            Compression::Blosclz(_) => raw_bytes,
         };
-        Ok(Self { header, shuffler, shuffled: vec![0; shuffled_bytes], means })
+        Ok(Self { header, shuffler, shuffled: vec![0; shuffled_bytes], compression })
     }
 
     /// Shuffles the following frames in this way. Only from a shuffle that needs room for a block to any other.
@@ -57,12 +57,12 @@ impl Encoder {
 
     pub(in crate::codec) fn encode(&mut self, raw: &[u8], room: &mut [u8]) -> Result<usize> {
         let frame = &mut room[..bound(raw.len())];
-        let written = match &mut self.means {
-            Means::Store => None,
-            Means::Blocks(compressor) => {
+        let written = match &mut self.compression {
+            Compression::Store => None,
+            Compression::Blocks(compressor) => {
                 encode_blocks(self.header, &self.shuffler, &mut self.shuffled, compressor, raw, frame)
             }
-            Means::Blosclz(blosclz) => {
+            Compression::Blosclz(blosclz) => {
                 let source = shuffle_all(&self.shuffler, self.header.block_bytes, raw, &mut self.shuffled);
                 blosclz.encode(self.header, source, frame)?
             }

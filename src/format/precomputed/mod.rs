@@ -28,7 +28,7 @@ use super::document::{check_sizes, unlike};
 use super::image::ImageDescription;
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
-use super::provenance::ATTRIBUTE;
+use super::provenance::{self, ATTRIBUTE};
 use crate::config::{Codec, Compressor, Dialect, VolumeHash};
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
@@ -163,7 +163,7 @@ fn metadata(info: Info, attributes: Value, key: &str) -> Result<Metadata, Refusa
     }
     let grid = [0, 1, 2].map(|dim| scale.size[dim].div_ceil(chunk[dim]));
     let gzip = scale.sharding.as_ref().is_some_and(|sharding| sharding.data_encoding == Encoding::Gzip);
-    let unbounded = own.get("frames_planned").is_some_and(Value::is_null);
+    let unbounded = provenance::is_unbounded(&own);
     let shards = scale.sharding.map(|sharding| sharding.shards(grid, unbounded)).transpose()?;
     let resolution = serde_json::from_value(scale.resolution).ok();
     let volume = Volume {
@@ -223,12 +223,11 @@ impl Dims {
                 dims.into_iter().skip(usize::from(channels == 1)).map(|(name, role)| (name.to_owned(), role)).unzip();
             Self { names, roles }
         };
-        let Some(names) = own.get("dimensions") else { return Ok(usual()) };
+        let Some((names, channel)) = provenance::dimensions(own) else { return Ok(usual()) };
         let wrong = || format!("the writer's dimensions are {names}, which a volume can't have");
         let names: Option<Vec<String>> =
             names.as_array().and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
         let names = names.ok_or_else(wrong)?;
-        let channel = own.get("channel_dimension").and_then(Value::as_str);
         let channel = channel.and_then(|channel| names.iter().position(|name| name == channel));
         let outer = names.len().checked_sub(2).filter(|&outer| outer <= 2).ok_or_else(wrong)?;
         let mut roles: Vec<usize> =
@@ -309,7 +308,6 @@ pub(super) fn info(image: &ImageDescription) -> Value {
     }
     document[ATTRIBUTE] = image.own.clone();
     // The volume's x, y, z and channels need not be in the order in which frames lie in it.
-    document[ATTRIBUTE]["dimensions"] = json!(names);
-    document[ATTRIBUTE]["channel_dimension"] = json!(channel.map(|channel| &names[channel]));
+    provenance::put_dimensions(&mut document[ATTRIBUTE], names, channel);
     document
 }

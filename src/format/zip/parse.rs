@@ -17,7 +17,7 @@ const DEFLATED: u16 = 8;
 
 /// Where the directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DirectoryRange {
     pub(crate) at: u64,
     pub(crate) bytes: u64,
     entries: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Place {
 /// What the last bytes of an archive say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
-    Directory(Place),
+    Directory(DirectoryRange),
     /// The directory's place is said here, in [`END64_BYTES_NEEDED`] bytes.
     End64(u64),
 }
@@ -81,7 +81,7 @@ pub(crate) fn tail(tail: &[u8], len: u64) -> Result<Tail, String> {
     if [short(4), short(6)] != [0, 0] || short(8) != short(10) {
         return Err(PARTS.into());
     }
-    let place = Place { at: long(16).into(), bytes: long(12).into(), entries: short(10).into() };
+    let place = DirectoryRange { at: long(16).into(), bytes: long(12).into(), entries: short(10).into() };
     place.check(file_at).map(Tail::Directory)
 }
 
@@ -92,7 +92,7 @@ const PARTS: &str = "is one of several parts of an archive; an OME-Zarr is never
 /// # Errors
 ///
 /// A reason when it is none.
-pub(crate) fn end64(bytes: &[u8], at: u64) -> Result<Place, String> {
+pub(crate) fn end64(bytes: &[u8], at: u64) -> Result<DirectoryRange, String> {
     if !bytes.starts_with(&END64) || bytes.len() < END64_BYTES {
         return Err(format!("at {at} there is no ZIP64 end"));
     }
@@ -100,10 +100,10 @@ pub(crate) fn end64(bytes: &[u8], at: u64) -> Result<Place, String> {
     if word(16) != 0 || word(24) != word(32) {
         return Err(PARTS.into());
     }
-    Place { at: word(48), bytes: word(40), entries: word(32) }.check(at)
+    DirectoryRange { at: word(48), bytes: word(40), entries: word(32) }.check(at)
 }
 
-impl Place {
+impl DirectoryRange {
     /// It must end before what names it.
     fn check(self, end_at: u64) -> Result<Self, String> {
         let Self { at, bytes, entries } = self;

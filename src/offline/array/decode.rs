@@ -10,7 +10,6 @@ use crate::codec::Decoder;
 use crate::error::{Error, Result};
 use crate::format::Metadata;
 use crate::format::index::Range;
-use crate::format::layout::Layout;
 use crate::format::precomputed::volume::Expansion;
 use crate::format::slot_header::{self, HEADER_BYTES};
 
@@ -128,8 +127,7 @@ impl Array {
 
     /// How the stored form of a chunk becomes the array's; `None` where it is it already.
     pub(crate) fn expansion(&self, chunk: &[u64]) -> Option<Expansion> {
-        let Layout { shape, chunk_shape, .. } = self.layout();
-        self.layout().volume().and_then(|volume| volume.expansion(chunk, shape, chunk_shape))
+        self.layout().expansion(chunk)
     }
 
     /// Decodes a chunk that is stored otherwise than as a whole one of the array.

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::format::index::Range;
-use crate::format::precomputed::{PACKINGS, Volume, packing_of};
+use crate::format::precomputed::{PACKINGS, packing_of};
 use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
@@ -98,7 +98,7 @@ impl Array {
 
     /// Opens one of the array's files: `None` when it is not there.
     pub(crate) fn open_path(&self, path: PathBuf) -> Result<Option<ShardFile>> {
-        let packs = self.layout().volume().is_some_and(Volume::packs_files);
+        let packs = self.layout().packs_files();
         let packing = path.file_name().and_then(|name| packing_of(name.to_str()?)).filter(|_| packs);
         match packing {
             Some((_, packing)) => ShardFile::open_packed(path, packing, self.metadata().chunk_bytes()),
@@ -111,7 +111,7 @@ impl Array {
         if let Some(file) = ShardFile::open(path.clone())? {
             return Ok(Some(file));
         }
-        if !self.layout().volume().is_some_and(Volume::packs_files) {
+        if !self.layout().packs_files() {
             return Ok(None);
         }
         for (end, _) in PACKINGS {

@@ -23,7 +23,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::format::index::Range;
 use crate::format::layout::Layout;
 use crate::fs::document;
-use crate::geometry::linear;
+use crate::geometry::{linear, position};
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
 
@@ -232,16 +232,6 @@ fn unescape(text: &str) -> Option<String> {
         rest = &tail[2..];
     }
     String::from_utf8(bytes).ok()
-}
-
-/// The position of a chunk from its number in C order.
-fn position(chunk: u64, grid: &[u64]) -> Vec<u64> {
-    let mut rest = chunk;
-    let mut position = vec![0; grid.len()];
-    for (at, length) in position.iter_mut().zip(grid).rev() {
-        (*at, rest) = (rest % length, rest / length);
-    }
-    position
 }
 
 /// What becomes of a manifest while it is read: entry by entry, since as a tree of values it would take many times its

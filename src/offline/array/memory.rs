@@ -1,6 +1,6 @@
 //! Memory for what a document says is large: a few bytes can promise chunks of any size, to each thread that decodes.
 
-use std::fs;
+use crate::fs::system::available_bytes;
 
 /// Chunks that threads decode at the same time have at most so many bytes, or there is one thread.
 const DECODED_BYTES_MAX: usize = 256 << 20;
@@ -35,13 +35,6 @@ pub(crate) fn resize(room: &mut Vec<u8>, bytes: usize) -> Result<(), String> {
     room.try_reserve(more).map_err(|_| format!("no memory for {bytes} bytes"))?;
     room.resize(bytes, 0);
     Ok(())
-}
-
-/// What the system could give without taking it from others.
-fn available_bytes() -> Option<u64> {
-    let told = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.saturating_mul(1024))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::config::{Codec, Dialect};
+use crate::config::Codec;
 use crate::dtype::ElementType;
 use crate::error::{Error, Result};
 use crate::format::acquisition_map::AcquisitionMap;
@@ -157,11 +157,7 @@ impl Array {
 
     /// What can go wrong with other readers of this array.
     pub(crate) fn caution(&self) -> Option<&'static str> {
-        let prototype = self.layout().dialect == Dialect::Zarr2Sharded && self.layout().has_index();
-        prototype.then_some(
-            "only readers that know the key \"shards\" find its chunks: a plain reader of Zarr v2 passes over the \
-             key, takes each shard for a chunk and misreads it",
-        )
+        self.layout().rules().caution.filter(|_| self.layout().has_index())
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {

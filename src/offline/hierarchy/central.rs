@@ -14,8 +14,6 @@ use crate::offline::array::Array;
 
 /// The document of a volume.
 const INFO: &str = "info";
-/// A larger file of that name is something else.
-const INFO_BYTES_MAX: u64 = 16 << 20;
 
 /// Folders above a path that are looked at.
 const DEPTH_MAX: usize = 32;
@@ -112,6 +110,16 @@ impl CentralMetadata {
         self.info.is_some()
     }
 
+    /// Whether the dataset is a volume with a scale of this name.
+    pub(crate) fn has_scale(&self, name: &str) -> bool {
+        self.info.is_some() && self.arrays.iter().any(|array| array == name)
+    }
+
+    /// Cloud-volume's file beside a volume, which says who made it.
+    pub(super) fn provenance(&self) -> Option<PathBuf> {
+        self.info.is_some().then(|| self.root.join("provenance"))
+    }
+
     /// The folders below the root that the central's own files stand in.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         if self.info.is_none() {
@@ -176,7 +184,7 @@ fn info(root: &Path) -> Result<Option<(PathBuf, Value)>> {
     if !look::is_file(&file) {
         return Ok(None);
     }
-    let Some(bytes) = document::bytes(&file, INFO_BYTES_MAX)? else { return Ok(None) };
+    let Some(bytes) = document::bytes(&file, document::DOCUMENT_BYTES_MAX)? else { return Ok(None) };
     let info = document::parse(&bytes).ok().filter(precomputed::is_info);
     Ok(info.map(|info| (file, info)))
 }

@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 
 use super::central::CentralMetadata;
 use super::{DOCUMENTS, Group, RECEIPT, Speaker, below};
-use crate::config::Dialect;
 use crate::error::{Error, Result};
-use crate::format::provenance::ATTRIBUTE;
-use crate::format::zarr3_draft;
+use crate::format::provenance::{self, ATTRIBUTE};
+use crate::format::{zarr3, zarr3_draft};
 use crate::fs::{self as os, Identity, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
 
@@ -96,7 +95,7 @@ impl Node {
             Kind::Group(None) => ("group", document::read(&self.path.join(".zattrs"))?.unwrap_or_else(|| json!({}))),
             Kind::Unreadable(error) => return Err(error.clone()),
         };
-        Ok(json!({"zarr_format": 3, "node_type": kind, "attributes": attributes}))
+        Ok(zarr3::document_of(kind, attributes))
     }
 }
 
@@ -300,13 +299,13 @@ impl Walk {
 
     fn array(&mut self, array: Array, name: &str, depth: usize) -> Result<()> {
         // As in the walk of nodes: in Zarr v2, this crate's writer puts its records below the array.
-        let has_nodes = is_zarr2(&array);
+        let has_nodes = array.layout().rules().nodes_below_arrays;
         let (document, pointer) = match has_nodes {
             true => (array.path().join(".zattrs"), ""),
             false => (array.document().to_path_buf(), "/attributes"),
         };
         // A level of a pyramid speaks for itself, too.
-        if array.attributes().get(ATTRIBUTE).is_some_and(|own| has_nodes || own.get("level_of").is_some()) {
+        if provenance::is_level(array.attributes()) || (has_nodes && array.attributes().get(ATTRIBUTE).is_some()) {
             self.add(Entry::Group(Group {
                 name: name.to_owned(),
                 path: array.path().to_path_buf(),
@@ -420,10 +419,7 @@ impl Walk {
             }
         }
         let mut known = central.folders();
-        if central.is_volume() {
-            // Cloud-volume's, which says who made it.
-            known.push(path.join("provenance"));
-        }
+        known.extend(central.provenance());
         self.children(path, name, depth, &known)
     }
 
@@ -459,7 +455,9 @@ impl Walk {
                 (Some(position), ..) if !is_folder => files.push((path, position)),
                 (_, Some(name), _) if !is_folder && is_partial(name) => self.tree.partial.push(path),
                 (_, Some(name), _) if folder == array.folder() && is_beside_array(name) => {}
-                (_, Some(name), _) if is_zarr2(array) && has_document(&path).unwrap_or(false) => {
+                (_, Some(name), _)
+                    if array.layout().rules().nodes_below_arrays && has_document(&path).unwrap_or(false) =>
+                {
                     let name = below(node, name);
                     self.node(&path, &name, depth + 1)?;
                 }
@@ -473,11 +471,6 @@ impl Walk {
         }
         Ok(())
     }
-}
-
-/// Whether nodes may stand below the array, where this crate's writer puts records in Zarr v2.
-fn is_zarr2(array: &Array) -> bool {
-    matches!(array.layout().dialect, Dialect::Zarr2 | Dialect::Zarr2Sharded)
 }
 
 fn is_beside_array(name: &str) -> bool {

@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::documents::zarray;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
+use crate::format::{DIMENSION_NAMES, zarr2, zarr3};
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
 
 pub(super) const MANIFEST: &str = "manifest.json";
-pub(super) const TRANSFORMER: &str = "chunk-manifest-json";
 
 /// The manifest of one array, in a file and, as long as there are few chunks, for the document.
 pub(super) struct ArrayManifest {
@@ -53,7 +52,7 @@ impl ArrayManifest {
         if inlined {
             fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
         }
-        document["storage_transformers"] = json!([{"name": TRANSFORMER, "configuration": {"manifest": manifest}}]);
+        zarr3::set_manifest(&mut document, &manifest);
         put_document(place, &document)?;
         Ok(inlined)
     }
@@ -116,7 +115,7 @@ impl Kerchunk {
         if self.zarr_format == 3 {
             return self.text(node, "zarr.json", document);
         }
-        self.text(node, ".zgroup", &json!({"zarr_format": 2}))?;
+        self.text(node, ".zgroup", &zarr2::group())?;
         self.text(node, ".zattrs", document.get("attributes").unwrap_or(&json!({})))
     }
 
@@ -124,14 +123,15 @@ impl Kerchunk {
         if self.zarr_format == 3 {
             return self.text(node, "zarr.json", document);
         }
-        let zarray = zarray(array)?;
+        let refused = |reason| Error::format(array.path(), reason);
+        let zarray = zarr2::array_of_filters(array.metadata()).map_err(refused)?;
         // xarray and VirtualiZarr ask for the dimensions' names.
         let dimensions = array.shape().len();
         let own = array.dimension_names().map(<[String]>::to_vec).unwrap_or_else(|| vec![String::new(); dimensions]);
         let named = |(at, name): (usize, String)| if name.is_empty() { format!("dim_{at}") } else { name };
         let names: Vec<String> = own.into_iter().enumerate().map(named).collect();
         let mut attributes = array.attributes().as_object().cloned().unwrap_or_default();
-        attributes.insert("_ARRAY_DIMENSIONS".into(), json!(names));
+        attributes.insert(DIMENSION_NAMES.into(), json!(names));
         self.text(node, ".zarray", &zarray)?;
         self.text(node, ".zattrs", &Value::Object(attributes))
     }

@@ -29,7 +29,9 @@ use serde_json::Value;
 use crate::config::{Compressor, ManifestForm};
 use crate::error::{Error, Refusal, Result};
 use crate::format::index::Range;
+use crate::format::provenance::ProvenanceMut;
 use crate::format::rules;
+use crate::format::zarr3;
 use crate::fs as os;
 use crate::fs::Lock;
 use crate::fs::document;
@@ -44,7 +46,7 @@ use crate::offline::levels;
 use crate::offline::progress::{Counters, Progress, controls};
 use crate::offline::promises::{self, Broken};
 use documents::{Urls, array_document, key};
-use files::{ArrayManifest, Kerchunk, MANIFEST, TRANSFORMER, create_folder, put_document, sync_folders};
+use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document, sync_folders};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -264,8 +266,7 @@ fn holds_manifests(folder: &Path) -> Result<bool> {
                 KERCHUNK | MANIFEST => manifests = true,
                 "zarr.json" => {
                     let document = document::read(&path)?.unwrap_or_default();
-                    manifests |=
-                        document.pointer("/storage_transformers/0/name").is_some_and(|name| name == TRANSFORMER);
+                    manifests |= zarr3::has_manifest(&document);
                 }
                 _ => return Ok(false),
             }
@@ -318,8 +319,9 @@ fn write_folder(
 
 /// Takes back what the live writer says of its slots: they are in shards, of which there are none here.
 fn forget_slots(document: &mut Value) {
-    let own = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut);
-    own.map(|own| own.shift_remove("slots"));
+    if let Some(mut own) = ProvenanceMut::of(document) {
+        own.forget_slots();
+    }
 }
 
 /// What somebody should know who reads an array by its manifest of `chunks` chunks, without what was said before.
@@ -404,8 +406,7 @@ fn each_chunk(
     counters: &Counters,
     mut visit: impl FnMut(&str, &Path, Range) -> Result<()>,
 ) -> Result<()> {
-    let per_file = array.layout().chunks_per_file();
-    let grid: Vec<u64> = array.shape().iter().zip(array.chunk_shape()).map(|(a, b)| a.div_ceil(*b)).collect();
+    let (per_file, grid) = (array.layout().chunks_per_file(), array.layout().chunk_grid());
     let positions = array.file_positions()?;
     for batch in positions.chunks(BATCH) {
         let files: Vec<Option<FileChunks>> =

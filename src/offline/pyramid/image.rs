@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::options::{PyramidLevel, PyramidOptions};
-use crate::config::Dialect;
 use crate::error::{Error, Refusal, Result};
 use crate::fs::{document, is_below};
 use crate::offline::array::Array;
@@ -20,7 +19,7 @@ const MULTISCALE: &str = "/attributes/ome/multiscales/0";
 
 /// An image of OME-Zarr 0.5 or 0.6.
 #[derive(Debug)]
-pub(super) struct Image {
+pub(super) struct MultiscaleImage {
     /// The path below the one that was given.
     pub(super) name: String,
     pub(super) root: PathBuf,
@@ -41,7 +40,7 @@ pub(super) struct Level {
     dataset: Value,
 }
 
-impl Image {
+impl MultiscaleImage {
     /// The image at `path`, or the only one below.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let document = group(path)?;
@@ -84,7 +83,7 @@ impl Image {
         }
         let finest = root.join(&datasets[0]);
         let finest = match Array::open_exactly(&finest)? {
-            Some(array) if array.layout().dialect == Dialect::Zarr3 => array,
+            Some(array) if array.layout().rules().is_tree => array,
             _ => return refused(format!("its first dataset {:?} is no array of Zarr v3", datasets[0])),
         };
         let dims = finest.shape().len();

@@ -37,7 +37,7 @@ use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{documents, lock, space};
 use halving::Halving;
-use image::{Image, Level, group};
+use image::{Level, MultiscaleImage, group};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 
 /// Levels of an image that were checked and can be made.
@@ -51,7 +51,7 @@ pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
 /// ```
 #[derive(Debug)]
 pub struct Pyramid {
-    image: Image,
+    image: MultiscaleImage,
     dtype: Dtype,
     options: PyramidOptions,
     levels: Vec<(Level, Metadata, Value)>,
@@ -94,7 +94,7 @@ impl Pyramid {
         group(&root)?;
         let lock = lock::to_write(&root)?;
         Lock::look_below(&root)?;
-        let image = Image::find(&root)?;
+        let image = MultiscaleImage::find(&root)?;
         refuse_incomplete(&image.root)?;
         if let Some(lost) = image.finest.lost()? {
             let help = "bring them back, or give them up by repacking with the option `incomplete`";
@@ -240,7 +240,7 @@ fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
     zarr3::set_chunks(&mut document, &metadata);
     document["shape"] = json!(shape);
     document["attributes"] = json!({});
-    document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
+    zarr3::remove_manifest(&mut document);
     Ok((metadata, document))
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::Pyramid;
-use super::image::{Image, describe};
+use super::image::{MultiscaleImage, describe};
 use crate::error::{Error, Result};
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
@@ -85,7 +85,7 @@ impl Pyramid {
 
     /// Gives the levels their names, and lets the image's document name them.
     pub(super) fn publish(&self) -> Result<()> {
-        let Image { root, .. } = &self.image;
+        let MultiscaleImage { root, .. } = &self.image;
         let group = Group { name: String::new(), document: Value::Null, is_new: false };
         let consolidated = Consolidated::of(root, &[group], &self.staging)?;
         let paths: Vec<&str> = self.levels.iter().map(|(level, ..)| level.told.path.as_str()).collect();
@@ -126,8 +126,10 @@ impl Pyramid {
         if fs::symlink_metadata(&place).is_err() {
             return Ok(());
         }
-        let moved = apart.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::rename(&place, &apart));
-        moved.map_err(|error| Error::io("move away", &place, error))
+        apart.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| Error::io("move away", &place, error))?;
+        os::rename(&place, &apart, true)?;
+        // Else it might be at its old place again after the power went, though no document names it.
+        os::sync_folder_of(&place)
     }
 
     fn place(&self, path: &str) -> PathBuf {

@@ -18,8 +18,6 @@ use crate::fs::archives::{OpenArchive, Pin, directory, pin};
 use crate::fs::system::{self, FileExt, open_unfollowed};
 use crate::storage::{Archive, ArchiveView, FoundEntry};
 
-/// A whole document is no longer.
-const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 const WINDOW_BYTES: u64 = 1 << 20;
 /// As many entries as a directory may have.
 const ENTRIES_MAX: usize = 1 << 21;
@@ -149,10 +147,13 @@ fn newest(
 /// Whether a document is what its header says.
 fn is_whole(file: &File, entry: &FoundEntry) -> io::Result<bool> {
     let Content { crc32, len } = entry.header.content;
-    if len > DOCUMENT_BYTES_MAX {
-        return Ok(false);
+    let mut bytes = vec![0; len.min(WINDOW_BYTES) as usize];
+    let (mut at, mut left, mut found) = (entry.data_at(), len, crc32::of(&[]));
+    while left > 0 {
+        let part = &mut bytes[..left.min(WINDOW_BYTES) as usize];
+        file.read_exact_at(part, at)?;
+        found = crc32::append(found, part);
+        (at, left) = (at + part.len() as u64, left - part.len() as u64);
     }
-    let mut bytes = vec![0; len as usize];
-    file.read_exact_at(&mut bytes, entry.data_at())?;
-    Ok(crc32::of(&bytes) == crc32)
+    Ok(found == crc32)
 }

@@ -7,16 +7,14 @@ use serde_json::{Value, json};
 use super::image::ImagePlan;
 use super::source::name;
 use crate::error::{Error, Result};
-use crate::format::precomputed;
-use crate::format::provenance::ATTRIBUTE;
+use crate::format;
+use crate::format::provenance::{Ending, ProvenanceMut};
 use crate::fs::document;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
 use crate::ome::versions::axes;
 
 const XML: &str = "OME/METADATA.ome.xml";
-/// As large as a document may be.
-const XML_BYTES_MAX: u64 = 16 << 20;
 
 /// A document that is replaced as a whole.
 #[derive(Debug)]
@@ -31,7 +29,9 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         // What is missing comes first: once the shards have new indexes, it can't be told any more.
         edit(root, &plan.image.group.document, &mut changes, |document| attributes(document, plan))?;
-        edit(root, plan.image.node.array.document(), &mut changes, |document| shape(document, plan))?;
+        edit(root, plan.image.node.array.document(), &mut changes, |document| {
+            format::set_shape(plan.image.node.array.layout(), document, &plan.shape());
+        })?;
         if plan.image.own.unbounded {
             records(root, tree, plan, &mut changes)?;
         }
@@ -40,26 +40,13 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan]) -> Result<
     Ok(changes)
 }
 
-fn shape(document: &mut Value, plan: &ImagePlan) {
-    match plan.image.node.array.layout().volume() {
-        Some(volume) => precomputed::set_size(document, volume, &plan.shape()),
-        None => document["shape"] = json!(plan.shape()),
-    }
-}
-
 fn attributes(document: &mut Value, plan: &ImagePlan) {
-    let Some(own) = document.pointer_mut(&format!("{}/{ATTRIBUTE}", plan.image.group.pointer)) else { return };
-    own["complete"] = json!(false);
-    own["recovered"] = json!(true);
-    own["frames"] = json!(plan.frames.end);
-    own["frames_missing"] = json!(plan.frames.missing_count);
-    own["missing"] = plan.frames.told().iter().map(|range| json!([range.start, range.end])).collect();
-    own["chunks"] = json!(plan.sums.chunks);
+    let Some(mut own) = ProvenanceMut::at(document, plan.image.group.pointer) else { return };
+    let (frames_missing, missing) = (plan.frames.missing_count, &plan.frames.told()[..]);
+    let ending = Ending { chunks: plan.sums.chunks, frames_missing, missing, error: None };
     let damaged = plan.changed.iter().filter(|shard| shard.damaged);
     let damaged: Vec<_> = damaged.map(|shard| name(plan.image.node.array.folder(), &shard.path)).collect();
-    if !damaged.is_empty() {
-        own["damaged_shards"] = json!(damaged);
-    }
+    own.recover(plan.frames.end, &ending, &damaged);
 }
 
 /// The records' arrays are as long as there are frames; a record that was not written reads as one of no frame.
@@ -102,7 +89,7 @@ fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Chang
     let series = tree.group("OME").and_then(|group| group.attributes.pointer("/ome/series")?.as_array());
     let is_link = path.is_symlink();
     let Some(series) = series.filter(|_| !is_link) else { return Ok(()) };
-    let Ok(Some(before)) = document::bytes(&path, XML_BYTES_MAX) else { return Ok(()) };
+    let Ok(Some(before)) = document::bytes(&path, document::XML_BYTES_MAX) else { return Ok(()) };
     let Ok(before) = String::from_utf8(before) else { return Ok(()) };
     let mut after = before.clone();
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {

@@ -102,16 +102,9 @@ impl<'a> ImagePlan<'a> {
     pub(super) fn shape(&self) -> Vec<u64> {
         let array = &self.image.node.array;
         let mut shape = array.shape().to_vec();
-        let Some(extent) = self.image.places.extent(self.frames.end) else { return shape };
-        if array.layout().volume().is_none() {
-            shape[0] = shape[0].max(extent);
-            return shape;
+        if let Some(extent) = self.image.places.recovered_extent(self.frames.end, self.sums.deepest) {
+            shape[0] = extent;
         }
-        // A volume's last chunks end where it does: a size that cuts them elsewhere makes them unreadable.
-        let depth = array.chunk_shape()[0];
-        let end = self.sums.deepest.map_or(0, |(layer, planes)| layer.saturating_mul(depth).saturating_add(planes));
-        let is_cut = self.sums.deepest.is_some_and(|(_, planes)| planes < depth);
-        shape[0] = if is_cut { end } else { self.image.places.declared(end.max(extent)) };
         shape
     }
 

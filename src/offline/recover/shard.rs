@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use super::source::{Image, name};
 use crate::config::{Compressor, IndexLocation};
 use crate::error::{Error, Result};
-use crate::format;
 use crate::format::index::{Encoded, Range};
 use crate::format::layout::product;
 use crate::format::slot_header::HEADER_BYTES;
 use crate::fs::links;
 use crate::fs::system::{FileExt, give_back};
-use crate::geometry::for_each_position;
+use crate::geometry::{for_each_position, grid};
 use crate::offline::array::Array;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
@@ -175,7 +174,7 @@ fn expected<'a>(image: &'a Image, position: &'a [u64], file: &ShardFile) -> Resu
     let (Some(shard), Some(index_location)) = (number, array.layout().index_location()) else {
         return Err("lies outside the array".to_owned());
     };
-    let head_bytes = array.layout().volume().and_then(|volume| Some(volume.shards()?.spec.head_bytes()));
+    let head_bytes = array.layout().minishard_head();
     if head_bytes.is_some_and(|head| image.own.slots.is_none_or(|slots| slots.first_at < head)) {
         return Err("its slots stand where its head should be".to_owned());
     }
@@ -214,7 +213,9 @@ fn best_of_each(image: &Image, shard: &[u64], scan: &Scan, named: Option<&Named>
 /// have fewer than others.
 fn deepest(file: &ShardFile, image: &Image, position: &[u64], chunks: &[Seen]) -> Result<Option<(u64, u64)>> {
     let array = &image.node.array;
-    let Some(volume) = array.layout().volume() else { return Ok(None) };
+    if !array.layout().rules().cuts_chunks {
+        return Ok(None);
+    }
     let mut deepest: Option<(u64, u64)> = None;
     for seen in chunks {
         let Some(place) = image.places.chunk_position(position, seen.header.chunk.into()) else { continue };
@@ -228,9 +229,8 @@ fn deepest(file: &ShardFile, image: &Image, position: &[u64], chunks: &[Seen]) -
             file.read_exactly(seen.end().saturating_sub(4), &mut length)?;
             bytes = u32::from_le_bytes(length).into();
         }
-        let (shape, chunk) = (array.shape(), array.chunk_shape());
-        let Some(planes) = volume.planes(bytes, &place, shape, chunk, array.dtype().size() as u64) else { continue };
-        let planes = planes.min(chunk[0]);
+        let Some(planes) = array.layout().planes(&place, bytes, array.dtype().size() as u64) else { continue };
+        let planes = planes.min(array.chunk_shape()[0]);
         deepest = Some(match deepest {
             Some((layer, known)) if layer == place[0] => (layer, known.min(planes)),
             _ => (place[0], planes),
@@ -286,7 +286,7 @@ impl Named {
 
 /// Whether readers of the array want a shard to be there even if nothing is in it.
 pub(super) fn keeps_empty(array: &Array) -> bool {
-    format::keeps_empty(array.layout().dialect)
+    array.layout().rules().keeps_empty
 }
 
 /// A shard in which nothing is.
@@ -300,7 +300,7 @@ pub(super) fn empty(array: &Array) -> Option<NewIndex> {
 /// them than a run that had begun can have left: a few bytes must not fill a disk.
 pub(super) fn empty_places(array: &Array, shape: &[u64], files: &[FileAt]) -> Vec<Vec<u64>> {
     let Some(layout) = array.layout().table().filter(|_| keeps_empty(array)) else { return Vec::new() };
-    let grid = grid(array, shape);
+    let grid = grid(shape, &array.layout().file_shape);
     let most = FILES_EACH.saturating_mul(files.len() as u64).saturating_add(FILES_MORE);
     let few = |count: &u64| *count <= most && count.saturating_mul(layout.bytes()) <= BYTES_MAX;
     if product(&grid).filter(few).is_none() {
@@ -318,11 +318,7 @@ pub(super) fn empty_places(array: &Array, shape: &[u64], files: &[FileAt]) -> Ve
 
 /// Whether a shard at a place would be missed by a reader, be it empty.
 pub(super) fn is_wanted(array: &Array, shape: &[u64], position: &[u64]) -> bool {
-    keeps_empty(array) && position.iter().zip(&grid(array, shape)).all(|(at, count)| at < count)
-}
-
-fn grid(array: &Array, shape: &[u64]) -> Vec<u64> {
-    shape.iter().zip(&array.layout().file_shape).map(|(size, file)| size.div_ceil(*file)).collect()
+    keeps_empty(array) && position.iter().zip(grid(shape, &array.layout().file_shape)).all(|(at, count)| *at < count)
 }
 
 impl Action {

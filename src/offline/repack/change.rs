@@ -9,12 +9,11 @@ use super::options::RepackOptions;
 use super::order::ChunkOrder;
 use super::source_file::Remembered;
 use super::transcoder::Transcoder;
-use crate::config::{Codec, Dialect};
+use crate::config::Codec;
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::Metadata;
 use crate::format::layout::product;
-use crate::format::layout::{Files, Layout};
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::decode::Worker;
@@ -176,8 +175,7 @@ impl Change {
     /// Otherwise it would stand for other chunks, or be of another codec or format.
     pub(super) fn keeps_beyond(&self) -> bool {
         let (from, to) = (self.source.metadata(), self.target.metadata());
-        let is_laid_out_so = is_laid_out_as(&from.layout, &to.layout) || has_same_chunks(&from.layout, &to.layout);
-        from.layout.dialect == Dialect::Zarr3 && is_laid_out_so && from.chain.document == to.chain.document
+        from.layout.rules().is_tree && is_laid_out_as(from, to) && from.chain.document == to.chain.document
     }
 
     /// What to say of such files that are not taken along.
@@ -202,31 +200,25 @@ impl Change {
         let metadata = self.target.metadata();
         if !self.has_boxes() {
             let all = format::bytes(&metadata.layout.shape, metadata.dtype).unwrap_or(u64::MAX);
-            return all / self.dealt_shards().max(1);
+            return all / metadata.layout.dealt_shards().max(1);
         }
         let clipped = position.iter().zip(&metadata.layout.file_shape).zip(&metadata.layout.shape);
         let extent: Vec<u64> = clipped.map(|((at, file), shape)| (shape - at * file).min(*file)).collect();
         format::bytes(&extent, metadata.dtype).unwrap_or(u64::MAX)
     }
 
-    /// How many shards chunks are dealt out to.
-    fn dealt_shards(&self) -> u64 {
-        let shards = self.target.layout().volume().and_then(|volume| volume.shards());
-        shards.map_or(1, |shards| 1u64.checked_shl(shards.spec.shard_bits).unwrap_or(u64::MAX))
-    }
-
     /// The positions of the new shards that may hold something, or must be there.
     pub(crate) fn positions(&self) -> Result<Vec<Vec<u64>>> {
         let (from, to) = (self.source.layout(), self.target.layout());
         let positions = self.source.file_positions()?;
-        let as_they_are = self.work == Work::Copy && is_laid_out_as(from, to);
+        let as_they_are = self.work == Work::Copy && from.has_shards_as(to);
         if as_they_are && !self.keeps_empty() {
             return Ok(positions);
         }
         if !self.has_boxes() {
-            return Ok((0..self.dealt_shards()).map(|shard| vec![shard]).collect());
+            return Ok((0..to.dealt_shards()).map(|shard| vec![shard]).collect());
         }
-        let grid: Vec<u64> = to.shape.iter().zip(&to.file_shape).map(|(shape, file)| shape.div_ceil(*file)).collect();
+        let grid = to.file_grid();
         let mut found = BTreeSet::new();
         let mut add = |first: &[u64], counts: &[u64]| {
             for_each_position(first, counts, |at| {
@@ -265,40 +257,17 @@ impl Change {
 }
 
 fn work(from: &Metadata, to: &Metadata, unseal: bool) -> Work {
-    let same_cut = match (from.layout.volume(), to.layout.volume()) {
-        (None, None) => from.layout.chunk_shape == to.layout.chunk_shape,
-        // The last chunks of a volume are cut off, and those of an array of Zarr are not.
-        (Some(from), Some(to)) => from.stores_as(to),
-        _ => false,
-    };
     let chain = &from.chain.document[..];
     let chain = if unseal { chain.split_last().map_or(chain, |(_, before)| before) } else { chain };
     match () {
-        () if !same_cut => Work::Reshape,
+        () if !from.layout.is_cut_as(&to.layout) => Work::Reshape,
         () if chain == to.chain.document => Work::Copy,
-        () if to.layout.volume().is_some() => Work::Reshape,
+        () if to.layout.rules().cuts_chunks => Work::Reshape,
         () => Work::Recode,
     }
 }
 
-/// Whether the chunks of two arrays are files of the same names.
-pub(super) fn has_same_chunks(from: &Layout, to: &Layout) -> bool {
-    match (&from.files, &to.files) {
-        (Files::Grid { keys: from_keys, index: None }, Files::Grid { keys: to_keys, index: None }) => {
-            let is_same = from.dialect == to.dialect && from.index_order == to.index_order;
-            is_same && from_keys == to_keys && from.chunk_shape == to.chunk_shape
-        }
-        _ => false,
-    }
-}
-
-/// Whether a shard of one array could be one of the other, byte for byte, if its chunks were.
-pub(super) fn is_laid_out_as(from: &Layout, to: &Layout) -> bool {
-    let shards = match (from.volume(), to.volume()) {
-        (None, None) => from.has_index() && from.table() == to.table(),
-        (Some(from), Some(to)) => from.shards().is_some() && from.shards() == to.shards() && from.stores_as(to),
-        _ => false,
-    };
-    let same_cut = from.chunk_shape == to.chunk_shape && from.file_shape == to.file_shape;
-    shards && same_cut && from.index_order == to.index_order
+/// Whether the files of one array could be those of the other, byte for byte, if its chunks were.
+pub(super) fn is_laid_out_as(from: &Metadata, to: &Metadata) -> bool {
+    from.layout.has_shards_as(&to.layout) || from.layout.has_chunk_files_as(&to.layout)
 }

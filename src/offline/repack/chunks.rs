@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::change::{Change, Work, is_laid_out_as};
+use super::change::{Change, Work};
 use super::order::{ChunkOrder, morton};
 use super::source_file::SourceFile;
 use crate::error::{Error, Result};
@@ -112,8 +112,8 @@ impl Change {
         let to = self.target.layout();
         let per = to.chunks_per_file();
         let first: Vec<u64> = position.iter().zip(&per).map(|(at, per)| at * per).collect();
-        let grid = to.shape.iter().zip(&to.chunk_shape).map(|(shape, chunk)| shape.div_ceil(*chunk));
-        let counts = first.iter().zip(&per).zip(grid).map(|((first, per), grid)| (grid - first).min(*per)).collect();
+        let counts =
+            first.iter().zip(&per).zip(to.chunk_grid()).map(|((first, per), grid)| (grid - first).min(*per)).collect();
         (first, counts)
     }
 
@@ -156,7 +156,7 @@ impl Change {
         let SourceFile { path, len, index: Some(index), .. } = &**file else { return false };
         let as_it_is = self.work == Work::Copy
             && !self.unseal
-            && is_laid_out_as(self.source.layout(), self.target.layout())
+            && self.source.layout().has_shards_as(self.target.layout())
             && *path == self.source.file_path(position);
         // Chunks beyond the edge would stand between the others, or behind them.
         if !as_it_is || files[0].chunks() != items.len() {

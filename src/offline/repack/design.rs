@@ -10,16 +10,11 @@ use super::image_attributes::ImageAttributes;
 use super::options::RepackOptions;
 use super::{groups, target};
 use crate::config::{Codec, Config, Dialect, Dim, DimKind, IndexLocation, Volume};
-use crate::format;
-use crate::format::DIMENSION_NAMES;
-use crate::format::Document;
-use crate::format::Metadata;
-use crate::format::NodePaths;
 use crate::format::codecs::Chain;
 use crate::format::layout::Layout;
 use crate::format::precomputed::carried::{CARRIED, deliver, voxel_offset};
-use crate::format::provenance::ATTRIBUTE;
-use crate::format::rules;
+use crate::format::provenance::{ATTRIBUTE, ProvenanceMut, channel_dimension};
+use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePlace, rules};
 use crate::fs::document;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
@@ -128,12 +123,11 @@ impl Design {
     }
 
     /// The documents, after all chunks were written. `settle` corrects what the writer says of them.
-    pub(super) fn finished(&self, settle: impl Fn(&mut Map<String, Value>)) -> Vec<Document> {
+    pub(super) fn finished(&self, settle: impl Fn(&mut ProvenanceMut<'_>)) -> Vec<Document> {
         let mut documents = self.documents.clone();
         for (_, document) in &mut documents {
-            let own = own_attributes(document).and_then(|attributes| attributes.get_mut(ATTRIBUTE)?.as_object_mut());
-            if let Some(own) = own {
-                settle(own);
+            if let Some(mut own) = ProvenanceMut::of(document) {
+                settle(&mut own);
             }
         }
         documents
@@ -152,7 +146,7 @@ fn image_documents(array: &Array, said: &ImageAttributes, config: &Config, plan:
     }
     // What a volume said, of which this one's document has not spoken yet.
     let mut carried = Map::from_iter(user.shift_remove_entry(CARRIED).filter(|_| to_volume));
-    let said = if to == Dialect::Zarr2 { user.shift_remove("ome") } else { None };
+    let said = if rules(to).ome == OmePlace::Documents { user.shift_remove("ome") } else { None };
     let said = said.filter(|ome| ome.pointer("/multiscales/0/datasets/0/path") == Some(&json!("0")));
     // Of axes whose names are guessed, nothing is said.
     let is_image = plan.array.layout.names.is_some() && ome::incompatibility(&config.dims).is_none();
@@ -191,21 +185,11 @@ fn split(attributes: &Map<String, Value>, from: Dialect, to: Dialect) -> (Map<St
     // Documents get them from the dimensions themselves.
     user.shift_remove(DIMENSION_NAMES);
     let mut own = user.shift_remove(ATTRIBUTE).filter(Value::is_object).unwrap_or_else(|| json!({}));
-    if let Some(own) = own.as_object_mut() {
-        if !matches!(to, Dialect::Zarr3Transformer | Dialect::Zarr2) {
-            groups::put_ome_aside(&mut user, own);
-        }
-        for of_the_old in ["slots", "dimensions", "channel_dimension", "level_of", "level_planes"] {
-            own.shift_remove(of_the_old);
-        }
-        if rules(from).numbers_chunks || rules(to).numbers_chunks {
-            // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
-            own.shift_remove("writer");
-        }
-        if rules(to).numbers_chunks && own.get("frames_planned").is_some_and(Value::is_null) {
-            // The ids of chunks in a volume without an end are others, and this one has an end.
-            own.shift_remove("frames_planned");
-        }
+    if let (OmePlace::Aside, Some(own)) = (rules(to).ome, own.as_object_mut()) {
+        groups::put_ome_aside(&mut user, own);
+    }
+    if let Some(mut own) = ProvenanceMut::of_attribute(&mut own) {
+        own.forget_layout(rules(from), rules(to));
     }
     (user, own)
 }
@@ -222,7 +206,7 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
     let volume = rules(options.dialect).numbers_chunks;
     // Shards of a volume are boxes of a power of two: what was elsewhere is hardly one.
     let kept =
-        if array.shard_shape().is_some() && !volume { target::kept_shard(&metadata.layout) } else { vec![0; count] };
+        if array.shard_shape().is_some() && !volume { metadata.layout.file_within_grid() } else { vec![0; count] };
     let chunk = target::sizes("chunk", &options.chunk, &metadata.layout.chunk_shape)?;
     let shard = target::sizes("shard", &options.shard, &kept)?;
     let dim = |(at, name): (usize, &String)| {
@@ -231,7 +215,7 @@ fn dims(array: &Array, names: &[String], attributes: &Map<String, Value>, option
     };
     let mut dims: Vec<Dim> = names.iter().enumerate().map(dim).collect();
     describe(&mut dims, attributes);
-    let own_channel = attributes.get(ATTRIBUTE).and_then(|own| own.get("channel_dimension")).and_then(Value::as_str);
+    let own_channel = channel_dimension(attributes);
     for dim in &mut dims {
         if own_channel == Some(&dim.name) {
             dim.kind = DimKind::Channel;
@@ -349,8 +333,7 @@ fn refuse_lacking(array: &Array, dialect: Dialect) -> Result<()> {
     if format::holds(dialect, element) {
         return Ok(());
     }
-    let able = Dialect::ALL.iter().filter(|dialect| format::holds(**dialect, element)).map(|dialect| dialect.name());
-    let able: Vec<_> = able.collect();
+    let able = format::holders(element);
     let reason = format!("its elements are {element}, which {} can't hold; {} can", dialect.name(), able.join(", "));
     Err(Error::format(array.path(), Refusal::Unsupported(reason)))
 }

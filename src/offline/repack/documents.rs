@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::groups::{Group, own_attributes};
+use super::groups::Group;
 use super::jobs::Job;
 use super::staging::below;
 use crate::error::{Error, Result};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{self, ProvenanceMut};
 use crate::fs::{self as os, document};
 
 impl Group {
@@ -33,23 +33,19 @@ impl Group {
 fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
     let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
-    let Some(own) = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut) else { return };
-    for of_the_old in ["slots", "dimensions", "channel_dimension"] {
-        own.shift_remove(of_the_old);
-    }
-    if job.change.source.layout().volume().is_some() {
-        // A volume's size doesn't follow from its frames, as an array's does that is known to be this writer's.
-        own.shift_remove("writer");
-    }
-    job.settle(own);
+    let Some(mut own) = ProvenanceMut::of(document) else { return };
+    own.forget_layout(job.change.source.layout().rules(), job.change.target.layout().rules());
+    job.settle(&mut own);
 }
 
 /// The same for a level of a pyramid, which speaks for itself. False: it is none.
 pub(super) fn forget_slots_of_level(document: &mut Value, job: &Job) -> bool {
-    let own = document.pointer_mut("/attributes/shardwright").and_then(Value::as_object_mut);
-    let Some(own) = own.filter(|own| own.contains_key("level_of")) else { return false };
-    own.shift_remove("slots");
-    job.settle(own);
+    if !document.get("attributes").is_some_and(provenance::is_level) {
+        return false;
+    }
+    let Some(mut own) = ProvenanceMut::of(document) else { return false };
+    own.forget_slots();
+    job.settle(&mut own);
     true
 }
 
@@ -57,12 +53,11 @@ pub(super) fn forget_slots_of_level(document: &mut Value, job: &Job) -> bool {
 pub(super) fn forget_slots_in(file: &Path, jobs: &[&Job]) -> Result<()> {
     let Some(before) = document::read(file)? else { return Ok(()) };
     let mut document = before.clone();
-    let Some(attributes) = own_attributes(&mut document) else { return Ok(()) };
-    let Some(own) = attributes.get_mut(ATTRIBUTE).and_then(Value::as_object_mut) else { return Ok(()) };
-    own.shift_remove("slots");
+    let Some(mut own) = ProvenanceMut::of(&mut document) else { return Ok(()) };
+    own.forget_slots();
     // Of several arrays, nothing says which one the writer means.
     if let [job] = jobs {
-        job.settle(own);
+        job.settle(&mut own);
     }
     if document == before { Ok(()) } else { put(file, &document) }
 }

@@ -7,7 +7,7 @@ use super::nodes::groups_above;
 use crate::config::Dialect;
 use crate::error::Result;
 use crate::format::precomputed::{self, carried};
-use crate::format::provenance::ATTRIBUTE;
+use crate::format::provenance::{self, ATTRIBUTE};
 use crate::format::{DIMENSION_NAMES, rules};
 use crate::fs::document;
 use crate::offline::array::Array;
@@ -64,7 +64,7 @@ impl ImageAttributes {
         if let Some(root) = nodes.iter().find(|node| node.name.is_empty()) {
             carry_volume(root, |key| key == name, &mut all.attributes)?;
         }
-        if !array.and_then(Node::array).is_some_and(|array| rules(array.layout().dialect).numbers_chunks) {
+        if !array.and_then(Node::array).is_some_and(|array| array.layout().rules().names_resolutions) {
             carried::choose_scale(name, &mut all.attributes);
         }
         Ok(all)
@@ -119,7 +119,7 @@ fn speaks_for_itself(array: &Array) -> bool {
 
 /// Whether a node is a level of a pyramid that this crate's writer made beside level 0.
 fn is_level(node: &Node) -> bool {
-    node.array().is_some_and(|array| array.attributes().get(ATTRIBUTE).is_some_and(|own| own.get("level_of").is_some()))
+    node.array().is_some_and(|array| provenance::is_level(array.attributes()))
 }
 
 fn called(node: &Node) -> String {

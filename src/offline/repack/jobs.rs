@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::change::{Change, has_same_chunks, is_laid_out_as};
+use super::change::{Change, is_laid_out_as};
 use super::design::{self, Design};
 use super::groups::{self, Group, has_ome_aside};
 use super::image_attributes::ImageAttributes;
@@ -18,11 +18,12 @@ use super::options::RepackOptions;
 use super::refusal;
 use super::selection::Selection;
 use super::staging::Staging;
-use super::target;
+use super::target::{self, changes_format};
 use super::{image_attributes, nodes, ome_lists};
-use crate::config::{Dialect, Volume};
+use crate::config::Volume;
 use crate::error::{Error, Result};
-use crate::format::{self, ngff, rules};
+use crate::format::provenance::ProvenanceMut;
+use crate::format::{self, ngff, rules, zarr3};
 use crate::offline::array::Array;
 use crate::offline::array::manifest::KERCHUNK;
 use crate::offline::hierarchy::below;
@@ -55,7 +56,7 @@ impl Job {
     }
 
     /// Lets what the writer said of the array be true of what it has become.
-    pub(super) fn settle(&self, own: &mut Map<String, Value>) {
+    pub(super) fn settle(&self, own: &mut ProvenanceMut<'_>) {
         self.given_up.settle(own, self.chunks.load(Relaxed));
     }
 }
@@ -85,7 +86,7 @@ pub(super) struct Roots<'a> {
 /// What somebody should know of codecs that the result has, and the old dataset had not or not in this format.
 fn codec_note(job: &Job, options: &RepackOptions) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
-    if from.layout.dialect == Dialect::Zarr3 && options.codec.is_none() {
+    if from.layout.rules().is_tree && options.codec.is_none() {
         return None;
     }
     let mut names = to.chain.document.iter().filter_map(|codec| Some(format::named(codec)?.0));
@@ -120,7 +121,7 @@ impl Jobs {
     ) -> Result<Self> {
         options.check()?;
         let selection = Selection::new(&nodes, options)?;
-        if options.dialect == Dialect::Zarr3 {
+        if rules(options.dialect).is_tree {
             if options.volume != Volume::default() {
                 let reason =
                     "has no key, hash, bits, voxel offset or resolution: only precomputed has; leave these out";
@@ -136,7 +137,7 @@ impl Jobs {
                     selection.is_meant(node, array) || carried.contains(&node.name.as_str())
                 }));
             }
-            let is_zarr3 = |array: &Array| array.layout().dialect == Dialect::Zarr3;
+            let is_zarr3 = |array: &Array| !changes_format(array);
             let stay = all_arrays(&nodes).filter(|(_, array)| is_zarr3(array)).map(|(node, _)| node.name.clone());
             let mut names: BTreeSet<String> = stay.collect();
             let (jobs, mut groups) = of_zarr3(nodes, place, &selection, &left_out, pool)?;
@@ -221,9 +222,9 @@ struct Surroundings {
 impl Surroundings {
     fn of(nodes: &[Node], name: &str, place: &Roots<'_>, selection: &Selection<'_>) -> Result<Self> {
         let to = selection.options.dialect;
-        let is_zarr2 = |node: &Node| node.array().is_some_and(|array| array.layout().dialect == Dialect::Zarr2);
+        let is_same = |node: &Node| node.array().is_some_and(|array| array.layout().dialect == to);
         let mut image = ImageAttributes::of(nodes, name, to)?;
-        if to == Dialect::Zarr2 && nodes.iter().any(|node| node.name == name && is_zarr2(node)) {
+        if !rules(to).shares_files && nodes.iter().any(|node| node.name == name && is_same(node)) {
             image.notes.clear();
             return Ok(Self { image, left: Vec::new(), lost: None, stays: true });
         }
@@ -287,8 +288,7 @@ fn designed(
     let design = Design::new(&source, &image, options, stays.then_some(&*name)).map_err(refused)?;
     let is_same = |target: &Array| {
         let (from, to) = (source.metadata(), target.metadata());
-        let is_cut_so = is_laid_out_as(&from.layout, &to.layout) || has_same_chunks(&from.layout, &to.layout);
-        is_cut_so && from.chain.document == to.chain.document
+        is_laid_out_as(from, to) && from.chain.document == to.chain.document
     };
     if !place.copied && is_same(&design.array(place.root)) {
         // All is as asked for but perhaps the places of chunks; a call that was killed at its end leaves this.
@@ -356,29 +356,29 @@ fn of_zarr3(
             continue;
         }
         let options = &options_of(source, options, is_carried, selection.stays_files(source));
-        let dialect = source.layout().dialect;
-        if dialect != Dialect::Zarr3 && !place.copied {
+        let is_new = changes_format(source);
+        if is_new && !place.copied {
+            let dialect = source.layout().dialect;
             let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
             return Err(Error::config("dialect", options.dialect, reason));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
         let group = |name: &str| groups.iter().rev().find(|group: &&Group| group.name == name);
-        let lacks_names = dialect != Dialect::Zarr3 && source.dimension_names().is_none();
+        let lacks_names = is_new && source.dimension_names().is_none();
         let names = lacks_names.then(|| groups::axes_of(&node.name, source.shape().len(), group)).flatten();
         let (metadata, mut document) = target::of(&node, source, names, options).map_err(refused)?;
         let mut name = node.name.clone();
-        if rules(dialect).numbers_chunks {
+        if source.layout().rules().names_resolutions {
             // The keys of scales say how fine they are; the first is the image.
             name = scales.to_string();
             scales += 1;
             document["attributes"] = json!({});
-        } else if name.is_empty() && dialect != Dialect::Zarr3 && (several || has_ome_aside(source.attributes())) {
+        } else if name.is_empty() && is_new && (several || has_ome_aside(source.attributes())) {
             // An array of Zarr v3 has no others below it, nor OME-Zarr's metadata, so it becomes the image of a group.
             name = "0".to_owned();
             let mut attributes = std::mem::replace(&mut document["attributes"], json!({}));
             attributes.as_object_mut().into_iter().for_each(groups::take_ome_back);
-            let group = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
-            groups.push(Group { name: String::new(), document: group, is_new: true });
+            groups.push(Group { name: String::new(), document: zarr3::group(attributes), is_new: true });
         }
         let in_place = !place.copied && document == node.document()?;
         let path = if in_place { node.path.clone() } else { Staging::place(place.staging, &name) };
@@ -418,7 +418,7 @@ fn group_of_zarr3(node: &Node, is_converted: bool, left_out: &LeftOut) -> Result
 fn left_of_others(root: &Path, nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for (node, array) in all_arrays(nodes) {
-        if array.layout().dialect != Dialect::Zarr3 && selection.is_meant(node, array) {
+        if changes_format(array) && selection.is_meant(node, array) {
             left.push(node.path.join(".zattrs"));
         }
     }

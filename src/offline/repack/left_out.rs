@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::nodes::{converted_groups, groups_above};
 use super::selection::Selection;
-use crate::config::Dialect;
+use super::target::changes_format;
 use crate::fs::look;
 use crate::offline::hierarchy::walk::{Kind, Node};
 use crate::offline::hierarchy::{below, has_node};
@@ -113,7 +113,7 @@ fn is_record(node: &Node, image: &str) -> bool {
 
 fn is_zarr3(node: &Node) -> bool {
     match &node.kind {
-        Kind::Array(array) => array.layout().dialect == Dialect::Zarr3,
+        Kind::Array(array) => !changes_format(array),
         _ => look::is_file(&node.path.join("zarr.json")),
     }
 }

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
-
 use super::change::Change;
 use super::options::RepackOptions;
-use crate::config::{Compressor, Dialect};
+use crate::config::Compressor;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::format::provenance::MISSING_RANGES_MAX;
+use crate::format::provenance::{Ending, ProvenanceMut};
+use crate::format::rules;
 use crate::fs as os;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
@@ -41,7 +40,7 @@ pub(super) fn refuse(change: &Change) -> Result<()> {
 
 /// What documents promise and is not there. A result that holds only one of the arrays promises nothing of others.
 pub(super) fn absent(nodes: &[Node], options: &RepackOptions) -> Result<Vec<Broken>> {
-    if options.dialect == Dialect::Zarr3 { promises::broken(nodes) } else { Ok(Vec::new()) }
+    if rules(options.dialect).is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
 }
 
 /// Refuses a dataset that lacks what its documents promise, unless the options give it up.
@@ -96,33 +95,25 @@ impl GivenUp {
 
     /// Lets what the writer said of the array be true of what it has become, which has so many chunks: how many there
     /// are, and which frames are missing.
-    pub(super) fn settle(&self, own: &mut Map<String, Value>, made: u64) {
+    pub(super) fn settle(&self, own: &mut ProvenanceMut<'_>, made: u64) {
         let Self { chunks: lost, frames, end } = self;
-        let told = |ranges: &Ranges| {
-            ranges.iter().take(MISSING_RANGES_MAX).map(|range| json!([range.start, range.end])).collect::<Value>()
-        };
-        if let Some(end) = end {
+        if let Some(end) = *end {
             // Nothing more of it can be found.
-            own.insert("recovered".into(), json!(true));
-            own.insert("frames".into(), json!(end));
-            own.insert("chunks".into(), json!(made));
-            own.insert("frames_missing".into(), json!(frames.count()));
-            own.insert("missing".into(), told(frames));
+            let missing: Vec<_> = frames.iter().cloned().collect();
+            let ending = Ending { chunks: made, frames_missing: frames.count(), missing: &missing, error: None };
+            return own.recover(end, &ending, &[]);
+        }
+        if !own.has_chunks() {
             return;
         }
-        let Some(chunks) = own.get_mut("chunks") else { return };
         // Where no frame tells what is lost, the count has to.
-        let is_told = frames.count() > 0;
-        *chunks = json!(made + if is_told { 0 } else { *lost });
-        if !is_told {
-            return;
+        let told = frames.count() > 0;
+        own.set_chunks(made + if told { 0 } else { *lost });
+        if told {
+            let listed = Ranges::new(own.missing());
+            let all: Vec<_> = listed.union(frames).iter().cloned().collect();
+            own.set_missing(&all, frames.minus(&listed).count());
         }
-        let listed = own.get("missing").and_then(Value::as_array).cloned().unwrap_or_default();
-        let range = |range: &Value| Some(range.get(0)?.as_u64()?..range.get(1)?.as_u64()?);
-        let listed = Ranges::new(listed.iter().filter_map(range).collect());
-        let before = own.get("frames_missing").and_then(Value::as_u64).unwrap_or(0);
-        own.insert("frames_missing".into(), json!(before + frames.minus(&listed).count()));
-        own.insert("missing".into(), told(&listed.union(frames)));
     }
 
     /// Says of which frames the pixels are lost, in the records beside or below the place that `array` has in `root`.

@@ -63,7 +63,7 @@ use crate::fs::{links, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{self, Kind, Node};
 use crate::offline::levels;
-use crate::offline::progress::{Counters, Progress, pool};
+use crate::offline::progress::{Counters, Progress, controls, pool};
 use crate::offline::promises::Broken;
 use change::Change;
 use consolidated::Consolidated;
@@ -120,6 +120,8 @@ enum Done {
     /// All is as that call left it.
     Tidy,
 }
+
+controls!(Repack);
 
 impl Repack {
     /// Looks at the dataset or array at `path` and checks what is asked for; nothing is written yet.
@@ -196,16 +198,6 @@ impl Repack {
         };
         repack.lanes()?;
         Ok(repack)
-    }
-
-    /// Lets [`run`](Self::run) end as soon as it can, with [`Error::Stopped`]; for another thread to call.
-    pub fn stop(&self) {
-        self.counters.stop();
-    }
-
-    /// How far [`run`](Self::run) has come; for another thread to ask.
-    pub fn progress(&self) -> Progress {
-        self.counters.progress()
     }
 
     /// What is worth knowing of the arrays that are repacked, as sentences: see [`Array::notes`]; and which arrays are

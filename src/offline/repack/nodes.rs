@@ -1,7 +1,7 @@
 //! Which arrays and groups of a dataset are concerned, and by what.
 
 use super::selection::Selection;
-use crate::config::Dialect;
+use super::target::changes_format;
 use crate::fs::look;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::{Kind, Node};
@@ -34,7 +34,7 @@ pub(super) fn converted_groups<'a>(nodes: &'a [Node], selection: &'a Selection<'
     let is_around = move |node: &Node| {
         all_arrays(nodes).any(|(below, array)| {
             let is_above = groups_above(nodes, &below.name).any(|group| group.name == node.name);
-            is_above && array.layout().dialect != Dialect::Zarr3 && selection.is_meant(below, array)
+            is_above && changes_format(array) && selection.is_meant(below, array)
         })
     };
     let around: Vec<&str> = nodes
@@ -61,7 +61,7 @@ pub(super) fn carried<'a>(nodes: &'a [Node], selection: &'a Selection<'_>) -> im
         .filter(|(node, array)| selection.takes(&node.name) && !selection.is_meant(node, array))
         .filter(move |(node, array)| match array.manifest() {
             Some(_) => some_are_meant,
-            None => array.layout().dialect != Dialect::Zarr3 && is_within(&node.name),
+            None => changes_format(array) && is_within(&node.name),
         });
     others.map(|(node, _)| node)
 }

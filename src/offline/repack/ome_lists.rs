@@ -19,7 +19,6 @@ use crate::offline::hierarchy::below;
 /// The group of a collection that lists its images, and the file in it that describes them in the same order.
 pub(super) const COLLECTION: &str = "OME";
 const XML: &str = "METADATA.ome.xml";
-const XML_BYTES_MAX: u64 = 64 << 20;
 
 /// The keys of the lists, and where these are.
 const LISTS: [(&str, &str); 4] = [
@@ -160,7 +159,7 @@ impl Gone<'_> {
             }
         }
         let file = root.join(&lists).join(XML);
-        let Some(xml) = document::bytes(&file, XML_BYTES_MAX)? else { return Ok(()) };
+        let Some(xml) = document::bytes(&file, document::XML_BYTES_MAX)? else { return Ok(()) };
         corrected.left.push(file);
         let cut = String::from_utf8(xml).ok().and_then(|xml| without_images(&xml, before.len(), &gone));
         match cut {

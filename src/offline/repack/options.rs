@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::order::ChunkOrder;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation, OmeVersion, Volume};
 use crate::error::{Error, Result};
+use crate::format::rules;
 
 /// Whether chunks share files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -142,7 +143,7 @@ impl RepackOptions {
         if let Some(checksum) = self.index_checksum {
             return Err(Error::config("index_checksum", checksum, reason));
         }
-        if ![Dialect::Zarr3, Dialect::Zarr2].contains(&self.dialect) {
+        if !rules(self.dialect).plain_files {
             let reason = format!("is not written in {}; zarr3 and zarr2 are possible", self.dialect);
             return Err(Error::config("sharding", "unsharded", reason));
         }
@@ -155,7 +156,7 @@ impl Default for RepackOptions {
         Self {
             only: Vec::new(),
             skip: Vec::new(),
-            dialect: Dialect::Zarr3,
+            dialect: Dialect::default(),
             ome: None,
             order: ChunkOrder::C,
             codec: None,

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::options::RepackOptions;
-use crate::config::{Dialect, Volume};
+use crate::config::Volume;
 use crate::error::Error;
+use crate::format::rules;
 
 /// Of the refusal of a configuration, which was made of an array and of options: the one or the others.
 pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Error {
@@ -41,7 +42,9 @@ pub(super) fn of_nothing(root: PathBuf, options: &RepackOptions) -> Error {
     }
     let help = match options.dialect {
         _ if options.is_unsharded() => "",
-        Dialect::Zarr2 => "; the option `sharding` takes arrays whose chunks are files, and keeps them so",
+        dialect if !rules(dialect).shares_files => {
+            "; the option `sharding` takes arrays whose chunks are files, and keeps them so"
+        }
         _ => "; the option `shard` makes shards of chunks that are files",
     };
     let reason = format!("holds no array with shards that is to be repacked{help}");

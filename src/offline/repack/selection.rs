@@ -89,7 +89,7 @@ pub(super) fn of_path(path: PathBuf, options: &RepackOptions) -> Result<(PathBuf
         return Ok((path, Cow::Borrowed(options)));
     }
     match CentralMetadata::of(&path)? {
-        Some((volume, scale)) if volume.is_volume() && volume.arrays.contains(&scale) => {
+        Some((volume, scale)) if volume.has_scale(&scale) => {
             Ok((volume.root, Cow::Owned(RepackOptions { only: vec![scale], ..options.clone() })))
         }
         _ => Ok((path, Cow::Borrowed(options))),

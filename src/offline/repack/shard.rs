@@ -111,7 +111,7 @@ impl Change {
         }
         let written = writer.finish()?;
         self.verify(position, &partial, &written)?;
-        self.appear(&partial, &path)?;
+        os::rename(&partial, &path, self.sync)?;
         let bytes = written.iter().map(|chunk| chunk.range.nbytes).sum();
         Ok(Outcome::Written { chunks: written.len() as u64, bytes })
     }
@@ -130,11 +130,6 @@ impl Change {
             file.set_permissions(old.permissions())?;
         }
         Ok(file)
-    }
-
-    fn appear(&self, partial: &Path, path: &Path) -> Result<()> {
-        fs::rename(partial, path).map_err(|error| Error::io("rename to", path, error))?;
-        if self.sync { os::sync_folder_of(path) } else { Ok(()) }
     }
 
     /// Copies a shard as a whole: the file system shares its blocks, or copies them itself, where it can.
@@ -166,7 +161,7 @@ impl Change {
         let new = opened(partial)?;
         self.pool.install(|| items.par_iter().try_for_each(|item| self.look_at(&old, item)))?;
         self.pool.install(|| same_bytes(&old, &new))?;
-        self.appear(partial, path)?;
+        os::rename(partial, path, self.sync)?;
         let bytes = items.iter().map(|item| item.range.nbytes).sum();
         tally.read(bytes);
         Ok(Outcome::Written { chunks: items.len() as u64, bytes })

@@ -54,7 +54,7 @@ impl Staging {
         os::remove_links(&tree)?;
         for (name, old) in &known.arrays {
             if arrays.get(name) != Some(old) || sync && !known.synced {
-                remove(&Self::place(path, name))?;
+                os::remove_folder(&Self::place(path, name))?;
             }
         }
         create()?;
@@ -87,14 +87,14 @@ impl Staging {
         }
         let _lock = Lock::on_folder(path)?;
         // The journal goes last, so that what is left of the folder is known for what it is.
-        remove(&path.join("tree"))?;
-        remove(path)
+        os::remove_folder(&path.join("tree"))?;
+        os::remove_folder(path)
     }
 
     /// Removes the folder and what is in it.
     pub(crate) fn finish(self) -> Result<()> {
-        remove(&self.tree())?;
-        remove(&self.path)
+        os::remove_folder(&self.tree())?;
+        os::remove_folder(&self.path)
     }
 
     pub(super) fn tree(&self) -> PathBuf {
@@ -156,13 +156,6 @@ pub(super) fn is_behind_link(root: &Path, name: &str) -> bool {
         path.push(part);
         path.is_symlink()
     })
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
-        _ => Ok(()),
-    }
 }
 
 /// By what an array is known to be the same in a later call: what it is read from, as [`Listing`] tells it.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::options::RepackOptions;
-use crate::config::{Codec, Dialect, IndexLocation};
+use crate::config::{Codec, IndexLocation};
 use crate::error::{Error, Result};
 use crate::format::codecs::Chain;
 use crate::format::index::table::TableLayout;
@@ -17,7 +17,12 @@ use crate::offline::hierarchy::walk::Node;
 /// Whether the options concern this array.
 pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {
     let may_shard = (!options.shard.is_empty() || options.is_unsharded()) && array.shape().len() > 1;
-    array.layout().has_index() || may_shard || array.layout().dialect != Dialect::Zarr3
+    array.layout().has_index() || may_shard || changes_format(array)
+}
+
+/// Whether an array is of another format than a tree of Zarr v3, and becomes part of one.
+pub(super) fn changes_format(array: &Array) -> bool {
+    !array.layout().rules().is_tree
 }
 
 /// The array after repacking and its document; the same as before where nothing changes in it. `names`: of its
@@ -30,7 +35,7 @@ pub(super) fn of(
 ) -> Result<(Metadata, Value)> {
     let metadata = array.metadata();
     let layout = &metadata.layout;
-    let is_new = layout.dialect != Dialect::Zarr3;
+    let is_new = changes_format(array);
     let unsharded = options.is_unsharded();
     if is_new {
         refuse_undecided(array, options)?;
@@ -39,7 +44,7 @@ pub(super) fn of(
     let innermost = metadata.chain.innermost_chunk().filter(|_| unsharded);
     let chunk = sizes("chunk", &options.chunk, innermost.as_ref().unwrap_or(&layout.chunk_shape))?;
     let reshaped = chunk != layout.chunk_shape || innermost.is_some();
-    let kept = if layout.has_index() { kept_shard(layout) } else { chunk.clone() };
+    let kept = if layout.has_index() { layout.file_within_grid() } else { chunk.clone() };
     let shard = if unsharded { chunk.clone() } else { sizes("shard", &options.shard, &kept)? };
     refuse_parts_of_chunks(&shard, &chunk)?;
     let chain = chain(metadata, options, reshaped);
@@ -51,7 +56,7 @@ pub(super) fn of(
     }
     let keys = match &layout.files {
         Files::Grid { keys, .. } if !is_new && metadata.manifest.is_none() => *keys,
-        _ => KeyEncoding::of_writer(Dialect::Zarr3),
+        _ => KeyEncoding::of_writer(options.dialect),
     };
     let names = layout.names.clone().or(names);
     let mut attributes = metadata.attributes.clone();
@@ -61,7 +66,7 @@ pub(super) fn of(
     }
     let files = Files::Grid { keys, index };
     let layout = Layout {
-        dialect: Dialect::Zarr3,
+        dialect: options.dialect,
         shape: layout.shape.clone(),
         names,
         chunk_shape: chunk,
@@ -121,7 +126,7 @@ fn changed_document(node: &Node, old: &Metadata, target: &Metadata) -> Result<Va
     zarr3::set_chunks(&mut document, target);
     if old.manifest.is_some() {
         document["chunk_key_encoding"] = zarr3::default_keys();
-        document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
+        zarr3::remove_manifest(&mut document);
     }
     Ok(document)
 }
@@ -137,15 +142,6 @@ fn index_of(shard: &[u64], chunk: &[u64], old: Option<TableLayout>, options: &Re
         let reason = format!("shards of {shard:?} hold too many chunks of {chunk:?}");
         Error::config("shard", format_args!("{shard:?}"), reason)
     })
-}
-
-/// The shards that an array has, but none that reaches beyond its grid of chunks: a box of ids may be far larger.
-pub(super) fn kept_shard(layout: &Layout) -> Vec<u64> {
-    if layout.volume().is_none() {
-        return layout.file_shape.clone();
-    }
-    let sizes = layout.file_shape.iter().zip(&layout.shape).zip(&layout.chunk_shape);
-    sizes.map(|((file, length), chunk)| length.div_ceil(*chunk).max(1).saturating_mul(*chunk).min(*file)).collect()
 }
 
 /// Sizes of all dimensions: the wished ones are for the last dimensions, 0 keeps what is.

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::rewrite::{Changes, Counts, Rewrite};
 use super::view::{Owner, View, Views};
 use super::{Editing, Ledger, Named, Shard, Store, disk, keys};
 use crate::config::Dialect;
 use crate::error::{Error, Result};
-use crate::format::provenance::Slots;
+use crate::format::provenance::{ProvenanceMut, Slots};
 use crate::format::{self, rules};
 use crate::fs::{document, links};
 
@@ -190,10 +190,7 @@ impl Store {
             let wanted = rewrite.slot_bytes_wanted();
             if let Some((old, wanted)) = rewrite.slots.as_mut().zip(wanted) {
                 *old = Slots { fixed: false, bytes: wanted, ..*old };
-                self.speak(&owner.document, owner.pointer, |own| {
-                    own["slots"]["placement"] = json!("packed");
-                    own["slots"]["bytes"] = json!(wanted);
-                })?;
+                self.speak(&owner.document, owner.pointer, |own| own.pack_slots(wanted))?;
                 self.reload()?;
             }
         }
@@ -212,22 +209,19 @@ impl Store {
         if editing.ledgers.contains_key(&owner.document) {
             return Ok(());
         }
-        self.speak(&owner.document, owner.pointer, |own| {
-            own["edited"] = json!(true);
-            own.as_object_mut().map(|own| own.shift_remove("chunks"));
-        })?;
+        self.speak(&owner.document, owner.pointer, |own| own.begin_edit())?;
         let ledger = Ledger { pointer: owner.pointer, chunks: owner.own.chunks };
         editing.ledgers.insert(owner.document.clone(), ledger);
         Ok(())
     }
 
     /// Changes the writer's attributes in a document.
-    pub(super) fn speak(&self, key: &str, pointer: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
+    pub(super) fn speak(&self, key: &str, pointer: &str, change: impl FnOnce(&mut ProvenanceMut<'_>)) -> Result<()> {
         let path = self.root.join(key);
         let Some(before) = document::read(&path)? else { return Ok(()) };
         let mut after = before.clone();
-        if let Some(own) = after.pointer_mut(pointer).filter(|own| own.is_object()) {
-            change(own);
+        if let Some(mut own) = ProvenanceMut::at(&mut after, pointer) {
+            change(&mut own);
         }
         if after == before { Ok(()) } else { self.put(key, &document::render(&after)) }
     }

@@ -54,8 +54,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use serde_json::json;
-
 use crate::error::{Error, Result};
 use crate::format;
 use crate::format::index::Range;
@@ -393,7 +391,7 @@ impl Store {
         let Editing { ledgers, _lock } = editing.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (key, Ledger { pointer, chunks }) in ledgers {
             if let Some(chunks) = chunks {
-                self.speak(&key, pointer, |own| own["chunks"] = json!(chunks))?;
+                self.speak(&key, pointer, |own| own.set_chunks(chunks))?;
             }
         }
         Ok(())

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use super::disk::{self, Disk, Draft};
 use super::view::View;
 use crate::error::{Error, Result};
-use crate::format;
 use crate::format::index::{Encoded, Range};
 use crate::format::provenance::Slots;
 use crate::format::slot_header::{self, HEADER_BYTES, Header, Origin};
@@ -123,7 +122,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     pub(super) fn apply(&self, root: &Path, disk: &dyn Disk) -> Result<()> {
         let mut pieces = self.pieces();
         // The prototype's reader takes a shard that is not there for an error, so there it stays, with its index alone.
-        let done = if pieces.is_empty() && !format::keeps_empty(self.view.layout.dialect) {
+        let done = if pieces.is_empty() && !self.view.layout.rules().keeps_empty {
             disk::remove(disk, root, &self.path)
         } else {
             self.make_headers(&mut pieces)?;
@@ -166,7 +165,7 @@ impl<'a, 'v> Rewrite<'a, 'v> {
     /// The number that slot headers give a chunk, and after which its slot has its place.
     fn number(&self, chunk: u64) -> Option<u64> {
         let layout = &self.view.layout;
-        if layout.volume().is_none() {
+        if layout.table().is_some() {
             return Some(chunk);
         }
         let places = self.view.owner.as_ref()?.places.as_ref()?;

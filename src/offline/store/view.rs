@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::config::Dialect;
 use crate::error::{Error, Refusal, Result};
 use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::{Files, Layout};
 use crate::format::provenance::{ATTRIBUTE, Provenance};
-use crate::format::{self, zarr2, zarr3, zarr3_draft};
+use crate::format::{zarr2, zarr3, zarr3_draft};
 use crate::fs::{document, links};
 use crate::offline::hierarchy::central::CentralMetadata;
 use crate::offline::hierarchy::has_node;
@@ -155,8 +154,8 @@ impl Attributes {
     }
 }
 
-const IN_ZARR_JSON: &str = "/attributes/shardwright";
-const IN_ZATTRS: &str = "/shardwright";
+const IN_ZARR_JSON: &str = "/attributes";
+const IN_ZATTRS: &str = "";
 
 struct Search<'a> {
     root: &'a Path,
@@ -187,7 +186,7 @@ impl Search<'_> {
                 // A level of a pyramid speaks for itself.
                 let own = here.as_ref().filter(|own| own.value.get(ATTRIBUTE).is_some());
                 let owner = own.or(above.filter(|_| is_image));
-                self.array(base, key, owner, Dialect::Zarr3, &document, zarr3::layout)?;
+                self.array(base, key, owner, &document, zarr3::sharded_layout)?;
             }
         }
         let key = format!("{base}.zarray");
@@ -195,8 +194,8 @@ impl Search<'_> {
             let attributes = format!("{base}.zattrs");
             let value = self.read(&attributes)?.unwrap_or_default();
             let own = Attributes { document: attributes, pointer: IN_ZATTRS, value };
-            let layout = |document: &Value| zarr2::layout(document, &own.value);
-            self.array(base, key, Some(&own), Dialect::Zarr2Sharded, &document, layout)?;
+            let layout = |document: &Value| zarr2::sharded_layout(document, &own.value);
+            self.array(base, key, Some(&own), &document, layout)?;
         }
         if let Some(central) = CentralMetadata::at(&path)? {
             for (number, name) in central.arrays.iter().enumerate() {
@@ -225,14 +224,11 @@ impl Search<'_> {
         base: &str,
         key: String,
         attributes: Option<&Attributes>,
-        dialect: Dialect,
         document: &Value,
-        parse: impl Fn(&Value) -> Result<Layout, Refusal>,
+        parse: impl Fn(&Value) -> Result<Option<Layout>, Refusal>,
     ) -> Result<()> {
-        if !format::has_shards(dialect, document) {
-            return Ok(());
-        }
-        let layout = parse(document).map_err(|reason| Error::format(self.root.join(&key), reason))?;
+        let parsed = parse(document).map_err(|reason| Error::format(self.root.join(&key), reason))?;
+        let Some(layout) = parsed else { return Ok(()) };
         let attributes = attributes.filter(|attributes| attributes.value.get(ATTRIBUTE).is_some());
         let owner = attributes.map(|attributes| attributes.owner(self.root, &layout)).transpose()?.flatten();
         self.views.add(View { base: base.to_owned(), document: key, layout, owner });
@@ -266,7 +262,7 @@ impl Search<'_> {
             _ => None,
         };
         let chunks = key(zarr3_draft::data_folder(&central.root, name)) + "/";
-        self.array(&chunks, file, above.as_ref(), Dialect::Zarr3Transformer, &document, zarr3_draft::layout)
+        self.array(&chunks, file, above.as_ref(), &document, zarr3_draft::sharded_layout)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::check::{Check, Image, Severity};
+use super::check::{Check, CheckedImage, Severity};
 use crate::format::provenance::Provenance;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
@@ -31,7 +31,7 @@ pub(super) fn all(tree: &Tree) -> HashMap<PathBuf, Books> {
 }
 
 /// A level lacks at least what level 0 lacks.
-pub(super) fn of_level(check: &Check, level: &Image, path: &Path) {
+pub(super) fn of_level(check: &Check, level: &CheckedImage, path: &Path) {
     let around = level.group.rsplit_once('/').map_or("", |(group, _)| group);
     let Some(group) = check.tree.group(around) else { return };
     let Ok(Some(finest)) = Provenance::parse(&group.path, &group.attributes) else { return };

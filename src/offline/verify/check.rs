@@ -14,7 +14,7 @@ use crate::offline::hierarchy::walk::Tree;
 use crate::offline::progress::Counters;
 
 /// An image that this crate wrote.
-pub(super) struct Image<'a> {
+pub(super) struct CheckedImage<'a> {
     pub(super) group: &'a str,
     pub(super) own: Provenance,
     /// `None` where the array does not fit what the writer says.

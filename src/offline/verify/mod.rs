@@ -28,7 +28,7 @@ use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::hierarchy::{self, below};
 use crate::offline::progress::{Counters, Progress, controls, pool};
 use books::Books;
-use check::{Check, Findings, Image, reason};
+use check::{Check, CheckedImage, Findings, reason};
 pub use check::{Finding, Severity};
 use shard::{Shard, Sums};
 
@@ -243,7 +243,7 @@ impl<'a> Run<'a> {
     }
 
     /// The image arrays of this crate's own writer, by the arrays' names.
-    fn images(&self) -> HashMap<String, Image<'a>> {
+    fn images(&self) -> HashMap<String, CheckedImage<'a>> {
         let mut images = HashMap::new();
         for group in &self.check.tree.groups {
             match Provenance::parse(&group.path, &group.attributes) {
@@ -259,7 +259,7 @@ impl<'a> Run<'a> {
                     };
                     let places = node.array.acquisition_map(&own);
                     let places = places.map_err(|error| self.check.damage(&group.path, reason(error))).ok();
-                    images.insert(name, Image { group: &group.name, own, places });
+                    images.insert(name, CheckedImage { group: &group.name, own, places });
                 }
             }
         }
@@ -278,7 +278,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn array(&self, node: &ArrayNode, image: Option<&Image>) -> Result<ArrayVerified> {
+    fn array(&self, node: &ArrayNode, image: Option<&CheckedImage>) -> Result<ArrayVerified> {
         let before = self.check.findings.damage();
         let sums = Sums::default();
         on_fitting_threads(node.array.metadata().chunk_bytes(), || {
@@ -321,7 +321,7 @@ impl<'a> Run<'a> {
     }
 
     /// How many chunks are not there. Where nobody has counted those that were, only a person can tell what that means.
-    fn absent(&self, node: &ArrayNode, image: Option<&Image>, sums: &Sums) -> u64 {
+    fn absent(&self, node: &ArrayNode, image: Option<&CheckedImage>, sums: &Sums) -> u64 {
         let (array, layout) = (&node.array, node.array.layout());
         let all = product(&layout.chunk_grid()).unwrap_or(u64::MAX);
         let absent = all.saturating_sub(sums.inside.load(Relaxed) + sums.unchecked.load(Relaxed));
@@ -357,7 +357,7 @@ impl<'a> Run<'a> {
     }
 
     /// An image's shards, those of the same frames together, and whether what is missing is what its writer says.
-    fn frames(&self, node: &ArrayNode, image: &Image, places: &AcquisitionMap, sums: &Sums) -> Result<()> {
+    fn frames(&self, node: &ArrayNode, image: &CheckedImage, places: &AcquisitionMap, sums: &Sums) -> Result<()> {
         let (groups, budget) = (groups(&node.files, places), Budget::new());
         let group = |group: &Vec<&FileAt>| {
             let gathering = Mutex::new(Layers::default());
@@ -379,7 +379,7 @@ impl<'a> Run<'a> {
     fn file(
         &self,
         node: &ArrayNode,
-        image: Option<&Image>,
+        image: Option<&CheckedImage>,
         (path, position): &FileAt,
         sums: &Sums,
         gathering: Option<&Mutex<Layers>>,
@@ -462,7 +462,7 @@ impl<'a> Run<'a> {
     }
 
     /// Compares what was found with what the writer counted.
-    fn totals(&self, image: &Image, array: &ArrayVerified) {
+    fn totals(&self, image: &CheckedImage, array: &ArrayVerified) {
         let Some(node) = self.check.tree.array(&array.path) else { return };
         let path = node.array.path();
         let Some(own) = Some(&image.own).filter(|own| own.complete || own.recovered) else { return };

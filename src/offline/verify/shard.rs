@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::books::Books;
-use super::check::{Check, Image, Severity, reason};
+use super::check::{Check, CheckedImage, Severity, reason};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::index::Range;
@@ -50,7 +50,7 @@ pub(super) struct Shard<'a> {
     pub(super) array: &'a Array,
     pub(super) file: &'a ShardFile,
     pub(super) position: &'a [u64],
-    pub(super) image: Option<&'a Image<'a>>,
+    pub(super) image: Option<&'a CheckedImage<'a>>,
     pub(super) sums: &'a Sums,
     /// Where the chunks are noted that hold frames.
     pub(super) gathering: Option<&'a Mutex<Layers>>,

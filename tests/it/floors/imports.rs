@@ -30,6 +30,24 @@ pub(super) fn imports(sources: &BTreeMap<String, String>) -> BTreeMap<&str, BTre
     all
 }
 
+/// All paths of a source that begin with a name from elsewhere, by what it was bound to here.
+pub(super) fn outside(source: &str) -> Vec<Names> {
+    let file = read(Names::new(), &tokens(source));
+    let mut found = Vec::new();
+    for (_, path) in &file.paths {
+        let mut full = path.clone();
+        // A name of a name, and so on; a name that is bound to itself is from elsewhere.
+        for _ in 0..8 {
+            match file.bound.get(&full[0]).filter(|bound| bound[0] != full[0]) {
+                Some(bound) => full = [&bound[..], &full[1..]].concat(),
+                None => break,
+            }
+        }
+        found.push(full);
+    }
+    found
+}
+
 impl<'a> Files<'a> {
     /// The file that a path in module `within` of a file leads to.
     fn named(&self, file: &str, within: &[String], path: &[String]) -> Option<&'a str> {

@@ -20,7 +20,7 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use self::imports::imports;
+use self::imports::{imports, outside};
 use self::tokens::tokens;
 
 /// The floor of a module; the longest entry that fits counts.
@@ -205,15 +205,115 @@ fn circles_of_python_are_found() {
 
 #[test]
 fn only_one_folder_knows_the_operating_system() {
-    let of_the_system: [&[&str]; 4] = [&["libc", "::"], &["rustix", "::"], &["std", "::", "os"], &["target_os"]];
-    let knows_it = |source: &str| {
-        let tokens = tokens(source);
-        of_the_system.iter().any(|name| tokens.windows(name.len()).any(|found| found == *name))
-    };
     let sources = sources();
     let elsewhere = sources.iter().filter(|(module, _)| !is_within(module, "fs") && *module != "offline::fuzzing");
-    let offences: Vec<_> = elsewhere.filter(|(_, source)| knows_it(source)).map(|(module, _)| module).collect();
+    let offences: Vec<_> = elsewhere.filter(|(_, source)| knows_the_system(source)).map(|(module, _)| module).collect();
     assert!(offences.is_empty(), "{offences:?} should ask src/fs");
+}
+
+/// Whether a source names a part of the operating system: its crates, the standard library's part for it, what is
+/// compiled for one alone, or a file that the kernel makes.
+fn knows_the_system(source: &str) -> bool {
+    let is_of_it = |path: &Vec<String>| match path[0].as_str() {
+        "libc" | "rustix" => true,
+        "std" => path.get(1).is_some_and(|name| name == "os"),
+        _ => false,
+    };
+    let tokens = tokens(source);
+    let conditions = ["target_os", "target_family", "unix", "windows"];
+    let is_condition = |pair: &[&str]| ["(", ","].contains(&pair[0]) && conditions.contains(&pair[1]);
+    let kept = source.split("\nmod tests {").next().unwrap_or_default();
+    let files = ["/proc/", "/sys/", "/dev/"].map(|root| format!("\"{root}"));
+    outside(source).iter().any(is_of_it)
+        || tokens.windows(2).any(is_condition)
+        || files.iter().any(|root| kept.contains(root.as_str()))
+}
+
+#[test]
+fn whoever_knows_the_system_is_found() {
+    for source in [
+        "use std::os::fd::AsFd;",
+        "use std::{fs, os::unix::fs::FileExt};",
+        "use std as s;\nfn f() { s::os::fd::f() }",
+        "use libc as c;\nfn f() { c::open() }",
+        "use rustix::{self as r, fs};",
+        "fn f() { libc::open() }",
+        "#[cfg(unix)]\nfn f() {}",
+        "#[cfg(not(windows))]\nfn f() {}",
+        "#[cfg(all(miri, target_os = \"linux\"))]\nfn f() {}",
+        "fn f() { std::fs::read(\"/proc/meminfo\") }",
+    ] {
+        assert!(knows_the_system(source), "{source}");
+    }
+    for source in ["use std::fs;\nfn windows() { x.windows(2) }", "// std::os\nfn f(os: u8) { crate::fs::os() }"] {
+        assert!(!knows_the_system(source), "{source}");
+    }
+}
+
+/// Where a dialect may be named: by what means bytes, and at the doors.
+const NAMES_DIALECTS: [&str; 3] = ["format", "config", "ffi"];
+
+/// The files outside the format's own folder that may ask whether an array is a volume, and need to: the rest asks for
+/// what the answer stands for (`Rules`, `Layout`).
+const KNOWS_VOLUMES: [&str; 6] = [
+    "config",
+    "plan::dialects",
+    "plan::volume",
+    "offline::hierarchy::central",
+    "offline::repack::design",
+    "offline::store::view",
+];
+
+/// Whether a source names one of the dialects, `Dialect::Zarr3`, whatever it calls the type.
+fn names_dialect(source: &str) -> bool {
+    let is_variant = |name: &str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+    let tokens = tokens(source);
+    let is_renamed = tokens.windows(2).any(|found| found == ["Dialect", "as"]);
+    is_renamed
+        || tokens
+            .windows(3)
+            .any(|found| found[..2] == ["Dialect", "::"] && (is_variant(found[2]) || ["*", "{"].contains(&found[2])))
+}
+
+/// Whether a source asks if something is a volume.
+fn asks_for_volumes(source: &str) -> bool {
+    let questions: [&[&str]; 4] = [&["Precomputed"], &["numbers_chunks"], &["is_volume"], &[".", "volume", "("]];
+    let tokens = tokens(source);
+    questions.iter().any(|question| tokens.windows(question.len()).any(|found| found == *question))
+}
+
+#[test]
+fn which_dialect_is_which_is_asked_in_one_place() {
+    let sources = sources();
+    let outside = |rooms: &[&str], says: &dyn Fn(&str) -> bool| -> Vec<String> {
+        let is_outside = |module: &str| !rooms.iter().any(|room| is_within(module, room));
+        sources.iter().filter(|(module, source)| is_outside(module) && says(source)).map(|(is, _)| is.clone()).collect()
+    };
+    let named = outside(&NAMES_DIALECTS, &names_dialect);
+    assert!(named.is_empty(), "{named:?} should ask the format's rules, or its layout");
+    let mut asked = outside(&["format"], &asks_for_volumes);
+    asked.retain(|module| !KNOWS_VOLUMES.contains(&module.as_str()));
+    assert!(asked.is_empty(), "{asked:?} should ask for what follows from it, not whether it is a volume");
+}
+
+#[test]
+fn questions_for_the_dialect_are_found() {
+    for source in [
+        "fn f() -> bool { dialect == Dialect::Zarr3 }",
+        "use crate::config::Dialect as D;",
+        "use crate::config::Dialect::*;",
+        "use crate::config::{Dialect::{Zarr2}};",
+        "fn f() { match dialect { crate::Dialect::Zarr2Sharded => {} } }",
+    ] {
+        assert!(names_dialect(source), "{source}");
+    }
+    for source in ["/// [`Dialect::Zarr3`]\nfn f() { Dialect::ALL.len(); Dialect::default() }", "use crate::Dialect;"] {
+        assert!(!names_dialect(source), "{source}");
+    }
+    for source in ["layout.volume().is_none()", "rules(to).numbers_chunks", "Dialect::Precomputed", "it.is_volume()"] {
+        assert!(asks_for_volumes(&format!("fn f() {{ {source} }}")), "{source}");
+    }
+    assert!(!asks_for_volumes("// Precomputed\nfn f() { precomputed::volume(config.volume) }"));
 }
 
 fn small_house(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
