@@ -330,7 +330,7 @@ fn no_shard_loses_pixels_to_the_room_of_a_dark_one() {
         let acquisition =
             Acquisition::create(&path, Config { dims: dims.clone(), workers: 2, ..tiny(None, 64) }).unwrap();
         for number in 0..300 {
-            acquisition.append(&pixels_of(number)).unwrap();
+            assert_eq!(acquisition.append(&pixels_of(number)).unwrap().frames, 1);
         }
         acquisition.finish().unwrap();
         let found = pixels(&path).1;
