@@ -99,20 +99,19 @@ impl Archive {
 
     pub(super) fn remove(&self, key: &str) {
         let free = self.table().remove(key);
-        self.give_room_back(free);
+        free.into_iter().for_each(|range| self.give_room_back(range));
     }
 
     /// Of an entry that was never published.
     pub(super) fn discard(&self, entry: &Entry) {
-        self.table().space.give(entry.range());
-        self.give_room_back(Some(entry.range()));
+        self.give_room_back(entry.range());
     }
 
-    /// At once: somebody may wait for it.
-    fn give_room_back(&self, range: Option<Range<u64>>) {
-        if let Some(Range { start, end }) = range {
-            let _ = system::give_back(&self.file, start, end - start);
-        }
+    /// To the disk, at once: somebody may wait for it. And only then to the entries to come, of which a hole that is
+    /// punched late would swallow one.
+    fn give_room_back(&self, range: Range<u64>) {
+        let _ = system::give_back(&self.file, range.start, range.end - range.start);
+        self.table().space.give(range);
     }
 
     /// Refuses to go on with a file that another program cut off or took away.

@@ -92,11 +92,12 @@ impl Table {
     pub(super) fn insert(&mut self, key: String, entry: Entry) {
         self.is_behind = true;
         if let Some(before) = self.entries.insert(key, entry) {
-            self.let_go(&before);
+            let free = self.let_go(&before);
+            free.into_iter().for_each(|range| self.space.give(range));
         }
     }
 
-    /// Removes an entry. Returns the range that is free by now, if any.
+    /// Removes an entry. Returns the range that nothing needs any more, if any, for the caller to give to the space.
     pub(super) fn remove(&mut self, key: &str) -> Option<Range<u64>> {
         self.staged.remove(key);
         let entry = self.entries.remove(key)?;
@@ -110,10 +111,7 @@ impl Table {
                 self.space.retire(entry.range());
                 None
             }
-            None => {
-                self.space.give(entry.range());
-                Some(entry.range())
-            }
+            None => Some(entry.range()),
         }
     }
 

@@ -44,6 +44,7 @@ pub(crate) fn config(
         pyramid: args.run.downsampling(),
         name: recording.name.clone(),
         key: args.run.key.clone(),
+        ome: args.run.ome,
         overwrite: args.run.overwrite,
         ..Config::default()
     })

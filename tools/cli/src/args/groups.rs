@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use shardwright::{
-    BloscCname, Compressor, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, Orientation, PixelFormat,
-    Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Compressor, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, OmeVersion, Orientation,
+    PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 use super::values::{Camera, Length, Place, Rate, bytes, one_of, positive, seconds, whole};
@@ -222,6 +222,10 @@ pub(crate) struct RunArgs {
     /// be another writer's, or is made; its documents stay as they are
     #[arg(long, value_name = "PATH")]
     pub(crate) key: Option<String>,
+    /// The version of OME-Zarr's metadata
+    #[arg(long, value_name = "VERSION", default_value = "0.5")]
+    #[arg(value_parser = one_of(&[OmeVersion::V0_5, OmeVersion::V0_6], OmeVersion::name))]
+    pub(crate) ome: OmeVersion,
     /// Replace a dataset that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
