@@ -122,9 +122,8 @@ impl RepackOptions {
             return Err(Error::config("codec.compressor", "auto", reason));
         }
         if let Some(version) = self.ome {
-            let is_of_zarr2 = version == OmeVersion::V0_4;
-            let of = if is_of_zarr2 { Dialect::Zarr2 } else { Dialect::Zarr3 };
-            if self.dialect != of {
+            let has = |dialect: &&Dialect| rules(**dialect).ome_versions.contains(&version);
+            if let (false, Some(of)) = (has(&&self.dialect), Dialect::ALL.iter().find(has)) {
                 let reason = format!("is the metadata of the dialect {of}, but {} is asked for", self.dialect);
                 return Err(Error::config("ome", version, reason));
             }
