@@ -191,6 +191,9 @@ typedef uint32_t sw_pixel_format;
 // counterclockwise, SW_ORIENTATION_TRANSPOSE and SW_ORIENTATION_FLIP_COLUMNS clockwise.
 typedef uint32_t sw_orientation;
 
+// A version of OME-Zarr's metadata.
+typedef uint32_t sw_ome;
+
 // How four pixels, or eight of two planes, become one in the levels of a pyramid.
 typedef uint32_t sw_pyramid;
 
@@ -327,8 +330,9 @@ typedef struct sw_config {
     // How frames are turned and flipped on their way into the array, whose rows and columns `dims` has: the sum of
     // what is wished, done in the order of the constants. Default 0: not at all.
     sw_orientation orientation;
-    // 0.
-    uint32_t reserved;
+    // The version of OME-Zarr's metadata; all images of a dataset have the same. Other than 0.5 only of
+    // SW_DIALECT_ZARR3. Default SW_OME_0_5.
+    sw_ome ome;
     // Levels that are written while frames come, each half as large as the one before, with rings that take a third
     // more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     sw_pyramid pyramid;
@@ -342,6 +346,10 @@ typedef struct sw_config {
     uint64_t plate_acquisition;
     // Where the image stands in the hierarchy at sw_create's path: `raw/camera-1`. Default null: it is at the path.
     const char *key;
+    // Of a label image, what its integers stand for, as JSON: {"colors": [{"value": 1, "rgba": [255, 0, 0, 128]}],
+    // "properties": [{"value": 1, "properties": {"class": "nucleus"}}]}, each of both if wished. UTF-8. Default null:
+    // nothing is said.
+    const char *label;
 } sw_config;
 
 // What an acquisition will need, in bytes: upper bounds, of which everything is taken by sw_create except what is
@@ -897,6 +905,13 @@ typedef void (*sw_shard_fn)(void *context, const char *key);
 
 // The columns are not halved.
 #define SW_KEEP_X 2
+
+// 0.5: axes, and a scale and a translation for each level.
+#define SW_OME_0_5 0
+
+// 0.6: the same as transformations between named coordinate systems; images that say where they are on the stage are
+// put beside each other by a scene of their dataset.
+#define SW_OME_0_6 1
 
 // Never.
 #define SW_DEPTH_NEVER 0

@@ -35,7 +35,7 @@ use crate::stats::{StageLatency, Stats, Summary};
 use crate::storage::Storage;
 use levels::Levels;
 pub(crate) use planned::plan_with;
-use planned::{Planned, refuse_key, refuse_plate};
+use planned::{Planned, refuse_key, refuse_label, refuse_plate};
 
 // How often a thread that waits for a free buffer looks whether the run has failed or ended meanwhile.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(20);
@@ -108,6 +108,7 @@ impl Acquisition {
         // Before anything is touched: what can't work shall leave no trace.
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
+        refuse_label(&config)?;
         let manifest = Manifest::wished(path, &config)?;
         let around = config.key.as_ref().map(|key| Around::look(path, key, &config)).transpose()?;
         let root = Root::create_within(path, around.as_ref(), config.overwrite)?;
@@ -135,6 +136,7 @@ impl Acquisition {
         plan_with(&mut config, buffers.as_ref())?;
         refuse_plate(&config)?;
         refuse_key(&config)?;
+        refuse_label(&config)?;
         Manifest::refuse(None, &config)?;
         Self::start_alone(Root::in_storage(storage, false)?, config, buffers)
     }

@@ -87,8 +87,8 @@ pub use acquisition::{Acquisition, Unfinished};
 pub use aligned_memory::RingBuffers;
 pub use config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
-    IndexLocation, ManifestForm, PixelFormat, Placement, Plate, PlateAcquisition, RecordField, RingFull, Shuffle,
-    StorageKind, Volume, VolumeHash,
+    ImageLabel, IndexLocation, LabelColor, LabelProperties, ManifestForm, OmeVersion, PixelFormat, Placement, Plate,
+    PlateAcquisition, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 pub use downsample::Method as PyramidMethod;
 pub use dtype::{Dtype, Element, ElementType};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::planned::{refuse_key, refuse_plate};
+use super::planned::{refuse_key, refuse_label, refuse_plate};
 use super::{Acquisition, Planned, choice, plan_with};
 use crate::aligned_memory::{PAGE, RingBuffers};
 use crate::config::{Config, Plate};
@@ -109,6 +109,11 @@ impl Dataset {
     /// `.`, not starting with a dot or with `__`, and neither `OME` nor `zarr.json`, in whatever case. On a
     /// [plate](Self::with_plate), the name is a place there.
     ///
+    /// Labels of an image that has begun are an image themselves, named `IMAGE/labels/NAME`, as `left/labels/cells`:
+    /// integers, with the dimensions of the image, of which some may be 1 long, and as many levels. Where
+    /// [`Config::pyramid`] is not set, levels are those of the image by [`Mode`](crate::PyramidMethod::Mode).
+    /// [`Config::label`] says what the integers stand for.
+    ///
     /// # Errors
     ///
     /// [`Error::Config`] for another name, for a dialect other than Zarr v3, for a manifest, and as of
@@ -155,13 +160,14 @@ impl Dataset {
         images: &[(N, Config)],
         begun: &mut Vec<(Arc<ImageWriter>, Arc<Plan>)>,
     ) -> Result<Vec<Acquisition>> {
+        let images = &self.completed(images);
         let Some((_, first)) = images.first() else { return Ok(Vec::new()) };
         let limit = (FRAMES_OF_ALL_IMAGES / images.len()).clamp(FRAMES_OF_AN_IMAGE_MIN, FRAMES_OF_AN_IMAGE);
         let pool = self.pool.get(self.root.path(), first)?;
         let mut wanted = Vec::new();
         for (name, config) in images {
-            self.check_name(name.as_ref(), config)?;
-            Manifest::refuse(Some(name.as_ref()), config)?;
+            self.check_name(name, config)?;
+            Manifest::refuse(Some(name), config)?;
             wanted.push(Wanted::new(config, pool.workers, limit)?);
         }
         wanted.iter().for_each(|of| self.root.expect(of.bytes));
@@ -177,7 +183,7 @@ impl Dataset {
             codecs.push((kind, codec.clone()));
             let ring = RingSource::Shared(of.with_all(&wanted));
             let run = Planned::new(config.clone(), codec, &ring)?;
-            let image = ImageWriter::new(self.root.clone(), Some(name.as_ref()), run.config.clone(), &run.plan)?;
+            let image = ImageWriter::new(self.root.clone(), Some(name), run.config.clone(), &run.plan)?;
             image.list(&run.plan);
             begun.push((Arc::new(image), run.plan.clone()));
             planned.push((run, ring));
@@ -193,9 +199,29 @@ impl Dataset {
         planned.into_iter().zip(&*begun).map(start).collect()
     }
 
+    /// Configurations with what labels have from their images.
+    fn completed<'a, N: AsRef<str>>(&self, images: &'a [(N, Config)]) -> Vec<(&'a str, Config)> {
+        let of =
+            |(name, config): &'a (N, Config)| (name.as_ref(), self.complete(name.as_ref(), config.clone(), images));
+        images.iter().map(of).collect()
+    }
+
+    /// Of labels, with what they have from their image, which is there or begins together with them.
+    fn complete<N: AsRef<str>>(&self, name: &str, mut config: Config, together: &[(N, Config)]) -> Config {
+        if let Some((of, _)) = ome::label::parts(name) {
+            let beside = together.iter().find(|(name, _)| name.as_ref() == of).map(|(_, config)| config.clone());
+            ome::label::complete(&mut config, beside.or_else(|| self.root.config_of(of)).as_ref());
+        }
+        config
+    }
+
     /// Refuses a name that no image of the dataset can have.
     fn check_name(&self, name: &str, config: &Config) -> Result<()> {
         refuse_key(config)?;
+        if let Some((_, label)) = ome::label::parts(name) {
+            return refuse_plate(config).and_then(|()| check_name(label));
+        }
+        refuse_label(config)?;
         match self.root.plate() {
             Some(plate) => ome::plate::field(&plate, name, config.plate_acquisition).map(drop),
             None => refuse_plate(config).and_then(|()| check_name(name)),
@@ -205,7 +231,7 @@ impl Dataset {
     pub(crate) fn start(&self, name: &str, config: Config, buffers: Option<RingBuffers>) -> Result<Acquisition> {
         self.check_name(name, &config)?;
         Manifest::refuse(Some(name), &config)?;
-        let mut config = config;
+        let mut config = self.complete::<&str>(name, config, &[]);
         let plan = plan_with(&mut config, buffers.as_ref())?;
         self.root.expect(expected_bytes(&plan));
         let pool = self.pool.get(self.root.path(), &config)?;

@@ -94,8 +94,8 @@ impl Acquisition {
     /// What is known of the run when its last shard is closed.
     fn begin_end(&self) -> End {
         let nothing_came = self.engine.counters.frames_accepted.load(Relaxed) == 0;
-        // A plate tells of the wells that were written.
-        let is_left_out = nothing_came && self.image.root().plate().is_some();
+        // A plate tells of the wells that were written, and labels need their image.
+        let is_left_out = nothing_came && self.image.root().plate().is_some() && !self.image.has_labels();
         if is_left_out {
             self.image.leave_out(&self.engine.plan);
         }

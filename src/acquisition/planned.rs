@@ -47,6 +47,17 @@ pub(crate) fn plan_with(config: &mut Config, buffers: Option<&RingBuffers>) -> R
     })
 }
 
+/// Refuses a configuration that says something of labels, where they are none.
+pub(super) fn refuse_label(config: &Config) -> Result<()> {
+    match config.label {
+        None => Ok(()),
+        Some(_) => {
+            let reason = "labels are an image of a Dataset named IMAGE/labels/NAME";
+            Err(Error::config("label", "given", reason))
+        }
+    }
+}
+
 /// Refuses a configuration that says something of a plate, where there is none.
 pub(super) fn refuse_plate(config: &Config) -> Result<()> {
     match config.plate_acquisition {

@@ -5,6 +5,8 @@
 
 mod codec;
 mod dim;
+mod label;
+mod ome;
 mod pixels;
 mod plate;
 mod pyramid;
@@ -19,6 +21,8 @@ use crate::named::named;
 use crate::pixels::Orientation;
 pub use codec::{BloscCname, Codec, Compressor, Shuffle};
 pub use dim::{Dim, DimKind};
+pub use label::{ImageLabel, LabelColor, LabelProperties};
+pub use ome::OmeVersion;
 pub use pixels::PixelFormat;
 pub use plate::{Plate, PlateAcquisition};
 pub use pyramid::{Depth, Downsampling};
@@ -114,6 +118,9 @@ pub struct Config {
     /// are not there yet are made. An array in the way, Zarr v2, and consolidated metadata, by which readers would not
     /// see the image, are refused. `None`: the path is the image's own. Of [`Dialect::Zarr3`] alone.
     pub key: Option<String>,
+    /// The version of OME-Zarr's metadata, 0.5 or 0.6; all images of a dataset have the same. Other than 0.5 only of
+    /// [`Dialect::Zarr3`].
+    pub ome: OmeVersion,
     /// Replace a dataset that is in the way.
     pub overwrite: bool,
     /// Where shards are mapped, let a lost page of a map (another program cut the file off, the device went away) be an
@@ -135,6 +142,8 @@ pub struct Config {
     pub manifest: Vec<ManifestForm>,
     /// Of an image of a [`Plate`] with several acquisitions, the id of the one that it is part of.
     pub plate_acquisition: Option<u64>,
+    /// Of a [label image](crate::Dataset::acquisition), what its integers stand for.
+    pub label: Option<ImageLabel>,
 }
 
 impl Default for Config {
@@ -167,11 +176,13 @@ impl Default for Config {
             channels: Vec::new(),
             name: None,
             key: None,
+            ome: OmeVersion::default(),
             overwrite: false,
             guard_maps: false,
             pyramid: None,
             manifest: Vec::new(),
             plate_acquisition: None,
+            label: None,
         }
     }
 }

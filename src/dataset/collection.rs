@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::documents::Documents;
-use crate::config::{Config, Plate};
+use crate::config::{Config, OmeVersion, Plate};
 use crate::error::{Error, Result};
 use crate::format::zarr3;
 use crate::ome;
+use crate::ome::label;
 use crate::ome::plate::Field;
 
 /// The images of a dataset, in the order in which they were begun.
@@ -16,8 +17,12 @@ use crate::ome::plate::Field;
 pub(super) struct Collection {
     images: Vec<Listed>,
     plate: Option<Plate>,
+    /// That of the first image.
+    version: Option<OmeVersion>,
     /// Rows and wells whose documents are yet to be written.
     changed: BTreeSet<(String, String)>,
+    /// Images whose lists of labels are yet to be written.
+    changed_labels: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -25,6 +30,8 @@ struct Listed {
     name: String,
     config: Config,
     shape: Vec<u64>,
+    /// Beside level 0.
+    levels: usize,
     /// Where it is on the plate.
     field: Option<Field>,
 }
@@ -48,8 +55,48 @@ impl Collection {
         self.images.iter().any(|image| image.name == name)
     }
 
+    /// Refuses an image of another version than those that are there.
+    pub(super) fn check_version(&self, version: OmeVersion) -> Result<()> {
+        match self.version {
+            Some(known) if known != version => {
+                let reason = format!("a dataset has one version of OME-Zarr, and this one's first image has {known}");
+                Err(Error::config("ome", version, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The configuration of an image.
+    pub(super) fn config(&self, name: &str) -> Option<&Config> {
+        Some(&self.images.iter().find(|image| image.name == name)?.config)
+    }
+
+    pub(super) fn has_labels(&self, name: &str) -> bool {
+        self.labels(name).next().is_some()
+    }
+
+    /// What the labels of an image are called.
+    fn labels(&self, of: &str) -> impl Iterator<Item = &str> {
+        self.images
+            .iter()
+            .filter_map(move |image| label::parts(&image.name).filter(|(image, _)| *image == of))
+            .map(|(_, name)| name)
+    }
+
+    /// Refuses labels without their image, or that do not fit it.
+    pub(super) fn check_label(&self, name: &str, config: &Config, levels: usize) -> Result<()> {
+        let Some((of, _)) = label::parts(name) else { return Ok(()) };
+        match self.images.iter().find(|image| image.name == of) {
+            Some(image) => label::check(config, &image.config, [levels, image.levels]),
+            None => {
+                let reason = format!("there is no image {of:?} yet whose labels these could be");
+                Err(Error::config("name", format_args!("{name:?}"), reason))
+            }
+        }
+    }
+
     /// Lists an image, or brings its shape up to date.
-    pub(super) fn list(&mut self, name: &str, config: &Config, shape: &[u64]) {
+    pub(super) fn list(&mut self, name: &str, config: &Config, shape: &[u64], levels: usize) {
         if let Some(known) = self.images.iter_mut().find(|image| image.name == name) {
             known.shape = shape.to_vec();
             return;
@@ -58,13 +105,29 @@ impl Collection {
         let place = |plate: &Plate| ome::plate::field(plate, name, config.plate_acquisition).ok();
         let field = self.plate.as_ref().and_then(place);
         self.note_changed(field.as_ref());
-        self.images.push(Listed { name: name.to_owned(), config: config.clone(), shape: shape.to_vec(), field });
+        self.version.get_or_insert(config.ome);
+        self.changed_labels.extend(label::parts(name).map(|(of, _)| of.to_owned()));
+        self.images.push(Listed {
+            name: name.to_owned(),
+            config: config.clone(),
+            shape: shape.to_vec(),
+            levels,
+            field,
+        });
     }
 
     /// Lists an image no more. Returns the documents that nothing needs any longer.
     pub(super) fn unlist(&mut self, name: &str) -> Vec<String> {
         let Some(at) = self.images.iter().position(|image| image.name == name) else { return Vec::new() };
         let Listed { field, .. } = self.images.remove(at);
+        if let Some((of, _)) = label::parts(name) {
+            if self.has_labels(of) {
+                self.changed_labels.insert(of.to_owned());
+                return Vec::new();
+            }
+            self.changed_labels.remove(of);
+            return vec![format!("{of}/labels/zarr.json")];
+        }
         let (Some(field), Some(plate)) = (&field, &self.plate) else { return Vec::new() };
         let is_left =
             |is_same: &dyn Fn(&Field) -> bool| self.images.iter().filter_map(|image| image.field.as_ref()).any(is_same);
@@ -86,26 +149,40 @@ impl Collection {
         }
     }
 
+    /// The images that are no labels of others.
+    fn series(&self) -> impl Iterator<Item = &Listed> {
+        self.images.iter().filter(|image| label::parts(&image.name).is_none())
+    }
+
     pub(super) fn write(&mut self, to: &mut Documents) -> Result<()> {
         let fields: Vec<&Field> = self.images.iter().filter_map(|image| image.field.as_ref()).collect();
-        let mut root = ome::collection_attributes();
+        let version = self.version.unwrap_or_default();
+        let mut root = ome::collection_attributes(version);
         if let Some(plate) = &self.plate {
             // What names a group is written behind it.
             for (row, well) in &self.changed {
                 let here: Vec<_> = fields.iter().copied().filter(|field| field.well(plate) == *well).collect();
                 to.put(&format!("{row}/zarr.json"), &zarr3::group(json!({})))?;
-                let said = ome::plate::well_attributes(&here);
+                let said = ome::plate::well_attributes(version, &here);
                 to.put(&format!("{well}/zarr.json"), &zarr3::group(json!({"ome": said})))?;
             }
-            root["plate"] = ome::plate::plate_attributes(plate, &fields);
+            root["plate"] = ome::plate::plate_attributes(version, plate, &fields);
+        } else if let Some(scene) = ome::scene::scene(self.series().map(|image| (image.name.as_str(), &image.config))) {
+            root["scene"] = scene;
+        }
+        for of in &self.changed_labels {
+            let names: Vec<&str> = self.labels(of).collect();
+            let said = label::group_attributes(version, &names);
+            to.put(&format!("{of}/labels/zarr.json"), &zarr3::group(json!({"ome": said})))?;
         }
         to.put("zarr.json", &zarr3::group(json!({"ome": root})))?;
-        let names: Vec<_> = self.images.iter().map(|image| image.name.clone()).collect();
-        to.put("OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(&names)})))?;
-        let described = self.images.iter().map(|image| (image.name.clone(), &image.config, &image.shape[..]));
+        let names: Vec<_> = self.series().map(|image| image.name.clone()).collect();
+        to.put("OME/zarr.json", &zarr3::group(json!({"ome": ome::series_attributes(version, &names)})))?;
+        let described = self.series().map(|image| (image.name.clone(), &image.config, &image.shape[..]));
         let xml = ome::xml::metadata_xml(&described.collect::<Vec<_>>());
         to.put_bytes("OME/METADATA.ome.xml", xml.into_bytes())?;
         self.changed.clear();
+        self.changed_labels.clear();
         Ok(())
     }
 }

@@ -102,6 +102,8 @@ impl ImageWriter {
         if let Some(name) = name.filter(|name| root.has_image(name)) {
             return Err(Error::Exists { path: root.path().join(name) });
         }
+        root.check_version(config.ome)?;
+        name.map_or(Ok(()), |name| root.check_label(name, &config, plan.levels.len()))?;
         if name.is_some() && !rules(config.dialect).is_tree {
             let reason = "several images in one dataset are described by OME-Zarr, so only zarr3 can be; create a \
                           dataset for each image";
@@ -136,7 +138,7 @@ impl ImageWriter {
     /// Lists the image among those of its dataset.
     pub(crate) fn list(&self, plan: &Plan) {
         if let Some(name) = &self.name {
-            self.root.list_image(name, &self.config, &plan.array.layout.shape);
+            self.root.list_image(name, &self.config, &plan.array.layout.shape, plan.levels.len());
         }
     }
 
@@ -234,6 +236,11 @@ impl ImageWriter {
             self.put(to, &format!("records/{}/zarr.json", field.name), &document)?;
         }
         Ok(())
+    }
+
+    /// Whether other images are labels of this one.
+    pub(crate) fn has_labels(&self) -> bool {
+        self.name.as_ref().is_some_and(|name| self.root.has_labels(name))
     }
 
     pub(crate) fn storage(&self) -> &dyn Storage {
@@ -399,7 +406,7 @@ impl ImageWriter {
         let (user, _) = self.take_attributes();
         self.put_document(to, &self.described(plan, &state.shape, &user, &own).of_attributes())?;
         if let Some(name) = &self.name {
-            self.root.list_image(name, &self.config, &state.shape);
+            self.root.list_image(name, &self.config, &state.shape, plan.levels.len());
         }
         to.settle(self.root.path())?;
         completed

@@ -1,16 +1,21 @@
-//! OME-Zarr's metadata in its versions 0.4, which stands in the attributes of Zarr v2, and 0.5, which stands in their
-//! `ome`.
+//! OME-Zarr's metadata in its versions 0.4, which stands in the attributes of Zarr v2, and 0.5 or 0.6, which stand in
+//! their `ome`.
 //!
 //! Source: OME-Zarr specification 0.5, "Version history": the metadata moved below `ome`, which has the one version of
 //! all of it.
 
 use serde_json::{Map, Value, json};
 
+use crate::config::OmeVersion;
+use crate::ome::versions;
+
 /// The keys that OME-Zarr has among the attributes of a group.
 const KEYS: [&str; 7] = ["multiscales", "omero", "labels", "image-label", "plate", "well", "bioformats2raw.layout"];
 
-/// What OME-Zarr 0.5 says in `ome`, as attributes of 0.4.
+/// What OME-Zarr 0.5 or 0.6 says in `ome`, as attributes of 0.4.
 pub(crate) fn to_0_4(ome: &Value) -> Map<String, Value> {
+    let mut ome = ome.clone();
+    versions::convert(&mut ome, OmeVersion::V0_5);
     let mut attributes = ome.as_object().cloned().unwrap_or_default();
     attributes.shift_remove("version");
     for part in attributes.iter_mut().filter(|(key, _)| *key != "omero").flat_map(|(_, value)| parts(value)) {
@@ -30,6 +35,7 @@ pub(crate) fn from_0_4(attributes: &mut Map<String, Value>) {
         parts(&mut value).for_each(|part| drop(part.shift_remove("version")));
         ome.insert(key.to_owned(), value);
     }
+    versions::put_versions(&mut ome, OmeVersion::V0_5);
     attributes.insert("ome".to_owned(), Value::Object(ome));
 }
 

@@ -1,6 +1,6 @@
 //! What each format can hold. Who plans, repacks or describes asks these rules, and not which format it is.
 
-use crate::config::Dialect;
+use crate::config::{Dialect, OmeVersion};
 use crate::dtype::Dtype;
 #[cfg(feature = "offline")]
 use crate::dtype::ElementType;
@@ -31,6 +31,8 @@ pub(crate) struct Rules {
     /// Readers want a shard to be there even if nothing is in it.
     pub(crate) keeps_empty: bool,
     pub(crate) ome: OmePlace,
+    /// The versions of OME-Zarr whose metadata the documents can have.
+    pub(crate) ome_versions: &'static [OmeVersion],
     /// What can go wrong with other readers.
     pub(crate) caution: Option<&'static str>,
     /// The names of the compressors that it has; `None`: all.
@@ -71,6 +73,7 @@ const ZARR3: Rules = Rules {
     plain_files: true,
     keeps_empty: false,
     ome: OmePlace::Documents,
+    ome_versions: &[OmeVersion::V0_5, OmeVersion::V0_6],
     caution: None,
     compressors: None,
     checksums: true,
@@ -86,6 +89,7 @@ const ZARR3_DRAFT: Rules = Rules {
     central_documents: true,
     plain_files: false,
     ome: OmePlace::Attributes,
+    ome_versions: &[],
     checksums: false,
     free_fields: &["shape", "attributes"],
     ..ZARR3
@@ -95,6 +99,7 @@ const ZARR2: Rules = Rules {
     shares_files: false,
     is_tree: false,
     nodes_below_arrays: true,
+    ome_versions: &[OmeVersion::V0_4],
     checksums: false,
     free_fields: &["shape"],
     ..ZARR3
@@ -105,6 +110,7 @@ const ZARR2_SHARDED: Rules = Rules {
     plain_files: false,
     keeps_empty: true,
     ome: OmePlace::Aside,
+    ome_versions: &[],
     caution: Some(
         "only readers that know the key \"shards\" find its chunks: a plain reader of Zarr v2 passes over the key, \
          takes each shard for a chunk and misreads it",
@@ -121,6 +127,7 @@ const PRECOMPUTED: Rules = Rules {
     central_documents: true,
     plain_files: false,
     ome: OmePlace::Aside,
+    ome_versions: &[],
     compressors: Some(&["none", "gzip"]),
     checksums: false,
     lacks: &[Dtype::F64, Dtype::I64],

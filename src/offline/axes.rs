@@ -1,6 +1,6 @@
-//! What OME-Zarr's metadata, 0.4 and 0.5, say of an array that is a level of an image.
+//! What OME-Zarr's metadata, 0.4 to 0.6, say of an array that is a level of an image.
 //!
-//! Source: OME-Zarr specification 0.5, "multiscales" and "omero".
+//! Sources: OME-Zarr specifications 0.5 and 0.6, "multiscales" and "omero".
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +10,8 @@ use crate::config::{Channel, DimKind};
 use crate::error::Result;
 use crate::fs::document;
 use crate::offline::array::Array;
-use crate::ome::rgb;
+use crate::ome::grid::transformations;
+use crate::ome::{rgb, versions};
 
 /// So far above an array may its image's group be.
 const ABOVE_MAX: usize = 4;
@@ -47,7 +48,9 @@ impl Array {
     pub fn axes(&self) -> Result<Option<Vec<Axis>>> {
         let Some(Level { image, dataset, .. }) = self.level()? else { return Ok(None) };
         // What is said of all levels comes after what is said of one.
-        let (own, of_all) = (Transformation::of(&dataset), Transformation::of(&image));
+        // Those that 0.6 has there lead on, to other coordinate systems.
+        let of_all = if versions::coordinate_system(&image).is_some() { &Value::Null } else { &image };
+        let (own, of_all) = (Transformation::of(&dataset), Transformation::of(of_all));
         let axis = |(at, axis): (usize, &Value)| {
             // In 0.3, an axis was its name.
             let name = axis.as_str().or_else(|| axis["name"].as_str())?.to_owned();
@@ -66,7 +69,7 @@ impl Array {
                 unit: axis["unit"].as_str().map(str::to_owned),
             })
         };
-        let axes = image["axes"].as_array().into_iter().flatten().enumerate().map(axis);
+        let axes = versions::axes(&image).iter().enumerate().map(axis);
         Ok(axes.collect::<Option<Vec<_>>>().filter(|axes| axes.len() == self.shape().len()))
     }
 
@@ -150,10 +153,8 @@ struct Transformation {
 
 impl Transformation {
     fn of(said: &Value) -> Self {
-        let list = |key: &str| {
-            let all = said["coordinateTransformations"].as_array().into_iter().flatten();
-            all.filter_map(|one| one[key].as_array()).next().cloned().unwrap_or_default()
-        };
+        let list =
+            |key: &str| transformations(said).filter_map(|one| one[key].as_array()).next().cloned().unwrap_or_default();
         Self { scale: list("scale"), translation: list("translation") }
     }
 

@@ -1,7 +1,7 @@
 //! The nodes that a group promises: in OME-Zarr's metadata, in consolidated ones, and as an image of this crate's
 //! writer. Of a dataset that lacks one, no copy may look whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
@@ -171,7 +171,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The levels of an image, the wells of a plate, the images of a well, and the labels of an image.
+/// The levels of an image, the wells of a plate, the images of a well and of a scene, and the labels of an image.
 fn of_attributes(group: &Group<'_>) -> Vec<Promise> {
     let ome = group.attributes.get("ome").unwrap_or(group.attributes);
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -185,7 +185,11 @@ fn of_attributes(group: &Group<'_>) -> Vec<Promise> {
     // Elsewhere, 0.4 has no word of its own that would tell them from anybody's.
     let labels = ome.get("labels").filter(|_| group.name.rsplit('/').next() == Some("labels"));
     let labels = list(labels).into_iter().filter_map(|label| label.as_str().map(|name| node(name.to_owned())));
-    levels.chain(parts).chain(labels).collect()
+    let ways = list(ome.pointer("/scene/coordinateTransformations"));
+    let ends = ways.iter().flat_map(|way| ["/input/path", "/output/path"].map(|end| way.pointer(end)));
+    let ends: BTreeSet<_> = ends.flatten().filter_map(Value::as_str).collect();
+    let tiles = ends.into_iter().map(|end| node(end.to_owned()));
+    levels.chain(parts).chain(labels).chain(tiles).collect()
 }
 
 /// What readers believe who take one document for all of them.

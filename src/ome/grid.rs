@@ -1,8 +1,8 @@
 //! Where the pixels of an image's levels are.
 //!
 //! Coordinates are those of centres: element `i` of a dimension stands at `translation + i × scale`, so a translation
-//! is where the centre of the first element is. OME-Zarr 0.5 leaves this open; its next version says so, and what reads
-//! 0.5 goes by it.
+//! is where the centre of the first element is. OME-Zarr 0.5 leaves this open; 0.6 says so, and what reads 0.5 goes by
+//! it.
 
 use serde_json::{Value, json};
 
@@ -40,22 +40,41 @@ impl PixelGrid {
         Self { scale, translation: (shifts || self.translation.is_some()).then(|| translation.collect()) }
     }
 
-    /// What `coordinateTransformations` say.
-    pub(crate) fn render(&self) -> Value {
-        let mut transformations = vec![json!({"type": "scale", "scale": self.scale})];
-        if let Some(translation) = &self.translation {
-            transformations.push(json!({"type": "translation", "translation": translation}));
-        }
-        Value::Array(transformations)
+    /// The same, seen from where `next` leads.
+    pub(crate) fn then(&self, next: &Self) -> Self {
+        let scale: Vec<f64> = self.scale.iter().zip(&next.scale).map(|(scale, next)| scale * next).collect();
+        let translation = (self.translation.is_some() || next.translation.is_some()).then(|| {
+            let at = |grid: &Self, dim: usize| grid.translation.as_ref().map_or(0.0, |translation| translation[dim]);
+            (0..scale.len()).map(|dim| at(self, dim) * next.scale[dim] + at(next, dim)).collect()
+        });
+        Self { scale, translation }
     }
 
-    /// That of a dataset of `dims` dimensions, as [`render`](Self::render) describes it.
+    /// What an entry of `datasets` says of a level. `system`: of 0.6, the coordinate system that it is placed in.
+    pub(crate) fn dataset(&self, path: &str, system: Option<&str>) -> Value {
+        let mut steps = vec![json!({"type": "scale", "scale": self.scale})];
+        if let Some(translation) = &self.translation {
+            steps.push(json!({"type": "translation", "translation": translation}));
+        }
+        let steps = match system {
+            None => steps,
+            Some(system) => vec![joined(steps, path, system)],
+        };
+        json!({"path": path, "coordinateTransformations": steps})
+    }
+
+    /// That of a dataset of `dims` dimensions, as [`dataset`](Self::dataset) describes it.
     pub(crate) fn read(dataset: &Value, dims: usize) -> Result<Self, String> {
-        let said = dataset["coordinateTransformations"].as_array().map_or(&[][..], Vec::as_slice);
+        let said: Vec<_> = transformations(dataset).collect();
         let numbers = |kind: &str| {
             let numbers = said.iter().find(|transformation| transformation["type"] == kind)?[kind].as_array()?;
             numbers.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() == dims)
         };
+        if let [only] = said[..]
+            && only["type"] == "identity"
+        {
+            return Ok(Self { scale: vec![1.0; dims], translation: None });
+        }
         let (scale, translation) = (numbers("scale"), numbers("translation"));
         match (scale, said.len(), translation.is_some()) {
             (Some(scale), 1, false) | (Some(scale), 2, true) => Ok(Self { scale, translation }),
@@ -66,6 +85,27 @@ impl PixelGrid {
             )),
         }
     }
+}
+
+/// What `coordinateTransformations` say, one step after another, be they in a `sequence` of 0.6 or not.
+pub(crate) fn transformations(said: &Value) -> impl Iterator<Item = &Value> {
+    let steps = |one: &'_ Value| one["type"] == "sequence";
+    let all = said["coordinateTransformations"].as_array().into_iter().flatten();
+    all.flat_map(move |one| match one["transformations"].as_array().filter(|_| steps(one)) {
+        Some(steps) => steps.as_slice(),
+        None => std::slice::from_ref(one),
+    })
+}
+
+/// A level's way into a coordinate system, as 0.6 has it: one transformation.
+fn joined(mut steps: Vec<Value>, path: &str, system: &str) -> Value {
+    let mut one = match steps.len() {
+        1 => steps.swap_remove(0),
+        _ => json!({"type": "sequence", "transformations": steps}),
+    };
+    one["input"] = json!({"path": path});
+    one["output"] = json!({"name": system});
+    one
 }
 
 #[cfg(test)]
@@ -91,9 +131,11 @@ mod tests {
     #[test]
     fn what_is_rendered_is_read_again() {
         for grid in [grid(None), grid(Some([1.0, 0.0, 1e-9]))] {
-            assert_eq!(PixelGrid::read(&json!({"coordinateTransformations": grid.render()}), 3), Ok(grid));
+            for system in [None, Some("physical")] {
+                assert_eq!(PixelGrid::read(&grid.dataset("0", system), 3).as_ref(), Ok(&grid));
+            }
         }
-        let wrong = PixelGrid::read(&json!({"coordinateTransformations": grid(None).render()}), 2).unwrap_err();
+        let wrong = PixelGrid::read(&grid(None).dataset("0", None), 2).unwrap_err();
         assert!(wrong.contains("scale of 2 numbers"), "{wrong}");
     }
 

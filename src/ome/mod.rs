@@ -1,67 +1,50 @@
-//! OME-Zarr 0.5 metadata.
+//! OME-Zarr metadata, 0.5 and 0.6.
 //!
-//! Sources: the OME-Zarr 0.5 specification ("multiscales", "omero", "bioformats2raw.layout") and the OME-XML schema of
-//! 2016-06. What the text leaves open is settled by what validators enforce.
+//! Sources: the OME-Zarr specifications 0.5 and 0.6 ("multiscales", "omero", "bioformats2raw.layout") and the OME-XML
+//! schema of 2016-06. What the text leaves open is settled by what validators enforce.
 
+pub(crate) mod axes;
 pub(crate) mod grid;
+pub(crate) mod label;
 pub(crate) mod levels;
 pub(crate) mod plate;
+pub(crate) mod scene;
+pub(crate) mod versions;
 pub(crate) mod xml;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Channel, Config, Dim, DimKind};
+use crate::config::{Channel, Config, Dim, DimKind, OmeVersion};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::format::rules;
+use axes::axis;
+pub(crate) use axes::incompatibility;
 use grid::PixelGrid;
-
-const VERSION: &str = "0.5";
+use versions::PHYSICAL;
 
 /// More `Channel` elements than this tell no reader anything; the bound keeps a long custom axis from filling memory.
 const CHANNEL_ELEMENTS_MAX: u64 = 4096;
 
-/// Why these dimensions can't be an OME-Zarr 0.5 image, and what could. `None`: they can.
-pub(crate) fn incompatibility(dims: &[Dim]) -> Option<String> {
-    const POSSIBLE: &str = "OME-Zarr 0.5 takes 2 to 5 dimensions: at most one of time, then at most one of channel or \
-                            another kind, then two or three of space";
-    let count = |wanted: fn(DimKind) -> bool| dims.iter().filter(|dim| wanted(dim.kind)).count();
-    let space = count(|kind| kind == DimKind::Space);
-    let time = count(|kind| kind == DimKind::Time);
-    let other = count(|kind| matches!(kind, DimKind::Channel | DimKind::Other));
-    let names = || dims.iter().map(|dim| dim.name.as_str()).collect::<Vec<_>>().join(", ");
-
-    let reason = if !(2..=5).contains(&dims.len()) {
-        format!("there are {} dimensions ({})", dims.len(), names())
-    } else if !(2..=3).contains(&space) {
-        format!("{space} of the dimensions ({}) are of space", names())
-    } else if time > 1 {
-        format!("{time} of the dimensions ({}) are of time", names())
-    } else if other > 1 {
-        format!("{other} of the dimensions ({}) are of channel or another kind", names())
-    } else if !dims.is_sorted_by_key(|dim| rank(dim.kind)) {
-        format!("the dimensions stand in the order {}", names())
-    } else {
-        return None;
-    };
-    Some(format!("{reason}; {POSSIBLE}"))
-}
-
-/// Where a kind of axis stands among the others.
-fn rank(kind: DimKind) -> u8 {
-    match kind {
-        DimKind::Time => 0,
-        DimKind::Channel | DimKind::Other => 1,
-        DimKind::Space => 2,
-    }
-}
-
 /// Refuses what a viewer would stumble over: channels without an axis, colours that are none.
 pub(crate) fn validate(config: &Config) -> Result<()> {
+    validate_version(config)?;
     if config.channels.is_empty() {
         return Ok(());
     }
     channels_match_dimension(config)?;
     config.channels.iter().try_for_each(validate_channel)
+}
+
+fn validate_version(config: &Config) -> Result<()> {
+    let refuse = |reason: &str| Err(Error::config("ome", config.ome, reason));
+    match config.ome {
+        OmeVersion::V0_4 => refuse("an acquisition writes 0.5 or 0.6; repack makes 0.4 of it afterwards"),
+        OmeVersion::V0_6 if !rules(config.dialect).ome_versions.contains(&config.ome) => {
+            refuse(&format!("the dialect is {}, and OME-Zarr 0.6 is Zarr v3", config.dialect))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn channels_match_dimension(config: &Config) -> Result<()> {
@@ -106,38 +89,28 @@ pub(crate) fn image_attributes(config: &Config, levels: &[(&str, &PixelGrid)]) -
     if let Some(name) = &config.name {
         multiscale.insert("name".to_owned(), json!(name));
     }
-    multiscale.insert("axes".to_owned(), config.dims.iter().map(axis).collect());
+    let axes: Value = config.dims.iter().map(axis).collect();
+    let system = (config.ome == OmeVersion::V0_6).then_some(PHYSICAL);
+    match system {
+        Some(name) => multiscale.insert("coordinateSystems".to_owned(), json!([{"name": name, "axes": axes}])),
+        None => multiscale.insert("axes".to_owned(), axes),
+    };
     let finest = PixelGrid::of_dims(&config.dims);
     let all = std::iter::once(("0", &finest)).chain(levels.iter().copied());
-    let dataset = |(path, grid): (&str, &PixelGrid)| json!({"path": path, "coordinateTransformations": grid.render()});
+    let dataset = |(path, grid): (&str, &PixelGrid)| grid.dataset(path, system);
     multiscale.insert("datasets".to_owned(), all.map(dataset).collect());
     if let Some(wish) = config.pyramid.as_ref().filter(|_| !levels.is_empty()) {
         levels::describe(&mut multiscale, wish, "shardwright");
     }
-    let mut ome = json!({"version": VERSION, "multiscales": [multiscale]});
+    let mut ome = json!({"version": config.ome, "multiscales": [multiscale]});
     if !config.channels.is_empty() {
         let channels: Vec<Value> = config.channels.iter().map(|channel| omero(channel, config.dtype)).collect();
         ome["omero"] = json!({"channels": channels});
     }
+    if let Some(label) = &config.label {
+        ome["image-label"] = label::attributes(config.ome, label);
+    }
     ome
-}
-
-fn axis(dim: &Dim) -> Value {
-    let mut axis = json!({"name": dim.name});
-    let kind = match dim.kind {
-        DimKind::Time => Some("time"),
-        DimKind::Channel => Some("channel"),
-        DimKind::Space => Some("space"),
-        // A custom axis is one whose type is left out.
-        DimKind::Other => None,
-    };
-    if let Some(kind) = kind {
-        axis["type"] = json!(kind);
-    }
-    if let Some(unit) = dim.unit.as_deref().filter(|unit| !unit.is_empty()) {
-        axis["unit"] = json!(unit);
-    }
-    axis
 }
 
 fn omero(channel: &Channel, dtype: Dtype) -> Value {
@@ -180,13 +153,13 @@ fn number(value: f64) -> Value {
 }
 
 /// `attributes.ome` of a root group that holds several images.
-pub(crate) fn collection_attributes() -> Value {
-    json!({"version": VERSION, "bioformats2raw.layout": 3})
+pub(crate) fn collection_attributes(version: OmeVersion) -> Value {
+    json!({"version": version, "bioformats2raw.layout": 3})
 }
 
 /// `attributes.ome` of the `OME` group beside several images: their paths, in the order of [`xml`].
-pub(crate) fn series_attributes(names: &[String]) -> Value {
-    json!({"version": VERSION, "series": names})
+pub(crate) fn series_attributes(version: OmeVersion, names: &[String]) -> Value {
+    json!({"version": version, "series": names})
 }
 
 #[cfg(test)]
@@ -209,36 +182,6 @@ pub(super) mod tests {
             channels: vec![channel("GFP", "00ff00", Some((90.0, 1200.5))), channel("R & D", "FF0000", None)],
             name: Some("embryo".to_owned()),
             ..Config::default()
-        }
-    }
-
-    #[test]
-    fn axes_that_ome_zarr_has_room_for() {
-        assert_eq!(incompatibility(&five_dimensions().dims), None);
-        assert_eq!(incompatibility(&[Dim::y(1), Dim::x(1)]), None);
-        assert_eq!(incompatibility(&[Dim::new("p", DimKind::Other, 3), Dim::y(1), Dim::x(1)]), None);
-    }
-
-    #[test]
-    fn axes_that_it_has_no_room_for_are_named_with_the_reason() {
-        let space = |name| Dim::new(name, DimKind::Space, 4);
-        let cases = [
-            (vec![Dim::x(1)], "there are 1 dimensions (x)"),
-            (
-                vec![Dim::time(1), Dim::channel(1), Dim::z(1), space("w"), Dim::y(1), Dim::x(1)],
-                "there are 6 dimensions",
-            ),
-            (vec![Dim::time(1), Dim::x(1)], "1 of the dimensions (t, x) are of space"),
-            (vec![Dim::z(1), space("w"), Dim::y(1), Dim::x(1)], "4 of the dimensions"),
-            (vec![Dim::time(1), Dim::time(1), Dim::y(1), Dim::x(1)], "2 of the dimensions (t, t, y, x) are of time"),
-            (vec![Dim::new("p", DimKind::Other, 1), Dim::channel(1), Dim::y(1), Dim::x(1)], "2 of the dimensions"),
-            (vec![Dim::channel(1), Dim::time(1), Dim::y(1), Dim::x(1)], "stand in the order c, t, y, x"),
-            (vec![Dim::z(1), Dim::time(1), Dim::y(1), Dim::x(1)], "stand in the order z, t, y, x"),
-        ];
-        for (dims, expected) in cases {
-            let reason = incompatibility(&dims).expect("not an OME-Zarr image");
-            assert!(reason.contains(expected), "{reason:?} lacks {expected:?}");
-            assert!(reason.contains("2 to 5 dimensions"), "{reason:?} doesn't say what is possible");
         }
     }
 

@@ -1,13 +1,13 @@
-//! What OME-Zarr 0.5 says of plates and their wells.
+//! What OME-Zarr says of plates and their wells.
 //!
-//! Source: the OME-Zarr 0.5 specification, "plate" and "well".
+//! Source: the OME-Zarr specifications 0.5 and 0.6, "plate" and "well".
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::VERSION;
-use crate::config::{Plate, PlateAcquisition};
+use super::versions::of_part;
+use crate::config::{OmeVersion, Plate, PlateAcquisition};
 use crate::error::{Error, Result};
 
 /// An image of a well.
@@ -96,7 +96,7 @@ fn of_acquisition(plate: &Plate, said: Option<u64>) -> Result<Option<u64>> {
 }
 
 /// `attributes.ome.plate`, with the wells of these fields.
-pub(crate) fn plate_attributes(plate: &Plate, fields: &[&Field]) -> Value {
+pub(crate) fn plate_attributes(version: OmeVersion, plate: &Plate, fields: &[&Field]) -> Value {
     let names = |names: &[String]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
     let mut wells: BTreeMap<(usize, usize), Vec<&Field>> = BTreeMap::new();
     fields.iter().for_each(|field| wells.entry((field.row, field.column)).or_default().push(field));
@@ -122,6 +122,9 @@ pub(crate) fn plate_attributes(plate: &Plate, fields: &[&Field]) -> Value {
         };
         said["acquisitions"] = plate.acquisitions.iter().map(|of| acquisition(of, most(of.id))).collect();
     }
+    if let Some(version) = of_part(version) {
+        said["version"] = version;
+    }
     said
 }
 
@@ -146,7 +149,7 @@ fn acquisition(of: &PlateAcquisition, most: usize) -> Value {
 }
 
 /// `attributes.ome` of a well with these fields.
-pub(crate) fn well_attributes(fields: &[&Field]) -> Value {
+pub(crate) fn well_attributes(version: OmeVersion, fields: &[&Field]) -> Value {
     let image = |field: &&Field| {
         let mut image = json!({"path": field.name});
         if let Some(id) = field.acquisition {
@@ -154,7 +157,11 @@ pub(crate) fn well_attributes(fields: &[&Field]) -> Value {
         }
         image
     };
-    json!({"version": VERSION, "well": {"images": fields.iter().map(image).collect::<Vec<_>>()}})
+    let mut well = json!({"images": fields.iter().map(image).collect::<Vec<_>>()});
+    if let Some(of_well) = of_part(version) {
+        well["version"] = of_well;
+    }
+    json!({"version": version, "well": well})
 }
 
 #[cfg(test)]
@@ -168,7 +175,7 @@ mod tests {
         let fields = [field("B/3/1", 7), field("A/2/0", 4), field("B/3/0", 4)];
         let fields: Vec<_> = fields.iter().collect();
         assert_eq!(
-            plate_attributes(&plate, &fields),
+            plate_attributes(OmeVersion::V0_5, &plate, &fields),
             json!({
                 "rows": [{"name": "A"}, {"name": "B"}],
                 "columns": [{"name": "1"}, {"name": "2"}, {"name": "3"}],
@@ -182,10 +189,11 @@ mod tests {
                     {"id": 4, "name": "before", "maximumfieldcount": 1},
                     {"id": 7, "name": "after", "maximumfieldcount": 1},
                 ],
+                "version": "0.5",
             })
         );
         let images = json!([{"path": "1", "acquisition": 7}, {"path": "0", "acquisition": 4}]);
-        assert_eq!(well_attributes(&[fields[0], fields[2]])["well"]["images"], images);
+        assert_eq!(well_attributes(OmeVersion::V0_5, &[fields[0], fields[2]])["well"]["images"], images);
     }
 
     #[test]

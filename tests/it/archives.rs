@@ -317,3 +317,25 @@ fn elements_of_every_size_are_written_into_archives() {
         sound(&path);
     }
 }
+
+/// Whose room goes back to the disk, and then to the next shard.
+#[test]
+fn no_shard_loses_pixels_to_the_room_of_a_dark_one() {
+    const BYTES: usize = 64 * 64;
+    let pixels_of = |number: u64| if number.is_multiple_of(2) { vec![0; BYTES] } else { frame(number, BYTES) };
+    let dims = vec![Dim::time(None).chunk(1).shard(1), Dim::y(64), Dim::x(64)];
+    for _ in 0..12 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.ozx");
+        let acquisition =
+            Acquisition::create(&path, Config { dims: dims.clone(), workers: 2, ..tiny(None, 64) }).unwrap();
+        for number in 0..300 {
+            assert_eq!(acquisition.append(&pixels_of(number)).unwrap().frames, 1);
+        }
+        acquisition.finish().unwrap();
+        let found = pixels(&path).1;
+        let wrong: Vec<_> =
+            (0..300).zip(found.chunks(BYTES)).filter(|(number, found)| **found != pixels_of(*number)).collect();
+        assert!(wrong.is_empty(), "frames {:?}", wrong.iter().map(|(number, _)| number).collect::<Vec<_>>());
+    }
+}

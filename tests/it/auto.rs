@@ -185,9 +185,9 @@ pub(crate) fn changing_run(storage: &Probed) -> Summary {
         let pixels = (now.frames_written - before.frames_written) * FRAME_BYTES as u64;
         (now.bytes_out - before.bytes_out) as f64 / pixels as f64
     };
-    while feed(100) < 0.95 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the effort never went down");
-    }
+    // Some two gigabytes of memory at the most.
+    let went_down = (0..400).any(|_| feed(100) >= 0.95);
+    assert!(went_down, "the effort never went down in {:?}", start.elapsed());
     sleep(Duration::from_millis(2500));
     feed(20);
     acquisition.finish().unwrap()

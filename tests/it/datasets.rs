@@ -65,6 +65,8 @@ fn describe(folder: &Path, case: &Case, images: &[Written]) {
                 "fill": image.fill(),
                 "portable": image.is_portable(),
                 "ome": image.ome,
+                "version": image.config.ome,
+                "label": image.config.label,
                 "pixels": pixels,
                 "records": written.records,
                 "attributes": image.attributes,
@@ -100,7 +102,8 @@ fn a_dataset_of_changing_effort_is_as_it_went_in() {
     let description = json!({"name": "effort", "path": "effort.zarr", "images": [{
         "group": "", "shape": array.shape(), "dtype": "uint16", "dims": ["t", "y", "x"], "scale": [1.0, 1.0, 1.0],
         "translation": [0.0, 0.0, 0.0],
-        "channels": [], "fill": [0, 0], "portable": true, "ome": true, "pixels": "effort.raw", "records": records,
+        "channels": [], "fill": [0, 0], "portable": true, "ome": true,
+        "version": "0.5", "label": null, "pixels": "effort.raw", "records": records,
         "attributes": {}, "missing": 0,
     }]});
     fs::write(folder.join("effort.json"), serde_json::to_vec_pretty(&description).unwrap()).unwrap();

@@ -236,8 +236,8 @@ fn orders_and_images() {
     compare("images", vec![("several".into(), dump(&path))]);
 }
 
-/// A plate in a folder, with two levels of each image, and one in an archive, without: who takes the next bytes there
-/// is a matter of time with levels.
+/// A plate in a folder, with two levels of each image, and one in an archive, without: with levels, who comes first
+/// there is a matter of time.
 #[test]
 fn plates_and_levels() {
     let folder = tempfile::tempdir().unwrap();

@@ -32,6 +32,7 @@ mod interleaved;
 mod joined;
 mod keys;
 mod kill;
+mod labels;
 mod last_numbers;
 mod levels;
 mod levels_in_depth;

@@ -128,21 +128,25 @@ fn what_is_no_field_of_the_plate_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_plate_whose_writer_was_killed_is_recovered_with_the_wells_that_had_begun() {
+fn a_plate_whose_writer_was_killed_is_recovered_with_the_wells_that_have_frames() {
     let folder = tempfile::tempdir().unwrap();
     let (live, left) = (folder.path().join("live"), folder.path().join("left.ome.zarr"));
     let dataset = Dataset::create(&live).unwrap().with_plate(Plate::new(2, 2)).unwrap();
-    let runs = dataset.acquisitions(["B/1/0", "A/2/0", "A/2/1"].map(|name| (name, config(None)))).unwrap();
-    for (run, frames) in runs.iter().zip([6, 3, 0]) {
+    let runs = dataset.acquisitions(["B/1/0", "A/2/0", "A/2/1", "A/1/0"].map(|name| (name, config(None)))).unwrap();
+    for (run, frames) in runs.iter().zip([6, 3, 0, 0]) {
         write(run, 0, frames);
         written(run, frames);
     }
     restore(&left, &files(&live));
+    assert_eq!(paths(&ome(&left)["plate"]["wells"]), ["A/1", "A/2", "B/1"], "those that had begun");
     let found = recovered(&left, true).unwrap();
     let frames = |path: &str| found.images.iter().find(|image| image.path == path).unwrap().frames;
-    assert_eq!(["B/1/0/0", "A/2/0/0", "A/2/1/0"].map(frames), [6, 3, 0]);
+    assert_eq!(["B/1/0/0", "A/2/0/0", "A/2/1/0", "A/1/0/0"].map(frames), [6, 3, 0, 0]);
     sound(&left);
-    assert_eq!(paths(&ome(&left)["plate"]["wells"]), ["A/2", "B/1"]);
+    let plate = &ome(&left)["plate"];
+    assert_eq!((paths(&plate["wells"]), &plate["field_count"]), (vec!["A/2", "B/1"], &json!(1)));
+    assert_eq!(paths(&ome(&left.join("A/2"))["well"]["images"]), ["0"]);
+    assert!(recovered(&left, true).unwrap().documents.is_empty(), "nothing is left to do");
     let read = |name: &str| Array::open(left.join(name).join("0")).unwrap().read_all().unwrap();
     assert_eq!(read("B/1/0"), (0..6).flat_map(|number| frame(number, FRAME_BYTES)).collect::<Vec<_>>());
     Acquisition::finish_all(runs).into_iter().for_each(|run| assert!(run.is_ok()));

@@ -127,7 +127,7 @@ WRONG = {
         ("--codec=gzip --shuffle", "bit", "--shuffle"),
         ("--chunk", "a,b", "16,256,256"),
         ("--chunk", "1,2,3,4", "the array has 3 dimensions"),
-        ("--chunk=3,7,7 --shard", "4,7,7", "whole chunks of 3"),
+        ("--chunk=3,7,7 --shard", "4,7,7", "no multiple of the chunk's 3"),
         ("--memory", "10XB", "64MiB"),
         ("--memory", "1", "--memory"),
         ("--rate", "0", "frames per second"),

@@ -8,6 +8,7 @@ import ome_zarr_models.v05
 import pytest
 import yaozarrs
 import zarr
+from ome_0_6 import validated
 from readers import assert_reads, assert_same, open_tensorstore, open_zarr_python
 
 
@@ -56,8 +57,28 @@ def test_attributes(image):
     assert attributes == image.attributes
 
 
+def placed_by_0_6(image):
+    ome = validated("ImageLabel" if "/labels/" in image.group else "Image", image.path)
+    (multiscale,) = ome["multiscales"]
+    (system,) = multiscale["coordinateSystems"]
+    assert [axis["name"] for axis in system["axes"]] == image.dims
+    (dataset,) = multiscale["datasets"]
+    (way,) = dataset["coordinateTransformations"]
+    assert (way["input"]["path"], way["output"]["name"]) == ("0", system["name"])
+    steps = way["transformations"] if way["type"] == "sequence" else [way]
+    assert [step["type"] for step in steps] == ["scale", "translation"][: len(steps)]
+    assert steps[0]["scale"] == image.scale
+    assert [step["translation"] for step in steps[1:]] == ([image.translation] if any(image.translation) else [])
+    # The model passes over it.
+    channels = zarr.open_group(image.path, mode="r").attrs["ome"].get("omero", {"channels": []})["channels"]
+    assert [channel["label"] for channel in channels] == image.channels
+
+
 def test_ome_zarr(image):
     if not image.ome:
+        return
+    if image.version == "0.6":
+        placed_by_0_6(image)
         return
     yaozarrs.validate_zarr_store(str(image.path))
     model = ome_zarr_models.v05.Image.from_zarr(zarr.open_group(image.path, mode="r", zarr_format=3))
@@ -83,9 +104,56 @@ def plate_lists(image, plate):
     assert entry.acquisition in [acquisition.id for acquisition in plate.acquisitions]
 
 
+def collected_by_0_6(image):
+    is_plate = "/" in image.group
+    root = validated("HCS" if is_plate else "BioFormats2Raw", image.dataset)
+    assert image.group in zarr.open_group(image.dataset / "OME", mode="r").attrs["ome"]["series"]
+    if is_plate:
+        row, column, field = image.group.split("/")
+        well = validated("Well", image.dataset / row / column)["well"]
+        assert f"{row}/{column}" in [well["path"] for well in root["plate"]["wells"]]
+        assert field in [entry["path"] for entry in well["images"]]
+        return
+    # One image alone says where it is, and the others have other axes.
+    scene = validated("Scene", image.dataset)["scene"]
+    (world,) = scene["coordinateSystems"]
+    ways = {way["input"]["path"]: way for way in scene["coordinateTransformations"]}
+    assert list(ways) == ["left"] and ways["left"]["output"]["name"] == world["name"]
+
+
+def are_labels_of_their_image(image):
+    """A label image is listed beside its image, and says what its integers are."""
+    of, name = image.group.split("/labels/")
+    group = image.dataset / of
+    said = zarr.open_group(image.path, mode="r").attrs["ome"]["image-label"]
+    assert said.pop("source") == {"image": "../../"}
+    if image.version == "0.6":
+        labels = validated("Labels", group / "labels")["labels"]
+        validated("Image", group)
+    else:
+        yaozarrs.validate_zarr_store(str(group))
+        labels = ome_zarr_models.v05.Labels.from_zarr(zarr.open_group(group / "labels", mode="r")).attributes.ome.labels
+        assert said.pop("version") == "0.5"
+        ome_zarr_models.v05.ImageLabel.from_zarr(zarr.open_group(image.path, mode="r"))
+    assert name in labels
+    wished = image.label or {"colors": [], "properties": []}
+    colors = [{"label-value": color["value"], "rgba": color["rgba"]} for color in wished["colors"]]
+    properties = [{"label-value": known["value"], **known["properties"]} for known in wished["properties"]]
+    if wished["colors"] and wished["properties"]:
+        # Each names what the other names.
+        properties += [{"label-value": 2}]
+    assert said == {key: list for key, list in [("colors", colors), ("properties", properties)] if list}
+
+
 def test_collection(image):
     """Several images below one root are listed there."""
     if not image.group:
+        return
+    if "/labels/" in image.group:
+        are_labels_of_their_image(image)
+        return
+    if image.version == "0.6":
+        collected_by_0_6(image)
         return
     yaozarrs.validate_zarr_store(str(image.dataset))
     root = zarr.open_group(image.dataset, mode="r", zarr_format=3)

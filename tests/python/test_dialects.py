@@ -118,7 +118,7 @@ VOLUMES = {
     "chosen": [],
     "unbounded": ["--unbounded"],
     "boxes": ["--preshift-bits", "2", "--minishard-bits", "3"],
-    "packed": ["--placement", "packed", "--voxel-offset", "5,-6,7", "--key", "fine", "--gzip-indexes"],
+    "packed": ["--placement", "packed", "--voxel-offset", "5,-6,7", "--scale-key", "fine", "--gzip-indexes"],
     "few shards": ["--preshift-bits", "1", "--minishard-bits", "1", "--shard-bits", "2", "--storage", "mapped"],
     "hashed": HASHED,
     "hashed bits": [*HASHED, "--preshift-bits", "1", "--minishard-bits", "2", "--shard-bits", "3", "--gzip-indexes"],

@@ -26,7 +26,7 @@ TARGETS = {
     "zarr2-sharded": [["--codec", "zlib"], ["--codec", "blosc-zstd", "--chunk", "5,20,7", "--shard", "10,40,35"]],
     "precomputed": [
         ["--codec", "none"],
-        ["--codec", "gzip", "--chunk", "5,20,7", "--gzip-indexes", "--key", "fine", "--voxel-offset", "5,-6,7"],
+        ["--codec", "gzip", "--chunk", "5,20,7", "--gzip-indexes", "--scale-key", "fine", "--voxel-offset", "5,-6,7"],
         ["--codec", "gzip", *HASHED, "--shard-bits", "2", "--order", "morton"],
     ],
     "zarr2": [["--codec", "blosc-lz4"], ["--codec", "gzip", "--chunk", "5,20,7"]],

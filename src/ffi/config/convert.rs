@@ -6,14 +6,28 @@ use std::time::Duration;
 use super::*;
 use crate::config::{
     BloscCname, Channel, Codec, Compressor, Config, Depth, Dialect, Dim, DimKind, Downsampling, FrameLayout,
-    IndexLocation, ManifestForm, PixelFormat, Placement, RecordField, RingFull, Shuffle, StorageKind, Volume,
-    VolumeHash,
+    ImageLabel, IndexLocation, ManifestForm, OmeVersion, PixelFormat, Placement, RecordField, RingFull, Shuffle,
+    StorageKind, Volume, VolumeHash,
 };
 use crate::downsample::Method;
 use crate::dtype::Dtype;
 use crate::ffi::pointer::{optional_text, slice, text};
 use crate::ffi::status::SW_ERROR_ARGUMENT;
 use crate::pixels::Orientation;
+
+/// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
+///
+/// The size tells the library which fields the program was compiled with, so that both can grow at different times.
+///
+/// Errors: SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> sw_status {
+    boundary(|| {
+        // SAFETY: the caller gives `size` bytes.
+        unsafe { sized_out(config, size) }?.set(defaults());
+        Ok(())
+    })
+}
 
 /// Writes the configuration as a JSON document: what `document` takes, and what a settings page can show.
 ///
@@ -88,6 +102,39 @@ fn refuse_beside_document(fields: &Config) -> Outcome<()> {
     }
 }
 
+pub(super) fn defaults() -> sw_config {
+    let defaults = Config::default();
+    // SAFETY: zeros are a value: numbers, null pointers, and no function.
+    let none: sw_config = unsafe { std::mem::zeroed() };
+    sw_config {
+        size: size_of::<sw_config>(),
+        version: SW_INTERFACE,
+        dtype: SW_U16,
+        compressor: SW_COMPRESSOR_BLOSC,
+        level: 1,
+        blosc_cname: SW_BLOSC_LZ4,
+        shuffle: SW_SHUFFLE_BIT,
+        checksum: defaults.codec.checksum.into(),
+        placement: SW_PLACEMENT_AUTO,
+        index_location: SW_INDEX_END,
+        storage: SW_STORAGE_AUTO,
+        fill_value: defaults.fill_value,
+        skip_empty_chunks: defaults.skip_empty_chunks.into(),
+        ring_full: SW_RING_FULL_BLOCK,
+        ring_full_timeout_ms: crate::ffi::limits::SW_FOREVER,
+        ring_bytes: defaults.ring_bytes,
+        workers: defaults.workers,
+        checkpoint_every_ms: defaults.checkpoint_every.as_millis() as u64,
+        sync: defaults.sync.into(),
+        overwrite: defaults.overwrite.into(),
+        dialect: SW_DIALECT_ZARR3,
+        index_checksum: defaults.index_checksum.into(),
+        guard_maps: defaults.guard_maps.into(),
+        leap_max: defaults.leap_max,
+        ..none
+    }
+}
+
 pub(super) fn from_document(document: &str) -> Outcome<Config> {
     // A JSON object begins with a brace, which no TOML document does.
     if document.trim_start().starts_with('{') {
@@ -136,11 +183,6 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     let dims = unsafe { slice(config.dims, config.dim_count, "sw_config.dims") }?;
     // SAFETY: as above.
     let dims = dims.iter().map(|dim| unsafe { self::dim(dim) }).collect::<Outcome<_>>()?;
-    let order = (config.acquisition_order, config.acquisition_order_count);
-    // SAFETY: as above.
-    let order = unsafe { slice(order.0, order.1, "sw_config.acquisition_order") }?;
-    // SAFETY: as above.
-    let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "sw_config.acquisition_order") }?.to_owned());
     // SAFETY: as above.
     let fields = unsafe { slice(config.record_fields, config.record_field_count, "sw_config.record_fields") }?;
     // SAFETY: as above.
@@ -155,7 +197,8 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
         dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,
         dims,
-        acquisition_order: order.iter().map(name_of).collect::<Outcome<_>>()?,
+        // SAFETY: as above.
+        acquisition_order: unsafe { acquisition_order(config) }?,
         codec: Codec { compressor: compressor(config)?, checksum: flag(config.checksum, "sw_config.checksum")? },
         placement: choice(Placement::ALL, config.placement, "sw_config.placement")?,
         index_location: choice(IndexLocation::ALL, config.index_location, "sw_config.index_location")?,
@@ -181,13 +224,32 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
         name: unsafe { optional_text(config.name, "sw_config.name") }?.map(str::to_owned),
         // SAFETY: as above.
         key: unsafe { optional_text(config.key, "sw_config.key") }?.map(str::to_owned),
+        ome: choice(&[OmeVersion::V0_5, OmeVersion::V0_6], config.ome, "sw_config.ome")?,
         overwrite: flag(config.overwrite, "sw_config.overwrite")?,
         guard_maps: flag(config.guard_maps, "sw_config.guard_maps")?,
         manifest: manifest(config)?,
         pyramid: pyramid(config)?,
         plate_acquisition: config.plate_acquisition.checked_sub(1),
+        // SAFETY: as above.
+        label: unsafe { optional_text(config.label, "sw_config.label") }?.map(label).transpose()?,
         leap_max: config.leap_max,
     })
+}
+
+/// # Safety
+/// All that `config` points to must be good for reads, unless null or misaligned.
+unsafe fn acquisition_order(config: &sw_config) -> Outcome<Vec<String>> {
+    let order = (config.acquisition_order, config.acquisition_order_count);
+    // SAFETY: here and below, as the caller promises.
+    let order = unsafe { slice(order.0, order.1, "sw_config.acquisition_order") }?;
+    // SAFETY: as above.
+    let name_of = |&name: &*const c_char| Ok(unsafe { text(name, "sw_config.acquisition_order") }?.to_owned());
+    order.iter().map(name_of).collect()
+}
+
+fn label(text: &str) -> Outcome<ImageLabel> {
+    serde_json::from_str(text)
+        .map_err(|error| told(SW_ERROR_CONFIG, format_args!("sw_config.label, read as JSON: {error}")))
 }
 
 fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
@@ -216,7 +278,6 @@ fn pyramid(config: &sw_config) -> Outcome<Option<Downsampling>> {
 }
 
 fn orientation(config: &sw_config) -> Outcome<Orientation> {
-    is_zero(&[config.reserved.into()], "sw_config.reserved")?;
     let flags = config.orientation;
     let has = |flag| flags & flag != 0;
     if flags > SW_ORIENTATION_TRANSPOSE | SW_ORIENTATION_FLIP_ROWS | SW_ORIENTATION_FLIP_COLUMNS {

@@ -7,7 +7,6 @@ use std::ffi::{c_char, c_void};
 
 use super::pointer::{grows, put_text, read, sized_out};
 use super::status::{Outcome, SW_ERROR_CONFIG, boundary, refuse, sw_status, told};
-use crate::config::Config;
 
 /// The version of the interface that a header describes; sw_config_init keeps it in the struct. It grows with every
 /// struct that gets a field and every call that is added.
@@ -214,6 +213,14 @@ pub type sw_keep = u32;
 pub const SW_KEEP_Y: sw_keep = 1;
 /// The columns are not halved.
 pub const SW_KEEP_X: sw_keep = 2;
+
+/// A version of OME-Zarr's metadata.
+pub type sw_ome = u32;
+/// 0.5: axes, and a scale and a translation for each level.
+pub const SW_OME_0_5: sw_ome = 0;
+/// 0.6: the same as transformations between named coordinate systems; images that say where they are on the stage are
+/// put beside each other by a scene of their dataset.
+pub const SW_OME_0_6: sw_ome = 1;
 
 /// When planes are halved along z, too.
 pub type sw_depth = u32;
@@ -433,8 +440,9 @@ pub struct sw_config {
     /// How frames are turned and flipped on their way into the array, whose rows and columns `dims` has: the sum of
     /// what is wished, done in the order of the constants. Default 0: not at all.
     pub orientation: sw_orientation,
-    /// 0.
-    pub reserved: u32,
+    /// The version of OME-Zarr's metadata; all images of a dataset have the same. Other than 0.5 only of
+    /// SW_DIALECT_ZARR3. Default SW_OME_0_5.
+    pub ome: sw_ome,
     /// Levels that are written while frames come, each half as large as the one before, with rings that take a third
     /// more memory in all. Of SW_DIALECT_ZARR3 alone. Default SW_PYRAMID_NONE.
     pub pyramid: sw_pyramid,
@@ -448,53 +456,10 @@ pub struct sw_config {
     pub plate_acquisition: u64,
     /// Where the image stands in the hierarchy at sw_create's path: `raw/camera-1`. Default null: it is at the path.
     pub key: *const c_char,
+    /// Of a label image, what its integers stand for, as JSON: {"colors": [{"value": 1, "rgba": [255, 0, 0, 128]}],
+    /// "properties": [{"value": 1, "properties": {"class": "nucleus"}}]}, each of both if wished. UTF-8. Default null:
+    /// nothing is said.
+    pub label: *const c_char,
 }
 
 grows!(sw_config);
-
-pub(super) fn defaults() -> sw_config {
-    let defaults = Config::default();
-    // SAFETY: zeros are a value: numbers, null pointers, and no function.
-    let none: sw_config = unsafe { std::mem::zeroed() };
-    sw_config {
-        size: size_of::<sw_config>(),
-        version: SW_INTERFACE,
-        dtype: SW_U16,
-        compressor: SW_COMPRESSOR_BLOSC,
-        level: 1,
-        blosc_cname: SW_BLOSC_LZ4,
-        shuffle: SW_SHUFFLE_BIT,
-        checksum: defaults.codec.checksum.into(),
-        placement: SW_PLACEMENT_AUTO,
-        index_location: SW_INDEX_END,
-        storage: SW_STORAGE_AUTO,
-        fill_value: defaults.fill_value,
-        skip_empty_chunks: defaults.skip_empty_chunks.into(),
-        ring_full: SW_RING_FULL_BLOCK,
-        ring_full_timeout_ms: super::limits::SW_FOREVER,
-        ring_bytes: defaults.ring_bytes,
-        workers: defaults.workers,
-        checkpoint_every_ms: defaults.checkpoint_every.as_millis() as u64,
-        sync: defaults.sync.into(),
-        overwrite: defaults.overwrite.into(),
-        dialect: SW_DIALECT_ZARR3,
-        index_checksum: defaults.index_checksum.into(),
-        guard_maps: defaults.guard_maps.into(),
-        leap_max: defaults.leap_max,
-        ..none
-    }
-}
-
-/// Sets every field of `config` to its default, and its `size` to `size`, which is sizeof(sw_config).
-///
-/// The size tells the library which fields the program was compiled with, so that both can grow at different times.
-///
-/// Errors: SW_ERROR_NULL, SW_ERROR_MISALIGNED, SW_ERROR_SIZE. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sw_config_init(config: *mut sw_config, size: usize) -> sw_status {
-    boundary(|| {
-        // SAFETY: the caller gives `size` bytes.
-        unsafe { sized_out(config, size) }?.set(defaults());
-        Ok(())
-    })
-}

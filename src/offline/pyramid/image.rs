@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::options::{PyramidLevel, PyramidOptions};
 use crate::error::{Error, Refusal, Result};
@@ -11,13 +11,13 @@ use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::{self, Kind};
 use crate::ome::grid::PixelGrid;
-use crate::ome::levels;
+use crate::ome::{levels, versions};
 
 /// Images that an error message names.
 const NAMES_MAX: usize = 20;
 const MULTISCALE: &str = "/attributes/ome/multiscales/0";
 
-/// An image of OME-Zarr 0.5.
+/// An image of OME-Zarr 0.5 or 0.6.
 #[derive(Debug)]
 pub(super) struct MultiscaleImage {
     /// The path below the one that was given.
@@ -27,6 +27,8 @@ pub(super) struct MultiscaleImage {
     /// The paths of its arrays, as its document has them.
     pub(super) datasets: Vec<String>,
     grid: PixelGrid,
+    /// Of 0.6, the coordinate system that the levels are placed in.
+    system: Option<String>,
     has_depth: bool,
 }
 
@@ -57,7 +59,7 @@ impl MultiscaleImage {
         }
         match &found[..] {
             [(node, document)] => Self::open(&node.path, node.name.clone(), document),
-            [] => Err(Error::not_found(path, "holds no image of OME-Zarr 0.5 in Zarr v3")),
+            [] => Err(Error::not_found(path, "holds no image of OME-Zarr 0.5 or 0.6 in Zarr v3")),
             several => {
                 let names: Vec<_> =
                     several.iter().take(NAMES_MAX).map(|(node, _)| format!("{:?}", node.name)).collect();
@@ -85,7 +87,7 @@ impl MultiscaleImage {
             _ => return refused(format!("its first dataset {:?} is no array of Zarr v3", datasets[0])),
         };
         let dims = finest.shape().len();
-        let axes = said["axes"].as_array().map_or(&[][..], Vec::as_slice);
+        let axes = versions::axes(said);
         let is_space = |back: usize| {
             let axis = dims.checked_sub(back).and_then(|dim| axes.get(dim));
             axis.is_some_and(|axis| axis["type"] == "space")
@@ -98,7 +100,8 @@ impl MultiscaleImage {
         }
         let grid = PixelGrid::read(&entries[0], dims)
             .map_err(|reason| Error::format(root, format!("its level 0 has {reason}")))?;
-        Ok(Self { name, root: root.to_path_buf(), finest, datasets, grid, has_depth: is_space(3) })
+        let system = versions::coordinate_system(said).map(str::to_owned);
+        Ok(Self { name, root: root.to_path_buf(), finest, datasets, grid, system, has_depth: is_space(3) })
     }
 
     /// The levels beside level 0.
@@ -106,7 +109,7 @@ impl MultiscaleImage {
         let levels = levels::levels(self.finest.shape(), &self.grid, self.has_depth, &options.downsampling());
         let named = levels.into_iter().zip(1..).map(|(levels::Level { shape, steps, grid }, number)| {
             let path = numbered(&self.datasets[0], number);
-            let dataset = json!({"path": path, "coordinateTransformations": grid.render()});
+            let dataset = grid.dataset(&path, self.system.as_deref());
             Level { told: PyramidLevel { path, shape, scale: grid.scale }, steps, dataset }
         });
         named.collect()
@@ -131,7 +134,7 @@ pub(super) fn describe<'a>(
     levels::describe(said, &options.downsampling(), "shardwright pyramid");
 }
 
-/// The document of a group of Zarr v3, which alone has images of OME-Zarr 0.5.
+/// The document of a group of Zarr v3, which alone has images of OME-Zarr 0.5 and 0.6.
 pub(super) fn group(path: &Path) -> Result<Value> {
     let found = document::read(&path.join("zarr.json"))?;
     match found.as_ref().map(|document| (&document["zarr_format"], &document["node_type"])) {

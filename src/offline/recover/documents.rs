@@ -12,6 +12,7 @@ use crate::format::provenance::{Ending, ProvenanceMut};
 use crate::fs::document;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
+use crate::ome::versions::axes;
 
 const XML: &str = "OME/METADATA.ome.xml";
 
@@ -61,7 +62,7 @@ fn records(root: &Path, tree: &Tree, plan: &ImagePlan, changes: &mut Vec<Change>
 }
 
 /// Notes how a document changes, if it does.
-fn edit(root: &Path, path: &Path, changes: &mut Vec<Change>, change: impl FnOnce(&mut Value)) -> Result<()> {
+pub(super) fn edit(root: &Path, path: &Path, changes: &mut Vec<Change>, change: impl FnOnce(&mut Value)) -> Result<()> {
     let key = name(root, path);
     let known = changes.iter().position(|change| change.key == key);
     let wrong = |error: serde_json::Error| Error::format(path, error.to_string());
@@ -93,8 +94,9 @@ fn sizes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<Chang
     let mut after = before.clone();
     for plan in images.iter().filter(|plan| plan.is_incomplete()) {
         let number = series.iter().position(|name| name.as_str() == Some(&plan.image.group.name));
-        let axis = plan.image.group.attributes.pointer("/ome/multiscales/0/axes/0/type");
-        let size = match axis.and_then(Value::as_str) {
+        let image = plan.image.group.attributes.pointer("/ome/multiscales/0");
+        let axis = image.and_then(|image| axes(image).first()?["type"].as_str());
+        let size = match axis {
             Some("time") => "SizeT",
             Some("space") => "SizeZ",
             _ => continue,

@@ -13,6 +13,7 @@ mod report;
 mod shard;
 mod source;
 mod target;
+mod wells;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -154,7 +155,8 @@ fn plan<'a>(root: &Path, tree: &Tree, images: Vec<Image<'a>>, counters: &Counter
         planned.push(ImagePlan::new(root, tree, image, counters)?);
     }
     let images = planned;
-    let documents = documents::changes(root, tree, &images)?;
+    let mut documents = documents::changes(root, tree, &images)?;
+    wells::changes(root, tree, &images, &mut documents)?;
     Ok(Plan { images, documents })
 }
 

@@ -18,7 +18,8 @@ use crate::format::{self, DIMENSION_NAMES, Document, Metadata, NodePaths, OmePla
 use crate::fs::document;
 use crate::offline::hierarchy;
 use crate::offline::repack::staging::below;
-use crate::ome;
+use crate::ome::grid::transformations;
+use crate::ome::{self, versions};
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
@@ -266,12 +267,12 @@ fn kind_of(name: &str) -> DimKind {
 /// Takes over what OME-Zarr says of the axes.
 fn describe(dims: &mut [Dim], attributes: &Map<String, Value>) {
     let Some(image) = attributes.get("ome").and_then(|ome| ome.pointer("/multiscales/0")) else { return };
-    let Some(axes) = image.get("axes").and_then(Value::as_array).filter(|axes| axes.len() == dims.len()) else {
+    let axes = versions::axes(image);
+    if axes.len() != dims.len() {
         return;
-    };
-    let transformations = image.pointer("/datasets/0/coordinateTransformations").and_then(Value::as_array);
-    let scale =
-        transformations.into_iter().flatten().find_map(|transformation| transformation.get("scale")?.as_array());
+    }
+    let steps = image.pointer("/datasets/0").into_iter().flat_map(transformations);
+    let scale = steps.into_iter().find_map(|step| step.get("scale")?.as_array());
     for (at, (dim, axis)) in dims.iter_mut().zip(axes).enumerate() {
         dim.kind = match axis.get("type").and_then(Value::as_str) {
             Some("time") => DimKind::Time,

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::config::OmeVersion;
 use crate::format::ngff;
 use crate::format::provenance::ATTRIBUTE;
 use crate::offline::hierarchy::below;
+use crate::ome::versions::{self, axes};
 
 /// The attribute of OME-Zarr.
 pub(super) const OME: &str = "ome";
@@ -18,7 +20,7 @@ pub(crate) struct Group {
     /// The path below the root.
     pub(crate) name: String,
     pub(crate) document: Value,
-    /// It has no such document so far.
+    /// Its document is not the one that is there.
     pub(crate) is_new: bool,
 }
 
@@ -26,6 +28,20 @@ impl Group {
     pub(super) fn has_attributes(&self) -> bool {
         let attributes = self.document.get("attributes").and_then(Value::as_object);
         attributes.is_some_and(|attributes| !attributes.is_empty())
+    }
+}
+
+impl Group {
+    /// Says what it says of OME-Zarr in another version. Returns what can't be said there, as a sentence.
+    pub(super) fn say_in(&mut self, version: Option<OmeVersion>) -> Option<String> {
+        let ome = self.document.get_mut("attributes")?.get_mut(OME)?;
+        let before = ome.clone();
+        let lost = versions::convert(ome, version?);
+        self.is_new |= *ome != before;
+        (!lost.is_empty()).then(|| {
+            let (group, version, lost) = (&self.name, version.unwrap_or_default(), lost.join(" and "));
+            format!("of the group {group:?}, {lost} is left out: OME-Zarr {version} has no words for it")
+        })
     }
 }
 
@@ -61,7 +77,7 @@ pub(super) fn axes_of<'a>(
 
 /// What the axes of an image of OME-Zarr are called, if that fits an array of so many dimensions.
 pub(super) fn axes_names(image: &Value, dimensions: usize) -> Option<Vec<String>> {
-    let axes = image.get("axes")?.as_array()?.iter();
+    let axes = axes(image).iter();
     let names: Vec<String> = axes.map(|axis| axis.get("name")?.as_str().map(str::to_owned)).collect::<Option<_>>()?;
     is_complete(&names, dimensions).then_some(names)
 }

@@ -144,6 +144,7 @@ impl Jobs {
             let lists = ome_lists::correct(&left_out, &mut groups, place.root)?;
             left.extend(lists.left);
             notes.extend(lists.notes);
+            notes.extend(groups.iter_mut().filter_map(|group| group.say_in(options.ome)));
             notes.extend(jobs.iter().filter_map(|job| codec_note(job, options)));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
             groups.iter_mut().for_each(|group| group.consolidate_as_before(place.root, &names));

@@ -1,7 +1,7 @@
-//! What OME-Zarr's metadata list: levels of an image, images of a well, of labels and of a collection, wells of a
-//! plate. Where arrays are left out, the lists name only what is in the result.
+//! What OME-Zarr's metadata list: levels of an image, images of a well, of labels, of a scene and of a collection,
+//! wells of a plate. Where arrays are left out, the lists name only what is in the result.
 //!
-//! Sources: OME-Zarr 0.5, "multiscales", "labels", "plate", "well", "bioformats2raw.layout".
+//! Sources: OME-Zarr 0.5, "multiscales", "labels", "plate", "well", "bioformats2raw.layout"; 0.6, "scene".
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,14 @@ use crate::offline::hierarchy::below;
 /// The group of a collection that lists its images, and the file in it that describes them in the same order.
 pub(super) const COLLECTION: &str = "OME";
 const XML: &str = "METADATA.ome.xml";
+
+/// The keys of the lists, and where these are.
+const LISTS: [(&str, &str); 4] = [
+    ("labels", "/labels"),
+    ("well", "/well/images"),
+    ("plate", "/plate/wells"),
+    ("scene", "/scene/coordinateTransformations"),
+];
 
 /// What is not as it was.
 #[derive(Debug, Default)]
@@ -38,6 +46,7 @@ pub(super) fn correct(left_out: &LeftOut, groups: &mut Vec<Group>, root: &Path) 
     if left_out.is_empty() {
         return Ok(corrected);
     }
+    let before: Vec<Value> = groups.iter().map(|group| group.document.clone()).collect();
     let mut gone = Gone { left_out, images: HashSet::new() };
     for group in groups.iter_mut() {
         gone.forget_levels(group);
@@ -48,6 +57,9 @@ pub(super) fn correct(left_out: &LeftOut, groups: &mut Vec<Group>, root: &Path) 
     }
     for collection in collections(groups) {
         gone.forget_series(&collection, groups, root, &mut corrected)?;
+    }
+    for (group, before) in groups.iter_mut().zip(before) {
+        group.is_new |= group.document != before;
     }
     groups.retain(|group| {
         let is_kept = group.name.is_empty() || !left_out.empties(&group.name);
@@ -96,13 +108,20 @@ impl Gone<'_> {
     fn forget_listed(&mut self, group: &mut Group) {
         let name = group.name.clone();
         let Some(ome) = ome_of(group) else { return };
-        for (key, pointer) in [("labels", "/labels"), ("well", "/well/images"), ("plate", "/plate/wells")] {
+        for (key, pointer) in LISTS {
             let Some(list) = ome.pointer_mut(pointer).and_then(Value::as_array_mut) else { continue };
             let before = list.len();
-            list.retain(|entry| !self.is_entry_gone(&name, entry.get("path").or(Some(entry))));
+            let ends = |entry: &Value| ["/input/path", "/output/path"].map(|end| entry.pointer(end).cloned());
+            list.retain(|entry| {
+                let path = entry.get("path").or(Some(entry));
+                !self.is_entry_gone(&name, path)
+                    && !ends(entry).iter().any(|path| self.is_entry_gone(&name, path.as_ref()))
+            });
             if list.is_empty() && before > 0 {
                 ome.as_object_mut().map(|ome| ome.shift_remove(key));
-                self.images.insert(name.clone());
+                if key != "scene" {
+                    self.images.insert(name.clone());
+                }
             }
         }
         drop_empty(group);
@@ -129,7 +148,9 @@ impl Gone<'_> {
             return Ok(());
         }
         let after: Vec<&Value> = before.iter().filter(|path| !is_gone(path)).collect();
-        let series = json!({"version": "0.5", "series": after});
+        let version = groups.iter_mut().find(|group| group.name == collection).and_then(ome_of);
+        let version = version.and_then(|ome| ome.get("version").cloned()).unwrap_or_else(|| json!("0.5"));
+        let series = json!({"version": version, "series": after});
         match groups.iter_mut().find(|group| group.name == lists) {
             Some(group) => group.document["attributes"][OME] = series,
             None => {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::order::ChunkOrder;
-use crate::config::{Codec, Compressor, Dialect, IndexLocation, Volume};
+use crate::config::{Codec, Compressor, Dialect, IndexLocation, OmeVersion, Volume};
 use crate::error::{Error, Result};
 use crate::format::rules;
 
@@ -50,6 +50,9 @@ pub struct RepackOptions {
     pub skip: Vec<String>,
     /// The on-disk format of the result. In place only where it is the one that the dataset has.
     pub dialect: Dialect,
+    /// The version in which OME-Zarr's metadata are said. `None`: as they are, and [`Dialect::Zarr2`] has 0.4. That has
+    /// no other, and [`Dialect::Zarr3`] has 0.5 and 0.6.
+    pub ome: Option<OmeVersion>,
     /// The order of chunks in their shard.
     pub order: ChunkOrder,
     /// How chunks are encoded from now on. `None`: as they are, but without a checksum where the dialect has none;
@@ -118,6 +121,13 @@ impl RepackOptions {
             let reason = "only an acquisition chooses by itself; name the codec that the result shall have";
             return Err(Error::config("codec.compressor", "auto", reason));
         }
+        if let Some(version) = self.ome {
+            let has = |dialect: &&Dialect| rules(**dialect).ome_versions.contains(&version);
+            if let (false, Some(of)) = (has(&&self.dialect), Dialect::ALL.iter().find(has)) {
+                let reason = format!("is the metadata of the dialect {of}, but {} is asked for", self.dialect);
+                return Err(Error::config("ome", version, reason));
+            }
+        }
         if !self.is_unsharded() {
             return Ok(());
         }
@@ -146,6 +156,7 @@ impl Default for RepackOptions {
             only: Vec::new(),
             skip: Vec::new(),
             dialect: Dialect::default(),
+            ome: None,
             order: ChunkOrder::C,
             codec: None,
             chunk: Vec::new(),

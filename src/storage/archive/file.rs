@@ -101,8 +101,8 @@ impl Archive {
     }
 
     pub(super) fn remove(&self, key: &str) {
-        let unnamed = self.table().remove(key);
-        unnamed.into_iter().for_each(|range| self.give_room_back(range));
+        let free = self.table().remove(key);
+        free.into_iter().for_each(|range| self.give_room_back(range));
     }
 
     /// Of an entry that was never published.
@@ -110,7 +110,8 @@ impl Archive {
         self.give_room_back(entry.range());
     }
 
-    /// At once: somebody may wait for it. To the disk first: from then on it may be another's.
+    /// To the disk, at once: somebody may wait for it. And only then to the entries to come, of which a hole that is
+    /// punched late would swallow one.
     fn give_room_back(&self, range: Range<u64>) {
         let _ = system::give_back(&self.file, range.start, range.end - range.start);
         self.table().space.give(range);

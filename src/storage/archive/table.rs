@@ -91,12 +91,13 @@ impl Table {
     /// Adds an entry, in the place of what has its name.
     pub(super) fn insert(&mut self, key: String, entry: Entry) {
         self.is_behind = true;
-        if let Some(unnamed) = self.entries.insert(key, entry).and_then(|before| self.let_go(&before)) {
-            self.space.give(unnamed);
+        if let Some(before) = self.entries.insert(key, entry) {
+            let free = self.let_go(&before);
+            free.into_iter().for_each(|range| self.space.give(range));
         }
     }
 
-    /// Removes an entry. Returns its range, if no directory names it: it is the caller's to give.
+    /// Removes an entry. Returns the range that nothing needs any more, if any, for the caller to give to the space.
     pub(super) fn remove(&mut self, key: &str) -> Option<Range<u64>> {
         self.staged.remove(key);
         let entry = self.entries.remove(key)?;

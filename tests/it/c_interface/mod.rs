@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use shardwright::offline::Array;
 use shardwright::{
     Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Depth, Dialect, Dim, DimKind, Downsampling,
-    Dtype, FrameLayout, IndexLocation, ManifestForm, Orientation, PixelFormat, Placement, PyramidMethod, RecordField,
-    RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    Dtype, FrameLayout, ImageLabel, IndexLocation, LabelColor, ManifestForm, OmeVersion, Orientation, PixelFormat,
+    Placement, PyramidMethod, RecordField, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 /// The examples that run by themselves, and what each prints.
@@ -185,8 +185,7 @@ fn every_option() -> Config {
         voxel_offset: [1, -2, 3],
         resolution: Some([4.0, 5.0, 6.5]),
     };
-    let (method, depth) = (PyramidMethod::Mode, Depth::Auto);
-    let pyramid = Downsampling { method, levels: Some(3), y: true, x: false, depth };
+    let pyramid = Downsampling { method: PyramidMethod::Mode, levels: Some(3), y: true, x: false, depth: Depth::Auto };
     Config {
         leap_max: 7_000,
         dialect: Dialect::Zarr2Sharded,
@@ -221,11 +220,13 @@ fn every_option() -> Config {
         channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "FFFFFF", None)],
         name: Some("µ".into()),
         key: Some("a/b".into()),
+        ome: OmeVersion::V0_6,
         overwrite: true,
         guard_maps: true,
         manifest: vec![ManifestForm::Manifest, ManifestForm::Kerchunk],
         pyramid: Some(pyramid),
         plate_acquisition: Some(7),
+        label: Some(ImageLabel { colors: vec![LabelColor { value: -1, rgba: [1, 2, 3, 4] }], ..ImageLabel::default() }),
     }
 }
 

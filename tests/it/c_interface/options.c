@@ -60,6 +60,7 @@ int main(int argc, char **argv) {
         config.name = "µ";
         config.sync = 0;
         config.overwrite = 1;
+        config.ome = SW_OME_0_6;
         config.dialect = SW_DIALECT_ZARR2_SHARDED;
         config.index_checksum = 0;
         config.volume = &volume;
@@ -75,6 +76,7 @@ int main(int argc, char **argv) {
         config.pyramid_depth = SW_DEPTH_AUTO;
         config.plate_acquisition = 8;
         config.key = "a/b";
+        config.label = "{\"colors\": [{\"value\": -1, \"rgba\": [1, 2, 3, 4]}]}";
     }
     size_t needed;
     if (sw_config_json(&config, NULL, 0, &needed)) return fprintf(stderr, "%s\n", sw_last_error()), 1;

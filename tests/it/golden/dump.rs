@@ -133,7 +133,7 @@ pub(super) fn compare(name: &str, dumps: Vec<Dump>) {
     assert_eq!(golden.lines().count(), text.lines().count(), "{}", path.display());
 }
 
-/// Puts out the UUIDs in an archive, and the times and checksums of the entries that hold them.
+/// Puts out the UUIDs in an archive and the archive's own, with the times and checksums of the entries that hold them.
 pub(super) fn mask_archive(bytes: &mut [u8]) {
     let field = b"\"writer\": \"";
     let named: BTreeSet<_> =
@@ -148,5 +148,11 @@ pub(super) fn mask_archive(bytes: &mut [u8]) {
             _ => continue,
         };
         bytes[from..from + 8].fill(0);
+        if from == at + 10 {
+            // Behind the name and the sizes of ZIP64, the field of its own: version, kind, checksum, UUID.
+            let name_bytes = usize::from(bytes[at + 26]);
+            let own = at + 30 + name_bytes + 20 + 4;
+            bytes[own + 4..own + 24].fill(0);
+        }
     }
 }

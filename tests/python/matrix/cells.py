@@ -379,7 +379,7 @@ def to_volume(pick, rank):
         if pick.chance(0.3):
             out += ["--shard", ",".join(str(2 * size) for size in chunk)]
     hashed = ["--hash", "murmurhash3_x86_128"]
-    for words in (hashed, ["--minishard-bits", "1"], ["--gzip-indexes"], ["--key", "fine"]):
+    for words in (hashed, ["--minishard-bits", "1"], ["--gzip-indexes"], ["--scale-key", "fine"]):
         out += words if pick.chance(0.2) else []
     out += ["--order", pick.choice(["morton", "kept"])] if pick.chance(0.2) else []
     return out

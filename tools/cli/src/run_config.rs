@@ -16,7 +16,6 @@ pub(crate) fn config(
 ) -> Result<Config, Failure> {
     let dims = dims(args, recording, total, rate)?;
     let named = named_channels(&dims, recording);
-    let (key, scale) = args.keys();
     let checksum = args.layout.dialect == Dialect::Zarr3 && !args.layout.no_checksum;
     Ok(Config {
         dtype: recording.dtype,
@@ -27,7 +26,7 @@ pub(crate) fn config(
         placement: args.run.placement,
         index_location: args.layout.index.unwrap_or_default(),
         index_checksum: !args.layout.no_index_checksum,
-        volume: args.volume.volume(scale)?,
+        volume: args.volume.volume()?,
         storage: args.engine.storage,
         guard_maps: args.engine.guard_maps,
         checkpoint_every: args.engine.checkpoint_every,
@@ -44,7 +43,8 @@ pub(crate) fn config(
         manifest: args.run.manifest.clone(),
         pyramid: args.run.downsampling(),
         name: recording.name.clone(),
-        key: key.cloned(),
+        key: args.run.key.clone(),
+        ome: args.run.ome,
         overwrite: args.run.overwrite,
         ..Config::default()
     })

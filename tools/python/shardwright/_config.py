@@ -49,11 +49,13 @@ class ConfigFields(TypedDict, total=False):
     channels: Sequence[str | Channel | Mapping[str, Any]]
     name: str | None
     key: str | None
+    ome: str
     overwrite: bool
     guard_maps: bool
     manifest: Sequence[str]
     pyramid: str | Mapping[str, Any] | None
     plate_acquisition: int | None
+    label: Mapping[str, Any] | None
 
 
 Config = Mapping[str, Any] | str | PathLike[str]

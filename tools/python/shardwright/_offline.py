@@ -119,9 +119,9 @@ def repack(
     progress : bool or callable
         As of ``verify``.
     **options
-        ``only``, ``skip`` (lists of keys), ``dialect``, ``order`` (c, morton, kept), ``chunk``, ``shard`` (elements in
-        each dimension), ``unsharded``, ``index_location``, ``index_checksum``, ``volume``, ``memory_bytes``,
-        ``workers``, ``sync``, ``reflink``, ``incomplete``, ``space_check``.
+        ``only``, ``skip`` (lists of keys), ``dialect``, ``ome`` (0.4, 0.5, 0.6), ``order`` (c, morton, kept),
+        ``chunk``, ``shard`` (elements in each dimension), ``unsharded``, ``index_location``, ``index_checksum``,
+        ``volume``, ``memory_bytes``, ``workers``, ``sync``, ``reflink``, ``incomplete``, ``space_check``.
     """
     if codec is not None:
         options["codec"] = _codec(codec)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 use shardwright::offline::{self, Progress};
-use shardwright::{Codec, Dialect, Error, IndexLocation, ManifestForm, Volume};
+use shardwright::{Codec, Dialect, Error, IndexLocation, ManifestForm, OmeVersion, Volume};
 
 use crate::errors::{OrRaise, raised};
 use crate::log::drain;
@@ -124,6 +124,7 @@ struct RepackWish {
     only: Vec<String>,
     skip: Vec<String>,
     dialect: Dialect,
+    ome: Option<OmeVersion>,
     order: String,
     codec: Option<Codec>,
     chunk: Vec<u64>,
@@ -147,6 +148,7 @@ impl Default for RepackWish {
             only: usual.only,
             skip: usual.skip,
             dialect: usual.dialect,
+            ome: usual.ome,
             order: usual.order.name().to_owned(),
             codec: usual.codec,
             chunk: usual.chunk,
@@ -172,6 +174,7 @@ impl RepackWish {
             only: self.only,
             skip: self.skip,
             dialect: self.dialect,
+            ome: self.ome,
             order: chosen(py, &self.order)?,
             codec: self.codec,
             chunk: self.chunk,

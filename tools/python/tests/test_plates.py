@@ -39,6 +39,22 @@ def test_wells_are_listed_as_they_were_written(tmp_path: Path) -> None:
     assert not (path / "A/2/0").exists()
 
 
+def test_labels_stand_beside_their_image(tmp_path: Path) -> None:
+    path = tmp_path / "two.ome.zarr"
+    label = {"colors": [{"value": 1, "rgba": [255, 0, 0, 128]}]}
+    with sw.create_dataset(path) as dataset:
+        image = dataset.acquisition("left", dims=dims(), dtype="u2", ome="0.6")
+        labels = dataset.acquisition("left/labels/cells", dims=dims(), dtype="u4", ome="0.6", label=label)
+        image.append(np.ones((8, 9), "u2"))
+        labels.append(np.full((8, 9), 1, "u4"))
+        dataset.finish()
+    listed = zarr.open_group(path / "left/labels", mode="r").attrs["ome"]
+    assert listed == {"version": "0.6", "labels": ["cells"]}
+    said = zarr.open_group(path / "left/labels/cells", mode="r").attrs["ome"]
+    assert said["image-label"]["colors"] == [{"label-value": 1, "rgba": [255, 0, 0, 128]}]
+    assert said["multiscales"][0]["coordinateSystems"][0]["axes"][2]["unit"] == "micrometer"
+
+
 @pytest.mark.parametrize(
     ("plate", "name", "says"),
     [

@@ -94,11 +94,13 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
         record_fields={"z": float},
         channels=["DAPI", sw.Channel("GFP", "00FF00", (0, 100))],
         name="cells",
+        ome="0.6",
         overwrite=True,
         guard_maps=False,
         manifest=["kerchunk"],
         pyramid={"method": "max", "levels": 2},
         plate_acquisition=None,
+        label=None,
         key=None,
     )
     assert set(fields) == set(sw._config.ConfigFields.__annotations__)

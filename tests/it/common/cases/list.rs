@@ -187,20 +187,36 @@ fn deliveries() -> Vec<Case> {
 }
 
 /// What stands beside the pixels.
-fn descriptions() -> Vec<Case> {
-    let field = |name: &str, dtype| RecordField { name: name.into(), dtype };
-    let recorded = Config {
-        record_fields: vec![
-            field("stage_x", Dtype::F64),
-            field("laser", Dtype::U16),
-            field("count", Dtype::I64),
-            field("gain", Dtype::F32),
-        ],
-        ..config(Dtype::U8, movie(None))
-    };
+/// Labels of an image, and of a field.
+const LEFT: [&str; 2] = ["left/labels/cells", "left/labels/nuclei"];
+const FIELD: [&str; 2] = ["A/1/0/labels/cells", "A/1/0/labels/nuclei"];
+
+/// The same in OME-Zarr 0.6.
+fn newer(mut images: Vec<Image>) -> Vec<Image> {
+    images.iter_mut().for_each(|image| image.config.ome = OmeVersion::V0_6);
+    images
+}
+
+/// The same with labels of one of the images.
+fn labelled(mut images: Vec<Image>, of: &'static str, names: [&'static str; 2]) -> Vec<Image> {
+    let image = images.iter().find(|image| image.group == of).unwrap().config.clone();
+    let color = |value, rgba| LabelColor { value, rgba };
+    let known = LabelProperties { value: 1, properties: [("class".into(), json!("nucleus"))].into_iter().collect() };
+    let label = ImageLabel { colors: vec![color(1, [255, 0, 0, 128]), color(2, [0; 4])], properties: vec![known] };
+    let mut one_channel = image.dims.clone();
+    one_channel.iter_mut().filter(|dim| dim.kind == DimKind::Channel).for_each(|dim| dim.size = Some(1));
+    let cells = Config { dtype: Dtype::U32, dims: one_channel, label: Some(label), ..base(&image) };
+    let nuclei = Config { dtype: Dtype::I8, ..base(&image) };
+    let label = |(group, config): (&'static str, Config)| Image { group, ..Image::new(config) };
+    images.extend(names.into_iter().zip([cells, nuclei]).map(label));
+    images
+}
+
+/// An image of which all is said that there is to say.
+fn described() -> Config {
     let channel = |label: &str, color: &str, window| Channel { label: label.into(), color: color.into(), window };
     let [y, x] = frames((20, 8, 16), (30, 16, 32));
-    let described = Config {
+    Config {
         channels: vec![channel("DAPI", "0000FF", Some((10.0, 900.0))), channel("GFP", "00ff00", None)],
         name: Some("a name with \"quotes\" and µ".into()),
         ..config(
@@ -213,7 +229,26 @@ fn descriptions() -> Vec<Case> {
                 x.scale(0.325, "micrometer").translation(12.25),
             ],
         )
+    }
+}
+
+/// What labels have in common with their image.
+fn base(image: &Config) -> Config {
+    Config { dims: image.dims.clone(), ome: image.ome, ..config(image.dtype, image.dims.clone()) }
+}
+
+fn descriptions() -> Vec<Case> {
+    let field = |name: &str, dtype| RecordField { name: name.into(), dtype };
+    let recorded = Config {
+        record_fields: vec![
+            field("stage_x", Dtype::F64),
+            field("laser", Dtype::U16),
+            field("count", Dtype::I64),
+            field("gain", Dtype::F32),
+        ],
+        ..config(Dtype::U8, movie(None))
     };
+    let described = described();
     let several = |packed: bool| {
         let image = |group, config: Config| Image { group, ..Image::new(config) };
         let left = Config { placement: if packed { Placement::Packed } else { Placement::Fixed }, ..described.clone() };
@@ -232,6 +267,11 @@ fn descriptions() -> Vec<Case> {
         ]
     };
     vec![
+        Case { name: "described-0.6".into(), images: newer(vec![Image::new(described.clone())]) },
+        Case { name: "labels".into(), images: labelled(several(false), "left", LEFT) },
+        Case { name: "tiles-0.6".into(), images: labelled(newer(several(true)), "left", LEFT) },
+        Case { name: "plate-labels".into(), images: labelled(fields(), "A/1/0", FIELD) },
+        Case { name: "plate-0.6".into(), images: labelled(newer(fields()), "A/1/0", FIELD) },
         Case::new("records", recorded).image(|image| image.numbers.retain(|number| number % 5 != 2)),
         Case::new("described", described.clone()),
         Case::new("attributes", config(Dtype::U8, movie(3))).image(|image| {

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use shardwright::{
-    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dim, DimKind, Dtype, FrameLayout,
-    IndexLocation, Placement, Plate, Record, RecordField, Shuffle, StorageKind, Summary,
+    Acquisition, BloscCname, Channel, Codec, Compressor, Config, Dataset, Dim, DimKind, Dtype, FrameLayout, ImageLabel,
+    IndexLocation, LabelColor, LabelProperties, OmeVersion, Placement, Plate, Record, RecordField, Shuffle,
+    StorageKind, Summary,
 };
 
 use super::{Expected, frame};
@@ -30,7 +31,7 @@ pub struct Image {
     pub pixels: Pixels,
     pub delivery: Delivery,
     pub attributes: Map<String, Value>,
-    /// Whether the dimensions can be described as OME-Zarr 0.5.
+    /// Whether OME-Zarr has words for the dimensions.
     pub ome: bool,
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use shardwright::{
-    BloscCname, Compressor, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, Orientation, PixelFormat,
-    Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
+    BloscCname, Compressor, Depth, Dialect, Downsampling, Dtype, IndexLocation, ManifestForm, OmeVersion, Orientation,
+    PixelFormat, Placement, PyramidMethod, RingFull, Shuffle, StorageKind, Volume, VolumeHash,
 };
 
 use super::values::{Camera, Length, Place, Rate, bytes, one_of, positive, seconds, whole};
@@ -219,10 +219,13 @@ pub(crate) struct RunArgs {
     #[arg(value_parser = one_of(ManifestForm::ALL, ManifestForm::name))]
     pub(crate) manifest: Vec<ManifestForm>,
     /// Where the image stands in the hierarchy at OUTPUT, as raw/camera-1: a Zarr v3 group with others in it, which may
-    /// be another writer's, or is made; its documents stay as they are. Of a precomputed volume, the name of the scale
-    /// [default: the resolution, as 325_325_1000]
+    /// be another writer's, or is made; its documents stay as they are
     #[arg(long, value_name = "PATH")]
     pub(crate) key: Option<String>,
+    /// The version of OME-Zarr's metadata
+    #[arg(long, value_name = "VERSION", default_value = "0.5")]
+    #[arg(value_parser = one_of(&[OmeVersion::V0_5, OmeVersion::V0_6], OmeVersion::name))]
+    pub(crate) ome: OmeVersion,
     /// Replace a dataset that is in the way
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -231,6 +234,9 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Precomputed volumes")]
 pub(crate) struct VolumeArgs {
+    /// The name of the scale [default: the resolution, as 325_325_1000]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scale_key: Option<String>,
     /// What is done to a chunk's id before its bits choose the shard; murmurhash3_x86_128 keeps all shards open to the
     /// end
     #[arg(long, default_value = "identity", value_parser = one_of(VolumeHash::ALL, VolumeHash::name))]
@@ -256,8 +262,7 @@ pub(crate) struct VolumeArgs {
 }
 
 impl VolumeArgs {
-    /// `key`: of the scale.
-    pub(crate) fn volume(&self, key: Option<&String>) -> Result<Volume, Failure> {
+    pub(crate) fn volume(&self) -> Result<Volume, Failure> {
         let three =
             |option, count| Failure::Usage(format!("{option} has {count} numbers, but a volume has x, y and z"));
         let voxel_offset = match self.voxel_offset[..] {
@@ -271,7 +276,7 @@ impl VolumeArgs {
             _ => return Err(three("--resolution", self.resolution.len())),
         };
         Ok(Volume {
-            key: key.cloned(),
+            key: self.scale_key.clone(),
             hash: self.hash,
             preshift_bits: self.preshift_bits,
             minishard_bits: self.minishard_bits,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use shardwright::offline::ChunkOrder;
-use shardwright::{Codec, Dialect, ManifestForm};
+use shardwright::{Codec, Dialect, ManifestForm, OmeVersion};
 
 pub(crate) use self::groups::RecordingArgs;
 use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeArgs, WorkArgs, compressor};
@@ -220,17 +220,9 @@ pub(crate) struct Probe {
 }
 
 impl Replay {
-    /// Where in the hierarchy the image stands, and the name of a volume's scale: `--key` is one of them.
-    pub(crate) fn keys(&self) -> (Option<&String>, Option<&String>) {
-        match self.layout.dialect {
-            Dialect::Precomputed => (None, self.run.key.as_ref()),
-            _ => (self.run.key.as_ref(), None),
-        }
-    }
-
     /// The path of the image.
     pub(crate) fn place(&self) -> PathBuf {
-        self.keys().0.map_or_else(|| self.output.clone(), |key| self.output.join(key))
+        self.run.key.as_ref().map_or_else(|| self.output.clone(), |key| self.output.join(key))
     }
 }
 
@@ -248,6 +240,11 @@ pub(crate) struct Repack {
     pub(crate) order: ChunkOrder,
     #[command(flatten)]
     pub(crate) layout: LayoutArgs,
+    /// The version in which OME-Zarr's metadata are said; 0.4 is that of --dialect zarr2, which it chooses [default: as
+    /// it is]
+    #[arg(long, value_name = "VERSION", value_parser = one_of(OmeVersion::ALL, OmeVersion::name))]
+    #[arg(help_heading = "Layout and codec")]
+    pub(crate) ome: Option<OmeVersion>,
     /// Let every chunk be a file of its own; zarr3 and zarr2 alone have such arrays
     #[arg(long, help_heading = "Layout and codec")]
     #[arg(conflicts_with_all = ["shard", "index", "index_checksum", "no_index_checksum"])]
@@ -259,9 +256,6 @@ pub(crate) struct Repack {
     /// they are, or, where their group becomes another format, without them, and says so
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', help_heading = "Arrays")]
     pub(crate) skip: Vec<String>,
-    /// The name of the scale [default: the resolution, as 325_325_1000]
-    #[arg(long, value_name = "NAME", help_heading = "Precomputed volumes")]
-    pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
     /// End every shard's index with its CRC-32C, which only zarr3 has [default: as it is]
@@ -340,9 +334,17 @@ impl Format {
 }
 
 impl Repack {
+    /// The on-disk format of the result.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match (self.layout.dialect, self.ome) {
+            (Dialect::Zarr3, Some(OmeVersion::V0_4)) => Dialect::Zarr2,
+            (chosen, _) => chosen,
+        }
+    }
+
     /// The codec that the options describe; `None` to keep what is.
     pub(crate) fn codec(&self) -> Result<Option<Codec>, Failure> {
-        let LayoutArgs { codec, level, shuffle, no_checksum, dialect, .. } = &self.layout;
+        let LayoutArgs { codec, level, shuffle, no_checksum, .. } = &self.layout;
         let Some(codec) = codec else {
             if level.is_some() || shuffle.is_some() || *no_checksum {
                 return Err(Failure::Usage("--level, --shuffle and --no-checksum belong to --codec".into()));
@@ -350,7 +352,7 @@ impl Repack {
             return Ok(None);
         };
         let compressor = compressor(codec, *level, *shuffle)?;
-        Ok(Some(Codec { compressor, checksum: *dialect == Dialect::Zarr3 && !no_checksum }))
+        Ok(Some(Codec { compressor, checksum: self.dialect() == Dialect::Zarr3 && !no_checksum }))
     }
 
     /// Whether indexes end with their checksum; `None` to keep what is.

@@ -9,7 +9,7 @@ use super::groups::WorkArgs;
 use super::help::PYRAMID_HELP;
 use super::values::one_of;
 
-/// Add smaller levels to an image of OME-Zarr 0.5, each half as large in y and x as the one before
+/// Add smaller levels to an image of OME-Zarr, each half as large in y and x as the one before
 #[derive(Debug, Args)]
 #[command(after_help = PYRAMID_HELP)]
 pub(crate) struct Pyramid {

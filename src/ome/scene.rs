@@ -1,0 +1,69 @@
+//! Where images of OME-Zarr 0.6 are beside each other: the tiles of a specimen, by the positions of the stage.
+//!
+//! Source: OME-Zarr specification 0.6, "scene".
+
+use serde_json::{Value, json};
+
+use super::axes::{axis, incompatibility};
+use super::versions::PHYSICAL;
+use crate::config::{Config, DimKind, OmeVersion};
+
+/// What the coordinate system is called that the images share.
+const WORLD: &str = "world";
+
+/// `attributes.ome.scene` of a dataset of these images, if it is of 0.6 and one of them says where it is.
+///
+/// An image's own coordinate system is already that of the stage, because it has the translation: each is the world as
+/// it is. Those whose axes differ from the first one's can't be, and are left out.
+pub(crate) fn scene<'a>(images: impl Iterator<Item = (&'a str, &'a Config)>) -> Option<Value> {
+    let images: Vec<_> = images.filter(|(_, config)| incompatibility(&config.dims).is_none()).collect();
+    let is_placed = |config: &Config| {
+        let mut space = config.dims.iter().filter(|dim| dim.kind == DimKind::Space);
+        space.any(|dim| dim.translation != 0.0)
+    };
+    let axes = |config: &Config| config.dims.iter().map(axis).collect::<Vec<_>>();
+    let world = axes(images.iter().find(|(_, config)| is_placed(config))?.1);
+    if images.iter().any(|(_, config)| config.ome != OmeVersion::V0_6) {
+        return None;
+    }
+    let alike = images.iter().filter(|(_, config)| axes(config) == world);
+    let way = |(path, _): &(&str, &Config)| {
+        let (input, output) = (json!({"path": path, "name": PHYSICAL}), json!({"name": WORLD}));
+        json!({"type": "identity", "input": input, "output": output})
+    };
+    Some(json!({
+        "coordinateTransformations": alike.map(way).collect::<Vec<_>>(),
+        "coordinateSystems": [{"name": WORLD, "axes": world}],
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Dim;
+
+    fn tile(x: f64, ome: OmeVersion) -> Config {
+        let dims = vec![Dim::time(None), Dim::y(4).scale(0.5, "micrometer"), Dim::x(4).translation(x)];
+        Config { dims, ome, ..Config::default() }
+    }
+
+    #[test]
+    fn tiles_share_the_world_of_the_first_that_is_placed() {
+        let mut flat = tile(7.0, OmeVersion::V0_6);
+        flat.dims.remove(0);
+        let tiles = [("a", tile(0.0, OmeVersion::V0_6)), ("b", tile(2.0, OmeVersion::V0_6)), ("flat", flat)];
+        let said = scene(tiles.iter().map(|(name, config)| (*name, config))).unwrap();
+        let ways = said["coordinateTransformations"].as_array().unwrap();
+        let paths: Vec<_> = ways.iter().map(|way| way["input"]["path"].as_str().unwrap()).collect();
+        assert_eq!(paths, ["a", "b"]);
+        assert_eq!(ways[0]["output"]["name"], said["coordinateSystems"][0]["name"]);
+        assert_eq!(said["coordinateSystems"][0]["axes"].as_array().map(Vec::len), Some(3));
+    }
+
+    #[test]
+    fn images_that_nobody_placed_and_those_of_0_5_have_no_scene() {
+        let none = |config: Config| scene([("a", &config), ("b", &config)].into_iter()).is_none();
+        assert!(none(tile(0.0, OmeVersion::V0_6)));
+        assert!(none(tile(3.0, OmeVersion::V0_5)));
+    }
+}
