@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Pyramid) -> Result<(), Failure> {
         sync: !args.work.no_sync,
     };
     let in_the_way = |error: Error| match error {
-        Error::Exists { path } => Failure::exists(&path, "--overwrite makes the levels anew"),
+        Error::Exists { path } => Failure::exists(&path, "--overwrite replaces the levels"),
         error => error.into(),
     };
     let pyramid = offline::Pyramid::new(&args.path, &options).map_err(in_the_way)?;

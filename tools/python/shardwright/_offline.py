@@ -106,7 +106,7 @@ def repack(
     progress: Progress = False,
     **options: Any,
 ) -> Report:
-    """Close gaps, order chunks, encode anew and reshape: in place, or into a new dataset.
+    """Close gaps, order chunks, re-encode and reshape: in place, or into a new dataset.
 
     Parameters
     ----------
