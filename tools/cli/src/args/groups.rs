@@ -146,8 +146,8 @@ pub(crate) struct PaceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Layout and codec")]
 pub(crate) struct LayoutArgs {
-    /// The on-disk format: Zarr v3 with sharding_indexed, the sharding drafts before it, or Neuroglancer's precomputed
-    /// volume
+    /// The on-disk format: Zarr v3 with sharding_indexed, the sharding drafts before it, Neuroglancer's precomputed
+    /// volume, or plain Zarr v2, a file for each chunk (repack only)
     #[arg(long, default_value = "zarr3", value_parser = one_of(Dialect::ALL, Dialect::name))]
     pub(crate) dialect: Dialect,
     /// How chunks are compressed; blosc-noise is another name for blosc-lz4 at level 1 with bit shuffle, whose writer
