@@ -6,7 +6,7 @@ use crate::named::named;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OmeVersion {
-    /// 0.4, which stands in the attributes of Zarr v2. Only a [`Repack`](crate::offline::Repack) writes it, not an
+    /// 0.4, which stands in the attributes of Zarr v2. Only `offline::Repack` writes it, not an
     /// acquisition.
     V0_4,
     /// 0.5: axes, and a scale and a translation for each level.

@@ -116,8 +116,9 @@ def test_every_field_has_a_keyword(tmp_path: Path) -> None:
     assert (got[1:] == -1).all()
     attributes = json.loads((tmp_path / "run.ome.zarr" / "zarr.json").read_text())["attributes"]["ome"]
     assert [channel["label"] for channel in attributes["omero"]["channels"]] == ["DAPI", "GFP"]
-    said = attributes["multiscales"][0]["datasets"][0]["coordinateTransformations"]
-    assert said[1] == {"type": "translation", "translation": [0, 0, 7, 0]}
+    # As OME-Zarr 0.6 has it.
+    (said,) = attributes["multiscales"][0]["datasets"][0]["coordinateTransformations"]
+    assert said["transformations"][1]["translation"] == [0, 0, 7, 0]
     assert (tmp_path / "run.ome.manifest.zarr").is_dir()
 
 
