@@ -26,7 +26,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     links::check(path).map_err(|reason| Error::format(path, reason))?;
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return refuse_dangling(path).map(|()| None),
         Err(error) if error.kind() == ErrorKind::NotADirectory => return open_in_archive(path),
         Err(error) => return Err(Error::io("look at", path, error)),
     };
@@ -38,6 +38,19 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     let (len, disk_bytes) = (metadata.len(), system::disk_bytes(&metadata));
     Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }))
+}
+
+/// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not fetched.
+fn refuse_dangling(path: &Path) -> Result<()> {
+    let exists = |path: &&Path| fs::symlink_metadata(path).is_ok();
+    match path.ancestors().find(exists).filter(|nearest| nearest.is_symlink() && !nearest.exists()) {
+        Some(link) => Err(Error::format(
+            link,
+            "is a link to something that is not here; fetch that (git annex get, datalad get), or remove the link where \
+             nothing was ever written",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn open_in_archive(path: &Path) -> Result<Option<OpenFile>> {

@@ -323,3 +323,25 @@ def test_consolidated_metadata_that_are_old_are_damage(told, tmp_path, zarr_form
     assert 'say that "img/1" has the shape [4, 32, 32], and it has [6, 32, 32]' in what
     zarr.consolidate_metadata(path)
     told("verify", path)
+
+
+@pytest.mark.parametrize("gone", ["c/0/0/0", "c/1/0", "c"])
+@pytest.mark.parametrize("shards", [None, (4, 32, 32)])
+def test_a_link_to_content_that_was_not_fetched_is_no_chunk_without_pixels(told, tmp_path, gone, shards):
+    path = tmp_path / "a.zarr"
+    data = pixels((8, 64, 64))
+    zarr.create_array(path, data=data, chunks=(4, 16, 16), shards=shards)
+    # As git-annex and DataLad have it.
+    link, away = path / gone, tmp_path / "annexed"
+    link.rename(away)
+    link.symlink_to(away.with_name("elsewhere"))
+    sentence = "is a link to something that is not here"
+    assert any(sentence in finding["what"] for finding in told("verify", path, code=3)["findings"])
+    for words in (["export", path, tmp_path / "o.npy"], ["repack", path, tmp_path / "o.zarr"], ["repack", path]):
+        way = ["--unsharded"] if shards is None and words[0] == "repack" else []
+        codec = ["--codec", "gzip"] if words[0] == "repack" else []
+        assert sentence in told(*words, *way, *codec, code=3)["error"]["message"], words
+    assert link.is_symlink() and not (tmp_path / "o.npy").exists()
+    link.unlink()
+    away.rename(link)
+    np.testing.assert_array_equal(zarr.open_array(path, mode="r")[:], data)
