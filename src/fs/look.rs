@@ -41,7 +41,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
 }
 
 /// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not fetched.
-fn refuse_dangling(path: &Path) -> Result<()> {
+pub(crate) fn refuse_dangling(path: &Path) -> Result<()> {
     let exists = |path: &&Path| fs::symlink_metadata(path).is_ok();
     match path.ancestors().find(exists).filter(|nearest| nearest.is_symlink() && !nearest.exists()) {
         Some(link) => Err(Error::format(

@@ -145,15 +145,20 @@ fn list(
     depth: usize,
     visit: &mut impl FnMut(PathBuf, Vec<u64>),
 ) -> Result<()> {
-    // No chunk has come yet where even the folder is missing.
-    let found = if look::is_folder(folder) { look::list(folder)? } else { Vec::new() };
-    for path in found {
+    if !look::is_folder(folder) {
+        // No chunk has come yet where even the folder is missing.
+        return look::refuse_dangling(folder);
+    }
+    for path in look::list(folder)? {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let key = if key.is_empty() { name.to_owned() } else { format!("{key}/{name}") };
         let is_folder = look::is_folder(&path);
-        if !is_folder && look::is_file(&path) {
-            if let Some(position) = array.layout().file_position(&key) {
-                visit(path, position);
+        let is_dangling = !is_folder && path.is_symlink() && !path.exists();
+        if !is_folder && (is_dangling || look::is_file(&path)) {
+            match array.layout().file_position(&key) {
+                // Whoever opens a link that leads nowhere is told.
+                Some(position) => visit(path, position),
+                None => look::refuse_dangling(&path)?,
             }
         } else if depth <= array.shape().len() && is_folder {
             list(array, &path, &key, depth + 1, visit)?;
