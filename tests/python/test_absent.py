@@ -336,7 +336,7 @@ def test_a_link_to_content_that_was_not_fetched_is_no_chunk_without_pixels(told,
     link.rename(away)
     link.symlink_to(away.with_name("elsewhere"))
     sentence = "is a link to something that is not here"
-    assert sentence in json.dumps(told("verify", path, code=3))
+    assert sentence in json.dumps(told("verify", path, code=3 if gone == "c/0/0/0" else 5))
     for words in (["export", path, tmp_path / "o.npy"], ["repack", path, tmp_path / "o.zarr"], ["repack", path]):
         way = ["--unsharded"] if shards is None and words[0] == "repack" else []
         codec = ["--codec", "gzip"] if words[0] == "repack" else []

@@ -233,7 +233,11 @@ impl<'a> Run<'a> {
             self.check.note(path, what);
         }
         for path in &self.check.tree.unexpected {
-            self.check.note(path, "belongs to no array of the dataset");
+            match look::refuse_dangling(path) {
+                // A folder of chunks, perhaps.
+                Err(error) => self.check.find(Severity::Unchecked, path, None, reason(error)),
+                Ok(()) => self.check.note(path, "belongs to no array of the dataset"),
+            }
         }
         for path in hierarchy::replaced(self.check.root) {
             let what =
