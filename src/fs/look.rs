@@ -40,14 +40,15 @@ pub(crate) fn open(path: &Path) -> Result<Option<OpenFile>> {
     Ok(Some(OpenFile { file: Arc::new(file), at: 0, len, disk_bytes }))
 }
 
-/// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not fetched.
+/// What a link stands for was written once, and may come back: git-annex and DataLad leave links to what was not
+/// fetched.
 pub(crate) fn refuse_dangling(path: &Path) -> Result<()> {
     let exists = |path: &&Path| fs::symlink_metadata(path).is_ok();
     match path.ancestors().find(exists).filter(|nearest| nearest.is_symlink() && !nearest.exists()) {
         Some(link) => Err(Error::format(
             link,
-            "is a link to something that is not here; fetch that (git annex get, datalad get), or remove the link where \
-             nothing was ever written",
+            "is a link to something that is not here; fetch that (git annex get, datalad get), or remove the link \
+             where nothing was ever written",
         )),
         None => Ok(()),
     }
