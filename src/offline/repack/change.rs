@@ -195,6 +195,11 @@ impl Change {
         self.design.as_ref().is_some_and(Design::keeps_empty)
     }
 
+    /// Where the first chunk of a new shard may start.
+    pub(super) fn first_byte(&self) -> u64 {
+        self.target.layout().head_bytes()
+    }
+
     /// Pixels of a new shard, in bytes; of one that is no box, as many as of each other.
     pub(crate) fn pixel_bytes(&self, position: &[u64]) -> u64 {
         let metadata = self.target.metadata();

@@ -74,6 +74,7 @@ use missing::GivenUp;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
+use settle::Mentions;
 use shard::{Outcome, Totals};
 use staging::{Staging, below};
 
@@ -262,7 +263,7 @@ impl Repack {
             }
             Staging::discard(&self.staging)?;
             let summary = self.make_shards()?;
-            self.put_groups(&self.root)?;
+            self.mentions().put_groups(&self.root)?;
             Consolidated::of(&self.root, &self.groups, &self.staging)?.refresh()?;
             return Ok(summary);
         }
@@ -284,7 +285,7 @@ impl Repack {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
                 consolidated.set_aside()?;
                 os::exchange(&staging.tree(), &self.root)?;
-                self.put_around()?;
+                self.mentions().put_around()?;
                 consolidated.bring_back()?;
             }
             None => self.exchange()?,
@@ -309,6 +310,10 @@ impl Repack {
             arrays.insert(job.name.clone(), entry);
         }
         Ok(if self.form == Form::Zarr3 { arrays } else { Map::from_iter([(String::new(), Value::Object(arrays))]) })
+    }
+
+    fn mentions(&self) -> Mentions<'_> {
+        Mentions { root: &self.root, jobs: &self.jobs, groups: &self.groups, form: self.form }
     }
 
     fn changes(&self) -> Vec<&Change> {
@@ -355,7 +360,7 @@ impl Repack {
                     }
                     let old = job.change.source.document();
                     let mut document = job.document.clone();
-                    documents::forget_slots_of_level(&mut document, job);
+                    settle::forget_slots_of_level(&mut document, job);
                     documents::put_for(&place.join("zarr.json"), &document, old)?;
                 }
                 Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
@@ -365,14 +370,14 @@ impl Repack {
                     for (key, document) in documents {
                         documents::put_for(&tree.join(key), &document, job.change.source.document())?;
                     }
-                    self.refresh_around(&tree)?;
+                    self.mentions().refresh_around(&tree)?;
                 }
             }
         }
         if is_whole {
-            self.put_groups(&tree)?;
+            self.mentions().put_groups(&tree)?;
             // From the inside out.
-            let groups: Vec<_> = self.groups_in(&tree).collect();
+            let groups: Vec<_> = self.mentions().groups_in(&tree).collect();
             groups.iter().rev().try_for_each(|group| group.refresh(&tree))?;
         }
         Ok(())
@@ -386,7 +391,7 @@ impl Repack {
             let made = Staging::place(&self.staging, &job.name);
             os::exchange(&made, &below(&self.root, &job.name))?;
         }
-        self.put_groups(&self.root)?;
+        self.mentions().put_groups(&self.root)?;
         consolidated.bring_back()
     }
 }

@@ -122,13 +122,6 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Change {
-    /// Where the first chunk of a new shard may start.
-    pub(super) fn first_byte(&self) -> u64 {
-        self.target.layout().head_bytes()
-    }
-}
-
 /// Adds to an error about a chunk which file and which chunk it is about.
 pub(super) fn about(error: Error, path: &Path, at: &[u64]) -> Error {
     match error {

@@ -119,6 +119,30 @@ impl Store {
         self.change(&mut editing, files.into_iter().rev().map(|key| (key.as_str(), None)))
     }
 
+    /// Ends the editing: the documents say again how many chunks there are, for
+    /// [`Verify`](crate::offline::Verify) to compare.
+    ///
+    /// A store that is dropped does the same, but nobody hears of its errors. After a kill the documents say nothing of
+    /// the number of chunks, and all else is as it should be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when a document can't be written.
+    pub fn finish(mut self) -> Result<()> {
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let Some(editing) = self.editing.take() else { return Ok(()) };
+        let Editing { ledgers, _lock } = editing.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (key, Ledger { pointer, chunks }) in ledgers {
+            if let Some(chunks) = chunks {
+                self.speak(&key, pointer, |own| own.set_chunks(chunks))?;
+            }
+        }
+        Ok(())
+    }
+
     fn editing(&self) -> Result<MutexGuard<'_, Editing>> {
         let editing = self.editing.as_ref().ok_or_else(|| {
             Error::config("store", self.root.display(), "was opened to read; Store::edit opens it to write")
@@ -216,7 +240,7 @@ impl Store {
     }
 
     /// Changes the writer's attributes in a document.
-    pub(super) fn speak(&self, key: &str, pointer: &str, change: impl FnOnce(&mut ProvenanceMut<'_>)) -> Result<()> {
+    fn speak(&self, key: &str, pointer: &str, change: impl FnOnce(&mut ProvenanceMut<'_>)) -> Result<()> {
         let path = self.root.join(key);
         let Some(before) = document::read(&path)? else { return Ok(()) };
         let mut after = before.clone();
@@ -246,6 +270,12 @@ impl Store {
         let path = self.root.join(key);
         links::stays_below(&self.root, &path)?;
         disk::remove(&*self.disk, &self.root, &path).map_err(|error| Error::io("remove", &path, error))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ = self.settle();
     }
 }
 

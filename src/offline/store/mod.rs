@@ -373,35 +373,6 @@ impl Store {
     fn lister<'a>(&'a self, views: &'a Views) -> Lister<'a> {
         Lister { root: &self.root, views }
     }
-
-    /// Ends the editing: the documents say again how many chunks there are, for [`Verify`](super::Verify) to compare.
-    ///
-    /// A store that is dropped does the same, but nobody hears of its errors. After a kill the documents say nothing of
-    /// the number of chunks, and all else is as it should be.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] when a document can't be written.
-    pub fn finish(mut self) -> Result<()> {
-        self.settle()
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        let Some(editing) = self.editing.take() else { return Ok(()) };
-        let Editing { ledgers, _lock } = editing.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for (key, Ledger { pointer, chunks }) in ledgers {
-            if let Some(chunks) = chunks {
-                self.speak(&key, pointer, |own| own.set_chunks(chunks))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        let _ = self.settle();
-    }
 }
 
 fn resolve(key: &str, range: ByteRange, size: u64) -> Result<Range> {
