@@ -324,7 +324,7 @@ fn described(
     };
     let files = match volume {
         Some(volume) => Files::Volume(volume.volume.clone()),
-        None => Files::Grid { keys: KeyEncoding::of_writer(config.dialect), index },
+        None => Files::Grid { keys: KeyEncoding::of_writer(rules(config.dialect).key_prefix), index },
     };
     let layout = Layout {
         dialect: config.dialect,
