@@ -401,23 +401,27 @@ impl Acquisition {
 
     /// Has `call` told the key of every shard that is closed from now on, also of levels: it is complete, and with
     /// [`Config::sync`] on the device. It is called by the thread that closes shards, which does nothing else
-    /// meanwhile. Only the first call counts; false: there was one before.
+    /// meanwhile.
     ///
     /// A panic of it costs nothing and is told in [`Summary::notes`]. It may drop or abort an acquisition, also this
     /// one's last handle; a thread of its own then ends that run, for which nobody waits. It can't
     /// [`finish`](Self::finish) its own. When the run has ended, it is dropped. What it owns lives until then, so a run
     /// whose last handle it owns never ends by itself: give it a [`Weak`](std::sync::Weak).
-    pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ListenerSet`] if a call before has set one.
+    pub fn on_shard_closed(&self, call: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
         let mut listener = self.engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = listener.is_none();
-        if is_first {
-            let call: Listener = Arc::new(Contained::new(Box::new(call)));
-            *listener = Some(call.clone());
-            for engine in self.levels.engines() {
-                *engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(call.clone());
-            }
+        if listener.is_some() {
+            return Err(Error::ListenerSet);
         }
-        is_first
+        let call: Listener = Arc::new(Contained::new(Box::new(call)));
+        *listener = Some(call.clone());
+        for engine in self.levels.engines() {
+            *engine.shard_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(call.clone());
+        }
+        Ok(())
     }
 
     /// Takes no more frames: whoever acquires or commits one from now on gets [`Error::Ended`], on every thread that
