@@ -19,7 +19,6 @@
 mod documents;
 mod files;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -46,7 +45,7 @@ use crate::offline::levels;
 use crate::offline::progress::{Counters, Progress, controls};
 use crate::offline::promises::{self, Broken};
 use documents::{Urls, array_document, key};
-use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document, sync_folders};
+use files::{ArrayManifest, Kerchunk, MANIFEST, create_folder, put_document};
 
 /// Files whose indexes are read at once.
 const BATCH: usize = 256;
@@ -205,10 +204,10 @@ impl WriteManifest {
         counters.begin(total);
         let partial = os::hidden(out, "partial");
         // Left by a call that was killed.
-        let _ = fs::remove_dir_all(&partial);
+        os::remove_folder(&partial)?;
         let urls = Urls { root, prefix: options.url_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/')) };
         let written = write_folder(&nodes, &partial, &urls, options, counters);
-        let summary = written.inspect_err(|_| drop(fs::remove_dir_all(&partial)))?;
+        let summary = written.inspect_err(|_| drop(os::remove_folder(&partial)))?;
         os::publish(&partial, out)?;
         Ok(summary)
     }
@@ -313,7 +312,6 @@ fn write_folder(
         let reason = format!("no array of it can be described so: {}", summary.notes.join("; "));
         return Err(Error::format(urls.root, Refusal::Unsupported(reason)));
     }
-    sync_folders(folder)?;
     Ok(summary)
 }
 
