@@ -62,12 +62,12 @@ pub(crate) struct ImageWriter {
     pub(crate) contrast: Option<Arc<Contrast>>,
     state: Mutex<ImageState>,
     /// Apart from the state, which is locked while documents are written and synced: a caller must not wait for that.
-    attributes: Mutex<Attributes>,
+    attributes: Mutex<UserAttributes>,
 }
 
 /// The user's attributes.
 #[derive(Default)]
-struct Attributes {
+struct UserAttributes {
     values: Map<String, Value>,
     changed: bool,
 }
