@@ -8,9 +8,8 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
-
-/// Disk blocks and memory pages: what holes and buffers are aligned to.
-pub(crate) const PAGE: usize = 4096;
+use crate::fs::memory;
+pub(crate) use crate::fs::memory::PAGE;
 
 #[cfg(not(loom))]
 const HUGE_PAGE: usize = 2 << 20;
@@ -169,10 +168,7 @@ impl AlignedMemory {
         // Only maps of whole huge pages start on one. What is added is never touched.
         let len = if bytes < HUGE_PAGE { bytes } else { bytes.next_multiple_of(HUGE_PAGE) };
         let mut map = memmap2::MmapOptions::new().len(len).map_anon()?;
-        // Best effort: huge pages make copies cheaper, and what a device is given longer; a fork must not double the
-        // camera's memory.
-        let _ = map.advise_range(memmap2::Advice::HugePage, 0, bytes / HUGE_PAGE * HUGE_PAGE);
-        let _ = map.advise(memmap2::Advice::DontFork);
+        memory::advise_camera_memory(&map, bytes / HUGE_PAGE * HUGE_PAGE);
         let start = NonNull::new(map.as_mut_ptr()).expect("a map has an address");
         Ok(Self { owner: Owner::Map { map, start, stride }, piece_bytes, pieces })
     }
@@ -288,7 +284,7 @@ fn populate(map: &memmap2::MmapMut, bytes: usize) -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = cores.min(TOUCHING_THREADS_MAX).min(bytes / TOUCHED_AT_ONCE_MIN).max(1);
     let share = bytes.div_ceil(threads).next_multiple_of(HUGE_PAGE);
-    let populate = |at: usize| map.advise_range(memmap2::Advice::PopulateWrite, at, share.min(bytes - at)).is_ok();
+    let populate = |at: usize| memory::populate(map, at, share.min(bytes - at)).is_ok();
     std::thread::scope(|scope| {
         let others: Vec<_> = (share..bytes)
             .step_by(share)

@@ -53,6 +53,7 @@ mod error;
 mod events;
 #[cfg(feature = "capi")]
 pub mod ffi;
+mod fnv;
 mod folder;
 mod format;
 mod frame;

@@ -11,6 +11,7 @@ use super::Root;
 use super::documents::Documents;
 use crate::config::Config;
 use crate::error::{Error, Result, caught};
+use crate::fnv;
 #[cfg(feature = "offline")]
 use crate::format::layout::Layout;
 use crate::format::level_frames::LevelFrames;
@@ -471,10 +472,7 @@ impl ImageWriter {
 /// The UUID of one image of several (version 8: the dataset's, mixed with the FNV-1a of the name), so that a shard
 /// which got into another image's folder is known by its headers.
 fn image_uuid(dataset: [u8; 16], name: &str) -> [u8; 16] {
-    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let hash = name.bytes().fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
-    let mut uuid = (u128::from_be_bytes(dataset) ^ hash).to_be_bytes();
+    let mut uuid = (u128::from_be_bytes(dataset) ^ fnv::append(fnv::BASIS, name.as_bytes())).to_be_bytes();
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid

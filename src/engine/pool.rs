@@ -27,7 +27,7 @@ use crate::dataset::image::ImageWriter;
 use crate::downsample::halver::Halver;
 use crate::error::{Error, Result};
 use crate::format::level_frames::LevelFrames;
-use crate::fs::system::prefer_throughput;
+use crate::fs::system::{prefer_throughput, stay_on_core};
 use crate::plan::Plan;
 use crate::sync::{Lanes, Receiver};
 
@@ -127,9 +127,7 @@ impl Pool {
             let worker = Worker::new(index, self.tickets.clone(), self.roster.clone(), self.kits.clone());
             let core = config.affinity.get(index % config.affinity.len().max(1)).copied();
             let run = move || {
-                if let Some(id) = core {
-                    core_affinity::set_for_current(core_affinity::CoreId { id });
-                }
+                core.into_iter().for_each(stay_on_core);
                 worker.run();
             };
             threads.workers.push(spawn(&self.path, format!("sw-worker-{index}"), run)?);

@@ -3,6 +3,13 @@
 //! Sources: Zarr v3 core specification 3.0, "Chunk key encoding"; Zarr v2 specification, "Arrays"; Zarr v3, draft of
 //! 2022, "Storage keys".
 
+use std::path::{Component, Path};
+
+/// Whether a path that a document names leads to something below, and not out of its dataset.
+pub(crate) fn is_below(path: &str) -> bool {
+    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
 /// How a file's position in the grid becomes its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyEncoding {

@@ -1,5 +1,6 @@
 //! What the crate asks of the operating system beside plain files: locks, names that appear at once, names that last,
-//! removals that take nothing else along, room on the disk, leases and lost pages. No other module knows the system.
+//! removals that take nothing else along, room on the disk, leases, lost pages, memory and cores. No other module knows
+//! the system.
 
 pub(crate) mod archives;
 pub(crate) mod bell;
@@ -16,11 +17,10 @@ mod lock;
 #[cfg(feature = "offline")]
 pub(crate) mod look;
 pub(crate) mod lost_pages;
+pub(crate) mod memory;
 mod names;
 mod publish;
 pub(crate) mod system;
-
-use std::path::{Component, Path};
 
 pub(crate) use identity::Identity;
 pub(crate) use lock::{FileLock, LOCK_FILE, Lock};
@@ -33,8 +33,3 @@ pub(crate) use publish::{
 };
 #[cfg(feature = "offline")]
 pub(crate) use publish::{folders_below, publish, put, remove_folder, remove_links, rename};
-
-/// Whether a path that a document names leads to something below, and not out of its dataset.
-pub(crate) fn is_below(path: &str) -> bool {
-    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
-}

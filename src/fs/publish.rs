@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::identity::Identity;
 use super::lock::Lock;
-use super::system::{exchange_names, rename_new};
+use super::system::{exchange_names, rename_new, sync_folder};
 use crate::error::{Error, Result};
 
 /// The name beside `path` under which its successor is made: hidden, and in the same folder, so that a rename suffices.
@@ -47,7 +47,7 @@ pub(crate) fn make_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
             }
         }
         if let Some(parent) = folder.parent() {
-            File::open(parent).and_then(|parent| parent.sync_all())?;
+            sync_folder(parent)?;
         }
     }
     Ok(made)
@@ -214,7 +214,7 @@ pub(crate) fn remove_links(folder: &Path) -> Result<()> {
 /// Makes the names in the folder of `path` last.
 pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
-    File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| Error::io("sync", parent, error))
+    sync_folder(parent).map_err(|error| Error::io("sync", parent, error))
 }
 
 /// Makes a file as a whole: when `fill` has written it, it gets the name `path`, for good if that is wished.

@@ -20,7 +20,7 @@ pub(crate) use std::os::unix::fs::FileExt;
 pub(crate) use std::os::unix::fs::symlink;
 
 /// The unit of memory maps, of holes and of writes past the page cache.
-const PAGE: u64 = 4096;
+const PAGE: u64 = super::memory::PAGE as u64;
 
 const UNSUPPORTED: [Errno; 2] = [Errno::OPNOTSUPP, Errno::NOSYS];
 
@@ -380,6 +380,21 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
     Ok(())
+}
+
+/// The cores that this process may use.
+pub(crate) fn cores() -> Vec<usize> {
+    core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
+}
+
+/// Keeps this thread on a core. Best effort.
+pub(crate) fn stay_on_core(id: usize) {
+    core_affinity::set_for_current(core_affinity::CoreId { id });
+}
+
+/// Makes the names in a folder last.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// Tells the scheduler that this thread is after throughput: when another wakes it, it must not push that one off its

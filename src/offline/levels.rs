@@ -13,7 +13,7 @@ use super::pyramid::halving::Halving;
 use crate::downsample::Method;
 use crate::error::{Error, Result};
 use crate::format;
-use crate::fs::is_below;
+use crate::format::keys::is_below;
 use crate::geometry::for_each_position;
 
 /// A level's dimension is not smaller by more than this.

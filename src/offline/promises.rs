@@ -10,9 +10,10 @@ use serde_json::Value;
 use super::hierarchy::walk::{Node, NodeKind, Tree};
 use super::hierarchy::{below, has_node};
 use crate::error::{Error, Result};
+use crate::format::keys::is_below;
 use crate::format::provenance::is_of_writer;
 use crate::format::{Metadata, zarr2, zarr3};
-use crate::fs::{document, is_below};
+use crate::fs::document;
 
 /// What a document promises below a group.
 struct Promise {

@@ -14,7 +14,7 @@ use crate::offline::array::shard_file::ShardFile;
 
 const HEADER: u64 = HEADER_BYTES as u64;
 const GRAIN: u64 = 8;
-const PAGE: u64 = 4096;
+const PAGE: u64 = crate::aligned_memory::PAGE as u64;
 const WINDOW_BYTES: u64 = 256 << 10;
 
 /// What the headers of one shard must say.

@@ -6,6 +6,7 @@ use super::volume::VolumePlan;
 use crate::aligned_memory::PAGE;
 use crate::config::{Config, Dim};
 use crate::error::{Error, Result};
+use crate::format::provenance::FRAMES_MAX;
 use crate::format::rules;
 use crate::geometry::{MAX_OUTER, nearest_multiples};
 
@@ -14,7 +15,6 @@ const AUTO_CHUNK_BYTES: u64 = 512 << 10;
 // Chunks are no deeper than a part of the ring: one in so many.
 const RING_SHARE: u64 = 8;
 const FRAME_BYTES_MAX: u64 = 1 << 40;
-const FRAMES_MAX: u64 = 1 << 56;
 
 pub(super) fn check(config: &Config) -> Result<&[Dim]> {
     let dims = &config.dims[..];

@@ -28,6 +28,7 @@ use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout};
 use crate::format::level_frames::LevelFrames;
 use crate::format::rules;
+use crate::fs::system;
 use crate::geometry::{Cells, MAX_OUTER, Order, Tile, tiles};
 use crate::ome;
 use crate::ome::grid::PixelGrid;
@@ -362,9 +363,9 @@ fn workers(config: &Config) -> Result<usize> {
         workers => workers,
     };
     check_workers(workers)?;
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    if let Some(absent) = config.affinity.iter().find(|&&core| !cores.iter().any(|known| known.id == core)) {
-        let known: Vec<_> = cores.iter().map(|core| core.id.to_string()).collect();
+    let cores = system::cores();
+    if let Some(absent) = config.affinity.iter().find(|&core| !cores.contains(core)) {
+        let known: Vec<_> = cores.iter().map(usize::to_string).collect();
         let reason = format!("there is no such core; this process may use {}", known.join(", "));
         return Err(Error::config("affinity", absent, reason));
     }

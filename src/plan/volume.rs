@@ -18,7 +18,7 @@ const AUTO_PRESHIFT_BITS: u32 = 9;
 // With a real hash: neighbours that a viewer is likely to want together stay together.
 const AUTO_PRESHIFT_BITS_HASHED: u32 = 6;
 // The head of a shard, 16 bytes a minishard, is read as a whole: 16 MiB.
-const MINISHARD_BITS_MAX: u32 = 20;
+const MINISHARD_BITS_WRITTEN_MAX: u32 = 20;
 // Of shards that are listed: all of them are open at once, so no process could have more.
 const SHARD_BITS_LISTED_MAX: u32 = 20;
 // An unbounded volume gets names of eight digits for its shards.
@@ -270,8 +270,9 @@ impl SpecRequest<'_> {
                 (preshift_bits, minishard.unwrap_or(auto), shard_bits)
             }
         };
-        if minishard_bits > MINISHARD_BITS_MAX {
-            let reason = format!("at most {MINISHARD_BITS_MAX} are possible: readers load 16 bytes a minishard first");
+        if minishard_bits > MINISHARD_BITS_WRITTEN_MAX {
+            let reason =
+                format!("at most {MINISHARD_BITS_WRITTEN_MAX} are possible: readers load 16 bytes a minishard first");
             return Err(Error::config("volume.minishard_bits", minishard_bits, reason));
         }
         if preshift_bits + minishard_bits + shard_bits > 64 {

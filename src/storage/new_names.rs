@@ -2,10 +2,11 @@
 //! is below them, once for all files that came meanwhile: a shard begins without waiting for that.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::fs::system::sync_folder;
 
 #[derive(Debug, Default)]
 pub(super) struct NewNames(Mutex<BTreeMap<PathBuf, u64>>);
@@ -33,7 +34,7 @@ impl NewNames {
             let noted = |folder: &Path| folders.get_key_value(folder).map(|(folder, names)| (folder.clone(), *names));
             path.ancestors().filter_map(noted).collect()
         };
-        above.iter().try_for_each(|(folder, _)| File::open(folder)?.sync_all())?;
+        above.iter().try_for_each(|(folder, _)| sync_folder(folder))?;
         self.are_synced(&above);
         Ok(())
     }

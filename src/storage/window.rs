@@ -6,11 +6,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
+use memmap2::{MmapOptions, MmapRaw};
 
 use super::seam::{Mapped, PAGE};
 use crate::config::StorageKind;
 use crate::fs::lost_pages::Guard;
+use crate::fs::memory;
 use crate::fs::system::{self, FileSystem};
 
 // Shorter writes hold the lock for less time than it takes to go around it.
@@ -134,7 +135,7 @@ impl Window {
         let Some(map) = &self.map else { return };
         let start = offset / PAGE * PAGE;
         let end = (offset + len).next_multiple_of(PAGE).min(map.len() as u64);
-        forget_pages(map, start as usize, end.saturating_sub(start) as usize);
+        memory::forget_shared(map, start as usize, end.saturating_sub(start) as usize);
     }
 
     pub(super) fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -173,7 +174,7 @@ fn copy_beside(map: &MmapRaw, offset: u64, len: usize, slices: &[IoSlice]) -> io
     let end = offset.checked_add(len).filter(|&end| end <= map.len()).ok_or_else(beyond)?;
     let start = offset / PAGE as usize * PAGE as usize;
     let pages = end.next_multiple_of(PAGE as usize).min(map.len()) - start;
-    map.advise_range(memmap2::Advice::PopulateWrite, start, pages)?;
+    memory::populate_shared(map, start, pages)?;
     let mut at = offset;
     for slice in slices {
         if slice.len() > end - at {
@@ -185,17 +186,8 @@ fn copy_beside(map: &MmapRaw, offset: u64, len: usize, slices: &[IoSlice]) -> io
         unsafe { slice.as_ptr().copy_to_nonoverlapping(map.as_mut_ptr().add(at), slice.len()) };
         at += slice.len();
     }
-    forget_pages(map, start, pages);
+    memory::forget_shared(map, start, pages);
     Ok(())
-}
-
-/// Takes pages out of this process's page table, where they would count as its memory.
-#[allow(unsafe_code)]
-fn forget_pages(map: &MmapRaw, start: usize, len: usize) {
-    // SAFETY: on a shared file map, the contents stay in the page cache, and a later access, if any, maps them again.
-    let advised = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
-    // Only the process's apparent size depends on it.
-    drop(advised);
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use super::codecs::Chain;
 use super::document::{check_sizes, unlike};
 use super::image::ImageDescription;
+use super::keys;
 use super::layout::{Files, Layout};
 use super::metadata::Metadata;
 use super::provenance::{self, ATTRIBUTE};
@@ -104,7 +105,7 @@ pub(crate) fn keys(path: &Path, info: &Value) -> Result<Vec<String>> {
     let scales = info.get("scales").and_then(Value::as_array).ok_or_else(wrong)?;
     let keys: Option<Vec<String>> = scales.iter().map(|scale| scale.get("key")?.as_str().map(str::to_owned)).collect();
     let keys = keys.filter(|keys| !keys.is_empty()).ok_or_else(wrong)?;
-    match keys.iter().find(|key| !crate::fs::is_below(key)) {
+    match keys.iter().find(|key| !keys::is_below(key)) {
         Some(key) => Err(Error::format(path, format!("names a scale {key:?} that is not below it"))),
         None => Ok(keys),
     }

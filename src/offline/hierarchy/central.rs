@@ -92,7 +92,7 @@ impl CentralMetadata {
     pub(crate) fn of(path: &Path) -> Result<Option<(Self, String)>> {
         for root in path.ancestors().skip(1).take(DEPTH_MAX) {
             let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
-            if !crate::fs::is_below(&name) {
+            if !crate::format::keys::is_below(&name) {
                 return Ok(None);
             }
             // What stands above a path is no concern of those who read something else there.

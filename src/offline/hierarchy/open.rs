@@ -92,7 +92,7 @@ impl Array {
             return Err(Error::not_found(path, format!("is a group; {}", children(path))));
         };
         // A document must not lead out of its dataset.
-        if crate::fs::is_below(dataset) {
+        if crate::format::keys::is_below(dataset) {
             Ok(dataset.to_owned())
         } else {
             Err(Error::format(path, format!("names a dataset {dataset:?} that is not below it")))

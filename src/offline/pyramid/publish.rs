@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::image::{NewLevel, describe};
 use super::options::PyramidOptions;
 use crate::error::{Error, Result};
+use crate::format::keys::is_below;
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 use crate::offline::repack::consolidated::Consolidated;
@@ -49,7 +50,7 @@ impl Publication<'_> {
         let marker = if is_own { document::read(&self.staging.join(MARKER))? } else { None };
         if let Some(marker) = marker.filter(|marker| self.is_whole(marker)) {
             let replaced = marker["replaced"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let replaced = replaced.filter(|path| os::is_below(path)).map(str::to_owned).collect();
+            let replaced = replaced.filter(|path| is_below(path)).map(str::to_owned).collect();
             return Ok(Earlier { made: true, replaced });
         }
         let in_the_way = |path: PathBuf| {

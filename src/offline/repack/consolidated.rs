@@ -13,6 +13,7 @@ use super::documents::put;
 use super::groups::RepackedGroup;
 use super::staging::below;
 use crate::error::{Error, Result};
+use crate::format::keys::is_below;
 use crate::fs::{Lock, document, look};
 
 const FIELD: &str = "consolidated_metadata";
@@ -200,7 +201,7 @@ pub(super) fn put_zarr2(folder: &Path) -> Result<()> {
 fn refresh_zarr2(folder: &Path, document: &mut Value) -> Result<()> {
     let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
     let mut gone = Vec::new();
-    for (key, known) in metadata.iter_mut().filter(|(key, _)| crate::fs::is_below(key)) {
+    for (key, known) in metadata.iter_mut().filter(|(key, _)| is_below(key)) {
         match document::read(&folder.join(key))? {
             Some(now) => *known = now,
             None => gone.push(key.clone()),
@@ -216,7 +217,7 @@ fn refresh(folder: &Path, document: &mut Value) -> Result<()> {
         return Ok(());
     };
     let mut gone = Vec::new();
-    for (name, known) in metadata.iter_mut().filter(|(name, _)| crate::fs::is_below(name)) {
+    for (name, known) in metadata.iter_mut().filter(|(name, _)| is_below(name)) {
         match document::read(&folder.join(name).join("zarr.json"))? {
             // Of a group, what it says of those below it stays: readers want all of it here, or none of it.
             Some(mut now) if now["node_type"] == "group" && known.is_null() => {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::fnv;
 use crate::fs::{Identity, LOCK_FILE, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
@@ -88,28 +89,7 @@ impl FileListing {
     pub(super) fn fingerprint(&mut self) -> String {
         self.lines.sort();
         self.lines.dedup();
-        let hash = self.lines.iter().fold(FNV_BASIS, |hash, line| fnv1a(hash, line.as_bytes()));
+        let hash = self.lines.iter().fold(fnv::BASIS, |hash, line| fnv::append(hash, line.as_bytes()));
         format!("{} files {hash:032x}", self.lines.len())
-    }
-}
-
-const FNV_BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-
-/// FNV-1a of 128 bits (Fowler, Noll, Vo; public domain), of more bytes behind those that made `hash`.
-fn fnv1a(hash: u128, bytes: &[u8]) -> u128 {
-    bytes.iter().fold(hash, |hash, &byte| (hash ^ u128::from(byte)).wrapping_mul(FNV_PRIME))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// From the test vectors of the function's authors.
-    #[test]
-    fn the_hash_is_fnv_1a() {
-        assert_eq!(fnv1a(FNV_BASIS, b""), FNV_BASIS);
-        assert_eq!(fnv1a(FNV_BASIS, b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
-        assert_eq!(fnv1a(FNV_BASIS, b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
     }
 }

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::listing::FileListing;
 use crate::error::{Error, Result};
+use crate::format::keys::is_below;
 use crate::fs::document;
-use crate::fs::is_below;
 use crate::fs::links;
 use crate::fs::{self as os, Lock, look};
 use crate::offline::array::Array;

@@ -119,7 +119,7 @@ impl Disk for Local {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        if self.sync { File::open(path)?.sync_all() } else { Ok(()) }
+        if self.sync { system::sync_folder(path) } else { Ok(()) }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::fs::{LOCK_FILE, is_below, is_work};
+use crate::format::keys::is_below;
+use crate::fs::{LOCK_FILE, is_work};
 
 /// Whether a file is the store's or a writer's own business and no part of the dataset.
 pub(super) fn is_hidden(name: &str) -> bool {

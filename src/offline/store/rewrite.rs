@@ -15,7 +15,7 @@ use crate::offline::array::shard_file::ShardFile;
 use crate::offline::scan::read_header;
 
 const HEADER: u64 = HEADER_BYTES as u64;
-const PAGE: u64 = 4096;
+const PAGE: u64 = crate::aligned_memory::PAGE as u64;
 const GRAIN: u64 = 8;
 
 /// The chunks of one shard that get values, or lose them.

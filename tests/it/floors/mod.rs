@@ -215,7 +215,8 @@ fn only_one_folder_knows_the_operating_system() {
 /// compiled for one alone, or a file that the kernel makes.
 fn knows_the_system(source: &str) -> bool {
     let is_of_it = |path: &Vec<String>| match path[0].as_str() {
-        "libc" | "rustix" => true,
+        "libc" | "rustix" | "core_affinity" => true,
+        "memmap2" => path.get(1).is_some_and(|name| name.ends_with("Advice")),
         "std" => path.get(1).is_some_and(|name| name == "os"),
         _ => false,
     };
@@ -238,6 +239,8 @@ fn whoever_knows_the_system_is_found() {
         "use libc as c;\nfn f() { c::open() }",
         "use rustix::{self as r, fs};",
         "fn f() { libc::open() }",
+        "fn f() { core_affinity::get_core_ids() }",
+        "use memmap2::{Mmap, UncheckedAdvice};",
         "#[cfg(unix)]\nfn f() {}",
         "#[cfg(not(windows))]\nfn f() {}",
         "#[cfg(all(miri, target_os = \"linux\"))]\nfn f() {}",
