@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::config::Dialect;
 use crate::error::{Error, Result, logged};
 use crate::format::rules;
+use crate::format::zarr3::DOCUMENT;
 use crate::fs::archives::directory;
 use crate::fs::system::open_unfollowed;
 use crate::fs::{
@@ -19,8 +20,6 @@ use crate::storage::Archive;
 
 /// By this end of its name, a dataset is an archive.
 const EXTENSION: &str = "ozx";
-/// By this entry, an archive is a dataset.
-const DOCUMENT: &str = "zarr.json";
 
 /// Whether a dataset of this name is one file.
 pub(crate) fn is_archive_name(path: &Path) -> bool {

@@ -11,11 +11,10 @@ use serde_json::{Map, Value};
 use crate::archive_file::is_archive_name;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::format::zarr3::DOCUMENT;
 use crate::format::{rules, zarr3};
-use crate::fs::{absolute, json, make_file};
+use crate::fs::{absolute, document, make_file};
 
-const DOCUMENT: &str = "zarr.json";
-const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 /// Documents of older versions.
 const OLDER: [&str; 4] = [".zgroup", ".zarray", ".zattrs", ".zmetadata"];
 /// Groups around the hierarchy's root that are looked at.
@@ -133,7 +132,7 @@ fn check(root: &Path, key: &str, config: &Config) -> Result<()> {
 fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
     let refuse = |reason: &str| Err(Error::format(folder, reason.to_owned()));
     let file = folder.join(DOCUMENT);
-    if let Some(document) = read(&file)? {
+    if let Some(document) = document::read(&file)? {
         if document["zarr_format"] != 3 || document["node_type"] != "group" {
             return refuse("is no group of Zarr v3, so nothing can stand below it; choose another key");
         }
@@ -153,19 +152,6 @@ fn group(folder: &Path, is_outer: bool) -> Result<Option<Value>> {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => refuse("is a file; choose another key"),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("look into", folder, error)),
         _ => Ok(None),
-    }
-}
-
-/// The document at `path`, or `None` where there is no such file.
-fn read(path: &Path) -> Result<Option<Value>> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_file() && found.len() <= DOCUMENT_BYTES_MAX => {
-            let bytes = fs::read(path).map_err(|error| Error::io("read", path, error))?;
-            json::parse(&bytes).map(Some).map_err(|error| Error::format(path, format!("is no JSON document: {error}")))
-        }
-        Ok(_) => Err(Error::format(path, "is no document of a group, but no file or far too long")),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(Error::io("look at", path, error)),
     }
 }
 

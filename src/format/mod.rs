@@ -24,6 +24,8 @@ pub(crate) mod index;
 pub(crate) mod keys;
 pub(crate) mod layout;
 pub(crate) mod level_frames;
+#[cfg(feature = "offline")]
+pub(crate) mod manifest;
 mod metadata;
 pub(crate) mod ngff;
 pub(crate) mod precomputed;

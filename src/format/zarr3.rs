@@ -19,6 +19,8 @@ use crate::config::Dialect;
 use crate::dtype::{Dtype, ElementType};
 use crate::error::{Error, Refusal, Result};
 
+/// The name of the document of a group or an array.
+pub(crate) const DOCUMENT: &str = "zarr.json";
 const MANIFEST: &str = "chunk-manifest-json";
 
 /// What a document says of the grids.
@@ -267,6 +269,12 @@ pub(crate) fn set_manifest(document: &mut Value, manifest: &Value) {
     document["storage_transformers"] = json!([{"name": MANIFEST, "configuration": {"manifest": manifest}}]);
 }
 
+/// Has files by the keys that this crate writes take the place of an array's manifest.
+pub(crate) fn replace_manifest(document: &mut Value) {
+    document["chunk_key_encoding"] = default_keys();
+    remove_manifest(document);
+}
+
 pub(crate) fn remove_manifest(document: &mut Value) {
     document.as_object_mut().map(|document| document.shift_remove("storage_transformers"));
 }
@@ -293,7 +301,7 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
 }
 
 /// The keys that this crate writes.
-pub(crate) fn default_keys() -> Value {
+fn default_keys() -> Value {
     json!({"name": "default", "configuration": {"separator": "/"}})
 }
 

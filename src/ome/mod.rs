@@ -18,7 +18,6 @@ use serde_json::{Map, Value, json};
 use crate::config::{Channel, Config, Dim, DimKind, OmeVersion};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::format::rules;
 use axes::axis;
 pub(crate) use axes::incompatibility;
 use grid::PixelGrid;
@@ -41,9 +40,6 @@ fn validate_version(config: &Config) -> Result<()> {
     let refuse = |reason: &str| Err(Error::config("ome", config.ome, reason));
     match config.ome {
         OmeVersion::V0_4 => refuse("an acquisition writes 0.5 or 0.6; repack makes 0.4 of it afterwards"),
-        OmeVersion::V0_6 if !rules(config.dialect).ome_versions.contains(&config.ome) => {
-            refuse(&format!("the dialect is {}, and OME-Zarr 0.6 is Zarr v3", config.dialect))
-        }
         _ => Ok(()),
     }
 }

@@ -164,6 +164,27 @@ pub(crate) fn well_attributes(version: OmeVersion, fields: &[&Field]) -> Value {
     json!({"version": version, "well": well})
 }
 
+/// Lets a plate list those wells alone in which something is `left`, fields by the paths of wells.
+#[cfg(feature = "offline")]
+pub(crate) fn keep_fields(plate: &mut Value, left: &BTreeMap<String, Vec<Value>>) {
+    let fields = |well: &Value| well["path"].as_str().and_then(|path| left.get(path));
+    if let Some(wells) = plate["wells"].as_array_mut() {
+        wells.retain(|well| fields(well).is_none_or(|fields| !fields.is_empty()));
+    }
+    let most = |counts: &dyn Fn(&Value) -> bool| {
+        left.values().map(|fields| fields.iter().filter(|field| counts(field)).count()).max().unwrap_or(0)
+    };
+    plate["field_count"] = json!(most(&|_| true));
+    for acquisition in plate.get_mut("acquisitions").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(acquisition) = acquisition.as_object_mut() else { continue };
+        let id = acquisition.get("id").cloned();
+        match most(&|field| field.get("acquisition") == id.as_ref()) {
+            0 => drop(acquisition.shift_remove("maximumfieldcount")),
+            count => drop(acquisition.insert("maximumfieldcount".to_owned(), json!(count))),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,5 +245,25 @@ mod tests {
         assert!(refused(|plate| plate.rows[1] = "a".to_owned()).contains("twice"));
         assert!(refused(|plate| plate.rows[1] = "Ome".to_owned()).contains("metadata"));
         assert!(refused(|plate| *plate = plate.clone().acquisition(1, "").acquisition(1, "")).contains("this id"));
+    }
+
+    #[test]
+    #[cfg(feature = "offline")]
+    fn a_plate_counts_what_is_left_of_its_wells() {
+        let field = |path: &str, id: u64| json!({"path": path, "acquisition": id});
+        let well = |path: &str| json!({"path": path});
+        let mut plate = json!({
+            "wells": [well("A/1"), well("A/2"), well("B/1")],
+            "field_count": 3,
+            "acquisitions": [{"id": 4, "maximumfieldcount": 2}, {"id": 7, "maximumfieldcount": 1}],
+        });
+        let left = [("A/1", vec![field("0", 4), field("1", 4)]), ("A/2", vec![]), ("B/1", vec![field("0", 4)])];
+        keep_fields(&mut plate, &left.map(|(path, fields)| (path.to_owned(), fields)).into());
+        let expected = json!({
+            "wells": [well("A/1"), well("B/1")],
+            "field_count": 2,
+            "acquisitions": [{"id": 4, "maximumfieldcount": 2}, {"id": 7}],
+        });
+        assert_eq!(plate, expected);
     }
 }

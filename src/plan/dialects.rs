@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::volume;
-use crate::config::{Config, IndexLocation, Volume};
+use crate::config::{Config, IndexLocation, OmeVersion, Volume};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::rules;
@@ -33,6 +33,9 @@ pub(super) fn check(config: &Config) -> Result<()> {
         let possible: Vec<_> =
             Dtype::ALL.iter().filter(|dtype| !rules.lacks.contains(dtype)).map(ToString::to_string).collect();
         return refuse("dtype", &config.dtype, &format!("{} are possible", possible.join(", ")));
+    }
+    if config.ome == OmeVersion::V0_6 && !rules.ome_versions.contains(&config.ome) {
+        return refuse("ome", &config.ome, "OME-Zarr 0.6 is Zarr v3; leave this at 0.5, or choose the dialect zarr3");
     }
     // Of floats, the zero below 0 has other bytes.
     let is_float = matches!(config.dtype, Dtype::F32 | Dtype::F64);

@@ -43,6 +43,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::zarr3::DOCUMENT;
 use super::{Content, FLAGS, IN_ZIP64, IN_ZIP64_LONG, Modified, VERSION, ZIP64_ID, put};
 
 pub(super) const ENTRY: [u8; 4] = *b"PK\x01\x02";
@@ -136,8 +137,6 @@ pub(crate) fn order(name: &str) -> (bool, usize, &str) {
     let is_document = name == DOCUMENT || name.ends_with("/zarr.json");
     (!is_document, if is_document { name.matches('/').count() } else { 0 }, name)
 }
-
-const DOCUMENT: &str = "zarr.json";
 
 /// The comment of an archive with an OME-Zarr whose root says `attributes`; empty where it says no version.
 ///

@@ -16,16 +16,17 @@ use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::error::{Error, Refusal, Result};
+use crate::format::OF_DATASETS;
 use crate::format::index::Range;
 use crate::format::layout::Layout;
-use crate::fs::document;
+use crate::format::manifest::ChunkReference;
+use crate::fs::{document, look};
 use crate::geometry::{linear, position};
 use crate::offline::array::shard_file::ShardFile;
-use crate::offline::hierarchy::has_node;
 
 /// Whether manifests may name any file; see [`follow_manifests_anywhere`].
 static ANYWHERE: AtomicBool = AtomicBool::new(false);
@@ -205,7 +206,7 @@ impl ChunkManifest {
 }
 
 fn is_dataset(folder: &Path) -> bool {
-    has_node(folder) || folder.join("info").is_file()
+    OF_DATASETS.iter().any(|name| look::is_file(&folder.join(name)))
 }
 
 /// A document must not lead out of its dataset: the manifest itself stands in or below the array's folder.
@@ -304,48 +305,6 @@ impl<'de> Visitor<'de> for &mut ManifestReader<'_> {
             self.chunks.push((chunk, Reference { path, part }));
         }
         Ok(())
-    }
-}
-
-/// One chunk of a manifest.
-struct ChunkReference {
-    /// `None` where the pixels stand instead.
-    path: Option<String>,
-    offset: u64,
-    length: Option<u64>,
-}
-
-impl<'de> serde::Deserialize<'de> for ChunkReference {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = ChunkReference;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object with a path")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ChunkReference, A::Error> {
-                let (mut path, mut offset, mut length, mut has_pixels) = (None, None, None, false);
-                while let Some(key) = map.next_key::<String>()? {
-                    match key.as_str() {
-                        "path" => path = Some(map.next_value()?),
-                        "offset" => offset = map.next_value()?,
-                        "length" => length = map.next_value()?,
-                        key => {
-                            has_pixels |= key == "data";
-                            map.next_value::<IgnoredAny>()?;
-                        }
-                    }
-                }
-                if path.is_none() && !has_pixels {
-                    return Err(A::Error::missing_field("path"));
-                }
-                let path = path.filter(|_| !has_pixels);
-                Ok(ChunkReference { path, offset: offset.unwrap_or(0), length })
-            }
-        }
-        deserializer.deserialize_map(Fields)
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::format::index::Range;
-use crate::format::{DIMENSION_NAMES, zarr2, zarr3};
+use crate::format::{DIMENSION_NAMES, manifest, zarr2, zarr3};
 use crate::fs::{self as os, document};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::below;
@@ -30,12 +30,10 @@ impl ArrayManifest {
         Ok(Self { entries: Entries::create(&place.join(MANIFEST))?, few, inlined_max })
     }
 
-    pub(super) fn chunk(&mut self, key: &str, url: &str, Range { offset, nbytes }: Range) -> Result<()> {
-        // In the order of the proposal, which some readers take for granted.
-        let place = format!("{{\"path\": {}, \"offset\": {offset}, \"length\": {nbytes}}}", json!(url));
-        self.entries.entry(key, &place)?;
+    pub(super) fn chunk(&mut self, key: &str, url: &str, range: Range) -> Result<()> {
+        self.entries.entry(key, &manifest::chunk(url, range))?;
         if let Some(few) = &mut self.few {
-            few.insert(key.to_owned(), json!({"path": url, "offset": offset, "length": nbytes}));
+            few.insert(key.to_owned(), manifest::chunk_value(url, range));
         }
         if self.few.as_ref().is_some_and(|few| few.len() as u64 > self.inlined_max) {
             self.few = None;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::image::ImagePlan;
 use super::source::name;
@@ -55,7 +55,8 @@ fn records(root: &Path, tree: &Tree, plan: &ImagePlan, changes: &mut Vec<Documen
     for node in tree.arrays.iter().filter(|node| node.name.starts_with(&folder)) {
         if let [frames] = node.array.shape() {
             let frames = plan.frames.end.max(*frames);
-            edit(root, node.array.document(), changes, |document| document["shape"] = json!([frames]))?;
+            let layout = node.array.layout();
+            edit(root, node.array.document(), changes, |document| format::set_shape(layout, document, &[frames]))?;
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ use super::image::ImagePlan;
 use crate::error::Result;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::Tree;
+use crate::ome::plate::keep_fields;
 
 /// Takes images without any frame out of the lists of wells, and wells without any other out of the plate's.
 pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &mut Vec<DocumentChange>) -> Result<()> {
@@ -46,54 +47,10 @@ pub(super) fn changes(root: &Path, tree: &Tree, images: &[ImagePlan], changes: &
         })?;
     }
     edit(root, &plate.document, changes, |document| {
-        tell(&mut document["attributes"]["ome"]["plate"], &left);
+        keep_fields(&mut document["attributes"]["ome"]["plate"], &left);
     })
-}
-
-/// Lets a plate tell of the wells in which something is left.
-fn tell(plate: &mut Value, left: &BTreeMap<String, Vec<Value>>) {
-    let fields = |well: &Value| well["path"].as_str().and_then(|path| left.get(path));
-    if let Some(wells) = plate["wells"].as_array_mut() {
-        wells.retain(|well| fields(well).is_none_or(|fields| !fields.is_empty()));
-    }
-    let most = |counts: &dyn Fn(&Value) -> bool| {
-        left.values().map(|fields| fields.iter().filter(|field| counts(field)).count()).max().unwrap_or(0)
-    };
-    plate["field_count"] = json!(most(&|_| true));
-    for acquisition in plate.get_mut("acquisitions").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(acquisition) = acquisition.as_object_mut() else { continue };
-        let id = acquisition.get("id").cloned();
-        match most(&|field| field.get("acquisition") == id.as_ref()) {
-            0 => drop(acquisition.shift_remove("maximumfieldcount")),
-            count => drop(acquisition.insert("maximumfieldcount".to_owned(), json!(count))),
-        }
-    }
 }
 
 fn list<'a>(attributes: &'a Value, pointer: &str) -> &'a [Value] {
     attributes.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_plate_counts_what_is_left_of_its_wells() {
-        let field = |path: &str, id: u64| json!({"path": path, "acquisition": id});
-        let well = |path: &str| json!({"path": path});
-        let mut plate = json!({
-            "wells": [well("A/1"), well("A/2"), well("B/1")],
-            "field_count": 3,
-            "acquisitions": [{"id": 4, "maximumfieldcount": 2}, {"id": 7, "maximumfieldcount": 1}],
-        });
-        let left = [("A/1", vec![field("0", 4), field("1", 4)]), ("A/2", vec![]), ("B/1", vec![field("0", 4)])];
-        tell(&mut plate, &left.map(|(path, fields)| (path.to_owned(), fields)).into());
-        let expected = json!({
-            "wells": [well("A/1"), well("B/1")],
-            "field_count": 2,
-            "acquisitions": [{"id": 4, "maximumfieldcount": 2}, {"id": 7}],
-        });
-        assert_eq!(plate, expected);
-    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::archive_file::is_archive_name;
 use crate::error::{Error, Result};
+use crate::format::zarr3::DOCUMENT;
 use crate::format::zip::directory::{Directory, Named, comment, order};
 use crate::format::zip::local::{self, Kind, NAME_BYTES_MAX, Origin, PAGE, WRITTEN_AT_ONCE};
 use crate::format::zip::{Content, Modified, crc32};
@@ -13,7 +14,6 @@ use crate::fs::system::FileExt;
 use crate::fs::{self as os, document, look};
 use crate::offline::hierarchy::RECEIPT;
 
-const ROOT: &str = "zarr.json";
 const STEP_BYTES: usize = 1 << 20;
 
 /// Writes what is in `tree` into the new archive `out`, which appears when all is in it.
@@ -23,7 +23,7 @@ pub(super) fn pack(tree: &Path, out: &Path, sync: bool) -> Result<()> {
         let mut packer = Packer { file, end: 0, directory: Directory::default() };
         let mut names = Vec::new();
         list(tree, tree, &mut names)?;
-        let root = document::read(&tree.join(ROOT))?.filter(|root| root["zarr_format"] == 3).ok_or_else(|| {
+        let root = document::read(&tree.join(DOCUMENT))?.filter(|root| root["zarr_format"] == 3).ok_or_else(|| {
             let reason =
                 "has no zarr.json of Zarr v3 at its root, without which it is no .ozx; repack it into a folder";
             Error::format(tree, reason)

@@ -125,8 +125,7 @@ fn changed_document(node: &Node, old: &Metadata, target: &Metadata) -> Result<Va
     let mut document = node.document()?;
     zarr3::set_chunks(&mut document, target);
     if old.manifest.is_some() {
-        document["chunk_key_encoding"] = zarr3::default_keys();
-        zarr3::remove_manifest(&mut document);
+        zarr3::replace_manifest(&mut document);
     }
     Ok(document)
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::file::Archive;
-use super::table::{Entry, Table};
+use super::table::Entry;
+use crate::format::zarr3::DOCUMENT;
 use crate::format::zip::Modified;
 use crate::format::zip::directory::comment;
 use crate::format::zip::local::{Header, PAGE};
@@ -47,7 +48,7 @@ impl Archive {
             table.serials = table.serials.max(found.header.origin.serial);
             table.entries.insert(name.clone(), entry(found));
         }
-        let root = found.get(Table::ROOT).map(|root| {
+        let root = found.get(DOCUMENT).map(|root| {
             let mut bytes = vec![0; root.header.content.len as usize];
             archive.file.read_exact_at(&mut bytes, root.data_at()).map(|()| bytes)
         });

@@ -6,6 +6,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::space::Space;
+use crate::format::zarr3::DOCUMENT;
 use crate::format::zip::directory::{Directory, Named, comment, order};
 use crate::format::zip::local::{self, Kind, Origin, PAGE};
 use crate::format::zip::{Content, Modified};
@@ -76,8 +77,6 @@ pub(super) struct Batch {
 }
 
 impl Table {
-    pub(super) const ROOT: &str = "zarr.json";
-
     pub(super) fn next_serial(&mut self) -> u64 {
         self.serials += 1;
         self.serials
@@ -139,7 +138,7 @@ impl Table {
             return None;
         }
         let staged = std::mem::take(&mut self.staged);
-        let root = staged.get(Self::ROOT).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+        let root = staged.get(DOCUMENT).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
         let comment = root.map_or_else(|| self.comment.clone(), |root| comment(&root["attributes"]));
         let (mut writes, mut appended, mut documents) = (self.headers(), Vec::new(), Vec::new());
         let mut staged: Vec<_> = staged.into_iter().collect();
@@ -195,7 +194,7 @@ impl Table {
         let header_bytes = local::bytes(key, 1) as u64;
         // A document of Zarr that grows a little shall find room where its first version was, which is in front of all
         // shards.
-        let is_first = order(key).0 == order(Self::ROOT).0 && !self.entries.contains_key(key);
+        let is_first = order(key).0 == order(DOCUMENT).0 && !self.entries.contains_key(key);
         let spare = if is_first { PAGE } else { 0 };
         let file_bytes = (header_bytes + bytes.len() as u64).next_multiple_of(PAGE) + spare;
         let header_at = if is_full { None } else { self.space.take(file_bytes) }.unwrap_or(end);
