@@ -11,6 +11,9 @@ use super::{document, links, system};
 use crate::error::{Error, Refusal, Result};
 use crate::format::zip::parse::Method;
 
+/// Folders within folders that are looked at.
+pub(crate) const DEPTH_MAX: usize = 64;
+
 /// An open file: all of one, or a range of an archive.
 #[derive(Debug)]
 pub(crate) struct OpenFile {

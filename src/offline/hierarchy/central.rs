@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{GroupAttributes, Speaker, below};
+use super::{DEPTH_MAX, GroupAttributes, NODES_MAX, Speaker, below};
 use crate::error::{Error, Result};
 use crate::format::{precomputed, zarr3_draft};
 use crate::fs::{document, look};
@@ -15,9 +15,6 @@ use crate::offline::array::Array;
 /// The document of a volume.
 const INFO: &str = "info";
 
-/// Folders above a path that are looked at.
-const DEPTH_MAX: usize = 32;
-const NODES_MAX: usize = 1 << 16;
 /// Names that an error message lists.
 const NAMES_MAX: usize = 20;
 

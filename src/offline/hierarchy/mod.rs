@@ -15,6 +15,9 @@ use serde_json::Value;
 
 use crate::fs::look;
 
+/// A tree of more levels, or of more nodes, is none that is looked at as a whole.
+const DEPTH_MAX: usize = 32;
+const NODES_MAX: usize = 1 << 16;
 /// The documents of Zarr, by which a folder is known to be a node.
 pub(crate) const DOCUMENTS: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
 

@@ -7,15 +7,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::central::CentralMetadata;
-use super::{DOCUMENTS, GroupAttributes, RECEIPT, Speaker, below};
+use super::{DEPTH_MAX, DOCUMENTS, GroupAttributes, NODES_MAX, RECEIPT, Speaker, below};
 use crate::error::{Error, Result};
 use crate::format::provenance::{self, ATTRIBUTE};
 use crate::format::{zarr3, zarr3_draft};
 use crate::fs::{self as os, Identity, Lock, document, is_partial, links, look};
 use crate::offline::array::Array;
-
-const DEPTH_MAX: usize = 32;
-const NODES_MAX: usize = 1 << 16;
 
 const BESIDE_DOCUMENTS: [&str; 7] =
     [".zattrs", ".zmetadata", os::LOCK_FILE, RECEIPT, "METADATA.ome.xml", "manifest.json", "kerchunk.json"];

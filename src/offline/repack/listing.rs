@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::fnv;
-use crate::fs::{Identity, LOCK_FILE, look};
+use crate::fs::look::{self, DEPTH_MAX};
+use crate::fs::{Identity, LOCK_FILE};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
-
-const DEPTH_MAX: usize = 64;
 
 /// The files below a folder and what they are like.
 #[derive(Debug, Default)]

@@ -9,12 +9,11 @@ use super::jobs::ArrayJob;
 use crate::archive_file::is_archive_name;
 use crate::config::Compressor;
 use crate::error::{Error, Result};
-use crate::fs::look::{self, OpenFile};
+use crate::fs::look::{self, DEPTH_MAX, OpenFile};
 use crate::fs::system;
 
 /// Beside its bytes, a file takes part of a block that nothing else can have.
 const BLOCK_BYTES: u64 = 4096;
-const DEPTH_MAX: usize = 64;
 const NO_ROOM: io::ErrorKind = io::ErrorKind::StorageFull;
 
 /// What is to be made, and where.

@@ -7,10 +7,9 @@ use std::path::Path;
 use super::view::{ArrayView, ArrayViews, files, folders};
 use crate::error::{Error, Result};
 use crate::fs::Identity;
+use crate::fs::look::DEPTH_MAX;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
-
-const DEPTH_MAX: usize = 64;
 
 /// Keys and prefixes right below a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
