@@ -61,12 +61,12 @@ pub(crate) struct ImageWriter {
     ome: Option<Value>,
     state: Mutex<ImageState>,
     /// Apart from the state, which is locked while documents are written and synced: a caller must not wait for that.
-    attributes: Mutex<Attributes>,
+    attributes: Mutex<UserAttributes>,
 }
 
 /// The user's attributes.
 #[derive(Default)]
-struct Attributes {
+struct UserAttributes {
     values: Map<String, Value>,
     changed: bool,
 }

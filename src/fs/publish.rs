@@ -202,6 +202,26 @@ pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| Error::io("sync", parent, error))
 }
 
+/// Makes a file as a whole: when `fill` has written it, it gets the name `path`, for good if that is wished.
+///
+/// # Errors
+///
+/// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) when something has that name.
+pub(crate) fn make_file(path: &Path, sync: bool, fill: impl FnOnce(&File) -> Result<()>) -> Result<()> {
+    let partial = hidden(path, "partial");
+    let failed = |error| Error::io("create", path, error);
+    let make = || {
+        let file = create_new(&partial).map_err(failed)?;
+        fill(&file)?;
+        if sync {
+            file.sync_all().map_err(failed)?;
+        }
+        rename_new(&partial, path).map_err(failed)
+    };
+    make().inspect_err(|_| drop(fs::remove_file(&partial)))?;
+    if sync { sync_folder_of(path) } else { Ok(()) }
+}
+
 /// Writes a small file as a whole: under its name there are the old bytes or the new ones.
 pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = hidden(path, "partial");

@@ -7,7 +7,7 @@ use super::nodes::{converted_groups, groups_above};
 use super::selection::Selection;
 use super::target::changes_format;
 use crate::fs::look;
-use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, has_node};
 use crate::offline::promises::Broken;
 
@@ -38,14 +38,14 @@ impl LeftOut {
             let is_central = from_central && !has_node(&node.path);
             !selection.takes(&node.name) && ((in_group && !is_zarr3(node)) || is_central)
         };
-        let arrays = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)));
+        let arrays = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)));
         let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
         Self::new(missing, kept)
     }
 
     /// Those beside the only array of a dataset, but for the records of its frames.
     pub(super) fn of_designed(nodes: &[Node], only: &str) -> Self {
-        let others = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)) && node.name != only);
+        let others = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)) && node.name != only);
         let (records, missing): (Vec<_>, Vec<_>) = others.partition(|node| is_record(node, only));
         Self::new(missing, records)
     }
@@ -113,7 +113,7 @@ fn is_record(node: &Node, image: &str) -> bool {
 
 fn is_zarr3(node: &Node) -> bool {
     match &node.kind {
-        Kind::Array(array) => !changes_format(array),
+        NodeKind::Array(array) => !changes_format(array),
         _ => look::is_file(&node.path.join("zarr.json")),
     }
 }
