@@ -15,6 +15,7 @@ use crate::ffi::names::{Field, Spelling};
 use crate::ffi::pointer::{optional_text, required, slice, slice_up_to, text};
 use crate::ffi::report::SW_DIMS_MAX;
 use crate::ffi::status::SW_ERROR_ARGUMENT;
+use crate::format::rules;
 use crate::pixels::Orientation;
 use crate::record::RECORD_FIELDS_MAX;
 
@@ -172,9 +173,6 @@ pub(super) fn from_document(document: &str) -> Outcome<Config> {
     )
 }
 
-/// Those that an acquisition writes stand first.
-const DIALECTS: &[Dialect] = Dialect::ALL.split_at(4).0;
-
 /// The element of `table` with the number that C gave. Where that is an enum's `ALL`, the order there is the
 /// interface's.
 pub(super) fn choice<T: Copy>(table: &[T], number: u32, field: &str) -> Outcome<T> {
@@ -182,6 +180,11 @@ pub(super) fn choice<T: Copy>(table: &[T], number: u32, field: &str) -> Outcome<
         Some(&value) => Ok(value),
         None => refuse!(SW_ERROR_ARGUMENT, "{field} = {number}: 0 to {} are possible", table.len() - 1),
     }
+}
+
+/// Those that an acquisition can write.
+fn dialects() -> Vec<Dialect> {
+    Dialect::ALL.iter().copied().filter(|dialect| rules(*dialect).shares_files).collect()
 }
 
 fn flag(number: u32, field: &str) -> Outcome<bool> {
@@ -209,7 +212,7 @@ pub(super) unsafe fn from_fields(config: &sw_config) -> Outcome<Config> {
     // SAFETY: as above.
     let affinity = unsafe { slice_up_to(config.affinity, config.affinity_count, WORKERS_MAX, names) }?;
     Ok(Config {
-        dialect: choice(DIALECTS, config.dialect, "sw_config.dialect")?,
+        dialect: choice(&dialects(), config.dialect, "sw_config.dialect")?,
         volume,
         index_checksum: flag(config.index_checksum, "sw_config.index_checksum")?,
         dtype: choice(Dtype::ALL, config.dtype, "sw_config.dtype")?,
