@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::status::{SW_ERROR_CONFIG, Told, status_of, told};
 use crate::error::Error;
 
 /// How fields are called that lie within others, by what they begin with.
@@ -46,14 +45,19 @@ pub(in crate::ffi) enum Spelling {
     Document,
 }
 
-impl Spelling {
-    pub(super) fn told(self, error: Error) -> Told {
-        match &error {
-            Error::Config { field, value, reason } if self == Self::Struct || NO_FIELDS.contains(field) => {
-                told(SW_ERROR_CONFIG, format_args!("{} = {value}: {reason}", Field(field)))
+/// An error in the words of whoever hears of it.
+pub(super) struct Spelled<'a>(pub(super) Spelling, pub(super) &'a Error);
+
+impl fmt::Display for Spelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(spelling, Error::Config { field, value, reason })
+                if *spelling == Spelling::Struct || NO_FIELDS.contains(field) =>
+            {
+                write!(f, "{} = {value}: {reason}", Field(field))
             }
-            Error::Config { .. } => told(SW_ERROR_CONFIG, format_args!("sw_config.document: {error}")),
-            _ => told(status_of(&error), format_args!("{error}")),
+            Self(_, error @ Error::Config { .. }) => write!(f, "sw_config.document: {error}"),
+            Self(_, error) => error.fmt(f),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char};
 use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::names::Spelling;
+use super::names::{Spelled, Spelling};
 use crate::error::Error;
 
 /// What a call returns: SW_OK, or why it did nothing. The numbers never change their meaning; new ones may be added.
@@ -163,6 +163,12 @@ pub(super) use refuse;
 impl From<Error> for Told {
     fn from(error: Error) -> Self {
         Spelling::Struct.told(error)
+    }
+}
+
+impl Spelling {
+    pub(super) fn told(self, error: Error) -> Told {
+        told(status_of(&error), format_args!("{}", Spelled(self, &error)))
     }
 }
 

@@ -136,7 +136,7 @@ static void what_is_wrong_with_pixels_is_what_is_named(void) {
     const char *const least = "row_stride = 15: a row has 16 bytes, and no less can lie from one row to the next";
     SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES, 15), least);
     SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES - 16, 15), least);
-    SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES, 17), "row_stride = 17: 16 rows of 16 bytes take 271 bytes then, and 256");
+    SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES, 17), "row_stride = 17: 16 rows of 16 bytes take 271 bytes then,");
     SAYS(SW_ERROR_ARGUMENT, APPEND(FRAME_BYTES, SIZE_MAX), "row_stride = 18446744073709551615: ");
     SAYS(SW_ERROR_FRAME_SIZE, APPEND(FRAME_BYTES - 1, 0), "255 bytes are not a whole number of frames of 256 bytes");
     SAYS(SW_ERROR_ARGUMENT, APPEND(SIZE_MAX, 0), "bytes = 18446744073709551615: ");
@@ -144,7 +144,7 @@ static void what_is_wrong_with_pixels_is_what_is_named(void) {
     SAYS(SW_ERROR_ARGUMENT, COLORS(3 * FRAME_BYTES, 49), "row_stride = 49: 16 rows of 48 bytes take 783 bytes then");
     SAYS(SW_ERROR_ARGUMENT, COLORS(3 * FRAME_BYTES, SIZE_MAX), "row_stride = 18446744073709551615: ");
     SAYS(SW_ERROR_ARGUMENT, COLORS(3 * FRAME_BYTES, SIZE_MAX / 16), "row_stride = 1152921504606846975: ");
-    SAYS(SW_ERROR_FRAME_SIZE, COLORS(3 * FRAME_BYTES - 1, 0), "767 bytes are not a whole number of frames of 768 bytes");
+    SAYS(SW_ERROR_FRAME_SIZE, COLORS(3 * FRAME_BYTES - 1, 0), "767 bytes are not a whole number of frames of 768");
     SAYS(SW_ERROR_ARGUMENT, COLORS(SIZE_MAX, 0), "bytes = 18446744073709551615: ");
     SAYS(SW_ERROR_ARGUMENT, COLORS(SIZE_MAX, SIZE_MAX), "bytes = 18446744073709551615: ");
     SAYS(SW_ERROR_CONFIG, sw_append_interleaved(acquisition, pixels, 9, UINT32_MAX, 0, NULL, 0, &appended), "samples");
