@@ -57,6 +57,21 @@ impl Pyramid {
         Ok(())
     }
 
+    /// What somebody should know before the levels are made, as sentences: which others are removed.
+    pub fn notes(&self) -> Vec<String> {
+        let stays = |path: &&String| self.levels.iter().any(|(level, ..)| level.told.path == **path);
+        let removed: Vec<_> =
+            self.replaced.iter().filter(|path| !stays(path)).map(|path| format!("{path:?}")).collect();
+        match removed.len() {
+            0 => Vec::new(),
+            _ if self.levels.is_empty() => Vec::new(),
+            count => {
+                let (of, are) = if count == 1 { ("level", "is") } else { ("levels", "are") };
+                vec![format!("the {of} {} {are} removed: the image gets fewer than it has", removed.join(", "))]
+            }
+        }
+    }
+
     /// Whether an earlier call made these levels, and none of them has gone.
     fn is_whole(&self, marker: &Value) -> bool {
         let same = |key: &str| marker[key] == self.marker()[key];
