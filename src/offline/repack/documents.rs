@@ -30,7 +30,7 @@ impl Group {
 }
 
 /// Takes back what the live writer said of its slots, which are gone, and of the number of its chunks.
-fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
+pub(super) fn forget_slots(group: &str, document: &mut Value, jobs: &[Job]) {
     let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
     let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
     let Some(mut own) = ProvenanceMut::of(document) else { return };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::groups::Group;
 use super::jobs::{Form, Job};
 use super::staging::{below, is_behind_link};
-use super::{Repack, consolidated, documents};
+use super::{Repack, consolidated, documents, zarr2_tree};
 use crate::error::Result;
 
 impl Repack {
@@ -29,6 +29,7 @@ impl Repack {
         }
         match self.form {
             Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs))?,
+            Form::Zarr2 => zarr2_tree::put_groups(root, &self.groups_in(root).collect::<Vec<_>>(), &self.jobs)?,
             Form::Kept => self.put_said(root)?,
             Form::Designed => {}
         }
