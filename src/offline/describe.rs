@@ -15,7 +15,7 @@ use crate::format::layout::product;
 use crate::format::precomputed;
 use crate::fs::{document, look};
 use crate::offline::array::Array;
-use crate::offline::array::manifest::Manifest;
+use crate::offline::array::manifest::ChunkManifest;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::levels;
@@ -150,8 +150,8 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description> {
     };
     let attributes = if attributes.is_null() { Value::Object(Default::default()) } else { attributes };
     let arrays = nodes.par_iter().filter_map(|node| match &node.kind {
-        walk::Kind::Array(array) => Some(describe_array(&node.name, array)),
-        walk::Kind::Group(_) | walk::Kind::Unreadable(_) => None,
+        walk::NodeKind::Array(array) => Some(describe_array(&node.name, array)),
+        walk::NodeKind::Group(_) | walk::NodeKind::Unreadable(_) => None,
     });
     let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
     arrays.sort_by(|a, b| a.path.cmp(&b.path));
@@ -203,7 +203,7 @@ fn said_of_scale(info: &Value, key: &str) -> Option<Value> {
 
 /// What the files of an array add up to.
 #[derive(Default)]
-struct Sums {
+struct FileSums {
     files: u64,
     present: u64,
     /// Chunks that files name, wherever they belong.
@@ -219,7 +219,7 @@ struct Sums {
     why_unread: Option<String>,
 }
 
-impl Sums {
+impl FileSums {
     /// Of what can't be read, which does not hide the rest.
     fn of_unread(error: Error) -> Result<Self> {
         match error {
@@ -256,11 +256,11 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
         Some(manifest) => weigh_manifest(array, manifest)?,
         None => {
             let (files, listed) = match array.files() {
-                Ok(files) => (files, Sums::default()),
-                Err(error) => (Vec::new(), Sums::of_unread(error)?),
+                Ok(files) => (files, FileSums::default()),
+                Err(error) => (Vec::new(), FileSums::of_unread(error)?),
             };
             let sums = files.par_iter().map(|(path, position)| weigh(array, path, position));
-            sums.try_reduce(Sums::default, |a, b| Ok(a.plus(b)))?.plus(listed)
+            sums.try_reduce(FileSums::default, |a, b| Ok(a.plus(b)))?.plus(listed)
         }
     };
     let grid = array.layout().chunk_grid();
@@ -296,21 +296,21 @@ fn describe_array(name: &str, array: &Array) -> Result<ArrayDescription> {
     })
 }
 
-fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
+fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<FileSums> {
     let file = match array.open_path(path.to_path_buf()) {
         Ok(Some(file)) => file,
         // It may have gone since the directory was listed.
-        Ok(None) => return Ok(Sums::default()),
-        Err(error) => return Sums::of_unread(error),
+        Ok(None) => return Ok(FileSums::default()),
+        Err(error) => return FileSums::of_unread(error),
     };
-    let mut sums = Sums { files: 1, length: file.stored_len(), disk: file.disk_bytes(), ..Sums::default() };
+    let mut sums = FileSums { files: 1, length: file.stored_len(), disk: file.disk_bytes(), ..FileSums::default() };
     if !array.layout().has_index() {
         (sums.present, sums.named, sums.payload) = (1, 1, file.stored_len());
         return Ok(sums);
     }
     let index = match array.read_index(&file, position, None) {
         Ok(index) => index,
-        Err(error) => return Ok(sums.plus(Sums::of_unread(error)?)),
+        Err(error) => return Ok(sums.plus(FileSums::of_unread(error)?)),
     };
     let damaged = index.broken().map(|reason| format!("{}: {reason}", path.display()));
     sums.damaged.extend(damaged.take(DAMAGED_MAX));
@@ -338,8 +338,8 @@ fn weigh(array: &Array, path: &Path, position: &[u64]) -> Result<Sums> {
 
 /// What the files that a manifest names add up to. Of those that are not on this machine, nothing is known but the
 /// ranges.
-fn weigh_manifest(array: &Array, manifest: &Manifest) -> Result<Sums> {
-    let mut sums = Sums::default();
+fn weigh_manifest(array: &Array, manifest: &ChunkManifest) -> Result<FileSums> {
+    let mut sums = FileSums::default();
     for (path, mut ranges) in manifest.ranges_by_path() {
         sums.files += 1;
         sums.present += ranges.len() as u64;

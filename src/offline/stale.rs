@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::hierarchy::below;
-use super::hierarchy::walk::{Kind, Node, Tree};
+use super::hierarchy::walk::{Node, NodeKind, Tree};
 use crate::error::Result;
-use crate::format::codecs::{Chain, Packing};
+use crate::format::codecs::{BytesCodec, Chain};
 use crate::format::layout::{Files, Layout};
 use crate::format::{Metadata, fill_value, zarr2, zarr3};
 use crate::fs::{document, is_below, look};
@@ -43,7 +43,7 @@ pub(super) fn in_tree(tree: &Tree) -> Vec<Stale> {
 /// Of all groups among these nodes, and of those around the first of them.
 pub(super) fn among(nodes: &[Node]) -> Vec<Stale> {
     let paths: Vec<&Path> = nodes.iter().map(|node| node.path.as_path()).collect();
-    let groups = nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_)));
+    let groups = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Group(_)));
     let within = groups.flat_map(|group| of_group(&group.path, &group.path, &paths));
     let around = paths.first().into_iter().flat_map(|root| around(root, &paths));
     within.chain(around).collect()
@@ -222,8 +222,8 @@ fn has_same_files(one: &Layout, other: &Layout) -> bool {
 /// Whether both make the same pixels of the same bytes. How hard an encoder tries is no matter of theirs.
 fn decodes_alike(one: &Chain, other: &Chain) -> bool {
     let has_same_packing = match (&one.packing, &other.packing) {
-        (Packing::Elements { big_endian: one }, Packing::Elements { big_endian: other }) => one == other,
-        (Packing::Shard(one), Packing::Shard(other)) => {
+        (BytesCodec::Elements { big_endian: one }, BytesCodec::Elements { big_endian: other }) => one == other,
+        (BytesCodec::Shard(one), BytesCodec::Shard(other)) => {
             one.chunk_shape == other.chunk_shape && one.table == other.table && decodes_alike(&one.chain, &other.chain)
         }
         _ => false,

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::options::{PyramidLevel, PyramidOptions};
 use crate::error::{Error, Refusal, Result};
+use crate::format::codecs::Chain;
+use crate::format::{Metadata, zarr3};
 use crate::fs::{document, is_below};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::has_node;
-use crate::offline::hierarchy::walk::{self, Kind};
+use crate::offline::hierarchy::walk::{self, NodeKind};
 use crate::ome::grid::PixelGrid;
 use crate::ome::{levels, versions};
 
@@ -33,10 +35,13 @@ pub(super) struct MultiscaleImage {
 }
 
 /// One level to be made: what it is, and what it is to level 0 and to the level before.
-#[derive(Debug, Clone)]
-pub(super) struct Level {
+#[derive(Debug)]
+pub(super) struct NewLevel {
     pub(super) told: PyramidLevel,
     pub(super) steps: Vec<u64>,
+    pub(super) metadata: Metadata,
+    pub(super) document: Value,
+    /// What the image's document says of it.
     dataset: Value,
 }
 
@@ -50,7 +55,7 @@ impl MultiscaleImage {
         let mut found = Vec::new();
         for node in walk::nodes(path)? {
             let is_label = node.name.split('/').any(|part| part == "labels");
-            if let (Kind::Group(None), false) = (&node.kind, is_label) {
+            if let (NodeKind::Group(None), false) = (&node.kind, is_label) {
                 let document = node.document()?;
                 if document.pointer(MULTISCALE).is_some() {
                     found.push((node, document));
@@ -105,33 +110,50 @@ impl MultiscaleImage {
     }
 
     /// The levels beside level 0.
-    pub(super) fn levels(&self, options: &PyramidOptions) -> Vec<Level> {
+    pub(super) fn levels(&self, options: &PyramidOptions) -> Result<Vec<NewLevel>> {
         let levels = levels::levels(self.finest.shape(), &self.grid, self.has_depth, &options.downsampling());
         let named = levels.into_iter().zip(1..).map(|(levels::Level { shape, steps, grid }, number)| {
+            let (metadata, document) = array_of(&self.finest, &shape)?;
             let path = numbered(&self.datasets[0], number);
             let dataset = grid.dataset(&path, self.system.as_deref());
-            Level { told: PyramidLevel { path, shape, scale: grid.scale }, steps, dataset }
+            let told = PyramidLevel { path, shape, scale: grid.scale };
+            Ok(NewLevel { told, steps, metadata, document, dataset })
         });
         named.collect()
     }
 }
 
+/// An array like the finest one, but of another shape: what it is, and its document.
+fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
+    let file = finest.document();
+    let Some(mut document) = document::read(file)? else { return Err(Error::format(file, "has gone")) };
+    let old = finest.metadata();
+    let chain = match old.chain.is_plain() {
+        true => old.chain.clone(),
+        // What is encoded here are elements in C order, lowest byte first.
+        false => Chain::new(old.chain.element_codec().clone(), false, old.dtype, None),
+    };
+    let mut layout = old.layout.clone();
+    layout.shape = shape.to_vec();
+    layout.index_order = None;
+    let metadata = Metadata { layout, chain, manifest: None, attributes: json!({}), ..old.clone() }.check(file)?;
+    zarr3::set_chunks(&mut document, &metadata);
+    document["shape"] = json!(shape);
+    document["attributes"] = json!({});
+    zarr3::remove_manifest(&mut document);
+    Ok((metadata, document))
+}
+
 /// Lets the document of an image name these levels behind level 0.
-pub(super) fn describe<'a>(
-    document: &mut Value,
-    levels: impl ExactSizeIterator<Item = &'a Level>,
-    options: &PyramidOptions,
-) {
-    let made_none = levels.len() == 0;
+pub(super) fn describe(document: &mut Value, levels: &[NewLevel], options: &PyramidOptions) {
     let Some(said) = document.pointer_mut(MULTISCALE).and_then(Value::as_object_mut) else { return };
     if let Some(datasets) = said.get_mut("datasets").and_then(Value::as_array_mut) {
         datasets.truncate(1);
-        datasets.extend(levels.map(|level| level.dataset.clone()));
+        datasets.extend(levels.iter().map(|level| level.dataset.clone()));
     }
-    if made_none {
-        return;
+    if !levels.is_empty() {
+        levels::describe(said, &options.downsampling(), "shardwright pyramid");
     }
-    levels::describe(said, &options.downsampling(), "shardwright pyramid");
 }
 
 /// The document of a group of Zarr v3, which alone has images of OME-Zarr 0.5 and 0.6.

@@ -25,20 +25,20 @@ use serde_json::{Map, Value, json};
 
 use crate::dtype::Dtype;
 use crate::error::{Error, Refusal, Result};
-use crate::format::codecs::Chain;
 use crate::format::provenance::is_unfinished;
-use crate::format::{self, Metadata, zarr3};
+use crate::format::{self, Metadata};
 use crate::fs::{self as os, Lock, document, links, look};
 use crate::offline::array::Array;
-use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use crate::offline::repack::change::Change;
-use crate::offline::repack::lanes::Lanes;
+use crate::offline::repack::lanes::ShardLanes;
 use crate::offline::repack::shard::Totals;
 use crate::offline::repack::staging::{self, Staging};
 use crate::offline::repack::{documents, lock, space};
 use halving::Halving;
-use image::{Level, MultiscaleImage, group};
+use image::{MultiscaleImage, NewLevel, group};
 pub use options::{Depth, PyramidLevel, PyramidOptions, PyramidSummary};
+use publish::{Earlier, Publication};
 
 /// Levels of an image that were checked and can be made.
 ///
@@ -54,7 +54,7 @@ pub struct Pyramid {
     image: MultiscaleImage,
     dtype: Dtype,
     options: PyramidOptions,
-    levels: Vec<(Level, Metadata, Value)>,
+    levels: Vec<NewLevel>,
     staging: PathBuf,
     journal: Map<String, Value>,
     /// The levels are complete in the staging folder, or have their names already.
@@ -62,7 +62,7 @@ pub struct Pyramid {
     /// Arrays that go when the new ones come.
     replaced: Vec<String>,
     pool: Arc<ThreadPool>,
-    counters: Counters,
+    counters: ProgressCounters,
     /// [`run`](Pyramid::run) was called.
     begun: AtomicBool,
     _lock: Lock,
@@ -105,29 +105,28 @@ impl Pyramid {
             let reason = format!("its elements are {dtype}, of which there are no means; numbers can be halved");
             return Err(Error::format(&image.root, Refusal::Unsupported(reason)));
         };
-        let levels = image.levels(options).into_iter().map(|level| {
-            let (metadata, document) = array_of(&image.finest, &level.told.shape)?;
-            Ok((level, metadata, document))
-        });
-        let levels = levels.collect::<Result<Vec<_>>>()?;
+        let levels = image.levels(options)?;
         let mut journal = Map::new();
-        for (level, _, document) in &levels {
+        for NewLevel { told, steps, document, .. } in &levels {
             let source = image.finest.path().display().to_string();
             let fingerprint = staging::fingerprint(&image.finest)?;
-            let (steps, method) = (&level.steps, options.method);
+            let method = options.method;
             let entry = json!({
                 "source": source, "fingerprint": fingerprint, "document": document, "steps": steps, "method": method,
             });
-            journal.insert(level.told.path.clone(), entry);
+            journal.insert(told.path.clone(), entry);
         }
         let staging = os::hidden(&image.root, "pyramid");
-        let total = levels.iter().map(|(_, metadata, _)| bytes_of(metadata)).fold(0, u64::saturating_add);
-        let mut pyramid = Self {
-            replaced: image.datasets[1..].to_vec(),
+        let publication =
+            Publication { root: &image.root, staging: &staging, levels: &levels, options, journal: &journal };
+        let Earlier { made, replaced } = publication.look_for_earlier(&image.datasets[1..])?;
+        let total = levels.iter().map(|level| bytes_of(&level.metadata)).fold(0, u64::saturating_add);
+        let pyramid = Self {
+            made,
+            replaced,
             pool: Arc::new(pool(options.workers)?),
-            counters: Counters::of(total),
+            counters: ProgressCounters::of(total),
             begun: AtomicBool::new(false),
-            made: false,
             dtype,
             options: options.clone(),
             _lock: lock,
@@ -136,12 +135,26 @@ impl Pyramid {
             staging,
             journal,
         };
-        pyramid.look_for_earlier()?;
         // A memory that is too small is refused before anything is made.
         if !pyramid.levels.is_empty() {
             pyramid.lanes(&pyramid.change(0)?, 1)?;
         }
         Ok(pyramid)
+    }
+
+    /// What somebody should know before the levels are made, as sentences: which others are removed.
+    pub fn notes(&self) -> Vec<String> {
+        let stays = |path: &&String| self.levels.iter().any(|level| level.told.path == **path);
+        let removed: Vec<_> =
+            self.replaced.iter().filter(|path| !stays(path)).map(|path| format!("{path:?}")).collect();
+        match removed.len() {
+            0 => Vec::new(),
+            _ if self.levels.is_empty() => Vec::new(),
+            count => {
+                let (of, are) = if count == 1 { ("level", "is") } else { ("levels", "are") };
+                vec![format!("the {of} {} {are} removed: the image gets fewer than it has", removed.join(", "))]
+            }
+        }
     }
 
     /// Makes the levels. Several shards are in the making at once, each with several chunks on their way.
@@ -162,7 +175,7 @@ impl Pyramid {
     fn work(&self) -> Result<PyramidSummary> {
         let summary = |Totals { shards_written, shards_found, chunks, bytes }| PyramidSummary {
             image: self.image.name.clone(),
-            levels: self.levels.iter().map(|(level, ..)| level.told.clone()).collect(),
+            levels: self.levels.iter().map(|level| level.told.clone()).collect(),
             bytes_pixels: bytes_of(self.image.finest.metadata()),
             shards_written,
             shards_found,
@@ -174,22 +187,22 @@ impl Pyramid {
             return Ok(summary(Totals::default()));
         }
         if !self.made {
-            self.forget_earlier()?;
+            self.publication().forget_earlier()?;
         }
         let staging = Staging::open(&self.staging, &self.journal, self.options.sync)?;
         if !self.made {
             self.make(&totals)?;
-            self.announce()?;
+            self.publication().announce(&self.replaced)?;
         }
         self.counters.go_on()?;
-        self.publish()?;
+        self.publication().publish(&self.replaced)?;
         staging.finish()?;
         Ok(summary(totals.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Makes level after level, in the staging folder.
     fn make(&self, totals: &Mutex<Totals>) -> Result<()> {
-        for (number, (level, metadata, document)) in self.levels.iter().enumerate() {
+        for (number, NewLevel { told, metadata, document, .. }) in self.levels.iter().enumerate() {
             let change = self.change(number)?;
             let todo: Vec<_> = change.positions()?.into_iter().map(|position| (0, position)).collect();
             let pixels = todo.iter().map(|(_, position)| change.pixel_bytes(position)).fold(0, u64::saturating_add);
@@ -197,51 +210,40 @@ impl Pyramid {
             self.counters.done.fetch_add(bytes_of(metadata).saturating_sub(pixels), Relaxed);
             let made = |_, outcome| totals.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
             self.lanes(&change, todo.len())?.make(&[&change], &todo, &self.counters, made)?;
-            let file = Staging::place(&self.staging, &level.told.path).join("zarr.json");
+            let file = Staging::place(&self.staging, &told.path).join("zarr.json");
             documents::put_for(&file, document, self.image.finest.document())?;
         }
         Ok(())
     }
 
-    fn lanes(&self, change: &Change, shards: usize) -> Result<Lanes> {
-        Lanes::new(&[change], shards, self.options.memory_bytes, self.options.workers)
+    fn publication(&self) -> Publication<'_> {
+        Publication {
+            root: &self.image.root,
+            staging: &self.staging,
+            levels: &self.levels,
+            options: &self.options,
+            journal: &self.journal,
+        }
+    }
+
+    fn lanes(&self, change: &Change, shards: usize) -> Result<ShardLanes> {
+        ShardLanes::new(&[change], shards, self.options.memory_bytes, self.options.workers)
     }
 
     /// One level, made of the one before.
     fn change(&self, number: usize) -> Result<Change> {
         let made = |number: usize| {
-            let (level, metadata, _) = &self.levels[number];
-            let place = Staging::place(&self.staging, &level.told.path);
+            let NewLevel { told, metadata, .. } = &self.levels[number];
+            let place = Staging::place(&self.staging, &told.path);
             Array::with(&place, &place, place.join("zarr.json"), metadata.clone())
         };
         let source = match number.checked_sub(1) {
             Some(before) => made(before),
             None => Array::open(self.image.finest.path())?,
         };
-        let halving = Halving::new(self.options.method, self.dtype, &self.levels[number].0.steps);
+        let halving = Halving::new(self.options.method, self.dtype, &self.levels[number].steps);
         Change::halved(source, made(number), halving, self.options.sync, self.pool.clone())
     }
-}
-
-/// An array like the finest one, but of another shape: what it is, and its document.
-fn array_of(finest: &Array, shape: &[u64]) -> Result<(Metadata, Value)> {
-    let file = finest.document();
-    let Some(mut document) = document::read(file)? else { return Err(Error::format(file, "has gone")) };
-    let old = finest.metadata();
-    let chain = match old.chain.is_plain() {
-        true => old.chain.clone(),
-        // What is encoded here are elements in C order, lowest byte first.
-        false => Chain::new(old.chain.element_codec().clone(), false, old.dtype, None),
-    };
-    let mut layout = old.layout.clone();
-    layout.shape = shape.to_vec();
-    layout.index_order = None;
-    let metadata = Metadata { layout, chain, manifest: None, attributes: json!({}), ..old.clone() }.check(file)?;
-    zarr3::set_chunks(&mut document, &metadata);
-    document["shape"] = json!(shape);
-    document["attributes"] = json!({});
-    zarr3::remove_manifest(&mut document);
-    Ok((metadata, document))
 }
 
 fn bytes_of(metadata: &Metadata) -> u64 {

@@ -1,7 +1,7 @@
 //! What somebody should know of an array that becomes another: what its readers may lack, and what is no more as it
 //! was.
 
-use super::jobs::Job;
+use super::jobs::ArrayJob;
 use super::options::RepackOptions;
 use super::refusal::called;
 use crate::config::Compressor;
@@ -15,13 +15,13 @@ use crate::format::precomputed::GZIP;
 /// # Errors
 ///
 /// When files can't be listed, or are compressed with what is not read here.
-pub(super) fn of_job(job: &Job, options: &RepackOptions) -> Result<Vec<String>> {
+pub(super) fn of_job(job: &ArrayJob, options: &RepackOptions) -> Result<Vec<String>> {
     let notes = [codecs(job, options), raw_bytes(job), packed_files(job, options)?];
     Ok(notes.into_iter().flatten().map(|note| format!("{} {note}", called(&job.name))).collect())
 }
 
 /// Codecs that the result has, and the old array had not, or not in this format.
-fn codecs(job: &Job, options: &RepackOptions) -> Option<String> {
+fn codecs(job: &ArrayJob, options: &RepackOptions) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
     if !to.layout.rules().is_tree || (from.layout.rules().is_tree && options.codec.is_none()) {
         return None;
@@ -35,7 +35,7 @@ fn codecs(job: &Job, options: &RepackOptions) -> Option<String> {
 }
 
 /// Elements that have another name in Zarr v3.
-fn raw_bytes(job: &Job) -> Option<String> {
+fn raw_bytes(job: &ArrayJob) -> Option<String> {
     let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
     let ElementType::Raw(length) = to.dtype else { return None };
     let is_renamed = to.layout.rules().is_tree && !from.layout.rules().is_tree;
@@ -49,7 +49,7 @@ fn raw_bytes(job: &Job) -> Option<String> {
 }
 
 /// Chunks that are compressed files of a volume, which no document says.
-fn packed_files(job: &Job, options: &RepackOptions) -> Result<Option<String>> {
+fn packed_files(job: &ArrayJob, options: &RepackOptions) -> Result<Option<String>> {
     let packings = job.change.source.packings()?;
     if let Some((path, packing)) = packings.iter().find(|(_, packing)| *packing != GZIP) {
         let reason =

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::array_notes;
-use super::jobs::{Jobs, Roots};
+use super::jobs::{ArrayJobs, Roots};
 use super::missing;
 use super::options::RepackOptions;
 use super::selection::Selection;
@@ -25,22 +25,22 @@ pub(super) fn absent(nodes: &[Node], selection: &Selection<'_>) -> Result<Vec<Br
 /// All that there is to do, with what somebody should know of it.
 pub(super) fn jobs(
     nodes: Vec<Node>,
-    place: &Roots<'_>,
+    roots: &Roots<'_>,
     selection: &Selection<'_>,
     pool: &Arc<rayon::ThreadPool>,
-) -> Result<Jobs> {
+) -> Result<ArrayJobs> {
     let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
     let of_nodes: Vec<_> = of_levels.chain(stale::among(&nodes).into_iter().map(Stale::note)).collect();
     let has_arrays = nodes.iter().any(|node| node.array().is_some());
     let mut jobs = match zarr2_tree::is_meant(&nodes, selection) {
-        true => zarr2_tree::jobs(nodes, place, selection, pool)?,
-        false => Jobs::new(nodes, place, selection, pool)?,
+        true => zarr2_tree::jobs(nodes, roots, selection, pool)?,
+        false => ArrayJobs::new(nodes, roots, selection, pool)?,
     };
     jobs.notes.extend(of_nodes);
     for job in &jobs.jobs {
         jobs.notes.extend(array_notes::of_job(job, selection.options)?);
     }
-    refuse_lacking(place.root, jobs.jobs.is_empty().then_some(has_arrays), place.absent, selection.options)?;
+    refuse_lacking(roots.root, jobs.jobs.is_empty().then_some(has_arrays), roots.absent, selection.options)?;
     Ok(jobs)
 }
 

@@ -8,7 +8,7 @@ use super::refusal::called;
 use super::selection::Selection;
 use super::target::changes_format;
 use crate::fs::look;
-use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 use crate::offline::hierarchy::{below, has_node};
 use crate::offline::promises::Broken;
 
@@ -39,7 +39,7 @@ impl LeftOut {
             let is_central = from_central && !has_node(&node.path);
             !selection.takes(&node.name) && ((in_group && !is_zarr3(node)) || is_central)
         };
-        let arrays = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)));
+        let arrays = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)));
         let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
         Self::new(missing, kept)
     }
@@ -48,14 +48,14 @@ impl LeftOut {
     pub(super) fn of_zarr2(nodes: &[Node], selection: &Selection<'_>) -> Self {
         let is_missing =
             |node: &&Node| !selection.takes(&node.name) && !selection.is_record(&node.name) && is_zarr3(node);
-        let arrays = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)));
+        let arrays = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)));
         let (missing, kept): (Vec<_>, Vec<_>) = arrays.partition(is_missing);
         Self::new(missing, kept)
     }
 
     /// Those beside the only array of a dataset, but for the records of its frames.
     pub(super) fn of_designed(nodes: &[Node], only: &str) -> Self {
-        let others = nodes.iter().filter(|node| !matches!(node.kind, Kind::Group(_)) && node.name != only);
+        let others = nodes.iter().filter(|node| !matches!(node.kind, NodeKind::Group(_)) && node.name != only);
         let (records, missing): (Vec<_>, Vec<_>) = others.partition(|node| is_record(node, only));
         Self::new(missing, records)
     }
@@ -123,7 +123,7 @@ fn is_record(node: &Node, image: &str) -> bool {
 
 fn is_zarr3(node: &Node) -> bool {
     match &node.kind {
-        Kind::Array(array) => !changes_format(array),
+        NodeKind::Array(array) => !changes_format(array),
         _ => look::is_file(&node.path.join("zarr.json")),
     }
 }

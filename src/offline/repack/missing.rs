@@ -12,7 +12,7 @@ use crate::fs as os;
 use crate::offline::array::Array;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
-use crate::offline::lost::Lost;
+use crate::offline::lost::LostChunks;
 use crate::offline::promises::Broken;
 use crate::offline::ranges::Ranges;
 use crate::record::LOST;
@@ -55,17 +55,17 @@ impl GivenUp {
             return Ok(Self::of_unfinished(source, &left));
         }
         let Some(lost) = change.pool.install(|| source.lost())? else { return Ok(Self::default()) };
-        let frames = source.acquisition().and_then(|(_, places)| lost.frames(&places));
+        let frames = source.acquisition().and_then(|(_, map)| lost.frames(&map));
         Ok(Self { chunks: lost.chunks(), frames: frames.unwrap_or_default(), end: None })
     }
 
     /// A copy has no slot headers, by which the run could be recovered: what its indexes do not name is missing.
-    fn of_unfinished(source: &Array, left: &Lost) -> Self {
-        let frames = source.acquisition().and_then(|(_, places)| Some((left.frames(&places)?, places)));
-        let Some((absent, places)) = frames else { return Self::default() };
-        let all = Ranges::from(0..places.frames().unwrap_or(0));
+    fn of_unfinished(source: &Array, left: &LostChunks) -> Self {
+        let frames = source.acquisition().and_then(|(_, map)| Some((left.frames(&map)?, map)));
+        let Some((absent, map)) = frames else { return Self::default() };
+        let all = Ranges::from(0..map.frames().unwrap_or(0));
         let last = all.minus(&absent).iter().last().map_or(0, |range| range.end);
-        let end = places.end(last).min(all.count());
+        let end = map.end(last).min(all.count());
         Self { chunks: 0, frames: absent.and(&Ranges::from(0..end)), end: Some(end) }
     }
 

@@ -65,19 +65,20 @@ use crate::format::provenance::is_unfinished;
 use crate::fs::{self as os, Lock};
 use crate::fs::{links, look};
 use crate::offline::array::Array;
-use crate::offline::hierarchy::walk::{self, Kind, Node};
-use crate::offline::progress::{Counters, Progress, controls, pool};
+use crate::offline::hierarchy::walk::{self, Node, NodeKind};
+use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
 use change::Change;
 use consolidated::Consolidated;
-use groups::Group;
-use jobs::{Form, Job, Jobs};
-use lanes::Lanes;
+use groups::RepackedGroup;
+use jobs::{ArrayJob, ArrayJobs, ResultForm};
+use lanes::ShardLanes;
 use missing::GivenUp;
 pub use options::{RepackOptions, RepackSummary, Sharding, SpaceCheck};
 pub use order::ChunkOrder;
 use rest::{Rest, copy_document};
 use selection::Selection;
-use shard::{Outcome, Totals};
+use settle::Mentions;
+use shard::{ShardOutcome, Totals};
 use staging::{Staging, below};
 
 /// A repacking that was checked and can be run.
@@ -97,19 +98,19 @@ pub struct Repack {
     out: Option<PathBuf>,
     staging: PathBuf,
     options: RepackOptions,
-    jobs: Vec<Job>,
-    form: Form,
-    groups: Vec<Group>,
+    jobs: Vec<ArrayJob>,
+    form: ResultForm,
+    groups: Vec<RepackedGroup>,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
     /// Files that take the places of others, by their names below the dataset.
     files: Vec<(String, Vec<u8>)>,
     todo: Vec<(usize, Vec<u64>)>,
-    counters: Counters,
+    counters: ProgressCounters,
     /// [`run`](Repack::run) was called.
     begun: AtomicBool,
     /// An earlier call made the new dataset.
-    done: Option<Done>,
+    done: Option<EarlierResult>,
     /// What somebody should know who reads the result.
     notes: Vec<String>,
     _lock: Option<Lock>,
@@ -117,7 +118,7 @@ pub struct Repack {
 
 /// A new dataset that an earlier call has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Done {
+enum EarlierResult {
     /// That call was killed when nothing was left to do but to tidy up.
     Untidy,
     /// All is as that call left it.
@@ -165,10 +166,10 @@ impl Repack {
         let selection = Selection::new(&nodes, options)?;
         let absent = choice::absent(&nodes, &selection)?;
         let pool = Arc::new(pool(options.workers)?);
-        let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
-        let Jobs { mut jobs, form, groups, left, files, notes } = choice::jobs(nodes, &place, &selection, &pool)?;
+        let roots = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
+        let ArrayJobs { mut jobs, form, groups, left, files, notes } = choice::jobs(nodes, &roots, &selection, &pool)?;
         let done = match &out {
-            Some(_) if is_untidy => Some(Done::Untidy),
+            Some(_) if is_untidy => Some(EarlierResult::Untidy),
             Some(out) if is_there => Some(done_before(out, &root, &jobs, options)?),
             _ => None,
         };
@@ -178,7 +179,7 @@ impl Repack {
         }
         let todo = todo(&jobs)?;
         let pixels = todo.iter().map(|(job, position)| jobs[*job].change.pixel_bytes(position));
-        let counters = Counters::of(pixels.fold(0, u64::saturating_add));
+        let counters = ProgressCounters::of(pixels.fold(0, u64::saturating_add));
         let repack = Self {
             root,
             out,
@@ -233,7 +234,7 @@ impl Repack {
             ));
         }
         if let Some(done) = self.done {
-            if done == Done::Untidy {
+            if done == EarlierResult::Untidy {
                 Staging::discard(&self.staging)?;
             }
             let (shards_found, bytes_pixels) = (self.todo.len() as u64, self.counters.total());
@@ -241,8 +242,8 @@ impl Repack {
         }
         let staged = self.out.is_some() || self.jobs.iter().any(|job| !job.in_place);
         if self.options.space == SpaceCheck::Estimated {
-            let is_copied = self.out.is_some() || (staged && self.form == Form::Designed);
-            space::Plan {
+            let is_copied = self.out.is_some() || (staged && self.form == ResultForm::Designed);
+            space::SpaceNeeds {
                 jobs: &self.jobs,
                 todo: &self.todo,
                 lanes: self.lanes()?.count as u64,
@@ -262,7 +263,7 @@ impl Repack {
             }
             Staging::discard(&self.staging)?;
             let summary = self.make_shards()?;
-            self.put_groups(&self.root)?;
+            self.mentions().put_groups(&self.root)?;
             Consolidated::of(&self.root, &self.groups, &self.staging)?.refresh()?;
             return Ok(summary);
         }
@@ -280,11 +281,11 @@ impl Repack {
                     false => os::publish(&staging.tree(), out)?,
                 }
             }
-            None if self.form == Form::Designed => {
+            None if self.form == ResultForm::Designed => {
                 let consolidated = Consolidated::of(&self.root, &self.groups, &self.staging)?;
                 consolidated.set_aside()?;
                 os::exchange(&staging.tree(), &self.root)?;
-                self.put_around()?;
+                self.mentions().put_around()?;
                 consolidated.bring_back()?;
             }
             None => self.exchange()?,
@@ -311,18 +312,22 @@ impl Repack {
         Ok(if self.form.is_tree() { arrays } else { Map::from_iter([(String::new(), Value::Object(arrays))]) })
     }
 
+    fn mentions(&self) -> Mentions<'_> {
+        Mentions { root: &self.root, jobs: &self.jobs, groups: &self.groups, form: self.form }
+    }
+
     fn changes(&self) -> Vec<&Change> {
         self.jobs.iter().map(|job| &job.change).collect()
     }
 
-    fn lanes(&self) -> Result<Lanes> {
-        Lanes::new(&self.changes(), self.todo.len(), self.options.memory_bytes, self.options.workers)
+    fn lanes(&self) -> Result<ShardLanes> {
+        ShardLanes::new(&self.changes(), self.todo.len(), self.options.memory_bytes, self.options.workers)
     }
 
     fn make_shards(&self) -> Result<RepackSummary> {
         let (totals, chunk_files) = (Mutex::new(Totals::default()), AtomicU64::new(0));
-        let made = |job: usize, outcome: Outcome| {
-            if !self.jobs[job].change.target.layout().has_index() && !matches!(outcome, Outcome::Empty) {
+        let made = |job: usize, outcome: ShardOutcome| {
+            if !self.jobs[job].change.target.layout().has_index() && !matches!(outcome, ShardOutcome::Empty) {
                 chunk_files.fetch_add(1, Relaxed);
             }
             self.jobs[job].chunks.fetch_add(outcome.chunks(), Relaxed);
@@ -341,39 +346,39 @@ impl Repack {
         let sync = self.options.sync;
         let tree = staging.tree();
         let changes = self.changes();
-        let is_whole = self.out.is_some() || self.form == Form::Designed;
+        let is_whole = self.out.is_some() || self.form == ResultForm::Designed;
         if is_whole {
             Rest { root: &self.root, changes: &changes, left: &self.left, sync }.copy(&tree)?;
             self.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
             match self.form {
-                Form::Zarr3 => {
+                ResultForm::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !is_whole {
                         Rest { root: job.change.source.path(), changes: &changes, left: &[], sync }.copy(&place)?;
                     }
                     let old = job.change.source.document();
                     let mut document = job.document.clone();
-                    documents::forget_slots_of_level(&mut document, job);
+                    settle::forget_slots_of_level(&mut document, job);
                     documents::put_for(&place.join("zarr.json"), &document, old)?;
                 }
-                Form::Zarr2 => zarr2_tree::put_array(&Staging::place(&self.staging, &job.name), job)?,
-                Form::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
-                Form::Designed => {
+                ResultForm::Zarr2 => settle::put_zarr2_array(&Staging::place(&self.staging, &job.name), job)?,
+                ResultForm::Kept => copy_document(job.change.source.document(), &self.root, &tree)?,
+                ResultForm::Designed => {
                     let design = job.change.design.iter();
                     let documents = design.flat_map(|design| design.finished(|own| job.settle(own)));
                     for (key, document) in documents {
                         documents::put_for(&tree.join(key), &document, job.change.source.document())?;
                     }
-                    self.refresh_around(&tree)?;
+                    self.mentions().refresh_around(&tree)?;
                 }
             }
         }
         if is_whole {
-            self.put_groups(&tree)?;
+            self.mentions().put_groups(&tree)?;
             // From the inside out.
-            let groups: Vec<_> = self.groups_in(&tree).collect();
+            let groups: Vec<_> = self.mentions().groups_in(&tree).collect();
             groups.iter().rev().try_for_each(|group| group.refresh(&tree))?;
         }
         Ok(())
@@ -387,7 +392,7 @@ impl Repack {
             let made = Staging::place(&self.staging, &job.name);
             os::exchange(&made, &below(&self.root, &job.name))?;
         }
-        self.put_groups(&self.root)?;
+        self.mentions().put_groups(&self.root)?;
         consolidated.bring_back()
     }
 }
@@ -407,16 +412,16 @@ fn root_of(path: &Path, in_place: bool) -> Result<PathBuf> {
 }
 
 /// That the result is there already; refused if it is that of another call.
-fn done_before(out: &Path, root: &Path, jobs: &[Job], options: &RepackOptions) -> Result<Done> {
+fn done_before(out: &Path, root: &Path, jobs: &[ArrayJob], options: &RepackOptions) -> Result<EarlierResult> {
     let sources: Vec<&Array> = jobs.iter().map(|job| &job.change.source).collect();
     match receipt::is_of(out, root, &sources, options)? {
-        true => Ok(Done::Tidy),
+        true => Ok(EarlierResult::Tidy),
         false => Err(Error::Exists { path: out.to_path_buf() }),
     }
 }
 
 /// Refuses arrays that lost chunks, or says what is given up of them.
-fn look_for_lost(jobs: &mut [Job], options: &RepackOptions, was_begun: bool) -> Result<()> {
+fn look_for_lost(jobs: &mut [ArrayJob], options: &RepackOptions, was_begun: bool) -> Result<()> {
     for job in jobs {
         match options.incomplete {
             true => job.given_up = GivenUp::of(&job.change)?,
@@ -428,7 +433,7 @@ fn look_for_lost(jobs: &mut [Job], options: &RepackOptions, was_begun: bool) -> 
 }
 
 /// The shards of all jobs, by job and position.
-fn todo(jobs: &[Job]) -> Result<Vec<(usize, Vec<u64>)>> {
+fn todo(jobs: &[ArrayJob]) -> Result<Vec<(usize, Vec<u64>)>> {
     let mut todo = Vec::new();
     for (number, job) in jobs.iter().enumerate() {
         todo.extend(job.change.positions()?.into_iter().map(|position| (number, position)));
@@ -464,7 +469,7 @@ fn check_out(root: &Path, out: &Path, dialect: Dialect) -> Result<()> {
 fn refuse_unfinished(nodes: &[Node]) -> Result<()> {
     for node in nodes.iter().filter(|node| node.unreadable().is_none()) {
         let of_image = match &node.kind {
-            Kind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
+            NodeKind::Array(array) => array.image_provenance().is_some_and(|own| !own.complete && !own.recovered),
             _ => false,
         };
         if of_image || is_unfinished(&node.document()?["attributes"]) {

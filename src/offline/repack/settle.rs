@@ -4,34 +4,49 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::groups::Group;
-use super::jobs::{Form, Job};
-use super::staging::{below, is_behind_link};
-use super::{Repack, consolidated, documents, zarr2_tree};
-use crate::error::Result;
+use serde_json::Value;
 
-impl Repack {
+use super::groups::{OME, RepackedGroup};
+use super::jobs::{ArrayJob, ResultForm};
+use super::nodes::is_above;
+use super::staging::{below, is_behind_link};
+use super::{consolidated, documents};
+use crate::error::Result;
+use crate::format::provenance::{self, ProvenanceMut};
+use crate::format::zarr2;
+use crate::fs::document;
+
+/// A dataset whose arrays are repacked, and what its documents say of them.
+pub(super) struct Mentions<'a> {
+    /// Where the dataset stands that is repacked.
+    pub(super) root: &'a Path,
+    pub(super) jobs: &'a [ArrayJob],
+    pub(super) groups: &'a [RepackedGroup],
+    pub(super) form: ResultForm,
+}
+
+impl<'a> Mentions<'a> {
     /// The groups that are part of the result at `root`: where a link was copied, what it leads to is not changed.
-    pub(super) fn groups_in<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = &'a Group> {
+    pub(super) fn groups_in(&self, root: &Path) -> impl Iterator<Item = &'a RepackedGroup> {
         let is_copy = root != self.root;
         self.groups.iter().filter(move |group| !(is_copy && is_behind_link(root, &group.name)))
     }
 
     /// Corrects what groups in the dataset at `root` say of arrays that have changed.
     pub(super) fn put_groups(&self, root: &Path) -> Result<()> {
-        for job in &self.jobs {
-            let array = job.change.source.path().strip_prefix(&self.root).unwrap_or(Path::new(""));
+        for job in self.jobs {
+            let array = job.change.source.path().strip_prefix(self.root).unwrap_or(Path::new(""));
             job.given_up.settle_records(root, array)?;
             let mut document = job.document.clone();
-            if job.in_place && documents::forget_slots_of_level(&mut document, job) && document != job.document {
+            if job.in_place && forget_slots_of_level(&mut document, job) && document != job.document {
                 documents::put(&below(root, &job.name).join("zarr.json"), &document)?;
             }
         }
         match self.form {
-            Form::Zarr3 => self.groups_in(root).try_for_each(|group| group.put(root, &self.jobs))?,
-            Form::Zarr2 => zarr2_tree::put_groups(root, &self.groups_in(root).collect::<Vec<_>>(), &self.jobs)?,
-            Form::Kept => self.put_said(root)?,
-            Form::Designed => {}
+            ResultForm::Zarr3 => self.groups_in(root).try_for_each(|group| put_group(group, root, self.jobs))?,
+            ResultForm::Zarr2 => put_zarr2_groups(root, &self.groups_in(root).collect::<Vec<_>>(), self.jobs)?,
+            ResultForm::Kept => self.put_said(root)?,
+            ResultForm::Designed => {}
         }
         if root == self.root { self.put_around() } else { Ok(()) }
     }
@@ -40,8 +55,8 @@ impl Repack {
     /// new one's.
     fn put_said(&self, root: &Path) -> Result<()> {
         for (document, jobs) in self.said()? {
-            if let Ok(below) = document.strip_prefix(&self.root) {
-                documents::forget_slots_in(&root.join(below), &jobs)?;
+            if let Ok(below) = document.strip_prefix(self.root) {
+                forget_slots_in(&root.join(below), &jobs)?;
             }
         }
         Ok(())
@@ -49,8 +64,8 @@ impl Repack {
 
     /// The same of what is said around an array that is repacked by its own path, and in the records beside it.
     pub(super) fn put_around(&self) -> Result<()> {
-        for (document, jobs) in self.said()?.iter().filter(|(document, _)| !document.starts_with(&self.root)) {
-            documents::forget_slots_in(document, jobs)?;
+        for (document, jobs) in self.said()?.iter().filter(|(document, _)| !document.starts_with(self.root)) {
+            forget_slots_in(document, jobs)?;
             let (Some(group), [job]) = (document.parent(), &jobs[..]) else { continue };
             if let Ok(array) = job.change.source.path().strip_prefix(group) {
                 job.given_up.settle_records(group, array)?;
@@ -60,8 +75,8 @@ impl Repack {
     }
 
     /// The documents in which this crate's writer speaks of the arrays, and of which.
-    fn said(&self) -> Result<BTreeMap<PathBuf, Vec<&Job>>> {
-        let mut documents: BTreeMap<PathBuf, Vec<&Job>> = BTreeMap::new();
+    fn said(&self) -> Result<BTreeMap<PathBuf, Vec<&'a ArrayJob>>> {
+        let mut documents: BTreeMap<PathBuf, Vec<&'a ArrayJob>> = BTreeMap::new();
         for job in self.jobs.iter().filter(|job| job.change.source.is_image()) {
             if let Some((document, _)) = job.change.source.said()? {
                 documents.entry(document).or_default().push(job);
@@ -81,4 +96,84 @@ impl Repack {
         }
         Ok(())
     }
+}
+
+/// Writes a group's document in the dataset at `root`, if it has to say something else now.
+fn put_group(group: &RepackedGroup, root: &Path, jobs: &[ArrayJob]) -> Result<()> {
+    let mut document = group.document.clone();
+    forget_slots(&group.name, &mut document, jobs);
+    if document == group.document && !group.is_new {
+        return Ok(());
+    }
+    let file = below(root, &group.name).join("zarr.json");
+    // It may be set aside just now.
+    if document::read(&file)?.is_some_and(|there| there.get("consolidated_metadata").is_none()) {
+        document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
+    }
+    documents::put(&file, &document)
+}
+
+/// Takes back what the live writer said of its slots, which are gone, and of the number of its chunks.
+fn forget_slots(group: &str, document: &mut Value, jobs: &[ArrayJob]) {
+    let name = if group.is_empty() { "0".to_owned() } else { format!("{group}/0") };
+    let Some(job) = jobs.iter().find(|job| job.name == name) else { return };
+    let Some(mut own) = ProvenanceMut::of(document) else { return };
+    own.forget_layout(job.change.source.layout().rules(), job.change.target.layout().rules());
+    job.settle(&mut own);
+}
+
+/// The same for a level of a pyramid, which speaks for itself. False: it is none.
+pub(super) fn forget_slots_of_level(document: &mut Value, job: &ArrayJob) -> bool {
+    if !document.get("attributes").is_some_and(provenance::is_level) {
+        return false;
+    }
+    let Some(mut own) = ProvenanceMut::of(document) else { return false };
+    own.forget_slots();
+    job.settle(&mut own);
+    true
+}
+
+/// The same in any document in which the writer speaks of these arrays.
+fn forget_slots_in(file: &Path, jobs: &[&ArrayJob]) -> Result<()> {
+    let Some(before) = document::read(file)? else { return Ok(()) };
+    let mut document = before.clone();
+    let Some(mut own) = ProvenanceMut::of(&mut document) else { return Ok(()) };
+    own.forget_slots();
+    // Of several arrays, nothing says which one the writer means.
+    if let [job] = jobs {
+        job.settle(&mut own);
+    }
+    if document == before { Ok(()) } else { documents::put(file, &document) }
+}
+
+/// Writes the documents of an array in the folder `place`.
+pub(super) fn put_zarr2_array(place: &Path, job: &ArrayJob) -> Result<()> {
+    let mut said = job.document.clone();
+    forget_slots_of_level(&mut said, job);
+    let attributes = said["attributes"].as_object().cloned().unwrap_or_default();
+    let (name, attributes) = zarr2::attributes(job.change.target.metadata(), attributes);
+    documents::put(&place.join(name), &attributes)?;
+    documents::put(&place.join(".zarray"), &said["array"])
+}
+
+/// Writes the documents of all groups in the dataset at `root`, and then what they say of each other's.
+fn put_zarr2_groups(root: &Path, groups: &[&RepackedGroup], jobs: &[ArrayJob]) -> Result<()> {
+    for group in groups {
+        let mut document = group.document.clone();
+        forget_slots(&group.name, &mut document, jobs);
+        let mut said = document["attributes"].as_object().cloned().unwrap_or_default();
+        let ome = said.shift_remove(OME);
+        let (name, attributes) = zarr2::group_attributes(ome.as_ref(), said);
+        let folder = below(root, &group.name);
+        documents::put(&folder.join(name), &attributes)?;
+        documents::put(&folder.join(".zgroup"), &zarr2::group())?;
+    }
+    let names = groups.iter().map(|group| &group.name).chain(jobs.iter().map(|job| &job.name));
+    let names: Vec<&String> = names.collect();
+    for group in groups.iter().filter(|group| consolidated::is_consolidated(&group.document)) {
+        let is_below = |name: &&&String| is_above(&group.name, name) && ***name != group.name;
+        let within = names.iter().filter(is_below).map(|name| name[group.name.len()..].trim_start_matches('/'));
+        consolidated::make_zarr2(&below(root, &group.name), within)?;
+    }
+    Ok(())
 }

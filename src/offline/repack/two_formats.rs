@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::selection::Selection;
 use crate::error::{Error, Result};
 use crate::fs::look;
-use crate::offline::hierarchy::walk::{Kind, Node};
+use crate::offline::hierarchy::walk::{Node, NodeKind};
 
 const OF_ZARR2: [&str; 4] = [".zgroup", ".zarray", ".zattrs", ".zmetadata"];
 
@@ -23,9 +23,9 @@ pub(super) fn left_out(nodes: &[Node], selection: &Selection<'_>) -> (Vec<PathBu
     let (mut left, mut notes) = (Vec::new(), Vec::new());
     for node in nodes {
         let is_changed = match &node.kind {
-            Kind::Group(said) => said.is_none(),
-            Kind::Array(array) => array.layout().rules().is_tree && selection.takes(&node.name),
-            Kind::Unreadable(_) => false,
+            NodeKind::Group(said) => said.is_none(),
+            NodeKind::Array(array) => array.layout().rules().is_tree && selection.takes(&node.name),
+            NodeKind::Unreadable(_) => false,
         };
         let documents = if is_changed { older(&node.path) } else { Vec::new() };
         if !documents.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::Run;
+use super::CheckRun;
 use super::check::{Severity, reason};
 use crate::error::Error;
 use crate::fs::look;
@@ -12,7 +12,7 @@ use crate::offline::hierarchy;
 use crate::offline::promises::{self, Broken};
 use crate::offline::stale::{self, Stale};
 
-impl Run<'_> {
+impl CheckRun<'_> {
     pub(super) fn documents(&self) {
         for error in &self.check.tree.broken {
             match error {

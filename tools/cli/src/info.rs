@@ -5,12 +5,12 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table};
 use shardwright::offline::{self, ArrayDescription, Description};
 
-use crate::args::Info;
+use crate::args::InfoArgs;
 use crate::failure::Failure;
 use crate::report::{decimal, joined, say, table};
 
 /// Runs the command.
-pub(crate) fn run(args: &Info) -> Result<(), Failure> {
+pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
     let description = offline::describe(&args.path)?;
     if args.json { say(&(description.to_json() + "\n")) } else { say(&to_text(&description)) }
 }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn what_is_no_dataset_is_invalid_input() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = run(&Info { path: folder.path().join("nothing"), json: false }).unwrap_err();
+        let refused = run(&InfoArgs { path: folder.path().join("nothing"), json: false }).unwrap_err();
         assert_eq!(refused.exit_code(), crate::failure::exit::INPUT, "{refused}");
     }
 }

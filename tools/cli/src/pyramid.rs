@@ -5,13 +5,13 @@ use std::time::Instant;
 use shardwright::Error;
 use shardwright::offline::{self, PyramidOptions, PyramidSummary};
 
-use crate::args::Pyramid;
+use crate::args::PyramidArgs;
 use crate::failure::Failure;
 use crate::report::{bytes_text, decimal, say};
 use crate::{interrupt, meter};
 
 /// Runs the command.
-pub(crate) fn run(args: &Pyramid) -> Result<(), Failure> {
+pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
     let options = PyramidOptions {
         method: args.method,
         levels: args.levels,

@@ -5,14 +5,14 @@ use std::time::Instant;
 use shardwright::Error;
 use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
 
-use crate::args::Repack;
+use crate::args::RepackArgs;
 use crate::failure::{Failure, with_options};
 use crate::place::refuse_dangling;
 use crate::report::{bytes_text, decimal, say};
 use crate::{interrupt, meter};
 
 /// Runs the command.
-pub(crate) fn run(args: &Repack) -> Result<(), Failure> {
+pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
     let options = RepackOptions {
         order: args.order,
         only: args.only.clone(),

@@ -17,7 +17,7 @@ use self::groups::{EngineArgs, LayoutArgs, PaceArgs, RunArgs, SoakArgs, VolumeAr
 use self::help::{
     EXAMPLES, EXIT_CODES, EXPORT_HELP, MANIFEST_HELP, PROBE_HELP, RECOVER_HELP, REPACK_HELP, REPLAY_HELP, VERIFY_HELP,
 };
-pub(crate) use self::pyramid::Pyramid;
+pub(crate) use self::pyramid::PyramidArgs;
 pub(crate) use self::values::{Camera, Rate, in_unit, unit_name};
 use self::values::{bytes, one_of, seconds};
 use crate::failure::Failure;
@@ -39,15 +39,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Replay(Box<Replay>),
-    Info(Info),
-    Export(Export),
-    Manifest(Manifest),
-    Verify(Verify),
-    Recover(Recover),
-    Probe(Probe),
-    Pyramid(Pyramid),
-    Repack(Repack),
+    Replay(Box<ReplayArgs>),
+    Info(InfoArgs),
+    Export(ExportArgs),
+    Manifest(ManifestArgs),
+    Verify(VerifyArgs),
+    Recover(RecoverArgs),
+    Probe(ProbeArgs),
+    Pyramid(PyramidArgs),
+    Repack(RepackArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -92,7 +92,7 @@ impl Command {
 /// Show what a dataset holds: shape, chunks, shards, codecs, sizes, gaps
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
-pub(crate) struct Info {
+pub(crate) struct InfoArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     /// Print one JSON object instead of tables
@@ -103,7 +103,7 @@ pub(crate) struct Info {
 /// Write a region of an array as TIFF, OME-TIFF, npy or raw
 #[derive(Debug, Args)]
 #[command(after_help = EXPORT_HELP)]
-pub(crate) struct Export {
+pub(crate) struct ExportArgs {
     /// The array, or the image whose first array is meant
     pub(crate) path: PathBuf,
     /// The file to write
@@ -140,7 +140,7 @@ pub(crate) struct Export {
 /// Check all of a dataset that can be checked: documents, indexes, checksums, decoding, slot headers
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_HELP)]
-pub(crate) struct Verify {
+pub(crate) struct VerifyArgs {
     /// The dataset, or an array of one
     pub(crate) path: PathBuf,
     /// Print one JSON object instead of tables
@@ -154,7 +154,7 @@ pub(crate) struct Verify {
 /// Write down where a dataset's chunks lie, for readers that go by references: kerchunk.json and manifest.json
 #[derive(Debug, Args)]
 #[command(after_help = MANIFEST_HELP)]
-pub(crate) struct Manifest {
+pub(crate) struct ManifestArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     /// The folder to create [default: beside the dataset, run.ome.manifest.zarr for run.ome.zarr]
@@ -185,7 +185,7 @@ pub(crate) struct Manifest {
 /// Bring back what a writer had written when it was killed or the power went
 #[derive(Debug, Args)]
 #[command(after_help = RECOVER_HELP)]
-pub(crate) struct Recover {
+pub(crate) struct RecoverArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     /// Make the changes
@@ -202,7 +202,7 @@ pub(crate) struct Recover {
 /// Find out whether this machine keeps up with a camera when it writes into a folder
 #[derive(Debug, Args)]
 #[command(after_help = PROBE_HELP)]
-pub(crate) struct Probe {
+pub(crate) struct ProbeArgs {
     /// The folder in which datasets are to be written
     pub(crate) path: PathBuf,
     /// The camera: width, height, element type, frames per second; without these the highest rate is what you learn
@@ -219,7 +219,7 @@ pub(crate) struct Probe {
     pub(crate) json: bool,
 }
 
-impl Replay {
+impl ReplayArgs {
     /// The path of the image.
     pub(crate) fn place(&self) -> PathBuf {
         self.run.key.as_ref().map_or_else(|| self.output.clone(), |key| self.output.join(key))
@@ -229,7 +229,7 @@ impl Replay {
 /// Close the gaps in a dataset's shards, or give it another codec, other chunks and shards, or another format
 #[derive(Debug, Args)]
 #[command(after_help = REPACK_HELP)]
-pub(crate) struct Repack {
+pub(crate) struct RepackArgs {
     /// The dataset
     pub(crate) path: PathBuf,
     /// The dataset to create; one file if its name ends in .ozx [default: in place]
@@ -281,7 +281,7 @@ pub(crate) struct Repack {
 /// Write a recording, or a synthetic camera's frames, into a new dataset, as a camera would
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_HELP)]
-pub(crate) struct Replay {
+pub(crate) struct ReplayArgs {
     /// A TIFF file (OME-TIFF, ImageJ, Micro-Manager), a folder of such, NDTiff, a Zarr array, an .npy file, a raw file
     /// (with --shape and --dtype), or the word `synthetic`
     pub(crate) input: PathBuf,
@@ -333,7 +333,7 @@ impl Format {
     }
 }
 
-impl Repack {
+impl RepackArgs {
     /// The on-disk format of the result.
     pub(crate) fn dialect(&self) -> Dialect {
         match (self.layout.dialect, self.ome) {
@@ -371,7 +371,7 @@ mod tests {
     use super::groups::CODECS;
     use super::*;
 
-    fn replay(words: &[&str]) -> Result<Replay, clap::Error> {
+    fn replay(words: &[&str]) -> Result<ReplayArgs, clap::Error> {
         let words = ["shardwright", "replay"].iter().chain(words);
         Cli::try_parse_from(words).map(|cli| match cli.command {
             Command::Replay(replay) => *replay,
