@@ -106,7 +106,8 @@ def test_a_broken_array_in_a_consolidated_group_is_left_as_it_is(tool, tmp_path,
     for place in [path, tmp_path / "o.zarr"]:
         known = json.loads((place / "zarr.json").read_text())["consolidated_metadata"]["metadata"]
         assert (place / "s/b/zarr.json").read_text() == text
-        assert (list(known), known["a"]["chunk_grid"]["configuration"]) == (["a", "s", "s/b"], {"chunk_shape": [16, 16]})
+        assert list(known) == ["a", "s", "s/b"]
+        assert known["a"]["chunk_grid"]["configuration"] == {"chunk_shape": [16, 16]}
         if broken == "{":
             assert known["s/b"] == said
         assert np.array_equal(zarr.open_group(place, mode="r", use_consolidated=True)["a"][...], PIXELS)

@@ -333,10 +333,7 @@ impl Walk {
         if self.purpose != WalkPurpose::Tree {
             return if has_nodes { self.children(&path, name, depth, &[]) } else { Ok(()) };
         }
-        if look::is_folder(&folder) {
-            self.files(at, &folder, "", depth)?;
-        }
-        Ok(())
+        if look::is_folder(&folder) { self.files(at, &folder, "", depth) } else { Ok(()) }
     }
 
     fn group(&mut self, path: &Path, name: &str, depth: usize) -> Result<()> {

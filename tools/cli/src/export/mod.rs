@@ -189,7 +189,7 @@ fn image(array: &Array, region: Option<&RegionArg>) -> Result<ExportedRegion, Fa
 }
 
 /// What to say of dimensions without names in a file whose dimensions mean something.
-fn nameless(format: Format, image: &Image) -> Option<String> {
+fn nameless(format: Format, image: &ExportedRegion) -> Option<String> {
     let names: Vec<_> = image.axes.iter().map(|axis| axis.name.as_str()).collect();
     let note = || {
         format!(
