@@ -215,7 +215,6 @@ fn option_of(field: &str) -> Option<&'static str> {
         "codec.checksum" => "--no-checksum",
         "index_location" => "--index",
         "dialect" => "--dialect",
-        "ome" => "--ome",
         "codec" => "--codec",
         "key" => "--key",
         "manifest" => "--manifest",
