@@ -120,7 +120,10 @@ fn every_dataset_is_as_it_went_in() {
 /// The table lets each codec meet some types; here each meets all of them.
 #[test]
 fn every_codec_with_every_type() {
-    for compressor in cases::compressors().into_iter().filter(|compressor| !matches!(compressor, Compressor::Lz4 | Compressor::Zlib { .. })) {
+    for compressor in cases::compressors()
+        .into_iter()
+        .filter(|compressor| !matches!(compressor, Compressor::Lz4 | Compressor::Zlib { .. }))
+    {
         for &dtype in Dtype::ALL {
             let config = Config {
                 dtype,

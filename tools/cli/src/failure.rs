@@ -182,6 +182,8 @@ impl From<Error> for Failure {
             _ => None,
         };
         let message = match &error {
+            // A switch has no value.
+            Error::Config { field: "sharding", reason, .. } => format!("--unsharded: {reason}"),
             Error::Config { field, value, reason } => match option_of(field) {
                 Some(option) => format!("{option} {value}: {reason}"),
                 None => format!("{field} = {value}: {reason}"),
@@ -215,6 +217,10 @@ fn option_of(field: &str) -> Option<&'static str> {
         "dialect" => "--dialect",
         "codec" => "--codec",
         "key" => "--key",
+        "manifest" => "--manifest",
+        "ome" => "--ome",
+        "pyramid" => "--pyramid",
+        "pyramid.depth" => "--z",
         "volume.key" => "--scale-key",
         "volume.hash" => "--hash",
         "volume.preshift_bits" => "--preshift-bits",

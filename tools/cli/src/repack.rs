@@ -76,10 +76,10 @@ fn sentence(summary: &RepackSummary, seconds: f64) -> String {
         return "is there already, as this call made it before; nothing was to be done".to_owned();
     }
     if shards_written == 0 {
-        return format!("nothing was to be done: all {shards_found} {files} are as they should be");
+        return format!("nothing was to be done: all {shards_found} {files} are in order");
     }
     format!(
-        "{shards_written} {files} written, {shards_found} as they should be; {chunks} chunks, {} in {seconds:.1} s \
+        "{shards_written} {files} written, {shards_found} already in order; {chunks} chunks, {} in {seconds:.1} s \
          ({}/s of pixels)",
         decimal(bytes),
         bytes_text(bytes_pixels as f64 / seconds.max(1e-9)),

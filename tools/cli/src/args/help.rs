@@ -7,9 +7,9 @@ macro_rules! exit_codes {
             "Exit codes:\n",
             $own,
             "  1  the disk is full, the output exists, a writer is at work, or the system refused something\n",
-            "  2  the command line asks for what can't be\n",
+            "  2  the command line is wrong, or asks for something impossible\n",
             "  3  what is at the path is missing, not what it should be, or damaged\n",
-            "  5  what is at the path may be right, but is not read here\n",
+            "  5  what is at the path may be valid, but is not supported\n",
             "  130  interrupted by Ctrl-C or SIGTERM; what is finished stays\n",
             "With --json, an error is an object on standard output, too:\n",
             "  {\"error\": {\"kind\", \"message\", \"path\", \"exit_code\"}}"
@@ -35,7 +35,7 @@ Examples:
 
 ",
     exit_codes!("  0  done\n"),
-    "\nOf replay, probe and recover, 4 says that frames were lost or wait to be recovered."
+    "\nWith replay, probe and recover, 4 means that frames were lost or can be recovered."
 );
 
 pub(super) const REPLAY_HELP: &str = concat!(
@@ -56,7 +56,7 @@ Examples:
 
 pub(super) const PROBE_HELP: &str = concat!(
     "\
-It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which settings keep up, with
+It takes about ten seconds and, while it runs, a few gigabytes of free space. It also says which settings keep up, by \
 what margin, and when the disk will be full.
 
 ",
@@ -65,13 +65,13 @@ what margin, and when the disk will be full.
 
 pub(super) const VERIFY_HELP: &str = concat!(
     exit_codes!("  0  sound\n"),
-    "\n3 says that damage was found, 5 that there is none, but that not all of it could be checked."
+    "\n3 means that damage was found; 5, that none was found, but not everything could be checked."
 );
 
 pub(super) const RECOVER_HELP: &str = concat!(
     "\
-Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before
-the chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
+Without --apply, it only reports what it would change. The indexes of shards are rebuilt from the headers in front of \
+the chunks; a chunk counts only if its header and its bytes agree. It may be interrupted and run again.
 
 ",
     exit_codes!("  0  nothing to do, or done\n  4  there is something to do (without --apply)\n")
@@ -80,6 +80,8 @@ the chunks; a chunk counts only when its header and its bytes agree. It may be i
 pub(super) const EXPORT_HELP: &str = concat!(
     "\
 Dimensions keep the array's order, slowest first; in TIFF each frame is a page. TIFF beyond 4 GB becomes BigTIFF.
+Dimensions are called what the image's axes are, or the array's own names. Without any, the last two are y and x, and \
+the first of three is t, which --region takes and OME-TIFF says; more than three have no place in OME-TIFF then.
 
 ",
     exit_codes!("  0  done\n")
@@ -87,7 +89,7 @@ Dimensions keep the array's order, slowest first; in TIFF each frame is a page. 
 
 pub(super) const MANIFEST_HELP: &str = concat!(
     "\
-Readers that go by references (fsspec, VirtualiZarr) then open the dataset without a copy: manifest.json holds a
+Readers that go by references (fsspec, VirtualiZarr) then open the dataset without a copy: manifest.json holds a \
 chunk-manifest-json for each array, kerchunk.json all of them.
 
 ",
@@ -96,8 +98,8 @@ chunk-manifest-json for each array, kerchunk.json all of them.
 
 pub(super) const PYRAMID_HELP: &str = concat!(
     "\
-Each level is made of the one before; level 0 is only read. Killed and called again with the same words, it goes on
-where it stopped.
+Each level is made from the one before; level 0 is only read. Killed and called again with the same arguments, it \
+continues where it stopped.
 
 ",
     exit_codes!("  0  done\n")
@@ -105,8 +107,8 @@ where it stopped.
 
 pub(super) const REPACK_HELP: &str = concat!(
     "\
-Every new shard is read back and compared before an old one goes. Killed and called again with the same words, it goes
-on where it stopped; called again after its end, it says that all is done.
+Every new shard is read back and compared before an old one is removed. Killed and called again with the same \
+arguments, it continues where it stopped; called again after it has finished, it says so.
 
 ",
     exit_codes!("  0  done\n")
