@@ -24,7 +24,7 @@ use crate::offline::promises::{self, Broken};
 const DAMAGED_MAX: usize = 100;
 
 /// A dataset, or one array.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Description {
     /// The arrays, in the order of their paths.
@@ -65,7 +65,7 @@ fn plain(value: &mut Value) {
 
 /// An array or a group that can't be read: its document is broken, or says what this crate does not read, or it is not
 /// there although others promise it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Unreadable {
     /// The path below the root.
@@ -79,7 +79,7 @@ pub struct Unreadable {
 }
 
 /// One array and its files.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ArrayDescription {
     /// The path below the root; empty for the root itself.

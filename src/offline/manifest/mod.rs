@@ -57,7 +57,7 @@ const INLINED_MAX: u64 = 1 << 16;
 const FILES_MAX: usize = 1 << 16;
 
 /// How [`WriteManifest`] writes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestOptions {
     /// What stands before the paths of the dataset's files: `https://central/run.ome.zarr`, `s3://bucket/run.ome.zarr`.
     /// `None`: `file://` and where they are now.
@@ -106,7 +106,7 @@ pub fn manifest_path(dataset: impl AsRef<Path>) -> PathBuf {
 }
 
 /// What [`WriteManifest`] wrote.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ManifestSummary {
     /// Arrays described.

@@ -33,7 +33,7 @@ pub use check::{Finding, Severity};
 use shard::{CheckedSums, ShardCheck};
 
 /// What a check of a dataset came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Verification {
     /// The arrays, in the order of their paths.
@@ -49,7 +49,7 @@ pub struct Verification {
 }
 
 /// One array that was checked.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ArrayVerified {
     /// The path below the root; empty for the root itself.
