@@ -11,6 +11,7 @@ use crate::format::provenance::{Ending, ProvenanceMut};
 use crate::format::rules;
 use crate::fs as os;
 use crate::offline::array::Array;
+use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
 use crate::offline::hierarchy::walk::Node;
@@ -148,7 +149,7 @@ fn mark(numbers: &Array, lost: &Ranges) -> Result<()> {
     let mut worker = numbers.worker()?;
     for (path, position) in numbers.files()? {
         let Some(file) = ShardFile::open(path.clone())? else { continue };
-        numbers.decode(&mut worker, &file, file.whole(), &position)?;
+        numbers.decode(&mut worker, StoredChunk { file: &file, range: file.whole(), at: &position })?;
         let start = position[0].saturating_mul(*block_frames);
         let (blocks, _) = worker.raw.as_chunks_mut::<8>();
         let came = blocks

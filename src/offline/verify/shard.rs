@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::index::Range;
 use crate::format::slot_header::{self, HEADER_BYTES};
 use crate::offline::array::Array;
-use crate::offline::array::decode::DecodeWorker;
+use crate::offline::array::decode::{DecodeWorker, StoredChunk};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::layers::{Came, FoundLayers};
@@ -79,7 +79,7 @@ impl ShardCheck<'_> {
     fn whole(&self) -> Result<()> {
         let mut worker = self.array.worker()?;
         let range = self.file.whole();
-        let decoded = self.array.decode(&mut worker, self.file, range, self.position);
+        let decoded = self.array.decode(&mut worker, StoredChunk { file: self.file, range, at: self.position });
         self.count(range, self.position);
         match decoded {
             Ok(()) => self.frame_numbers(&worker.raw),
@@ -225,10 +225,11 @@ impl ShardCheck<'_> {
             self.damage(Some(chunk), "lies outside of what can be counted");
             return Ok(Before::Nothing);
         };
+        let stored = StoredChunk { file: self.file, range, at: &place };
         let decoded = match expected {
             // What headers say is compared below.
-            Some(_) => self.array.decode_any(worker, self.file, range, &place),
-            None => self.array.decode(worker, self.file, range, &place),
+            Some(_) => self.array.decode_any(worker, stored),
+            None => self.array.decode(worker, stored),
         };
         self.count(range, &place);
         let readable = decoded.is_ok();
