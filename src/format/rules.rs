@@ -43,6 +43,8 @@ pub(crate) struct Rules {
     pub(crate) lacks: &'static [Dtype],
     /// What was never written may read as other than 0.
     pub(crate) fill_values: bool,
+    /// What was never written may read as anything.
+    pub(crate) undefined_fill: bool,
     /// An array has attributes of its own, beside those of its image.
     pub(crate) array_attributes: bool,
     /// Manifests can name its chunks.
@@ -79,6 +81,7 @@ const ZARR3: Rules = Rules {
     checksums: true,
     lacks: &[],
     fill_values: true,
+    undefined_fill: false,
     array_attributes: true,
     manifests: true,
     free_fields: &["shape", "attributes", "dimension_names"],
@@ -91,6 +94,7 @@ const ZARR3_DRAFT: Rules = Rules {
     ome: OmePlace::Attributes,
     ome_versions: &[],
     checksums: false,
+    undefined_fill: true,
     free_fields: &["shape", "attributes"],
     ..ZARR3
 };
@@ -101,6 +105,7 @@ const ZARR2: Rules = Rules {
     nodes_below_arrays: true,
     ome_versions: &[OmeVersion::V0_4],
     checksums: false,
+    undefined_fill: true,
     free_fields: &["shape"],
     ..ZARR3
 };

@@ -9,7 +9,7 @@ use crate::format::codecs::Chain;
 use crate::format::index::table::TableLayout;
 use crate::format::keys::KeyEncoding;
 use crate::format::layout::{Files, Layout, product};
-use crate::format::{DIMENSION_NAMES, Metadata, zarr3};
+use crate::format::{DIMENSION_NAMES, Metadata, rules, zarr3};
 use crate::geometry::nearest_multiples;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
@@ -74,7 +74,9 @@ pub(super) fn of(
         files,
         index_order: None,
     };
-    let target = Metadata { layout, chain, attributes, manifest: None, ..metadata.clone() }.check(&node.path);
+    let is_fill_undefined = metadata.is_fill_undefined && rules(options.dialect).undefined_fill;
+    let target = Metadata { layout, chain, attributes, is_fill_undefined, manifest: None, ..metadata.clone() };
+    let target = target.check(&node.path);
     let target = target.map_err(|error| match error {
         Error::Unsupported { reason, .. } if !options.chunk.is_empty() => {
             Error::config("chunk", format_args!("{:?}", options.chunk), reason)

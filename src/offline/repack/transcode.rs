@@ -85,7 +85,8 @@ impl Change {
             cut[here..here + row_bytes].copy_from_slice(&pixels[there..there + row_bytes]);
         });
         parcel.used = 0;
-        if !cut.chunks_exact(element).all(|pixel| pixel == to.fill) {
+        // Where nothing is defined, the fill value must be written like any other.
+        if to.is_fill_undefined || !cut.chunks_exact(element).all(|pixel| pixel == to.fill) {
             match self.target.expansion(at) {
                 None => self.encode(encoder, cut, parcel)?,
                 Some(expansion) => {
