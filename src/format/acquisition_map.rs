@@ -289,12 +289,12 @@ impl AcquisitionMap {
 mod tests {
     use super::*;
     use crate::config::Dialect;
-    use crate::format::keys::KeyEncoding;
+    use crate::format::keys::{KeyEncoding, Prefix};
     use crate::format::layout::Files;
     use crate::geometry::Cells;
 
     fn layout(shape: Vec<u64>, chunk_shape: Vec<u64>) -> Layout {
-        let files = Files::Grid { keys: KeyEncoding::of_writer(Dialect::Zarr3), index: None };
+        let files = Files::Grid { keys: KeyEncoding::of_writer(Prefix::Part), index: None };
         let (dialect, file_shape) = (Dialect::Zarr3, chunk_shape.clone());
         Layout { dialect, shape, names: None, chunk_shape, file_shape, files, index_order: None }
     }

@@ -28,7 +28,8 @@ pub(crate) use names::is_partial;
 #[cfg(feature = "offline")]
 pub(crate) use names::is_work;
 pub(crate) use publish::{
-    absolute, create_new, exchange, finish_exchange, hidden, make_file, make_folders, swap, sync_folder_of,
+    absolute, create_new, exchange, finish_exchange, hidden, make_file, make_folders, remove_empty_folders, swap,
+    sync_folder_of,
 };
 #[cfg(feature = "offline")]
 pub(crate) use publish::{folders_below, publish, put, remove_folder, remove_links, rename};

@@ -56,7 +56,7 @@ pub(super) fn of(
     }
     let keys = match &layout.files {
         Files::Grid { keys, .. } if !is_new && metadata.manifest.is_none() => *keys,
-        _ => KeyEncoding::of_writer(options.dialect),
+        _ => KeyEncoding::of_writer(rules(options.dialect).key_prefix),
     };
     let names = layout.names.clone().or(names);
     let mut attributes = metadata.attributes.clone();

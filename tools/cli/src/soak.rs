@@ -178,7 +178,8 @@ impl Roll {
     pub(crate) fn start(acquisition: &Acquisition, path: &Path, bytes_max: u64) -> Self {
         let (closed, keys) = mpsc::channel::<PathBuf>();
         let root = path.to_path_buf();
-        acquisition.on_shard_closed(move |key| drop(closed.send(root.join(key))));
+        let listener = acquisition.on_shard_closed(move |key| drop(closed.send(root.join(key))));
+        listener.expect("nobody else listens to this run");
         // Not on the thread that closes shards: to delete half a gigabyte takes time.
         let thread = thread::spawn(move || {
             let (mut kept, mut bytes) = (VecDeque::new(), 0);
