@@ -6,7 +6,8 @@ macro_rules! exit_codes {
         concat!(
             "Exit codes:\n",
             $own,
-            "  1  the disk is full, the output exists, a writer is at work, or the system refused something\n",
+            "  1  the disk is full, the output exists, a writer is at work, or the system\n",
+            "     refused something\n",
             "  2  the command line asks for what can't be\n",
             "  3  what is at the path is missing, not what it should be, or damaged\n",
             "  5  what is at the path may be right, but is not read here\n",
@@ -41,12 +42,12 @@ Examples:
 pub(super) const REPLAY_HELP: &str = concat!(
     "\
 Examples:
-  shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd --chunk 16,256,256
+  shardwright replay movie.tif out.ome.zarr --codec zstd --chunk 16,256,256
   shardwright replay positions.ome.tif out.ome.zarr --series 1
   shardwright replay movie.tif one_file.ozx
-  shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
-  shardwright replay camera.raw out.zarr --shape 1000,512,640 --pixel-format mono12p
-  shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
+  shardwright replay a.raw out.zarr --shape 99,512,640 --dtype u16 --offset 4096
+  shardwright replay a.raw out.zarr --shape 99,512,640 --pixel-format mono12p
+  shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 99
 
 ",
     exit_codes!(
@@ -56,7 +57,7 @@ Examples:
 
 pub(super) const PROBE_HELP: &str = concat!(
     "\
-It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which settings keep up, with
+It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which settings keep up, with \
 what margin, and when the disk will be full.
 
 ",
@@ -70,7 +71,7 @@ pub(super) const VERIFY_HELP: &str = concat!(
 
 pub(super) const RECOVER_HELP: &str = concat!(
     "\
-Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before
+Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before \
 the chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
 
 ",
@@ -87,7 +88,7 @@ Dimensions keep the array's order, slowest first; in TIFF each frame is a page. 
 
 pub(super) const MANIFEST_HELP: &str = concat!(
     "\
-Readers that go by references (fsspec, VirtualiZarr) then open the dataset without a copy: manifest.json holds a
+Readers that go by references (fsspec, VirtualiZarr) then open the dataset without a copy: manifest.json holds a \
 chunk-manifest-json for each array, kerchunk.json all of them.
 
 ",
@@ -96,7 +97,7 @@ chunk-manifest-json for each array, kerchunk.json all of them.
 
 pub(super) const PYRAMID_HELP: &str = concat!(
     "\
-Each level is made of the one before; level 0 is only read. Killed and called again with the same words, it goes on
+Each level is made of the one before; level 0 is only read. Killed and called again with the same words, it goes on \
 where it stopped.
 
 ",
@@ -105,7 +106,7 @@ where it stopped.
 
 pub(super) const REPACK_HELP: &str = concat!(
     "\
-Every new shard is read back and compared before an old one goes. Killed and called again with the same words, it goes
+Every new shard is read back and compared before an old one goes. Killed and called again with the same words, it goes \
 on where it stopped; called again after its end, it says that all is done.
 
 ",
