@@ -238,12 +238,12 @@ else:
 """
 
 
-@pytest.mark.parametrize("options", [["--chunk", "1,5,5"], ["--codec", "zstd", "--no-checksum"], ["--chunk", "2,10,10"]])
+@pytest.mark.parametrize("options", [["--chunk", "1,5,5"], ["--codec", "zstd"], ["--chunk", "2,10,10"]])
 def test_pixels_that_were_never_written_stay_undefined(tool, tmp_path, options):
     path, out = tmp_path / "a.zarr", tmp_path / "b.zarr"
     python = os.environ.get("SHARDWRIGHT_ZARR2_PYTHON", ROOT / "target/venv-zarr2/bin/python")
     subprocess.run([python, "-c", UNDEFINED, path, "write"], check=True)
-    tool("repack", path, out, "--dialect", "zarr2", *options)
+    tool("repack", path, out, "--dialect", "zarr2", "--no-checksum", *options)
     assert json.loads((out / "a/.zarray").read_text())["fill_value"] is None
     # A chunk of zeros must be there: where there is none, whatever is in memory is read.
     subprocess.run([python, "-c", UNDEFINED, out, "read"], check=True)
