@@ -20,6 +20,7 @@ use crate::offline::hierarchy::walk::{self, Node};
 use crate::offline::levels;
 use crate::offline::notes::notes_of_frames;
 use crate::offline::promises::{self, Broken};
+use crate::words::count_that;
 
 const DAMAGED_MAX: usize = 100;
 
@@ -318,8 +319,10 @@ fn weigh_manifest(array: &Array, manifest: &ChunkManifest) -> Result<FileSums> {
         ranges.retain(|range| range.within(file.len()).is_some());
         if ranges.len() < total {
             let outside = total - ranges.len();
-            sums.damaged
-                .push(format!("{path}: {outside} chunks of the manifest reach beyond its {} bytes", file.len()));
+            sums.damaged.push(format!(
+                "{path}: {} of the manifest beyond its end",
+                count_that(outside, "chunk", ["reaches", "reach"])
+            ));
         }
         let ranges: Vec<_> = ranges.iter().filter_map(|range| range.within(file.len())).collect();
         sums.payload = ranges.iter().fold(sums.payload, |sum, range| sum.saturating_add(range.nbytes));

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::fs::is_below;
 use crate::geometry::for_each_position;
+use crate::words::{IS, count_that, of_number};
 
 /// A level's dimension is not smaller by more than this.
 const FACTOR_MAX: u64 = 16;
@@ -131,8 +132,9 @@ impl LevelPair<'_> {
 /// What to say of so many chunks where it is not known whether they were ever written.
 pub(super) fn note_of(lacking: usize) -> String {
     format!(
-        "{lacking} chunks are not there of which the level before has some: they hold nothing but the fill value, or \
-         files are missing"
+        "{} not there of which the level before has some: {} nothing but the fill value, or files are missing",
+        count_that(lacking, "chunk", IS),
+        of_number(&lacking, ["it holds", "they hold"])
     )
 }
 

@@ -19,6 +19,7 @@ use crate::offline::array::Array;
 use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
+use crate::words::count;
 
 /// What became of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +186,7 @@ impl Change {
         let index = self.target.read_index(&file, position, None)?;
         let present = index.entries().count();
         if present != written.len() {
-            return Err(differs(format!("its index names {present} chunks instead of {}", written.len())));
+            return Err(differs(format!("its index names {} instead of {}", count(present, "chunk"), written.len())));
         }
         let compare = |chunk: &WrittenChunk| {
             let at = self.target.layout().chunk_at(position, chunk.entry);

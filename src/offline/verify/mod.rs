@@ -27,6 +27,7 @@ use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::hierarchy::{self, below};
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
+use crate::words::{HAS, IS, count, count_that, of_number};
 use books::Books;
 use check::{Check, CheckedImage, Findings, reason};
 pub use check::{Finding, Severity};
@@ -188,8 +189,10 @@ impl<'a> CheckRun<'a> {
                     Ok((Some(0), _)) => {}
                     Ok((Some(lost), _)) => {
                         let what = format!(
-                            "{lost} chunks are not there that have pixels, as the level before shows: files are \
-                             missing; pyramid makes them again"
+                            "{} not there that {} pixels, as the level before shows: files are missing; pyramid \
+                             makes them again",
+                            count_that(lost, "chunk", IS),
+                            of_number(&lost, HAS)
                         );
                         self.check.damage(path, what);
                         arrays.iter_mut().filter(|array| array.path == pair.name).for_each(|array| array.damage += 1);
@@ -272,8 +275,8 @@ impl<'a> CheckRun<'a> {
 
     fn notes_of(&self, own: &Provenance, group: &Path) {
         if own.recovered {
-            let missing = own.frames_missing;
-            self.check.note(group, format!("was recovered after its writer was stopped; {missing} frames are missing"));
+            let missing = count_that(own.frames_missing, "frame", IS);
+            self.check.note(group, format!("was recovered after its writer was stopped; {missing} missing"));
         } else if !own.complete {
             self.check.note(group, "is not complete: its writer was stopped or had an error; see recover");
         }
@@ -297,8 +300,8 @@ impl<'a> CheckRun<'a> {
         }
         let absent = sums.without_header.load(Relaxed);
         if image.is_some() && absent > 0 {
-            let what =
-                format!("{absent} chunks have no slot headers: another writer's, or a copy; nothing is compared there");
+            let chunks = count_that(absent, "chunk", HAS);
+            let what = format!("{chunks} no slot headers: another writer's, or a copy; nothing is compared there");
             self.check.note(node.array.path(), what);
         }
         // Of others than the writer's images, too, it may be known how many chunks there were.
@@ -440,8 +443,9 @@ impl<'a> CheckRun<'a> {
         };
         array.file_positions()?.par_iter().try_for_each(one)?;
         if let Some(reason) = elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            let chunks = sums.unchecked.load(Relaxed);
-            let what = format!("{chunks} chunks that its manifest names are not read here: {reason}");
+            let unchecked = sums.unchecked.load(Relaxed);
+            let (chunks, are) = (count(unchecked, "chunk"), of_number(&unchecked, IS));
+            let what = format!("{chunks} that its manifest names {are} not read here: {reason}");
             self.check.find(Severity::Unchecked, array.path(), None, what);
         }
         Ok(())
@@ -466,7 +470,10 @@ impl<'a> CheckRun<'a> {
         }
         if own.complete && own.frames.is_some_and(|expected| expected != *frames) {
             let expected = own.frames.unwrap_or_default();
-            self.check.damage(node.array.path(), format!("has {frames} records; the writer counted {expected} frames"));
+            self.check.damage(
+                node.array.path(),
+                format!("has {}; the writer counted {}", count(*frames, "record"), count(expected, "frame")),
+            );
         }
         Ok(())
     }
@@ -478,7 +485,7 @@ impl<'a> CheckRun<'a> {
         let Some(own) = Some(&image.own).filter(|own| own.complete || own.recovered) else { return };
         let chunks = array.chunks + array.unchecked;
         if let Some(expected) = own.chunks.filter(|&expected| expected != chunks) {
-            let more = || format!("holds {chunks} chunks, and its writer counted only {expected}");
+            let more = || format!("holds {}, and its writer counted only {expected}", count(chunks, "chunk"));
             self.check.damage(path, node.array.lost_of(chunks).unwrap_or_else(more));
         }
         let extent = own.frames.zip(image.map.as_ref()).and_then(|(frames, map)| map.extent(frames));

@@ -4,7 +4,7 @@
 //!
 //! | floor | modules |
 //! |---|---|
-//! | 0 | error, named, processor, sync, stats |
+//! | 0 | error, named, processor, sync, stats, words |
 //! | 1 | dtype, geometry, config, codec, downsample, pixels |
 //! | 2 | format, fs, storage, ring, aligned_memory, record, ome |
 //! | 3 | plan, shard, folder, archive_file |
@@ -27,12 +27,13 @@ use self::methods::method_calls;
 use self::tokens::tokens;
 
 /// The floor of a module; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 32] = [
+const FLOORS: [(&str, u32); 33] = [
     ("error", 0),
     ("named", 0),
     ("processor", 0),
     ("sync", 0),
     ("stats", 0),
+    ("words", 0),
     ("dtype", 1),
     ("geometry", 1),
     ("config", 1),
