@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::fs::is_below;
 use crate::geometry::for_each_position;
-use crate::words::{IS, count_that, of_number};
+use crate::words::{HAS, IS, count_that, of_number};
 
 /// A level's dimension is not smaller by more than this.
 const FACTOR_MAX: u64 = 16;
@@ -135,6 +135,15 @@ pub(super) fn note_of(lacking: usize) -> String {
         "{} not there of which the level before has some: {} nothing but the fill value, or files are missing",
         count_that(lacking, "chunk", IS),
         of_number(&lacking, ["it holds", "they hold"])
+    )
+}
+
+/// What to say of so many chunks that were written.
+pub(super) fn damage_of(lost: u64) -> String {
+    format!(
+        "{} not there that {} pixels, as the level before shows: files are missing; pyramid makes them again",
+        count_that(lost, "chunk", IS),
+        of_number(&lost, HAS)
     )
 }
 

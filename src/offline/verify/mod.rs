@@ -188,13 +188,7 @@ impl<'a> CheckRun<'a> {
                     Ok((_, lacking)) if lacking.is_empty() => {}
                     Ok((Some(0), _)) => {}
                     Ok((Some(lost), _)) => {
-                        let what = format!(
-                            "{} not there that {} pixels, as the level before shows: files are missing; pyramid \
-                             makes them again",
-                            count_that(lost, "chunk", IS),
-                            of_number(&lost, HAS)
-                        );
-                        self.check.damage(path, what);
+                        self.check.damage(path, levels::damage_of(lost));
                         arrays.iter_mut().filter(|array| array.path == pair.name).for_each(|array| array.damage += 1);
                     }
                     Ok((None, lacking)) => self.check.note(path, levels::note_of(lacking.len())),
