@@ -57,8 +57,8 @@ Examples:
 
 pub(super) const PROBE_HELP: &str = concat!(
     "\
-It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which settings keep up, with \
-what margin, and when the disk will be full.
+It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which settings keep up, \
+with what margin, and when the disk will be full.
 
 ",
     exit_codes!("  0  it keeps up\n  4  it does not: frames would be lost\n")
