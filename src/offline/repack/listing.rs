@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::fs::{Identity, LOCK_FILE, look};
+use crate::fs::{Identity, LOCK_FILE, is_partial, look};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
@@ -44,7 +44,7 @@ impl FileListing {
                 self.folder(&path, &key, depth + 1, visited)?;
             } else if name == RECEIPT {
                 self.receipts.push(path);
-            } else if name != LOCK_FILE && !(name.starts_with('.') && name.ends_with(".partial")) {
+            } else if name != LOCK_FILE && !is_partial(&name) {
                 self.line(&key, &path)?;
             }
         }
