@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use shardwright::Error;
 use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
-use shardwright::words::{count, of_number};
+use shardwright::words::{IS, count, of_number};
 
 use crate::args::RepackArgs;
 use crate::failure::{Failure, with_options};
@@ -77,11 +77,11 @@ fn sentence(summary: &RepackSummary, seconds: f64) -> String {
         return "is there already, as this call made it before; nothing was to be done".to_owned();
     }
     if shards_written == 0 {
-        let (files, are) = (files(shards_found), of_number(&shards_found, ["is as it", "are as they"]));
-        return format!("nothing was to be done: {files} {are} should be");
+        let (files, are) = (files(shards_found), of_number(&shards_found, IS));
+        return format!("nothing was to be done: {files} {are} in order");
     }
     format!(
-        "{} written, {shards_found} as they should be; {}, {} in {seconds:.1} s ({}/s of pixels)",
+        "{} written, {shards_found} already in order; {}, {} in {seconds:.1} s ({}/s of pixels)",
         files(shards_written),
         count(chunks, "chunk"),
         decimal(bytes),

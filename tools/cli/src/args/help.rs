@@ -8,9 +8,9 @@ macro_rules! exit_codes {
             $own,
             "  1  the disk is full, the output exists, a writer is at work, or the system\n",
             "     refused something\n",
-            "  2  the command line asks for what can't be\n",
+            "  2  the command line is wrong, or asks for something impossible\n",
             "  3  what is at the path is missing, not what it should be, or damaged\n",
-            "  5  what is at the path may be right, but is not read here\n",
+            "  5  what is at the path may be valid, but is not supported\n",
             "  130  interrupted by Ctrl-C or SIGTERM; what is finished stays\n",
             "With --json, an error is an object on standard output, too:\n",
             "  {\"error\": {\"kind\", \"message\", \"path\", \"exit_code\"}}"
@@ -36,7 +36,7 @@ Examples:
 
 ",
     exit_codes!("  0  done\n"),
-    "\nOf replay, probe and recover, 4 says that frames were lost or wait to be recovered."
+    "\nWith replay, probe and recover, 4 means that frames were lost or can be recovered."
 );
 
 pub(super) const REPLAY_HELP: &str = concat!(
@@ -57,8 +57,8 @@ Examples:
 
 pub(super) const PROBE_HELP: &str = concat!(
     "\
-It takes some ten seconds and, for that time, a few gigabytes of free space. It also tells which settings keep up, \
-with what margin, and when the disk will be full.
+It takes about ten seconds and, while it runs, a few gigabytes of free space. It also says which settings keep up, by \
+what margin, and when the disk will be full.
 
 ",
     exit_codes!("  0  it keeps up\n  4  it does not: frames would be lost\n")
@@ -66,13 +66,13 @@ with what margin, and when the disk will be full.
 
 pub(super) const VERIFY_HELP: &str = concat!(
     exit_codes!("  0  sound\n"),
-    "\n3 says that damage was found, 5 that there is none, but that not all of it could be checked."
+    "\n3 means that damage was found; 5, that none was found, but not everything could be checked."
 );
 
 pub(super) const RECOVER_HELP: &str = concat!(
     "\
-Without --apply, nothing is changed: it says what would be. The indexes of shards are rebuilt from the headers before \
-the chunks; a chunk counts only when its header and its bytes agree. It may be interrupted and run again.
+Without --apply, it only reports what it would change. The indexes of shards are rebuilt from the headers in front of \
+the chunks; a chunk counts only if its header and its bytes agree. It may be interrupted and run again.
 
 ",
     exit_codes!("  0  nothing to do, or done\n  4  there is something to do (without --apply)\n")
@@ -97,8 +97,8 @@ chunk-manifest-json for each array, kerchunk.json all of them.
 
 pub(super) const PYRAMID_HELP: &str = concat!(
     "\
-Each level is made of the one before; level 0 is only read. Killed and called again with the same words, it goes on \
-where it stopped.
+Each level is made from the one before; level 0 is only read. Killed and called again with the same arguments, it \
+continues where it stopped.
 
 ",
     exit_codes!("  0  done\n")
@@ -106,8 +106,8 @@ where it stopped.
 
 pub(super) const REPACK_HELP: &str = concat!(
     "\
-Every new shard is read back and compared before an old one goes. Killed and called again with the same words, it goes \
-on where it stopped; called again after its end, it says that all is done.
+Every new shard is read back and compared before an old one is removed. Killed and called again with the same \
+arguments, it continues where it stopped; called again after it has finished, it says so.
 
 ",
     exit_codes!("  0  done\n")
