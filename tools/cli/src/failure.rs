@@ -182,6 +182,8 @@ impl From<Error> for Failure {
             _ => None,
         };
         let message = match &error {
+            // A switch has no value.
+            Error::Config { field: "sharding", reason, .. } => format!("--unsharded: {reason}"),
             Error::Config { field, value, reason } => match option_of(field) {
                 Some(option) => format!("{option} {value}: {reason}"),
                 None => format!("{field} = {value}: {reason}"),
@@ -213,6 +215,7 @@ fn option_of(field: &str) -> Option<&'static str> {
         "codec.checksum" => "--no-checksum",
         "index_location" => "--index",
         "dialect" => "--dialect",
+        "ome" => "--ome",
         "codec" => "--codec",
         "key" => "--key",
         "volume.key" => "--scale-key",

@@ -27,6 +27,10 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
         error => error.into(),
     };
     let pyramid = offline::Pyramid::new(&args.path, &options).map_err(in_the_way)?;
+    let notes = pyramid.notes();
+    if !args.work.quiet {
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
     let start = Instant::now();
     let quiet = args.work.quiet || args.work.json;
     let run = || meter::during(quiet, || pyramid.progress().bytes(), || pyramid.run());
@@ -36,6 +40,7 @@ pub(crate) fn run(args: &PyramidArgs) -> Result<(), Failure> {
         let mut json = serde_json::to_value(&summary).expect("a summary holds only numbers and paths");
         json["seconds"] = serde_json::json!(seconds);
         json["path"] = serde_json::json!(args.path);
+        json["notes"] = serde_json::json!(notes);
         return say(&format!("{json}\n"));
     }
     if args.work.quiet {

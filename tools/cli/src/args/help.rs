@@ -81,6 +81,8 @@ the chunks; a chunk counts only if its header and its bytes agree. It may be int
 pub(super) const EXPORT_HELP: &str = concat!(
     "\
 Dimensions keep the array's order, slowest first; in TIFF each frame is a page. TIFF beyond 4 GB becomes BigTIFF.
+Dimensions are called what the image's axes are, or the array's own names. Without any, the last two are y and x, and \
+the first of three is t, which --region takes and OME-TIFF says; more than three have no place in OME-TIFF then.
 
 ",
     exit_codes!("  0  done\n")
