@@ -220,6 +220,14 @@ pub enum RefusedNumber {
     },
 }
 
+/// An error of the system, with what there is to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}{more}")]
+struct WithMore {
+    source: Arc<std::io::Error>,
+    more: String,
+}
+
 struct WrongStride {
     got: usize,
     rows: usize,
@@ -316,6 +324,19 @@ impl Error {
 
     pub(crate) fn not_found(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
         Self::NotFound { path: path.as_ref().to_path_buf(), reason: reason.into() }
+    }
+
+    /// The same with `more` behind its reason.
+    pub(crate) fn with(self, more: &str) -> Self {
+        match self {
+            Self::Format { path, reason } => Self::Format { path, reason: reason + more },
+            Self::Unsupported { path, reason } => Self::Unsupported { path, reason: reason + more },
+            Self::Io { action, path, source } => {
+                let kind = source.kind();
+                Self::io(action, path, std::io::Error::new(kind, WithMore { source, more: more.to_owned() }))
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn codec(codec: &'static str, reason: impl fmt::Display) -> Self {

@@ -74,6 +74,8 @@ mod shard;
 mod stats;
 mod storage;
 mod sync;
+#[doc(hidden)]
+pub mod words;
 
 pub mod guide;
 

@@ -42,6 +42,7 @@ pub struct Record {
 /// finite number beyond the range of `f32` does not fit. What does not fit is refused when the frame is committed, and
 /// nothing is converted otherwise: see [`FrameMut::try_commit`](crate::FrameMut::try_commit).
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum FieldValue {
     /// A whole number.
     Int(i64),

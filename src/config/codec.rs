@@ -131,6 +131,7 @@ named!(BloscCname, "codec.compressor.cname", {
 
 /// What reorders a block before it is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Shuffle {
     /// Nothing.
     None,

@@ -322,6 +322,7 @@ named!(Placement, "placement", {
 
 /// Where a shard's index stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum IndexLocation {
     /// After the chunks.
     #[default]

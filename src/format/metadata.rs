@@ -20,6 +20,8 @@ pub(crate) struct Metadata {
     pub(crate) chain: Chain,
     /// One element, in little-endian byte order.
     pub(crate) fill: Vec<u8>,
+    /// The document says `null` for it, as those of Zarr v2 may: what was never written reads as anything.
+    pub(crate) is_fill_undefined: bool,
     pub(crate) attributes: Value,
     /// The manifest of the storage transformer `chunk-manifest-json`: its path, or the manifest itself.
     pub(crate) manifest: Option<Value>,

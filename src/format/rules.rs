@@ -50,6 +50,8 @@ pub(crate) struct Rules {
     pub(crate) raw_elements: bool,
     /// What was never written may read as other than 0.
     pub(crate) fill_values: bool,
+    /// What was never written may read as anything.
+    pub(crate) undefined_fill: bool,
     /// An array has attributes of its own, beside those of its image.
     pub(crate) array_attributes: bool,
     /// Manifests can name its chunks.
@@ -89,6 +91,7 @@ const ZARR3: Rules = Rules {
     other_elements: true,
     raw_elements: true,
     fill_values: true,
+    undefined_fill: false,
     array_attributes: true,
     manifests: true,
     free_fields: &["shape", "attributes", "dimension_names"],
@@ -103,6 +106,7 @@ const ZARR3_DRAFT: Rules = Rules {
     ome_versions: &[],
     checksums: false,
     raw_elements: false,
+    undefined_fill: true,
     free_fields: &["shape", "attributes"],
     ..ZARR3
 };
@@ -114,6 +118,7 @@ const ZARR2: Rules = Rules {
     key_prefix: Prefix::Nothing,
     ome_versions: &[OmeVersion::V0_4],
     checksums: false,
+    undefined_fill: true,
     free_fields: &["shape"],
     ..ZARR3
 };

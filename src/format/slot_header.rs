@@ -1,4 +1,4 @@
-//! The header before each chunk of a shard.
+//! The header before each chunk of a shard. The encoded chunk behind it is its payload.
 //!
 //! ```text
 //!  0  magic          4   "SWc1", written last

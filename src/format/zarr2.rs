@@ -67,14 +67,12 @@ fn metadata(document: &Value, attributes: Value) -> Result<Metadata, Refusal> {
         return Refusal::unsupported(format!("filter {filter} is not read here; {INSTEAD}"));
     }
     let (dtype, big_endian) = dtype(&said.dtype)?;
-    let fill = match &said.fill_value {
-        Value::Null => vec![0; dtype.size()],
-        value => fill_value::element(dtype, value)?,
-    };
+    let is_fill_undefined = said.fill_value.is_null();
+    let fill = if is_fill_undefined { vec![0; dtype.size()] } else { fill_value::element(dtype, &said.fill_value)? };
     let (compressor, name) = compressor(said.compressor.as_ref())?;
     let chain = Chain::new(Codec { compressor, checksum: false }, big_endian, dtype, name);
     let chain = in_order(chain, &said.order, layout.shape.len())?;
-    Ok(Metadata { layout, dtype, chain, fill, attributes, manifest: None })
+    Ok(Metadata { layout, dtype, chain, fill, is_fill_undefined, attributes, manifest: None })
 }
 
 /// A chain whose chunks have their elements in the order of NumPy's name, `C` or `F`.
@@ -191,7 +189,7 @@ pub(super) fn remove_shards(document: &mut Value) {
 
 /// An array's `.zarray`.
 pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
-    let Metadata { layout, dtype, chain, fill, .. } = array;
+    let Metadata { layout, dtype, chain, .. } = array;
     let compressor = numcodecs::compressor(&chain.codec).map(|(name, mut settings)| {
         settings.insert("id".into(), json!(name));
         settings
@@ -202,7 +200,7 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
         "chunks": layout.chunk_shape,
         "dtype": dtype_name(*dtype, chain.big_endian()),
         "compressor": compressor,
-        "fill_value": fill_value::to_json_v2(*dtype, fill),
+        "fill_value": fill_of(array),
         "order": "C",
         "filters": null,
         "dimension_separator": "/",
@@ -214,6 +212,11 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
     document
 }
 
+/// What is read where nothing was written.
+fn fill_of(array: &Metadata) -> Value {
+    if array.is_fill_undefined { Value::Null } else { fill_value::to_json_v2(array.dtype, &array.fill) }
+}
+
 /// The `.zarray` of an array whose chunks are told by references. All codecs are filters, because the last of them
 /// would otherwise be the compressor, of which some readers of references expect the one and some the other kind of
 /// document.
@@ -222,7 +225,7 @@ pub(crate) fn array(array: &Metadata, shape: &[u64]) -> Value {
 ///
 /// A reason for codecs that Zarr v2 lacks.
 pub(crate) fn array_of_filters(array: &Metadata) -> Result<Value, Refusal> {
-    let Metadata { layout, dtype, chain, fill, .. } = array;
+    let Metadata { layout, dtype, chain, .. } = array;
     let is_reversed = |order: &Vec<usize>| order.iter().rev().copied().eq(0..order.len());
     let order = match &chain.order {
         None => "C",
@@ -238,7 +241,7 @@ pub(crate) fn array_of_filters(array: &Metadata) -> Result<Value, Refusal> {
         "shape": layout.shape,
         "chunks": layout.chunk_shape,
         "dtype": dtype_name(*dtype, chain.big_endian()),
-        "fill_value": fill_value::to_json_v2(*dtype, fill),
+        "fill_value": fill_of(array),
         "order": order,
         "filters": if filters.is_empty() { Value::Null } else { Value::Array(filters) },
         "compressor": null,

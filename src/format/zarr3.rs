@@ -81,7 +81,8 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     let layout = layout(document)?;
     let chain = Chain::from_zarr3(&chunk_codecs(&said.codecs)?, dtype, &layout.chunk_shape)?;
     let fill = fill_value::element(dtype, &said.fill_value)?;
-    Ok(Metadata { layout, dtype, chain, fill, attributes: Value::Object(said.attributes), manifest })
+    let attributes = Value::Object(said.attributes);
+    Ok(Metadata { layout, dtype, chain, fill, is_fill_undefined: false, attributes, manifest })
 }
 
 /// The grids of an array, whatever its elements and codecs.

@@ -177,13 +177,12 @@ fn metadata(document: &Value) -> Result<Metadata, Refusal> {
     }
     let (dtype, big_endian) = dtype(&said.data_type)?;
     let (compressor, name) = compressor(said.compressor)?;
-    let fill = match &said.fill_value {
-        Value::Null => vec![0; dtype.size()],
-        value => fill_value::element(dtype, value)?,
-    };
+    let is_fill_undefined = said.fill_value.is_null();
+    let fill = if is_fill_undefined { vec![0; dtype.size()] } else { fill_value::element(dtype, &said.fill_value)? };
     let chain = Chain::new(Codec { compressor, checksum: false }, big_endian, dtype, name);
     let chain = zarr2::in_order(chain, &said.chunk_memory_layout, layout.shape.len())?;
-    Ok(Metadata { layout, dtype, chain, fill, attributes: Value::Object(said.attributes), manifest: None })
+    let attributes = Value::Object(said.attributes);
+    Ok(Metadata { layout, dtype, chain, fill, is_fill_undefined, attributes, manifest: None })
 }
 
 /// The grids of an array, whatever its elements and compressor.
@@ -297,12 +296,13 @@ pub(super) fn group(attributes: Map<String, Value>) -> Document {
 pub(super) fn array(array: &Metadata, shape: &[u64], mut own: Map<String, Value>) -> Value {
     let Metadata { layout, dtype, chain, fill, .. } = array;
     put_dimension_names(&mut own, layout.names.as_deref());
+    let fill = if array.is_fill_undefined { Value::Null } else { fill_value::to_json(*dtype, fill) };
     let mut document = json!({
         "shape": shape,
         "data_type": dtype_name(*dtype, chain.big_endian()),
         "chunk_grid": {"type": "regular", "chunk_shape": layout.chunk_shape, "separator": "/"},
         "chunk_memory_layout": "C",
-        "fill_value": fill_value::to_json(*dtype, fill),
+        "fill_value": fill,
         "extensions": [],
         "attributes": own,
         "storage_transformers": [{

@@ -22,11 +22,12 @@ use crate::offline::levels;
 use crate::offline::notes::notes_of_frames;
 use crate::offline::promises::{self, Broken};
 use crate::offline::stale::{self, Stale};
+use crate::words::count_that;
 
 const DAMAGED_MAX: usize = 100;
 
 /// A dataset, or one array.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Description {
     /// The arrays, in the order of their paths.
@@ -69,7 +70,7 @@ fn plain(value: &mut Value) {
 
 /// An array or a group that can't be read: its document is broken, or says what this crate does not read, or it is not
 /// there although others promise it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Unreadable {
     /// The path below the root.
@@ -85,7 +86,7 @@ pub struct Unreadable {
 }
 
 /// One array and its files.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ArrayDescription {
     /// The path below the root; empty for the root itself.
@@ -366,8 +367,10 @@ fn weigh_manifest(array: &Array, manifest: &ChunkManifest) -> Result<FileSums> {
         ranges.retain(|range| range.within(file.len()).is_some());
         if ranges.len() < total {
             let outside = total - ranges.len();
-            sums.damaged
-                .push(format!("{path}: {outside} chunks of the manifest reach beyond its {} bytes", file.len()));
+            sums.damaged.push(format!(
+                "{path}: {} of the manifest beyond its end",
+                count_that(outside, "chunk", ["reaches", "reach"])
+            ));
         }
         let ranges: Vec<_> = ranges.iter().filter_map(|range| range.within(file.len())).collect();
         sums.payload = ranges.iter().fold(sums.payload, |sum, range| sum.saturating_add(range.nbytes));

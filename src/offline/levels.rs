@@ -16,6 +16,7 @@ use crate::format;
 use crate::format::keys::is_below;
 use crate::fs::look;
 use crate::geometry::for_each_position;
+use crate::words::{HAS, IS, count_that, of_number};
 
 /// A level's dimension is not smaller by more than this.
 const FACTOR_MAX: u64 = 16;
@@ -132,8 +133,18 @@ impl LevelPair<'_> {
 /// What to say of so many chunks where it is not known whether they were ever written.
 pub(super) fn note_of(lacking: usize) -> String {
     format!(
-        "{lacking} chunks are not there of which the level before has some: they hold nothing but the fill value, or \
-         files are missing"
+        "{} not there of which the level before has some: {} nothing but the fill value, or files are missing",
+        count_that(lacking, "chunk", IS),
+        of_number(&lacking, ["it holds", "they hold"])
+    )
+}
+
+/// What to say of so many chunks that were written.
+pub(super) fn damage_of(lost: u64) -> String {
+    format!(
+        "{} not there that {} pixels, as the level before shows: files are missing; pyramid makes them again",
+        count_that(lost, "chunk", IS),
+        of_number(&lost, HAS)
     )
 }
 

@@ -14,6 +14,7 @@ use crate::format::acquisition_map::AcquisitionMap;
 use crate::format::layout::product;
 use crate::format::provenance::{self, ATTRIBUTE, Provenance};
 use crate::geometry::{for_each_position, linear};
+use crate::words::count;
 
 /// More frames than this are not looked at one by one.
 const FRAMES_MAX: u64 = 1 << 28;
@@ -37,7 +38,7 @@ impl fmt::Display for LostChunks {
 }
 
 fn sentence(found: u64, counted: u64) -> String {
-    format!("holds {found} chunks, and its writer counted {counted}: files are missing")
+    format!("holds {}, and its writer counted {counted}: files are missing", count(found, "chunk"))
 }
 
 impl LostChunks {

@@ -11,6 +11,7 @@ use super::stale::{self, Stale};
 use crate::error::{Error, Result};
 use crate::format::provenance::{ATTRIBUTE, Provenance};
 use crate::fs::{Lock, document, look};
+use crate::words::{IS, count_that, of_number};
 
 /// Of files that lie among chunks and are none, so many are named.
 const NAMED_MAX: usize = 3;
@@ -18,7 +19,13 @@ const NAMED_MAX: usize = 3;
 /// What is to be said of the frames of a run that came to its end, or was recovered.
 pub(super) fn notes_of_frames(own: &Provenance) -> Vec<String> {
     let missing = own.frames_missing;
-    let missing = (missing > 0).then(|| format!("{missing} frames are missing, and read as the fill value"));
+    let missing = (missing > 0).then(|| {
+        format!(
+            "{} missing, and {} as the fill value",
+            count_that(missing, "frame", IS),
+            of_number(&missing, ["reads", "read"])
+        )
+    });
     missing.into_iter().chain(own.shortfall()).collect()
 }
 

@@ -345,7 +345,8 @@ fn described(
     if cfg!(target_endian = "big") {
         fill.reverse();
     }
-    Metadata { layout, dtype, chain, fill, attributes: serde_json::Value::Null, manifest: None }
+    let attributes = serde_json::Value::Null;
+    Metadata { layout, dtype, chain, fill, is_fill_undefined: false, attributes, manifest: None }
 }
 
 /// A list of all tiles is kept, and walked for each layer.

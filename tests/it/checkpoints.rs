@@ -358,7 +358,7 @@ impl Kind {
         let bytes = if has_crc { 132 } else { 128 };
         let index = match location {
             IndexLocation::Start => &shard[..bytes],
-            IndexLocation::End => &shard[shard.len() - bytes..],
+            _ => &shard[shard.len() - bytes..],
         };
         let (entries, crc) = index.split_at(128);
         if has_crc {

@@ -48,7 +48,7 @@ fn index(file: &[u8], location: IndexLocation, chunks: u64) -> Vec<Entry> {
     let bytes = 16 * chunks + 4;
     let at = match location {
         IndexLocation::Start => 0,
-        IndexLocation::End => file.len() as u64 - bytes,
+        _ => file.len() as u64 - bytes,
     };
     let index = &file[at as usize..][..bytes as usize];
     let (entries, crc) = index.split_at(index.len() - 4);

@@ -100,7 +100,7 @@ impl Kind {
         }
         let index = match self.config.index_location {
             IndexLocation::Start => &shard[..self.index_bytes()],
-            IndexLocation::End => &shard[shard.len() - self.index_bytes()..],
+            _ => &shard[shard.len() - self.index_bytes()..],
         };
         let (entries, crc) = index.split_at(16 * self.chunks() as usize);
         if self.has_checksum() {

@@ -210,7 +210,7 @@ fn entries_that_overlap_or_lead_out_are_found_although_the_index_is_whole() {
     expect_damage(&path, "19 bytes of chunk 1, the slot header before them 20 bytes");
     // A chunk that the index forgot.
     with_entry(1, u64::MAX, u64::MAX);
-    expect_damage(&path, "1 chunks are there that the index does not name");
+    expect_damage(&path, "1 chunk is there that the index does not name; recover brings it back");
 }
 
 #[test]
@@ -378,9 +378,9 @@ fn books_that_contradict_each_other_are_found() {
             own["missing"] = serde_json::json!([[3, 4], [6, 7]]);
             own["frames_missing"] = 2.into();
         });
-        expect_damage(&path, "1 frames, the first of them 6, have a number in the records, and are listed as missing");
+        expect_damage(&path, "frames that have a number in the records are listed as missing: 1, the first of them 6");
         // That alone is what an editor leaves that painted them.
-        let painted = "1 frames, the first of them 6, have all their chunks, and are listed as missing";
+        let painted = "frames that have all their chunks are listed as missing: 1, the first of them 6";
         assert!(
             check(&path).findings.iter().any(|finding| finding.what == painted && finding.severity == Severity::Note)
         );
@@ -388,14 +388,20 @@ fn books_that_contradict_each_other_are_found() {
             own["missing"] = serde_json::json!([]);
             own["frames_missing"] = 0.into();
         });
-        expect_damage(&path, "1 frames, the first of them 3, have no number in the records, and are not listed");
-        expect_damage(&path, "1 frames, the first of them 3, lack chunks, and are not listed as missing");
+        expect_damage(
+            &path,
+            "frames that have no number in the records are not listed as missing: 1, the first of them 3",
+        );
+        expect_damage(&path, "frames that lack chunks are not listed as missing: 1, the first of them 3");
         number(3, 3);
-        expect_damage(&path, "1 frames, the first of them 3, have a number in the records, and are listed as missing");
+        expect_damage(&path, "frames that have a number in the records are listed as missing: 1, the first of them 3");
         number(7, -1);
-        expect_damage(&path, "1 frames, the first of them 7, have no number in the records, and are not listed");
+        expect_damage(
+            &path,
+            "frames that have no number in the records are not listed as missing: 1, the first of them 7",
+        );
         restore(&path, &before);
         fs::remove_file(path.join("records/frame_number/c/0")).unwrap();
-        expect_damage(&path, "8 frames, the first of them 0 to 2, have no record, and are not listed as missing");
+        expect_damage(&path, "frames that have no record are not listed as missing: 8, the first of them 0 to 2");
     }
 }

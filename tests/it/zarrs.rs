@@ -8,7 +8,7 @@ use crate::common::{Expected, frame};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
-use shardwright::{Acquisition, Codec, Config, Dim, Dtype, Record};
+use shardwright::{Acquisition, Codec, Compressor, Config, Dim, Dtype, Record};
 use zarrs::array::{
     Array, ArrayBytes, ArrayShardedExt, ArrayShardedReadableExt, ArrayShardedReadableExtCache, ArraySubset,
     CodecOptions,

@@ -231,6 +231,40 @@ def test_an_array_of_zarr_v2_stays_in_its_place(tool, tmp_path, part, options):
         assert_found(tmp_path / "new.zarr", found, chunks, tmp_path)
 
 
+UNDEFINED = """
+import sys, numpy as np, zarr
+path, call = sys.argv[1:]
+if call == "write":
+    group = zarr.open_group(path, mode="w")
+    array = group.create_dataset("a", shape=(6, 10, 10), chunks=(2, 5, 5), dtype="u2", fill_value=None,
+                                 dimension_separator="/", write_empty_chunks=True)
+    array[:2], array[2:4, :5, :5] = 0, 7
+else:
+    array = zarr.open_group(path, mode="r")["a"]
+    assert array.fill_value is None
+    assert (array[:2] == 0).all() and (array[2:4, :5, :5] == 7).all()
+"""
+
+
+@pytest.mark.parametrize("options", [["--chunk", "1,5,5"], ["--chunk", "2,10,10"], PLAIN])
+def test_pixels_that_were_never_written_stay_undefined(tool, tmp_path, options):
+    path, out = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    python = os.environ.get("SHARDWRIGHT_ZARR2_PYTHON", ROOT / "target/venv-zarr2/bin/python")
+    subprocess.run([python, "-c", UNDEFINED, path, "write"], check=True)
+    tool("repack", path, out, "--dialect", "zarr2", *options)
+    assert json.loads((out / "a/.zarray").read_text())["fill_value"] is None
+    # A chunk of zeros must be there: where there is none, whatever is in memory is read.
+    subprocess.run([python, "-c", UNDEFINED, out, "read"], check=True)
+    zeros = "a/0/0/0"
+    assert (out / zeros).is_file() and not list(out.glob("a/5/*/*"))
+    manifest = tmp_path / "m.zarr"
+    tool("manifest", out, manifest)
+    assert json.loads(json.loads((manifest / "kerchunk.json").read_text())["refs"]["a/.zarray"])["fill_value"] is None
+    # Zarr v3 has no such arrays.
+    tool("repack", path, tmp_path / "c.zarr", "--unsharded")
+    assert json.loads((tmp_path / "c.zarr/a/zarr.json").read_text())["fill_value"] == 0
+
+
 def test_refusals_name_the_array_and_options_that_were_given(tool, tmp_path):
     path, out = tmp_path / "a.zarr", tmp_path / "b"
     group = zarr.open_group(path, mode="w")

@@ -198,7 +198,7 @@ def test_pyramids_and_thumbnails(replay, tmp_path):
             tif.write(page[::4, ::4], subfiletype=1, metadata=None, **GRAY)
     report, out = replay(tmp_path / "thumbnails.tif")
     assert_replayed(out, data, "tyx")
-    assert "3 pages are smaller copies" in report["notes"][0]
+    assert "3 pages are not read, as smaller copies" in report["notes"][0]
 
 
 def test_colour_channels_have_names(replay, tmp_path):

@@ -189,7 +189,8 @@ fn metadata(info: VolumeInfo, attributes: Value, key: &str) -> Result<Metadata, 
     };
     let layout = layout.check()?;
     let (chain, fill) = (chain(gzip, dtype), vec![0; dtype.size()]);
-    Ok(Metadata { layout, dtype: dtype.into(), chain, fill, attributes, manifest: None })
+    let dtype = dtype.into();
+    Ok(Metadata { layout, dtype, chain, fill, is_fill_undefined: false, attributes, manifest: None })
 }
 
 /// Voxels that a file spans: a shard's, or a chunk's where there are none.

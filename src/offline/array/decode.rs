@@ -23,6 +23,15 @@ pub(crate) struct DecodeWorker {
     pub(crate) raw: Vec<u8>,
 }
 
+/// Where a chunk is stored, and which one it is.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredChunk<'a> {
+    pub(crate) file: &'a ShardFile,
+    pub(crate) range: Range,
+    /// Its place in the grid of chunks.
+    pub(crate) at: &'a [u64],
+}
+
 impl Array {
     pub(crate) fn worker(&self) -> Result<DecodeWorker> {
         Ok(DecodeWorker {
@@ -57,33 +66,20 @@ impl Array {
         Ok(())
     }
 
-    /// Reads the chunk at a place in the grid of chunks and decodes it into the worker's `raw`, elements in
-    /// little-endian byte order.
-    pub(crate) fn decode(
-        &self,
-        worker: &mut DecodeWorker,
-        file: &ShardFile,
-        range: Range,
-        chunk: &[u64],
-    ) -> Result<()> {
-        self.fetch(worker, file, range)?;
-        self.check_header(file, range, &worker.encoded, chunk)?;
-        self.unpack(worker, chunk)
+    /// Reads a chunk and decodes it into the worker's `raw`, elements in little-endian byte order.
+    pub(crate) fn decode(&self, worker: &mut DecodeWorker, chunk: StoredChunk<'_>) -> Result<()> {
+        self.fetch(worker, chunk)?;
+        self.check_header(chunk, &worker.encoded)?;
+        self.unpack(worker, chunk.at)
     }
 
     /// The same, whatever a slot header before the chunk says.
-    pub(crate) fn decode_any(
-        &self,
-        worker: &mut DecodeWorker,
-        file: &ShardFile,
-        range: Range,
-        chunk: &[u64],
-    ) -> Result<()> {
-        self.fetch(worker, file, range)?;
-        self.unpack(worker, chunk)
+    pub(crate) fn decode_any(&self, worker: &mut DecodeWorker, chunk: StoredChunk<'_>) -> Result<()> {
+        self.fetch(worker, chunk)?;
+        self.unpack(worker, chunk.at)
     }
 
-    fn fetch(&self, worker: &mut DecodeWorker, file: &ShardFile, range: Range) -> Result<()> {
+    fn fetch(&self, worker: &mut DecodeWorker, StoredChunk { file, range, .. }: StoredChunk<'_>) -> Result<()> {
         let raw_bytes = self.metadata.chunk_bytes();
         self.check_encoded(range, file.path())?;
         if worker.raw.is_empty() {
@@ -104,7 +100,8 @@ impl Array {
     /// Refuses the bytes of a chunk if the slot header before them was written for others, or for another place:
     /// without a checksum in the chunk, nothing else tells that they were changed, and with one, that they changed
     /// places. Returns whether there is a header, which vouches for them.
-    pub(crate) fn check_header(&self, file: &ShardFile, range: Range, encoded: &[u8], chunk: &[u64]) -> Result<bool> {
+    pub(crate) fn check_header(&self, chunk: StoredChunk<'_>, encoded: &[u8]) -> Result<bool> {
+        let StoredChunk { file, range, at: chunk } = chunk;
         let at = range.offset.checked_sub(HEADER_BYTES as u64).filter(|_| self.layout().has_index());
         let Some(at) = at else { return Ok(false) };
         let own = self.slots();

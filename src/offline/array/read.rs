@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::Array;
-use super::decode::DecodeWorker;
+use super::decode::{DecodeWorker, StoredChunk};
 use super::index::Index;
 use super::memory::on_fitting_threads;
 use super::region::{Area, Rows};
@@ -188,7 +188,7 @@ impl Geometry<'_> {
             Some(worker) => worker,
             None => worker.insert(self.array.worker()?),
         };
-        self.array.decode(worker, file, range, &chunk.chunk)?;
+        self.array.decode(worker, StoredChunk { file, range, at: &chunk.chunk })?;
         area.copy(chunk, &worker.raw);
         Ok(())
     }

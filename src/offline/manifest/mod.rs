@@ -57,7 +57,7 @@ const INLINED_MAX: u64 = 1 << 16;
 const FILES_MAX: usize = 1 << 16;
 
 /// How [`WriteManifest`] writes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestOptions {
     /// What stands before the paths of the dataset's files: `https://central/run.ome.zarr`, `s3://bucket/run.ome.zarr`.
     /// `None`: `file://` and where they are now.
@@ -106,7 +106,7 @@ pub fn manifest_path(dataset: impl AsRef<Path>) -> PathBuf {
 }
 
 /// What [`WriteManifest`] wrote.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ManifestSummary {
     /// Arrays described.
@@ -285,19 +285,18 @@ fn write_folder(
     let kerchunk = options.has(ManifestForm::Kerchunk);
     let kerchunk =
         kerchunk.then(|| Kerchunk::create(folder.join(KERCHUNK), options.kerchunk_zarr_format)).transpose()?;
-    let mut forms = Forms { kerchunk, inlined_max: options.inlined_max(), counters };
-    let mut summary = ManifestSummary::default();
+    let (inlined_max, mut summary) = (options.inlined_max(), ManifestSummary::default());
+    let mut forms = Forms { folder, urls, counters, kerchunk, inlined_max };
     for node in nodes {
-        let place = folder.join(&node.name);
         match &node.kind {
             NodeKind::Group(_) => {
                 let mut document = node.document()?;
                 // What is consolidated there describes other arrays than these.
                 document.as_object_mut().map(|document| document.shift_remove("consolidated_metadata"));
                 forget_slots(&mut document);
-                forms.group(&node.name, &place, &document)?;
+                forms.group(&node.name, &document)?;
             }
-            NodeKind::Array(array) => forms.array(node, array, &place, urls, &mut summary)?,
+            NodeKind::Array(array) => forms.array(node, array, &mut summary)?,
             NodeKind::Unreadable(error) => summary.notes.push(format!("{:?} is left out: {error}", node.name)),
         }
     }
@@ -335,6 +334,9 @@ fn note(node: &Node, array: &Array, chunks: u64, notes: &mut Vec<String>) -> Res
 
 /// The forms that are written, side by side.
 struct Forms<'a> {
+    /// Where they are written.
+    folder: &'a Path,
+    urls: &'a Urls<'a>,
     counters: &'a ProgressCounters,
     kerchunk: Option<Kerchunk>,
     /// The most chunks of an array whose manifest stands in its document; `None`: there are no documents.
@@ -342,22 +344,17 @@ struct Forms<'a> {
 }
 
 impl Forms<'_> {
-    fn group(&mut self, name: &str, place: &Path, document: &Value) -> Result<()> {
+    fn group(&mut self, name: &str, document: &Value) -> Result<()> {
         if self.inlined_max.is_some() {
-            create_folder(place)?;
-            put_document(place, document)?;
+            let place = self.folder.join(name);
+            create_folder(&place)?;
+            put_document(&place, document)?;
         }
         self.kerchunk.as_mut().map_or(Ok(()), |kerchunk| kerchunk.group(name, document))
     }
 
-    fn array(
-        &mut self,
-        node: &Node,
-        array: &Array,
-        place: &Path,
-        urls: &Urls<'_>,
-        summary: &mut ManifestSummary,
-    ) -> Result<()> {
+    fn array(&mut self, node: &Node, array: &Array, summary: &mut ManifestSummary) -> Result<()> {
+        let place = self.folder.join(&node.name);
         let mut document = array_document(node, array)?;
         forget_slots(&mut document);
         let before = summary.chunks;
@@ -374,9 +371,9 @@ impl Forms<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let mut manifest = self.inlined_max.map(|max| ArrayManifest::create(place, max)).transpose()?;
+        let mut manifest = self.inlined_max.map(|max| ArrayManifest::create(&place, max)).transpose()?;
         each_chunk(array, self.counters, |key, path, range| {
-            let url = urls.of(path)?;
+            let url = self.urls.of(path)?;
             if let Some(manifest) = &mut manifest {
                 manifest.chunk(key, &url, range)?;
             }
@@ -389,7 +386,7 @@ impl Forms<'_> {
         })?;
         note(node, array, summary.chunks - before, &mut summary.notes)?;
         summary.arrays += 1;
-        summary.arrays_inlined += u64::from(manifest.map_or(Ok(false), |manifest| manifest.finish(place, document))?);
+        summary.arrays_inlined += u64::from(manifest.map_or(Ok(false), |manifest| manifest.finish(&place, document))?);
         let zarr3 = self.kerchunk.as_ref().is_some_and(|kerchunk| kerchunk.zarr_format == 3);
         if array.codec().compressor == Compressor::Lz4 && zarr3 {
             summary.notes.push(format!("{:?}: only zarr-python reads numcodecs.lz4 in Zarr v3 documents", node.name));

@@ -8,7 +8,7 @@ use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::format::provenance::MISSING_RANGES_MAX;
 use crate::offline::array::Array;
-use crate::offline::array::decode::DecodeWorker;
+use crate::offline::array::decode::{DecodeWorker, StoredChunk};
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, Tree};
@@ -106,7 +106,7 @@ impl<'a> FrameNumbers<'a> {
     /// The numbers in a block; `None` if it is not there or can't be read.
     fn block(&self, worker: &mut DecodeWorker, block: u64) -> Result<Option<Vec<i64>>> {
         let Some(file) = ShardFile::open(self.array.file_path(&[block]))? else { return Ok(None) };
-        match self.array.decode(worker, &file, file.whole(), &[block]) {
+        match self.array.decode(worker, StoredChunk { file: &file, range: file.whole(), at: &[block] }) {
             Ok(()) => {}
             Err(error @ Error::Io { .. }) => return Err(error),
             Err(_) => return Ok(None),

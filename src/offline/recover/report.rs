@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::named::named;
+
 /// What a recovery found, and what it did or would do.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Recovery {
     /// Whether the changes were made, rather than only found.
@@ -23,7 +25,7 @@ pub struct Recovery {
 }
 
 /// What becomes of one image.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ImageRecovered {
     /// The path of its array below the root.
@@ -54,7 +56,7 @@ pub struct ImageRecovered {
 }
 
 /// What becomes of one shard.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ShardRecovered {
     /// The file, below the root.
@@ -70,8 +72,7 @@ pub struct ShardRecovered {
 }
 
 /// What becomes of a shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardAction {
     /// It gets a new index, and the space that is not needed is given back.
@@ -81,6 +82,12 @@ pub enum ShardAction {
     /// It can't be dealt with, and stays as it is.
     Leave,
 }
+
+named!(ShardAction, "action", {
+    NewIndex => "new-index",
+    Remove => "remove",
+    Leave => "leave",
+});
 
 impl Recovery {
     /// Whether anything had to be changed.

@@ -18,6 +18,7 @@ use crate::geometry::for_each_position;
 use crate::offline::array::Array;
 use crate::offline::array::decode::DecodeWorker;
 use crate::offline::pyramid::halving::Halving;
+use crate::words::{IS, count, of_number};
 
 /// More shards than this are not made only to be empty.
 const EMPTY_SHARDS_MAX: u64 = 1 << 24;
@@ -181,7 +182,11 @@ impl Change {
     /// What to say of such files that are not taken along.
     pub(super) fn note_of_beyond(&self) -> Result<Option<String>> {
         let beyond = if self.keeps_beyond() { 0 } else { self.source.files_beyond()? };
-        let note = || format!("{beyond} files beyond the array's shape are left out: they are of what it was before");
+        let note = || {
+            let (files, are) = (count(beyond, "file"), of_number(&beyond, IS));
+            let they = of_number(&beyond, ["it is", "they are"]);
+            format!("{files} beyond the array's shape {are} left out: {they} of what it was before")
+        };
         Ok((beyond > 0).then(note))
     }
 

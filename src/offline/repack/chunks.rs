@@ -12,6 +12,7 @@ use crate::format;
 use crate::format::index::Range;
 use crate::geometry::for_each_position;
 use crate::offline::array::Array;
+use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::shard_file::ShardFile;
 
 /// A chunk of a new shard and where its bytes are now.
@@ -22,6 +23,13 @@ pub(super) struct SourceChunk {
     pub(super) entry: u64,
     pub(super) file: usize,
     pub(super) range: Range,
+}
+
+impl SourceChunk {
+    /// Where it is, in the file that was opened for it.
+    pub(super) fn stored_in<'a>(&'a self, file: &'a ShardFile) -> StoredChunk<'a> {
+        StoredChunk { file, range: self.range, at: &self.at }
+    }
 }
 
 /// So many files of the source are remembered: more than there are shards in the making on most machines.

@@ -74,6 +74,7 @@ impl Design {
         } else {
             plan.array = of_elements(array, &config, plan.array)?;
         }
+        plan.array.is_fill_undefined = metadata.is_fill_undefined && rules(options.dialect).undefined_fill;
         if names.guessed && !rules(options.dialect).numbers_chunks {
             plan.array.layout.names = None;
         }

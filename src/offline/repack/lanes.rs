@@ -9,6 +9,7 @@ use super::progress::Tally;
 use super::shard::ShardOutcome;
 use crate::error::{Error, Result};
 use crate::offline::progress::{ProgressCounters, threads};
+use crate::words::count;
 
 /// More chunks on their way in one shard than this help nobody.
 const PARCELS_MAX: usize = 256;
@@ -33,7 +34,7 @@ impl ShardLanes {
         let threads_bytes = most(Change::thread_bytes).saturating_mul(threads as u64);
         let least = threads_bytes.saturating_add(parcel);
         if memory_bytes < least {
-            let reason = format!("chunks of this size need at least {least} bytes with {threads} threads");
+            let reason = format!("chunks of this size need at least {least} bytes with {}", count(threads, "thread"));
             return Err(Error::config("memory_bytes", memory_bytes, reason));
         }
         let parcels = ((memory_bytes - threads_bytes) / parcel) as usize;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::fnv;
 use crate::fs::look::{self, DEPTH_MAX};
-use crate::fs::{Identity, LOCK_FILE};
+use crate::fs::{Identity, LOCK_FILE, is_partial};
 use crate::offline::array::Array;
 use crate::offline::hierarchy::RECEIPT;
 
@@ -44,7 +44,7 @@ impl FileListing {
                 self.folder(&path, &key, depth + 1, visited)?;
             } else if name == RECEIPT {
                 self.receipts.push(path);
-            } else if name != LOCK_FILE && !(name.starts_with('.') && name.ends_with(".partial")) {
+            } else if name != LOCK_FILE && !is_partial(&name) {
                 self.line(&key, &path)?;
             }
         }

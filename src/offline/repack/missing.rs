@@ -10,12 +10,14 @@ use crate::error::{Error, Result};
 use crate::format::provenance::{Ending, ProvenanceMut};
 use crate::fs as os;
 use crate::offline::array::Array;
+use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::has_node;
 use crate::offline::lost::LostChunks;
 use crate::offline::promises::Broken;
 use crate::offline::ranges::Ranges;
 use crate::record::LOST;
+use crate::words::{IS, count, of_number};
 
 /// What is given up of an array.
 #[derive(Debug, Default)]
@@ -75,15 +77,21 @@ impl GivenUp {
         if let Some(end) = end {
             let there = end - frames.count();
             return Some(format!(
-                "its writer did not finish: the result holds the {there} frames that its indexes name, and lists the \
-                 others up to {end} as missing"
+                "its writer did not finish: the result holds the {} that its indexes name, and lists the others up to \
+                 {end} as missing",
+                count(there, "frame")
             ));
         }
         let listed = match frames.count() {
             0 => "the result has a count that tells so".to_owned(),
-            count => format!("{count} frames that may lack them are listed as missing in the result"),
+            frames => format!(
+                "{} that may lack some {} listed as missing in the result",
+                count(frames, "frame"),
+                of_number(&frames, IS)
+            ),
         };
-        (*chunks > 0).then(|| format!("{chunks} chunks that its writer counted are not there; {listed}"))
+        let (counted, are) = (count(*chunks, "chunk"), of_number(chunks, IS));
+        (*chunks > 0).then(|| format!("{counted} that its writer counted {are} not there; {listed}"))
     }
 
     /// Lets what the writer said of the array be true of what it has become, which has so many chunks: how many there
@@ -141,7 +149,7 @@ fn mark(numbers: &Array, lost: &Ranges) -> Result<()> {
     let mut worker = numbers.worker()?;
     for (path, position) in numbers.files()? {
         let Some(file) = ShardFile::open(path.clone())? else { continue };
-        numbers.decode(&mut worker, &file, file.whole(), &position)?;
+        numbers.decode(&mut worker, StoredChunk { file: &file, range: file.whole(), at: &position })?;
         let start = position[0].saturating_mul(*block_frames);
         let (blocks, _) = worker.raw.as_chunks_mut::<8>();
         let came = blocks

@@ -6,6 +6,7 @@ use super::order::ChunkOrder;
 use crate::config::{Codec, Compressor, Dialect, IndexLocation, OmeVersion, Volume};
 use crate::error::{Error, Result};
 use crate::format::rules;
+use crate::named::named;
 
 /// Whether chunks share files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +19,11 @@ pub enum Sharding {
     /// [`Dialect::Zarr3`] and [`Dialect::Zarr2`] have such arrays.
     Unsharded,
 }
+
+named!(Sharding, "sharding", {
+    Shards => "shards",
+    Unsharded => "unsharded",
+});
 
 /// Whether the free space is looked at before anything is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +41,11 @@ pub enum SpaceCheck {
     /// Nothing is refused: the file system shares blocks, or chunks will become much smaller.
     Skipped,
 }
+
+named!(SpaceCheck, "space", {
+    Estimated => "estimated",
+    Skipped => "skipped",
+});
 
 /// What [`Repack`](super::Repack) is to do, and with which means.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,7 +155,7 @@ impl RepackOptions {
         }
         if !rules(self.dialect).plain_files {
             let reason = format!("is not written in {}; zarr3 and zarr2 are possible", self.dialect);
-            return Err(Error::config("sharding", "unsharded", reason));
+            return Err(Error::config("sharding", self.sharding, reason));
         }
         Ok(())
     }

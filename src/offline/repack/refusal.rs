@@ -12,7 +12,7 @@ pub(super) fn of_array(error: Error, name: &str, options: &RepackOptions) -> Err
     let Error::Config { field, value, reason } = error else { return error };
     let array = called(name);
     if is_given(field, options) {
-        return Error::Config { field, value, reason: format!("{array}: {reason}") };
+        return Error::Config { field, value, reason: format!("{reason} (of {array})") };
     }
     let is_about_shards = matches!(field, "dims.shard" | "shard");
     let help = match field {

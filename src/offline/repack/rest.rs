@@ -39,10 +39,7 @@ impl Rest<'_> {
             let text = name.to_string_lossy();
             let copied = to.join(name);
             let is_link = entry.is_symlink();
-            if text == LOCK_FILE || text == RECEIPT || (text.starts_with('.') && text.ends_with(".partial")) {
-                continue;
-            }
-            if self.left.contains(&entry) {
+            if text == LOCK_FILE || text == RECEIPT || os::is_partial(&text) || self.left.contains(&entry) {
                 continue;
             }
             if !is_link && look::is_folder(&entry) || self.is_above_change(&entry) {

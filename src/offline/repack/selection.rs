@@ -122,12 +122,8 @@ fn own_records(nodes: &[Node]) -> HashSet<String> {
 
 /// Says of an array that can't be read how the rest of its dataset is repacked all the same.
 fn refused(error: &Error, name: &str) -> Error {
-    let help = format!("to repack what is beside this array, add {name:?} to the option `skip`");
-    match error.clone() {
-        Error::Format { path, reason } => Error::Format { path, reason: format!("{reason}; {help}") },
-        Error::Unsupported { path, reason } => Error::Unsupported { path, reason: format!("{reason}; {help}") },
-        other => other,
-    }
+    let help = format!("; to repack what is beside this array, add {name:?} to the option `skip`");
+    error.clone().with(&help)
 }
 
 /// The names of arrays, and of groups where there are no arrays.

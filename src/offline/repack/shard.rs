@@ -16,8 +16,10 @@ use crate::format::index::Range;
 use crate::fs as os;
 use crate::fs::system::{self, FileExt};
 use crate::offline::array::Array;
+use crate::offline::array::decode::StoredChunk;
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
+use crate::words::count;
 
 /// What became of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +94,7 @@ impl Change {
                     return Ok(ShardOutcome::Found { chunks: items.len() as u64 });
                 }
                 self.create_parents(&path)?;
-                return self.clone_file(&files[0], items, &partial, &path, tally);
+                return self.clone_file(&files[0], items, &path, tally);
             }
         }
         self.create_parents(&path)?;
@@ -137,17 +139,17 @@ impl Change {
         &self,
         source: &SourceFile,
         items: &[SourceChunk],
-        partial: &Path,
         path: &Path,
         tally: &Tally<'_>,
     ) -> Result<ShardOutcome> {
-        let failed = |error: std::io::Error| Error::io("copy to", partial, error);
+        let partial = os::hidden(path, "partial");
+        let failed = |error: std::io::Error| Error::io("copy to", &partial, error);
         let opened = |path: &Path| {
             let file = ShardFile::open(path.to_path_buf())?;
             file.ok_or_else(|| Error::format(path, "has gone while it was copied"))
         };
         let old = opened(&source.path)?;
-        let to = self.create(partial).map_err(failed)?;
+        let to = self.create(&partial).map_err(failed)?;
         match old.whole_file().filter(|_| self.reflink) {
             None => copy_range(&old, &to).map_err(failed)?,
             Some(from) if system::share_blocks(from, &to) => {}
@@ -158,10 +160,10 @@ impl Change {
             to.sync_data().map_err(failed)?;
         }
         // What there is to compare are two files, byte by byte.
-        let new = opened(partial)?;
+        let new = opened(&partial)?;
         self.pool.install(|| items.par_iter().try_for_each(|item| self.look_at(&old, item)))?;
         self.pool.install(|| same_bytes(&old, &new))?;
-        os::rename(partial, path, self.sync)?;
+        os::rename(&partial, path, self.sync)?;
         let bytes = items.iter().map(|item| item.range.nbytes).sum();
         tally.read(bytes);
         Ok(ShardOutcome::Written { chunks: items.len() as u64, bytes })
@@ -171,7 +173,7 @@ impl Change {
     fn look_at(&self, file: &ShardFile, item: &SourceChunk) -> Result<()> {
         let mut room = self.idle_rooms.take().unwrap_or_default();
         file.read(item.range, &mut room)?;
-        let vouched = self.vouched(file, item.range, &item.at, &room);
+        let vouched = self.vouched(item.stored_in(file), &room);
         self.idle_rooms.give_back(room);
         vouched.map(drop).map_err(|error| about(error, file.path(), &item.at))
     }
@@ -184,14 +186,14 @@ impl Change {
         let index = self.target.read_index(&file, position, None)?;
         let present = index.entries().count();
         if present != written.len() {
-            return Err(differs(format!("its index names {present} chunks instead of {}", written.len())));
+            return Err(differs(format!("its index names {} instead of {}", count(present, "chunk"), written.len())));
         }
         let compare = |chunk: &WrittenChunk| {
             let at = self.target.layout().chunk_at(position, chunk.entry);
             let Some(at) = at.filter(|_| index.entry(chunk.entry) == Ok(Some(chunk.range))) else {
                 return Err(differs(format!("the index entry of chunk {}", chunk.entry)));
             };
-            let digest = self.digest_of_written(&file, chunk.range, &at)?;
+            let digest = self.digest_of_written(StoredChunk { file: &file, range: chunk.range, at: &at })?;
             if digest == chunk.digest { Ok(()) } else { Err(differs(format!("chunk {at:?}"))) }
         };
         self.pool.install(|| written.par_iter().try_for_each(compare))

@@ -87,29 +87,20 @@ impl SpaceNeeds<'_> {
 
 /// Says how to go on after an error. `place`: where what is finished stays, if that is not the dataset itself.
 pub(crate) fn how_to_go_on(error: Error, place: Option<&Path>) -> Error {
-    let kept = place.filter(|place| place.exists()).map(|place| {
-        format!(
-            "; what is finished stays in {}: when the cause is gone, make the same call again, which goes on from \
-             there, or remove that folder",
-            place.display()
-        )
-    });
-    let (action, path, source) = match (error, kept) {
-        (Error::Io { action, path, source }, _) if system::is_no_room(&source) => (action, path, source),
-        (Error::Format { path, reason }, Some(kept)) => return Error::Format { path, reason: reason + &kept },
-        (Error::Unsupported { path, reason }, Some(kept)) => {
-            return Error::Unsupported { path, reason: reason + &kept };
+    let is_full = matches!(&error, Error::Io { source, .. } if system::is_no_room(source));
+    match place.filter(|place| place.exists()).map(Path::display) {
+        place if is_full => {
+            let place = place.map_or_else(String::new, |place| format!(" in {place}"));
+            error.with(&format!(
+                "; what is finished stays{place}: free some room and make the same call again, which goes on from there"
+            ))
         }
-        (Error::Io { action, path, source }, Some(kept)) => {
-            return Error::io(action, path, io::Error::new(source.kind(), format!("{source}{kept}")));
-        }
-        (error, _) => return error,
-    };
-    let place = place.map_or_else(String::new, |place| format!(" in {}", place.display()));
-    let reason = format!(
-        "{source}; what is finished stays{place}: free some room and make the same call again, which goes on from there"
-    );
-    Error::io(action, path, io::Error::new(NO_ROOM, reason))
+        Some(place) => error.with(&format!(
+            "; what is finished stays in {place}: when the cause is gone, make the same call again, which goes on from \
+             there, or remove that folder"
+        )),
+        None => error,
+    }
 }
 
 impl Change {

@@ -13,6 +13,7 @@ use crate::format::{DIMENSION_NAMES, Metadata, rules, zarr3};
 use crate::geometry::nearest_multiples;
 use crate::offline::array::Array;
 use crate::offline::hierarchy::walk::Node;
+use crate::words::count;
 
 /// Whether the options concern this array.
 pub(super) fn is_meant(array: &Array, options: &RepackOptions) -> bool {
@@ -74,7 +75,9 @@ pub(super) fn of(
         files,
         index_order: None,
     };
-    let target = Metadata { layout, chain, attributes, manifest: None, ..metadata.clone() }.check(&node.path);
+    let is_fill_undefined = metadata.is_fill_undefined && rules(options.dialect).undefined_fill;
+    let target = Metadata { layout, chain, attributes, is_fill_undefined, manifest: None, ..metadata.clone() };
+    let target = target.check(&node.path);
     let target = target.map_err(|error| match error {
         Error::Unsupported { reason, .. } if !options.chunk.is_empty() => {
             Error::config("chunk", format_args!("{:?}", options.chunk), reason)
@@ -89,7 +92,7 @@ fn refuse_parts_of_chunks(shard: &[u64], chunk: &[u64]) -> Result<()> {
     let mut lengths = shard.iter().zip(chunk);
     let Some((&shard, &chunk)) = lengths.find(|(shard, chunk)| *shard % *chunk != 0) else { return Ok(()) };
     let near = nearest_multiples(shard, chunk);
-    Err(Error::config("shard", shard, format!("is no multiple of the chunk's {chunk} elements, as {near}")))
+    Err(Error::config("shard", shard, format!("is no multiple of the chunk's {}, as {near}", count(chunk, "element"))))
 }
 
 /// Of an array that keeps its chunks and shards, and may get another codec.
@@ -146,7 +149,8 @@ fn index_of(shard: &[u64], chunk: &[u64], old: Option<TableLayout>, options: &Re
 /// Sizes of all dimensions: the wished ones are for the last dimensions, 0 keeps what is.
 pub(super) fn sizes(field: &'static str, wished: &[u64], now: &[u64]) -> Result<Vec<u64>> {
     let Some(skipped) = now.len().checked_sub(wished.len()) else {
-        let reason = format!("has {} numbers, but an array has {} dimensions", wished.len(), now.len());
+        let reason =
+            format!("has {}, but an array has {}", count(wished.len(), "number"), count(now.len(), "dimension"));
         return Err(Error::config(field, format_args!("{wished:?}"), reason));
     };
     let mut sizes = now.to_vec();

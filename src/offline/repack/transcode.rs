@@ -6,9 +6,8 @@ use super::transcoder::{EncodedChunk, Transcoder};
 use crate::codec::{Decoder, Encoder};
 use crate::error::{Error, Result};
 use crate::format::fill_value;
-use crate::format::index::Range;
 use crate::geometry::{for_each_position, linear};
-use crate::offline::array::shard_file::ShardFile;
+use crate::offline::array::decode::StoredChunk;
 
 /// Bytes of the checksum behind a chunk.
 const CHECKSUM_BYTES: usize = 4;
@@ -19,11 +18,12 @@ impl Change {
     }
 
     /// Fetches a chunk's bytes, or makes them of those that it has now.
-    pub(super) fn fetch(&self, file: &ShardFile, range: Range, at: &[u64], parcel: &mut EncodedChunk) -> Result<()> {
+    pub(super) fn fetch(&self, chunk: StoredChunk<'_>, parcel: &mut EncodedChunk) -> Result<()> {
+        let StoredChunk { file, range, .. } = chunk;
         self.source.check_encoded(range, file.path())?;
         if self.work == Work::Copy {
             file.read(range, &mut parcel.room)?;
-            parcel.digest = self.vouched(file, range, at, &parcel.room)?;
+            parcel.digest = self.vouched(chunk, &parcel.room)?;
             parcel.used = parcel.room.len() - if self.unseal { CHECKSUM_BYTES } else { 0 };
             return Ok(());
         }
@@ -31,7 +31,7 @@ impl Change {
         let Transcoder { source, encoded, raw, .. } = &mut means;
         raw.resize(self.source.metadata().chunk_bytes(), 0);
         file.read(range, encoded)?;
-        self.source.check_header(file, range, encoded, at)?;
+        self.source.check_header(chunk, encoded)?;
         source.decode(encoded, raw)?;
         self.encode(&mut means.encoder, &means.raw, parcel)?;
         self.idle.give_back(means);
@@ -40,12 +40,12 @@ impl Change {
 
     /// The digest of a chunk that is copied as it is, once something has vouched for its bytes: its checksum, its slot
     /// header, or else that it can be decoded. A copy that nobody can read must not be the last one.
-    pub(super) fn vouched(&self, file: &ShardFile, range: Range, at: &[u64], encoded: &[u8]) -> Result<u32> {
+    pub(super) fn vouched(&self, chunk: StoredChunk<'_>, encoded: &[u8]) -> Result<u32> {
         let has_checksum = self.source.metadata().chain.codec.checksum;
-        let is_vouched_for = self.source.check_header(file, range, encoded, at)?;
+        let is_vouched_for = self.source.check_header(chunk, encoded)?;
         if !has_checksum && !is_vouched_for {
             let mut worker = self.idle_workers.take().map_or_else(|| self.source.worker(), Ok)?;
-            self.source.decode(&mut worker, file, range, at)?;
+            self.source.decode(&mut worker, chunk)?;
             self.idle_workers.give_back(worker);
         }
         digest(encoded, has_checksum)
@@ -85,7 +85,8 @@ impl Change {
             cut[here..here + row_bytes].copy_from_slice(&pixels[there..there + row_bytes]);
         });
         parcel.used = 0;
-        if !cut.chunks_exact(element).all(|pixel| pixel == to.fill) {
+        // Where nothing is defined, the fill value must be written like any other.
+        if to.is_fill_undefined || !cut.chunks_exact(element).all(|pixel| pixel == to.fill) {
             match self.target.expansion(at) {
                 None => self.encode(encoder, cut, parcel)?,
                 Some(expansion) => {
@@ -99,8 +100,8 @@ impl Change {
         Ok(())
     }
 
-    /// The digest of a chunk of a new shard, read back. `at`: its place in the grid.
-    pub(super) fn digest_of_written(&self, file: &ShardFile, range: Range, at: &[u64]) -> Result<u32> {
+    /// The digest of a chunk of a new shard, read back.
+    pub(super) fn digest_of_written(&self, StoredChunk { file, range, at }: StoredChunk<'_>) -> Result<u32> {
         if self.work == Work::Copy {
             let mut room = self.idle_rooms.take().unwrap_or_default();
             file.read(range, &mut room)?;

@@ -55,7 +55,7 @@ impl<'a> ShardWriter<'a> {
                 self.tally.counters.go_on()?;
                 let file = opened.get(item.file)?;
                 parcel.entry = item.entry;
-                let fetched = change.fetch(&file, item.range, &item.at, parcel);
+                let fetched = change.fetch(item.stored_in(&file), parcel);
                 opened.give_back(item.file, file);
                 self.tally.read(item.range.nbytes);
                 fetched.map_err(|error| about(error, &files[item.file].path, &item.at))

@@ -105,6 +105,7 @@ struct Ledger {
 
 /// Which bytes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ByteRange {
     /// All of them.
     #[default]

@@ -76,8 +76,8 @@ impl Books {
             }
         }
         let tell = |numbers: Gather, what| tell(check, self.severity, path, &numbers.ranges(), what);
-        tell(named, "have a number in the records, and are listed as missing");
-        tell(unnamed, "have no number in the records, and are not listed as missing");
+        tell(named, "frames that have a number in the records are listed as missing");
+        tell(unnamed, "frames that have no number in the records are not listed as missing");
     }
 
     /// Blocks of the records that are not there read as of frames that never came.
@@ -89,7 +89,7 @@ impl Books {
             there.add_range(start..start.saturating_add(frames));
         }
         let absent = Ranges::from(0..self.end).minus(&there.ranges()).minus(&self.missing);
-        tell(check, self.severity, node.array.path(), &absent, "have no record, and are not listed as missing");
+        tell(check, self.severity, node.array.path(), &absent, "frames that have no record are not listed as missing");
     }
 
     /// The frames whose chunks were found.
@@ -97,11 +97,11 @@ impl Books {
         let listed = found.proven.and(&self.missing);
         // An editor may have painted them since the run.
         let severity = if own.complete { Severity::Note } else { self.severity };
-        tell(check, severity, path, &listed, "have all their chunks, and are listed as missing");
+        tell(check, severity, path, &listed, "frames that have all their chunks are listed as missing");
         // Elsewhere a frame without chunks is a dark one.
         if own.slots.is_some_and(|slots| slots.empty_chunks) {
             let lost = Ranges::from(0..self.end).minus(&self.missing).minus(&found.whole);
-            tell(check, self.severity, path, &lost, "lack chunks, and are not listed as missing");
+            tell(check, self.severity, path, &lost, "frames that lack chunks are not listed as missing");
         }
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn absent_blocks(check: &Check, numbers: &ArrayNode) {
 fn tell(check: &Check, severity: Severity, path: &Path, frames: &Ranges, what: &str) {
     if let Some(first) = frames.iter().next() {
         let last = if first.end - first.start > 1 { format!(" to {}", first.end - 1) } else { String::new() };
-        let what = format!("{} frames, the first of them {}{last}, {what}", frames.count(), first.start);
+        let what = format!("{what}: {}, the first of them {}{last}", frames.count(), first.start);
         check.find(severity, path, None, what);
     }
 }

@@ -27,13 +27,14 @@ use crate::offline::array::shard_file::ShardFile;
 use crate::offline::hierarchy::below;
 use crate::offline::hierarchy::walk::{ArrayNode, FileAt, Tree};
 use crate::offline::progress::{Progress, ProgressCounters, controls, pool};
+use crate::words::{HAS, IS, count, count_that, of_number};
 use books::Books;
 use check::{Check, CheckedImage, Findings, reason};
 pub use check::{Finding, Severity};
 use shard::{CheckedSums, ShardCheck};
 
 /// What a check of a dataset came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Verification {
     /// The arrays, in the order of their paths.
@@ -49,7 +50,7 @@ pub struct Verification {
 }
 
 /// One array that was checked.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ArrayVerified {
     /// The path below the root; empty for the root itself.
@@ -158,8 +159,8 @@ struct CheckRun<'a> {
 
 impl<'a> CheckRun<'a> {
     fn all(self) -> Result<Verification> {
-        self.documents();
-        self.leftovers();
+        self.check.documents();
+        self.check.leftovers();
         let images = self.images();
         let nodes = self.check.tree.arrays.iter();
         let mut arrays: Vec<_> = nodes.map(|node| self.array(node, images.get(&node.name))).collect::<Result<_>>()?;
@@ -187,11 +188,7 @@ impl<'a> CheckRun<'a> {
                     Ok((_, lacking)) if lacking.is_empty() => {}
                     Ok((Some(0), _)) => {}
                     Ok((Some(lost), _)) => {
-                        let what = format!(
-                            "{lost} chunks are not there that have pixels, as the level before shows: files are \
-                             missing; pyramid makes them again"
-                        );
-                        self.check.damage(path, what);
+                        self.check.damage(path, levels::damage_of(lost));
                         arrays.iter_mut().filter(|array| array.path == pair.name).for_each(|array| array.damage += 1);
                     }
                     Ok((None, lacking)) => self.check.note(path, levels::note_of(lacking.len())),
@@ -236,8 +233,8 @@ impl<'a> CheckRun<'a> {
 
     fn notes_of(&self, own: &Provenance, group: &Path) {
         if own.recovered {
-            let missing = own.frames_missing;
-            self.check.note(group, format!("was recovered after its writer was stopped; {missing} frames are missing"));
+            let missing = count_that(own.frames_missing, "frame", IS);
+            self.check.note(group, format!("was recovered after its writer was stopped; {missing} missing"));
         } else if !own.complete {
             self.check.note(group, "is not complete: its writer was stopped or had an error; see recover");
         }
@@ -249,7 +246,7 @@ impl<'a> CheckRun<'a> {
     fn array(&self, node: &ArrayNode, image: Option<&CheckedImage>) -> Result<ArrayVerified> {
         let before = self.check.findings.damage();
         let sums = CheckedSums::default();
-        if !self.is_listed(&node.array) {
+        if !self.check.is_listed(&node.array) {
             sums.unread_shards.fetch_add(1, Relaxed);
         }
         on_fitting_threads(node.array.metadata().chunk_bytes(), || {
@@ -264,13 +261,13 @@ impl<'a> CheckRun<'a> {
         }
         let absent = sums.without_header.load(Relaxed);
         if image.is_some() && absent > 0 {
-            let what =
-                format!("{absent} chunks have no slot headers: another writer's, or a copy; nothing is compared there");
+            let chunks = count_that(absent, "chunk", HAS);
+            let what = format!("{chunks} no slot headers: another writer's, or a copy; nothing is compared there");
             self.check.note(node.array.path(), what);
         }
         // Of others than the writer's images, too, it may be known how many chunks there were.
         if image.is_none()
-            && self.is_listed(&node.array)
+            && self.check.is_listed(&node.array)
             && let Some(what) = node.array.lost_of(sums.named())
         {
             self.check.damage(node.array.path(), what);
@@ -343,7 +340,7 @@ impl<'a> CheckRun<'a> {
             Ok(found)
         };
         let found = groups.par_iter().map(group).try_reduce(FoundFrames::default, |one, other| Ok(one.add(other)))?;
-        if let Some(books) = Books::of(&image.own).filter(|_| self.is_listed(&node.array)) {
+        if let Some(books) = Books::of(&image.own).filter(|_| self.check.is_listed(&node.array)) {
             books.pixels(&self.check, node.array.path(), &image.own, found.ranges());
         }
         Ok(())
@@ -409,8 +406,9 @@ impl<'a> CheckRun<'a> {
         };
         array.file_positions()?.par_iter().try_for_each(one)?;
         if let Some(reason) = elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            let chunks = sums.unchecked.load(Relaxed);
-            let what = format!("{chunks} chunks that its manifest names are not read here: {reason}");
+            let unchecked = sums.unchecked.load(Relaxed);
+            let (chunks, are) = (count(unchecked, "chunk"), of_number(&unchecked, IS));
+            let what = format!("{chunks} that its manifest names {are} not read here: {reason}");
             self.check.find(Severity::Unchecked, array.path(), None, what);
         }
         Ok(())
@@ -435,7 +433,10 @@ impl<'a> CheckRun<'a> {
         }
         if own.complete && own.frames.is_some_and(|expected| expected != *frames) {
             let expected = own.frames.unwrap_or_default();
-            self.check.damage(node.array.path(), format!("has {frames} records; the writer counted {expected} frames"));
+            self.check.damage(
+                node.array.path(),
+                format!("has {}; the writer counted {}", count(*frames, "record"), count(expected, "frame")),
+            );
         }
         Ok(())
     }
@@ -444,11 +445,11 @@ impl<'a> CheckRun<'a> {
     fn totals(&self, image: &CheckedImage, array: &ArrayVerified) {
         let Some(node) = self.check.tree.array(&array.path) else { return };
         let path = node.array.path();
-        let is_counted = |own: &&Provenance| (own.complete || own.recovered) && self.is_listed(&node.array);
+        let is_counted = |own: &&Provenance| (own.complete || own.recovered) && self.check.is_listed(&node.array);
         let Some(own) = Some(&image.own).filter(is_counted) else { return };
         let chunks = array.chunks + array.unchecked;
         if let Some(expected) = own.chunks.filter(|&expected| expected != chunks) {
-            let more = || format!("holds {chunks} chunks, and its writer counted only {expected}");
+            let more = || format!("holds {}, and its writer counted only {expected}", count(chunks, "chunk"));
             self.check.damage(path, node.array.lost_of(chunks).unwrap_or_else(more));
         }
         let extent = own.frames.zip(image.map.as_ref()).and_then(|(frames, map)| map.extent(frames));

@@ -14,12 +14,13 @@ use crate::format::index::Range;
 use crate::format::slot_header::{self, HEADER_BYTES};
 use crate::fs::look;
 use crate::offline::array::Array;
-use crate::offline::array::decode::DecodeWorker;
+use crate::offline::array::decode::{DecodeWorker, StoredChunk};
 use crate::offline::array::index::Index;
 use crate::offline::array::shard_file::ShardFile;
 use crate::offline::layers::{Came, FoundLayers};
 use crate::offline::scan::{self, ExpectedHeaders, Seen};
 use crate::record::{LOST, NO_FRAME, NOT_KNOWN};
+use crate::words::{IS, WAS, count_that, of_number};
 
 /// What the files of an array add up to.
 #[derive(Default)]
@@ -82,7 +83,7 @@ impl ShardCheck<'_> {
     fn whole(&self) -> Result<()> {
         let mut worker = self.array.worker()?;
         let range = self.file.whole();
-        let decoded = self.array.decode(&mut worker, self.file, range, self.position);
+        let decoded = self.array.decode(&mut worker, StoredChunk { file: self.file, range, at: self.position });
         self.count(range, self.position);
         match decoded {
             Ok(()) => self.frame_numbers(&worker.raw),
@@ -248,10 +249,11 @@ impl ShardCheck<'_> {
             self.damage(Some(chunk), "lies outside of what can be counted");
             return Ok(Before::Nothing);
         };
+        let stored = StoredChunk { file: self.file, range, at: &place };
         let decoded = match expected {
             // What headers say is compared below.
-            Some(_) => self.array.decode_any(worker, self.file, range, &place),
-            None => self.array.decode(worker, self.file, range, &place),
+            Some(_) => self.array.decode_any(worker, stored),
+            None => self.array.decode(worker, stored),
         };
         self.count(range, &place);
         let readable = decoded.is_ok();
@@ -331,20 +333,27 @@ impl ShardCheck<'_> {
         let twice = whole.len() - unnamed;
         let is_of_level = self.image.is_some_and(|image| image.own.level_of.is_some() && image.own.recovered);
         if unnamed > 0 && is_of_level {
-            let what = format!("{unnamed} chunks are there whose frames a recovery did not find in level 0");
+            let chunks = count_that(unnamed, "chunk", IS);
+            let what = format!("{chunks} there whose frames a recovery did not find in level 0");
             self.check.note(self.file.path(), what);
         } else if unnamed > 0 {
-            let what = format!("{unnamed} chunks are there that the index does not name; recover brings them back");
+            let chunks = count_that(unnamed, "chunk", IS);
+            let them = of_number(&unnamed, ["it", "them"]);
+            let what = format!("{chunks} there that the index does not name; recover brings {them} back");
             self.damage(None, what);
         }
         if twice > 0 {
-            self.check.note(self.file.path(), format!("{twice} chunks stand there a second time"));
+            self.check.note(self.file.path(), format!("{} there a second time", count_that(twice, "chunk", IS)));
         }
         if !torn.is_empty() {
-            self.check.note(self.file.path(), format!("{} chunks were begun and never finished", torn.len()));
+            self.check
+                .note(self.file.path(), format!("{} begun and never finished", count_that(torn.len(), "chunk", WAS)));
         }
         if scan.strangers > 0 {
-            self.check.note(self.file.path(), format!("{} slot headers belong elsewhere", scan.strangers));
+            self.check.note(
+                self.file.path(),
+                format!("{} elsewhere", count_that(scan.strangers, "slot header", ["belongs", "belong"])),
+            );
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! The house has floors, and imports point down: a module may use modules of its own floor or of those below. No files
-//! of `src`, nor of the packages in `tools`, import each other in a circle, but for a test's.
+//! of `src`, nor of the packages in `tools`, need each other in a circle, be it by imports or by methods that one adds
+//! to another's type; but for a test's.
 //!
 //! | floor | modules |
 //! |---|---|
-//! | 0 | error, named, processor, sync, stats |
+//! | 0 | error, named, processor, sync, stats, words |
 //! | 1 | dtype, geometry, config, codec, downsample, pixels |
 //! | 2 | format, fs, storage, ring, aligned_memory, record, ome |
 //! | 3 | plan, shard, folder, archive_file |
@@ -13,6 +14,7 @@
 //! | 7 | the crate's root, and ffi: the doors |
 
 mod imports;
+mod methods;
 mod python;
 mod tokens;
 mod tree;
@@ -21,16 +23,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use self::imports::{imports, outside};
+use self::methods::method_calls;
 use self::tokens::tokens;
 
 /// The floor of a module; the longest entry that fits counts.
-const FLOORS: [(&str, u32); 33] = [
+const FLOORS: [(&str, u32); 34] = [
     ("error", 0),
     ("fnv", 0),
     ("named", 0),
     ("processor", 0),
     ("sync", 0),
     ("stats", 0),
+    ("words", 0),
     ("dtype", 1),
     ("geometry", 1),
     ("config", 1),
@@ -137,6 +141,15 @@ fn offences(imports: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<String> {
     found
 }
 
+/// Which files each file needs: by what it imports, and by the methods that it calls.
+fn arrows(sources: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut arrows = imports(sources);
+    for (file, others) in method_calls(sources) {
+        arrows.entry(file).or_default().extend(others);
+    }
+    arrows
+}
+
 /// The files that lead back to themselves, each with those that it names of them.
 fn circle(imports: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<String> {
     let mut left = imports.clone();
@@ -161,11 +174,11 @@ fn imports_point_down() {
 }
 
 #[test]
-fn no_files_import_each_other_in_a_circle() {
+fn no_files_need_each_other_in_a_circle() {
     for (folder, files) in [("src", 100), ("tools/cli/src", 40), ("tools/python/src", 15)] {
         let sources = sources_below(folder);
         assert!(sources.len() > files, "the sources of {folder} are elsewhere");
-        let circle = circle(&imports(&sources));
+        let circle = circle(&arrows(&sources));
         assert!(circle.is_empty(), "these of {folder} lead back to themselves:\n{}", circle.join("\n"));
     }
 }
@@ -398,6 +411,37 @@ fn circles_of_a_file_and_those_below_it_are_found() {
         assert_eq!(leads_back(above, "mod inner {\n    use super::Slot;\n}"), 0);
     }
     assert_eq!(leads_back("mod slot;\npub(crate) struct Shard;", "use super::Shard;"), 0);
+}
+
+/// A file that adds methods to another's type stands above it, so that file must not call them.
+#[test]
+fn circles_of_methods_are_found() {
+    let leads_back = |below: &str, above: &str| {
+        let sources = [("ring", below), ("ring::ends", above), ("fs", "fn end() {}")];
+        let sources = sources.map(|(module, source)| (module.to_owned(), source.to_owned())).into();
+        circle(&arrows(&sources)).len()
+    };
+    let ends = "use super::Ring;\nimpl Ring {\n    fn close(&self) {}\n}";
+    for below in [
+        "struct Ring;\nfn f(ring: Ring) {\n    ring.close()\n}",
+        "struct Ring;\nfn f(ring: Option<Ring>) {\n    ring.map(Ring::close);\n}",
+    ] {
+        assert_eq!(leads_back(below, ends), 2, "{below}");
+        let generic = "use super::Ring;\nimpl<T: Into<u8>> Ring<T> where T: Fn() -> u8 {\n    fn close(&self) {}\n}";
+        assert_eq!(leads_back(below, generic), 2, "{below}");
+        assert_eq!(leads_back(below, "use super::Ring;\nimpl Drop for Ring {\n    fn close(&self) {}\n}"), 0);
+        let own = "use super::Ring;\nstruct Ends;\nimpl Ends {\n    fn close(&self) {}\n}";
+        assert_eq!(leads_back(below, own), 0);
+    }
+    for below in [
+        "struct Ring {\n    close: u8,\n}\nfn f(ring: Ring) {\n    ring.close;\n}",
+        "struct Ring;\nuse crate::fs::close::f;",
+        "struct Ring;\n#[cfg(test)]\nmod tests {\n    fn f(ring: Ring) {\n        ring.close()\n    }\n}",
+    ] {
+        assert_eq!(leads_back(below, ends), 0, "{below}");
+    }
+    // Another function of that name may be meant.
+    assert_eq!(leads_back("struct Ring;\nfn f(file: File) {\n    file.end()\n}", &ends.replace("close", "end")), 0);
 }
 
 /// A name of the crate's root is as good as the file that has it.

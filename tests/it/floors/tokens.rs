@@ -102,7 +102,7 @@ fn end_of_item(tokens: &[&str], mut at: usize) -> usize {
 }
 
 /// Behind the bracket that closes the one at `at`.
-fn closed(tokens: &[&str], mut at: usize) -> usize {
+pub(super) fn closed(tokens: &[&str], mut at: usize) -> usize {
     let mut open = 0;
     while at < tokens.len() {
         match tokens[at] {

@@ -1,6 +1,7 @@
 //! `shardwright manifest`: where a dataset's chunks lie, for readers that go by references.
 
 use shardwright::offline::{ManifestOptions, WriteManifest, manifest_path};
+use shardwright::words::count;
 
 use crate::args::ManifestArgs;
 use crate::failure::Failure;
@@ -27,10 +28,10 @@ pub(crate) fn run(args: &ManifestArgs) -> Result<(), Failure> {
     }
     summary.notes.iter().for_each(|note| eprintln!("note: {note}"));
     say(&format!(
-        "{}: {} chunks of {} arrays, {}; {} inlined\n",
+        "{}: {} of {}, {}; {} inlined\n",
         out.display(),
-        summary.chunks,
-        summary.arrays,
+        count(summary.chunks, "chunk"),
+        count(summary.arrays, "array"),
         decimal(summary.bytes),
         summary.arrays_inlined,
     ))

@@ -1,14 +1,12 @@
 //! How far work over bytes has come: a bar on a terminal, a line every two seconds in a pipe.
 
 use std::collections::VecDeque;
-use std::env;
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
+use crate::progress::{live_bar, ticking};
 use crate::report::bytes_text;
 
 const LIVE_EVERY: Duration = Duration::from_millis(100);
@@ -21,44 +19,28 @@ pub(crate) fn during<T>(quiet: bool, progress: impl Fn() -> (u64, u64) + Sync, w
     if quiet {
         return work();
     }
-    let bar = io::stderr().is_terminal().then(live_bar);
+    let bar = io::stderr().is_terminal().then(|| live_bar(0));
     let every = if bar.is_some() { LIVE_EVERY } else { LINE_EVERY };
-    let result = thread::scope(|scope| {
-        // The channel closes when the work ends, be it by a panic: the ticker never outlives it.
-        let (working, ended) = mpsc::channel::<()>();
-        let (progress, bar) = (&progress, &bar);
-        scope.spawn(move || {
-            let mut meter = WorkMeter::default();
-            let mut line = || {
-                let (done, total) = progress();
-                (meter.line(Instant::now(), done, total), done, total)
-            };
-            line();
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
-                let (line, done, total) = line();
-                match bar {
-                    Some(bar) => {
-                        bar.set_length(total);
-                        bar.set_position(done);
-                        bar.set_message(line);
-                    }
-                    None => eprintln!("{line}"),
-                }
+    let mut meter = WorkMeter::default();
+    let mut line = || {
+        let (done, total) = progress();
+        (meter.line(Instant::now(), done, total), done, total)
+    };
+    line();
+    let show = || {
+        let (line, done, total) = line();
+        match &bar {
+            Some(bar) => {
+                bar.set_length(total);
+                bar.set_position(done);
+                bar.set_message(line);
             }
-        });
-        let result = work();
-        drop(working);
-        result
-    });
+            None => eprintln!("{line}"),
+        }
+    };
+    let result = ticking(every, show, work);
     bar.inspect(ProgressBar::finish_and_clear);
     result
-}
-
-fn live_bar() -> ProgressBar {
-    let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let bar = if plain { "{bar:24}" } else { "{bar:24.green}" };
-    let style = ProgressStyle::with_template(&format!("{bar} {{msg}}")).expect("the template is a constant");
-    ProgressBar::new(0).with_style(style.progress_chars("━╸ "))
 }
 
 /// Turns a counter into a rate and a time left.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use shardwright::codec::Encoder;
+use shardwright::words::count;
 use shardwright::{
     Acquisition, BloscCname, Codec, Compressor, Config, Dim, Record, Shuffle, StorageTrial, storage_rates,
 };
@@ -280,7 +281,10 @@ impl ProbeFindings {
             _ => String::new(),
         };
         line("camera", format!("{size} {}{rate}", self.camera.dtype));
-        line("machine", format!("{} cores, copies {}/s in memory", self.cores, bytes_text(self.copy_bytes_per_s)));
+        line(
+            "machine",
+            format!("{}, copies {}/s in memory", count(self.cores, "core"), bytes_text(self.copy_bytes_per_s)),
+        );
         line("folder", format!("{}, {} free", self.folder.display(), bytes_text(self.free_bytes as f64)));
         let rates = self.storage.iter().map(|row| format!("{} {}/s", row.name, bytes_text(row.bytes_per_s)));
         line("writing", rates.collect::<Vec<_>>().join(", "));

@@ -33,9 +33,7 @@ impl ProgressOutput {
         if !io::stderr().is_terminal() {
             return Self::Lines;
         }
-        let style =
-            ProgressStyle::with_template(&format!("{} {{msg}}", bar_template())).expect("the template is a constant");
-        Self::Live(ProgressBar::new(total).with_style(style.progress_chars("━╸ ")))
+        Self::Live(live_bar(total))
     }
 
     /// Runs `work` and shows what `stats` says in the meantime.
@@ -45,21 +43,9 @@ impl ProgressOutput {
             Self::Lines => LINE_EVERY,
             Self::Live(_) => LIVE_EVERY,
         };
-        thread::scope(|scope| {
-            // The channel closes when the work ends, be it by a panic: the ticker never outlives it.
-            let (working, ended) = mpsc::channel::<()>();
-            let stats = &stats;
-            scope.spawn(move || {
-                let mut meter = FrameMeter::default();
-                meter.rates(Instant::now(), &stats());
-                while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
-                    self.show(&mut meter, &stats(), total);
-                }
-            });
-            let result = work();
-            drop(working);
-            result
-        })
+        let mut meter = FrameMeter::default();
+        meter.rates(Instant::now(), &stats());
+        ticking(every, || self.show(&mut meter, &stats(), total), work)
     }
 
     fn show(&self, meter: &mut FrameMeter, stats: &Stats, total: u64) {
@@ -90,9 +76,27 @@ impl ProgressOutput {
     }
 }
 
-fn bar_template() -> &'static str {
+pub(crate) fn live_bar(total: u64) -> ProgressBar {
     let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if plain { "{bar:24}" } else { "{bar:24.green}" }
+    let bar = if plain { "{bar:24}" } else { "{bar:24.green}" };
+    let style = ProgressStyle::with_template(&format!("{bar} {{msg}}")).expect("the template is a constant");
+    ProgressBar::new(total).with_style(style.progress_chars("━╸ "))
+}
+
+/// Runs `work`, and `tick` again and again in the meantime.
+pub(crate) fn ticking<T>(every: Duration, mut tick: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
+    thread::scope(|scope| {
+        // The channel closes when the work ends, be it by a panic: the ticker never outlives it.
+        let (working, ended) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
+                tick();
+            }
+        });
+        let result = work();
+        drop(working);
+        result
+    })
 }
 
 /// Turns counters into rates.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use shardwright::Error;
 use shardwright::offline::{self, PyramidOptions, PyramidSummary};
+use shardwright::words::count;
 
 use crate::args::PyramidArgs;
 use crate::failure::Failure;
@@ -59,9 +60,9 @@ fn sentence(summary: &PyramidSummary, seconds: f64) -> String {
         format!("{} {}", level.path, lengths.join("x"))
     });
     format!(
-        "levels {}; {} chunks, {} in {seconds:.1} s ({}/s of level 0's pixels)",
+        "levels {}; {}, {} in {seconds:.1} s ({}/s of level 0's pixels)",
         shapes.collect::<Vec<_>>().join(", "),
-        summary.chunks,
+        count(summary.chunks, "chunk"),
         decimal(summary.bytes),
         bytes_text(summary.bytes_pixels as f64 / seconds.max(1e-9)),
     )

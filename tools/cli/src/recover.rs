@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use shardwright::offline::{self, ImageRecovered, RecoverOptions, Recovery, ShardAction, ShardRecovered};
+use shardwright::words::count;
 
 use crate::args::RecoverArgs;
 use crate::failure::{Failure, exit};
@@ -74,7 +75,7 @@ fn image_text(text: &mut String, image: &ImageRecovered) {
         write!(text, "\n{}\n", shards_table(&image.shards).trim_fmt()).expect("a string takes it");
     }
     if image.shards.len() > SHARDS_SHOWN {
-        writeln!(text, "and {} more shards", image.shards.len() - SHARDS_SHOWN).expect("a string takes it");
+        writeln!(text, "and {}", count(image.shards.len() - SHARDS_SHOWN, "more shard")).expect("a string takes it");
     }
     text.push('\n');
 }

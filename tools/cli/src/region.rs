@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use shardwright::words::count;
+
 use crate::failure::Failure;
 
 /// A part of an array as words on the command line: a span for each dimension, or for some by their names.
@@ -58,9 +60,9 @@ impl RegionArg {
         let by_name = self.spans.iter().any(|span| span.0.is_some());
         if !by_name && self.spans.len() != shape.len() {
             return Err(Failure::Usage(format!(
-                "--region has {} spans, but the array has {} dimensions: {}",
-                self.spans.len(),
-                shape.len(),
+                "--region has {}, but the array has {}: {}",
+                count(self.spans.len(), "span"),
+                count(shape.len(), "dimension"),
                 names.join(", ")
             )));
         }

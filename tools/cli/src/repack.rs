@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use shardwright::Error;
 use shardwright::offline::{self, RepackOptions, RepackSummary, Sharding, SpaceCheck};
+use shardwright::words::{IS, count, of_number};
 
 use crate::args::RepackArgs;
 use crate::failure::{Failure, with_options};
@@ -67,20 +68,22 @@ pub(crate) fn run(args: &RepackArgs) -> Result<(), Failure> {
 
 fn sentence(summary: &RepackSummary, seconds: f64) -> String {
     let RepackSummary { shards_written, shards_found, chunk_files, chunks, bytes, bytes_pixels, .. } = *summary;
-    let files = match chunk_files {
-        0 => "shards",
-        all if all == shards_written + shards_found => "files of a chunk each",
-        _ => "shards and files of a chunk",
+    let files = |number| match chunk_files {
+        0 => count(number, "shard"),
+        all if all == shards_written + shards_found => format!("{} of a chunk each", count(number, "file")),
+        _ => format!("{number} shards and files of a chunk"),
     };
     if summary.already_done {
         return "is there already, as this call made it before; nothing was to be done".to_owned();
     }
     if shards_written == 0 {
-        return format!("nothing was to be done: all {shards_found} {files} are in order");
+        let (files, are) = (files(shards_found), of_number(&shards_found, IS));
+        return format!("nothing was to be done: {files} {are} in order");
     }
     format!(
-        "{shards_written} {files} written, {shards_found} already in order; {chunks} chunks, {} in {seconds:.1} s \
-         ({}/s of pixels)",
+        "{} written, {shards_found} already in order; {}, {} in {seconds:.1} s ({}/s of pixels)",
+        files(shards_written),
+        count(chunks, "chunk"),
         decimal(bytes),
         bytes_text(bytes_pixels as f64 / seconds.max(1e-9)),
     )

@@ -7,6 +7,7 @@ use std::ops::Range;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
+use shardwright::words::count;
 use shardwright::{LevelSummary, Stage, StageLatency, Summary};
 
 use crate::failure::Failure;
@@ -147,15 +148,7 @@ impl Report {
         let mut text = String::new();
         let mut line = |name: &str, value: String| writeln!(text, "{name:<10}{value}").expect("a string takes it");
         line("frames", self.frames_text());
-        line(
-            "shape",
-            format!(
-                "{} in {} shard{}",
-                joined(&self.shape, " x "),
-                self.shards,
-                if self.shards == 1 { "" } else { "s" }
-            ),
-        );
+        line("shape", format!("{} in {}", joined(&self.shape, " x "), count(self.shards, "shard")));
         if !self.levels.is_empty() {
             let bytes = self.levels.iter().map(|level| level.bytes_out).sum();
             let shapes: Vec<_> = self.levels.iter().map(|level| joined(&level.shape, " x ")).collect();

@@ -1,5 +1,6 @@
 //! The engine's configuration for a replay, from the command line and the recording.
 
+use shardwright::words::count;
 use shardwright::{Channel, Codec, Config, Dialect, Dim, DimKind};
 
 use crate::args::{Rate, ReplayArgs, in_unit};
@@ -125,10 +126,9 @@ fn last<'a>(
     dims: &'a mut [Dim],
     sizes: &'a [u64],
 ) -> Result<impl Iterator<Item = (&'a mut Dim, &'a u64)>, Failure> {
-    let count = dims.len();
-    let Some(skipped) = count.checked_sub(sizes.len()) else {
-        let numbers = sizes.len();
-        return Err(Failure::Usage(format!("{option} has {numbers} numbers, but the array has {count} dimensions")));
+    let Some(skipped) = dims.len().checked_sub(sizes.len()) else {
+        let (numbers, dimensions) = (count(sizes.len(), "number"), count(dims.len(), "dimension"));
+        return Err(Failure::Usage(format!("{option} has {numbers}, but the array has {dimensions}")));
     };
     Ok(dims[skipped..].iter_mut().zip(sizes))
 }

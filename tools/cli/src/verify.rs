@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use shardwright::offline::{self, Verification, VerifyOptions};
+use shardwright::words::{HAS, IS, count, count_that, of_number};
 
 use crate::args::VerifyArgs;
 use crate::failure::{Failure, exit};
@@ -58,15 +59,14 @@ fn to_text(verification: &Verification) -> String {
     let chunks: u64 = verification.arrays.iter().map(|array| array.chunks).sum();
     let unvouched = verification.unvouched();
     line(match (verification.damage, verification.unchecked) {
-        (0, 0) if unvouched == 0 => format!("sound: all {chunks} chunks are what was written"),
+        (0, 0) if unvouched == 0 => format!("sound: all {} what was written", count_that(chunks, "chunk", IS)),
         (0, 0) => format!(
-            "sound: all {chunks} chunks decode; {unvouched} of them have no checksum, so nothing vouches for their \
-             pixels"
+            "sound: all {}; {unvouched} of them {} no checksum, so nothing vouches for the pixels",
+            count_that(chunks, "chunk", ["decodes", "decode"]),
+            of_number(&unvouched, HAS)
         ),
-        (0, 1) => "not checked: 1 finding is of a kind that is not read here".to_owned(),
-        (0, unchecked) => format!("not checked: {unchecked} findings are of kinds that are not read here"),
-        (1, _) => "damaged: 1 finding".to_owned(),
-        (damage, _) => format!("damaged: {damage} findings"),
+        (0, unchecked) => format!("not checked: {} of what is not read here", count_that(unchecked, "finding", IS)),
+        (damage, _) => format!("damaged: {}", count(damage, "finding")),
     });
     text
 }

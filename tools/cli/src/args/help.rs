@@ -6,7 +6,8 @@ macro_rules! exit_codes {
         concat!(
             "Exit codes:\n",
             $own,
-            "  1  the disk is full, the output exists, a writer is at work, or the system refused something\n",
+            "  1  the disk is full, the output exists, a writer is at work, or the system\n",
+            "     refused something\n",
             "  2  the command line is wrong, or asks for something impossible\n",
             "  3  what is at the path is missing, not what it should be, or damaged\n",
             "  5  what is at the path may be valid, but is not supported\n",
@@ -41,12 +42,12 @@ Examples:
 pub(super) const REPLAY_HELP: &str = concat!(
     "\
 Examples:
-  shardwright replay movie.ome.tif out.ome.zarr --codec blosc-zstd --chunk 16,256,256
+  shardwright replay movie.tif out.ome.zarr --codec zstd --chunk 16,256,256
   shardwright replay positions.ome.tif out.ome.zarr --series 1
   shardwright replay movie.tif one_file.ozx
-  shardwright replay frames.raw out.zarr --shape 1000,512,640 --dtype u16 --offset 4096
-  shardwright replay camera.raw out.zarr --shape 1000,512,640 --pixel-format mono12p
-  shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 1000
+  shardwright replay a.raw out.zarr --shape 99,512,640 --dtype u16 --offset 4096
+  shardwright replay a.raw out.zarr --shape 99,512,640 --pixel-format mono12p
+  shardwright replay synthetic out.zarr --camera 2048x2048xu16@100 --frames 99
 
 ",
     exit_codes!(

@@ -15,6 +15,8 @@ use super::tiff::planes::{PlaneReader, RecordingFacts};
 use super::tiff::stack::Stack;
 use super::why::{cannot, refused};
 use super::{ndtiff, tiff, zarr};
+use shardwright::words::{HAS, count_that};
+
 use crate::failure::{Failure, Fault};
 
 /// A summary of an acquisition, with a few lines for each image.
@@ -132,7 +134,11 @@ fn sequence(files: Vec<PathBuf>, series: Option<u64>) -> Result<RecordingFacts, 
     notes.sort_unstable();
     notes.dedup();
     if planes.len() > files.len() {
-        notes.push(format!("the {} files have {} pages, which become one time axis", files.len(), planes.len()));
+        notes.push(format!(
+            "the {} {} pages, which become one time axis",
+            count_that(files.len(), "file", HAS),
+            planes.len()
+        ));
     }
     Ok(RecordingFacts { axes: Axes::movie(planes.len() as u64), files, planes, notes, defect })
 }

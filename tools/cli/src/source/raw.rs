@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use shardwright::words::count;
 use shardwright::{Dim, DimKind, Dtype, FrameLayout, PixelFormat};
 
 use super::files::{open_regular, read_at};
@@ -117,7 +118,9 @@ impl Raw {
         let wanted = recording.frames.unwrap_or(0) / samples;
         let present = lie.present(path, size, args.offset, wanted)?;
         if present > wanted {
-            recording.notes.push(format!("the file holds {present} frames, --shape takes the first {wanted}"));
+            recording
+                .notes
+                .push(format!("the file holds {}, --shape takes the first {wanted}", count(present, "frame")));
         }
         let order = if is_wide { ByteOrder::Big } else { ByteOrder::Little };
         let (path, cached, picture) = (path.to_owned(), None, Vec::new());
@@ -211,14 +214,16 @@ fn describe(shape: &[u64], axes: &[String], dtype: Dtype, said: &str) -> Result<
     let names: Vec<&str> = match (axes.len(), shape.len()) {
         (0, 2) => vec!["y", "x"],
         (0, 3) => vec!["t", "y", "x"],
-        (0, count) => {
+        (0, dimensions) => {
             return Err(Failure::Usage(format!(
-                "{said} of {count} dimensions needs --axes with their names, such as t,c,y,x, or t,y,x,c for colours"
+                "{said} of {} needs --axes with their names, such as t,c,y,x, or t,y,x,c for colours",
+                count(dimensions, "dimension")
             )));
         }
-        (names, count) if names != count || count < 2 => {
+        (names, dimensions) if names != dimensions || dimensions < 2 => {
             return Err(Failure::Usage(format!(
-                "--axes names {names} dimensions and {said} has {count}; both must be the same, at least 2"
+                "--axes names {} and {said} has {dimensions}; both must be the same, at least 2",
+                count(names, "dimension")
             )));
         }
         _ => axes.iter().map(String::as_str).collect(),

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use shardwright::offline::{Array, Axis};
+use shardwright::words::count;
 use shardwright::{Channel, Dim, DimKind, Dtype};
 
 use super::files::{open_regular, stays_inside};
@@ -36,9 +37,9 @@ impl Zarr {
         let shape = array.shape().to_vec();
         let [outer @ .., height, width] = shape.as_slice() else {
             let why = format!(
-                "{} has {} dimensions; a recording has at least two, a frame's rows and columns",
+                "{} has {}; a recording has at least two dimensions, a frame's rows and columns",
                 path.display(),
-                shape.len()
+                count(shape.len(), "dimension")
             );
             return Err(refused(path, why));
         };

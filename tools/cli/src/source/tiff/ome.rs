@@ -11,6 +11,8 @@ use super::ome_xml::{Ome, OmeImage, TiffDataBlock, is_ome};
 use super::pages::{in_order, refuse_series};
 use super::planes::{PlaneReader, PlaneSource, RecordingFacts};
 use super::stack::Stack;
+use shardwright::words::{IS, count_that};
+
 use crate::failure::Failure;
 
 /// A document of megabytes describes a million planes; more than this is no document.
@@ -257,7 +259,7 @@ impl Set {
             let used: std::collections::HashSet<_> = planes.iter().flatten().map(|plane| plane.number).collect();
             let left = stack.full_pages().filter(|&number| !used.contains(&(number as u32))).count();
             if left > 0 {
-                notes.push(format!("{left} pages belong to other images or to none, and are not read"));
+                notes.push(format!("{} not read, as of other images or of none", count_that(left, "page", IS)));
             }
         }
         notes.extend(self.stacks.iter().flat_map(Stack::notes));

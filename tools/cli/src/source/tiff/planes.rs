@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use shardwright::Dtype;
+use shardwright::words::{IS, count, of_number};
 
 use super::super::axes::Axes;
 use super::super::files::open_regular;
@@ -80,7 +81,11 @@ impl PlaneReader {
         check_agreement(&planes, &files, shape)?;
         let missing = planes.iter().filter(|plane| plane.is_none()).count();
         if missing > 0 {
-            notes.push(format!("{missing} of {} planes are missing from the recording", planes.len()));
+            notes.push(format!(
+                "{missing} of {} {} missing from the recording",
+                count(planes.len(), "plane"),
+                of_number(&missing, IS)
+            ));
         }
         notes.extend(note_of_pixels(&first.page));
         let is_interleaved = planes.iter().flatten().any(|plane| plane.page.form.samples_together() > 1);

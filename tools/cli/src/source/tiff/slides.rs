@@ -3,6 +3,8 @@
 use super::super::axes::{Axes, OuterAxis};
 use super::planes::RecordingFacts;
 use super::stack::Stack;
+use shardwright::words::{IS, count_that, of_number};
+
 use crate::failure::Failure;
 
 /// Whether a description is one of Aperio's.
@@ -21,7 +23,11 @@ pub(super) fn find(mut stack: Stack) -> Result<RecordingFacts, Failure> {
     let numbers: Vec<_> = [0].into_iter().chain(behind).collect();
     let planes = numbers.iter().map(|&number| stack.plane(0, number).map(Some)).collect::<Result<Vec<_>, _>>()?;
     let left = stack.entries.len() - planes.len();
-    let note = format!("{left} pages are smaller copies, a label or an overview, and are not read");
+    let note = format!(
+        "{} left out: {}, a label or an overview",
+        count_that(left, "page", IS),
+        of_number(&left, ["a smaller copy", "smaller copies"])
+    );
     let notes = if left > 0 { vec![note] } else { Vec::new() };
     let step = pixel_size(&stack.description).map(|size| (size, "micrometer"));
     let outer = vec![OuterAxis::new("z", planes.len() as u64)];

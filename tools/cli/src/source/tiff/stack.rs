@@ -7,6 +7,8 @@ use super::super::why::{Why, cannot, refused};
 use super::ifd::{Ifd, TiffBytes, TiffHeader};
 use super::page::{Page, PageData, tag};
 use super::planes::PlaneSource;
+use shardwright::words::{IS, count_that};
+
 use crate::failure::Failure;
 
 /// A page of the file.
@@ -159,7 +161,8 @@ impl Stack {
         let reduced = self.entries.len() - self.full_pages().count();
         if reduced > 0 {
             notes.push(format!(
-                "{reduced} pages are smaller copies of others (thumbnails or a pyramid) and are not read"
+                "{} not read, as smaller copies of others (thumbnails or a pyramid)",
+                count_that(reduced, "page", IS)
             ));
         }
         if let 2..=8 = self.orientation {
