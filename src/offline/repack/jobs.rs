@@ -11,7 +11,7 @@ use super::change::{Change, is_laid_out_as};
 use super::design::{self, Design};
 use super::groups::{self, Group, has_ome_aside};
 use super::image_attributes::ImageAttributes;
-use super::left_out::LeftOut;
+use super::left_out::{LeftOut, records_of};
 use super::missing::GivenUp;
 use super::nodes::{all_arrays, arrays, converted_groups, is_above};
 use super::options::RepackOptions;
@@ -106,6 +106,8 @@ pub(super) struct Jobs {
     pub(super) groups: Vec<Group>,
     /// What is there only in the old format, and not copied.
     pub(super) left: Vec<PathBuf>,
+    /// The folder of the records beside an image that becomes a dataset of its own: they go with it.
+    pub(super) records: Option<PathBuf>,
     /// Files that take the places of others, by their names below the dataset.
     pub(super) files: Vec<(String, Vec<u8>)>,
     /// What somebody should know who reads the result, as sentences.
@@ -148,7 +150,7 @@ impl Jobs {
             notes.extend(jobs.iter().filter_map(|job| codec_note(job, options)));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
             groups.iter_mut().for_each(|group| group.consolidate_as_before(place.root, &names));
-            return Ok(Self { jobs, form: Form::Zarr3, groups, left, files: lists.files, notes });
+            return Ok(Self { jobs, form: Form::Zarr3, groups, left, records: None, files: lists.files, notes });
         }
         let is_kept = |array: &Array| array.layout().dialect == options.dialect;
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
@@ -159,8 +161,8 @@ impl Jobs {
 
     /// All else stays as it is.
     fn of_kept(jobs: Vec<Job>) -> Self {
-        let (groups, left, files, notes) = Default::default();
-        Self { jobs, form: Form::Kept, groups, left, files, notes }
+        let (groups, left, records, files, notes) = Default::default();
+        Self { jobs, form: Form::Kept, groups, left, records, files, notes }
     }
 }
 
@@ -213,6 +215,8 @@ struct Surroundings {
     image: ImageAttributes,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
+    /// The folder of the image's records.
+    records: Option<PathBuf>,
     /// An array that would be missing in the result, and that nobody has given up.
     lost: Option<String>,
     /// In the same tree of documents, the array and all around it keep their places.
@@ -226,10 +230,13 @@ impl Surroundings {
         let mut image = ImageAttributes::of(nodes, name, to)?;
         if !rules(to).shares_files && nodes.iter().any(|node| node.name == name && is_same(node)) {
             image.notes.clear();
-            return Ok(Self { image, left: Vec::new(), lost: None, stays: true });
+            return Ok(Self { image, left: Vec::new(), records: None, lost: None, stays: true });
         }
-        let left_out = LeftOut::of_designed(nodes, name);
-        let (around, others): (Vec<_>, Vec<_>) = groups(nodes).partition(|group| is_above(&group.name, name));
+        let records = records_of(nodes, name);
+        let left_out = LeftOut::of_designed(nodes, name, records.map(|records| &*records.name));
+        let is_of_records = |group: &Node| records.is_some_and(|records| records.name == group.name);
+        let groups = nodes.iter().filter(|node| matches!(node.kind, Kind::Group(_)) && !is_of_records(node));
+        let (around, others): (Vec<_>, Vec<_>) = groups.partition(|group| is_above(&group.name, name));
         let lost = left_out.names().find(|lost| !place.copied || selection.takes(lost)).map(str::to_owned);
         image.notes.extend(left_out.notes(to.name()));
         let is_gone = |node: &Node| node.name == name || left_out.has(&node.name);
@@ -244,18 +251,12 @@ impl Surroundings {
             }
         }
         left.extend(left_out.paths());
-        Ok(Self { image, left, lost, stays: false })
+        Ok(Self { image, left, records: records.map(|records| records.path.clone()), lost, stays: false })
     }
 }
 
 /// The documents that groups have in Zarr v2 and v3.
 const OF_GROUPS: [&str; 4] = ["zarr.json", ".zattrs", ".zgroup", ".zmetadata"];
-
-/// All groups but those of records, which stay beside an image of any format.
-fn groups(nodes: &[Node]) -> impl Iterator<Item = &Node> {
-    let is_of_records = |name: &str| name == "records" || name.ends_with("/records");
-    nodes.iter().filter(move |node| matches!(node.kind, Kind::Group(_)) && !is_of_records(&node.name))
-}
 
 fn has_attributes(group: &Node) -> Result<bool> {
     let document = group.document()?;
@@ -272,7 +273,7 @@ fn designed(
     let options = selection.options;
     let to = options.dialect.name();
     let name = only_array(&nodes, selection)?;
-    let Surroundings { image, mut left, lost, stays } = Surroundings::of(&nodes, &name, place, selection)?;
+    let Surroundings { image, mut left, records, lost, stays } = Surroundings::of(&nodes, &name, place, selection)?;
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
     let Some(Node { path, kind: Kind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
@@ -312,7 +313,7 @@ fn designed(
     let document = design.documents().iter().map(|(key, document)| (key.clone(), document.clone())).collect();
     let change = Change::new(*source, target, Some(design), options, pool.clone())?;
     let job = Job::new(name, Value::Object(document), false, change);
-    Ok(Jobs { form: Form::Designed, left, notes: image.notes, ..Jobs::of_kept(vec![job]) })
+    Ok(Jobs { form: Form::Designed, left, records, notes: image.notes, ..Jobs::of_kept(vec![job]) })
 }
 
 /// Documents that others take the place of.

@@ -100,6 +100,8 @@ pub struct Repack {
     groups: Vec<Group>,
     /// What is there only in the old format, and not copied.
     left: Vec<PathBuf>,
+    /// The folder of records that go with an image which becomes a dataset of its own.
+    records: Option<PathBuf>,
     /// Files that take the places of others, by their names below the dataset.
     files: Vec<(String, Vec<u8>)>,
     todo: Vec<(usize, Vec<u64>)>,
@@ -164,7 +166,7 @@ impl Repack {
         let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
         let pool = pool(options.workers)?;
         let place = jobs::Roots { root: &root, copied: out.is_some(), staging: &staging, absent: &absent };
-        let Jobs { mut jobs, form, groups, left, files, mut notes } =
+        let Jobs { mut jobs, form, groups, left, records, files, mut notes } =
             Jobs::new(nodes, &place, options, &Arc::new(pool))?;
         notes.extend(of_levels);
         refuse_lacking(&root, jobs.is_empty(), &absent, options)?;
@@ -189,6 +191,7 @@ impl Repack {
             form,
             groups,
             left,
+            records,
             files,
             todo,
             counters,
@@ -348,7 +351,7 @@ impl Repack {
         let changes = self.changes();
         let is_whole = self.out.is_some() || self.form == Form::Designed;
         if is_whole {
-            Rest { root: &self.root, changes: &changes, left: &self.left, sync }.copy(&tree)?;
+            Rest { root: &self.root, changes: &changes, left: &self.left, records: self.records.as_deref(), sync }.copy(&tree)?;
             self.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
@@ -356,7 +359,7 @@ impl Repack {
                 Form::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !is_whole {
-                        Rest { root: job.change.source.path(), changes: &changes, left: &[], sync }.copy(&place)?;
+                        Rest { root: job.change.source.path(), changes: &changes, left: &[], records: None, sync }.copy(&place)?;
                     }
                     let old = job.change.source.document();
                     let mut document = job.document.clone();
