@@ -27,6 +27,16 @@ pub enum Error {
         /// Why it can't work and what would.
         reason: String,
     },
+    /// A limit of the process or the system, which the run would exceed. Nothing was written.
+    #[error("{limit} = {value}: {reason}")]
+    Limit {
+        /// What is limited.
+        limit: &'static str,
+        /// The limit.
+        value: u64,
+        /// What the run needs, and how to get it.
+        reason: String,
+    },
     /// The operating system refused something.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
@@ -254,7 +264,7 @@ impl Error {
             | Self::Record { .. } => ErrorKind::InvalidArgument,
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            Self::Io { .. } => ErrorKind::Io,
+            Self::Io { .. } | Self::Limit { .. } => ErrorKind::Io,
             Self::Exists { .. } => ErrorKind::AlreadyExists,
             Self::Locked { .. } => ErrorKind::Locked,
             Self::Format { .. } => ErrorKind::Corrupt,

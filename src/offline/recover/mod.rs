@@ -76,7 +76,7 @@ impl Recover {
     /// # Errors
     ///
     /// [`Error::Locked`] while a writer is at work; [`Error::Unsupported`] when there is no image of this crate's
-    /// writer with shards; [`Error::Format`] when a document is broken; [`Error::Io`] when the system refuses
+    /// writer with shards, but for one that was finished and then repacked; [`Error::Format`] when a document is broken; [`Error::Io`] when the system refuses
     /// something; [`Error::Config`] for threads that can't be had.
     pub fn new(path: impl AsRef<Path>, options: &RecoverOptions) -> Result<Self> {
         let root = path.as_ref();

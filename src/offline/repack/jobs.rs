@@ -98,6 +98,18 @@ fn codec_note(job: &Job, options: &RepackOptions) -> Option<String> {
     ))
 }
 
+/// That chunks which were files of another format are files still, where nobody asked for that.
+fn note_of_files(jobs: &[Job], options: &RepackOptions) -> Option<String> {
+    let is_file = |job: &&Job| {
+        let (from, to) = (job.change.source.metadata(), job.change.target.metadata());
+        !from.layout.rules().is_tree && !to.layout.has_index() && to.layout.shape.len() > 1
+    };
+    let job = jobs.iter().find(is_file).filter(|_| !options.is_unsharded())?;
+    let bare = if job.change.target.codec().checksum { "" } else { ", without checksums" };
+    let help = if bare.is_empty() { "" } else { ", and the option `codec` encodes them with checksums" };
+    Some(format!("each chunk stays a file of its own{bare}; the option `shard` puts them into shards{help}"))
+}
+
 /// All that there is to do.
 #[derive(Debug)]
 pub(super) struct Jobs {
@@ -123,12 +135,8 @@ impl Jobs {
     ) -> Result<Self> {
         options.check()?;
         let selection = Selection::new(&nodes, options)?;
-        if rules(options.dialect).is_tree {
-            if options.volume != Volume::default() {
-                let reason =
-                    "has no key, hash, bits, voxel offset or resolution: only precomputed has; leave these out";
-                return Err(Error::config("dialect", options.dialect, reason));
-            }
+        if rules(options.to()).is_tree {
+            refuse_volume(options)?;
             let left_out = LeftOut::of_zarr3(&nodes, &selection).with(place.absent, place.copied);
             let mut left = left_of_others(place.root, &nodes, &selection)?;
             left.extend(left_out.paths());
@@ -148,11 +156,12 @@ impl Jobs {
             notes.extend(lists.notes);
             notes.extend(groups.iter_mut().filter_map(|group| group.say_in(options.ome)));
             notes.extend(jobs.iter().filter_map(|job| codec_note(job, options)));
+            notes.extend(note_of_files(&jobs, options));
             names.extend(jobs.iter().map(|job| job.name.clone()).chain(groups.iter().map(|group| group.name.clone())));
             groups.iter_mut().for_each(|group| group.consolidate_as_before(place.root, &names));
             return Ok(Self { jobs, form: Form::Zarr3, groups, left, records: None, files: lists.files, notes });
         }
-        let is_kept = |array: &Array| array.layout().dialect == options.dialect;
+        let is_kept = |array: &Array| array.layout().dialect == options.to();
         if !design::is_asked_for(options) && arrays(&nodes).all(|(_, array)| is_kept(array)) {
             return kept(nodes, place, &selection, pool);
         }
@@ -164,6 +173,31 @@ impl Jobs {
         let (groups, left, records, files, notes) = Default::default();
         Self { jobs, form: Form::Kept, groups, left, records, files, notes }
     }
+}
+
+/// Refuses what only a volume has.
+fn refuse_volume(options: &RepackOptions) -> Result<()> {
+    let Some((field, value)) = given_of(&options.volume) else { return Ok(()) };
+    let reason = format!("only precomputed has that, but the result is {}; leave it out", options.to());
+    Err(Error::config(field, value, reason))
+}
+
+/// The first field of a volume that somebody has set.
+fn given_of(volume: &Volume) -> Option<(&'static str, String)> {
+    let Volume { key, hash, preshift_bits, minishard_bits, shard_bits, gzip_indexes, voxel_offset, resolution } =
+        volume;
+    let usual = Volume::default();
+    let fields = [
+        ("volume.key", key.clone()),
+        ("volume.hash", (*hash != usual.hash).then(|| hash.to_string())),
+        ("volume.preshift_bits", preshift_bits.map(|bits| bits.to_string())),
+        ("volume.minishard_bits", minishard_bits.map(|bits| bits.to_string())),
+        ("volume.shard_bits", shard_bits.map(|bits| bits.to_string())),
+        ("volume.gzip_indexes", gzip_indexes.then(|| gzip_indexes.to_string())),
+        ("volume.voxel_offset", (*voxel_offset != usual.voxel_offset).then(|| format!("{voxel_offset:?}"))),
+        ("volume.resolution", resolution.map(|resolution| format!("{resolution:?}"))),
+    ];
+    fields.into_iter().find_map(|(field, value)| Some((field, value?)))
 }
 
 /// Arrays of which only chunks change their places. Documents stay as they are.
@@ -190,7 +224,7 @@ fn kept(nodes: Vec<Node>, place: &Roots<'_>, selection: &Selection<'_>, pool: &A
 
 /// The one array that becomes a dataset of a dialect which has no others.
 fn only_array(nodes: &[Node], selection: &Selection<'_>) -> Result<String> {
-    let to = selection.options.dialect.name();
+    let to = selection.options.to().name();
     let taken = nodes.iter().filter(|node| selection.takes(&node.name)).filter_map(|node| Some((node, node.array()?)));
     let sharded = taken.clone().any(|(_, array)| array.layout().has_index());
     let is_image = |array: &Array| array.layout().has_index() || (!sharded && array.shape().len() > 1);
@@ -225,7 +259,7 @@ struct Surroundings {
 
 impl Surroundings {
     fn of(nodes: &[Node], name: &str, place: &Roots<'_>, selection: &Selection<'_>) -> Result<Self> {
-        let to = selection.options.dialect;
+        let to = selection.options.to();
         let is_same = |node: &Node| node.array().is_some_and(|array| array.layout().dialect == to);
         let mut image = ImageAttributes::of(nodes, name, to)?;
         if !rules(to).shares_files && nodes.iter().any(|node| node.name == name && is_same(node)) {
@@ -271,13 +305,13 @@ fn designed(
     pool: &Arc<rayon::ThreadPool>,
 ) -> Result<Jobs> {
     let options = selection.options;
-    let to = options.dialect.name();
+    let to = options.to().name();
     let name = only_array(&nodes, selection)?;
     let Surroundings { image, mut left, records, lost, stays } = Surroundings::of(&nodes, &name, place, selection)?;
     let node = nodes.into_iter().find(|node| node.name == name && matches!(node.kind, Kind::Array(_)));
     let Some(Node { path, kind: Kind::Array(source), .. }) = node else { unreachable!("it was found just above") };
     let from = source.layout().dialect;
-    if !place.copied && from != options.dialect {
+    if !place.copied && from != options.to() {
         let reason = format!(
             "{} is of {}, whose documents have other names; write the result to a new dataset",
             path.display(),
@@ -361,7 +395,7 @@ fn of_zarr3(
         if is_new && !place.copied {
             let dialect = source.layout().dialect;
             let reason = format!("{} is of {dialect}; write the result to a new dataset", node.path.display());
-            return Err(Error::config("dialect", options.dialect, reason));
+            return Err(Error::config("dialect", options.to(), reason));
         }
         let refused = |error| refusal::of_array(error, &node.name, options);
         let group = |name: &str| groups.iter().rev().find(|group: &&Group| group.name == name);

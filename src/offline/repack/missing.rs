@@ -40,7 +40,7 @@ pub(super) fn refuse(change: &Change) -> Result<()> {
 
 /// What documents promise and is not there. A result that holds only one of the arrays promises nothing of others.
 pub(super) fn absent(nodes: &[Node], options: &RepackOptions) -> Result<Vec<Broken>> {
-    if rules(options.dialect).is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
+    if rules(options.to()).is_tree { promises::broken(nodes) } else { Ok(Vec::new()) }
 }
 
 /// Refuses a dataset that lacks what its documents promise, unless the options give it up.

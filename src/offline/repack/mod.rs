@@ -147,21 +147,25 @@ impl Repack {
     /// complete and shall be changed in place.
     pub fn new(path: impl AsRef<Path>, out: Option<&Path>, options: &RepackOptions) -> Result<Self> {
         let (root, options) = selection::of_path(root_of(path.as_ref(), out.is_none())?, options)?;
-        let options = options.as_ref();
+        let mut options = options.into_owned();
         let out = out.map(os::absolute).transpose()?;
+        if out.is_some() {
+            options = options.with_dialect(None);
+        }
         let staging = Staging::beside(out.as_ref().unwrap_or(&root));
         let is_there = out.as_ref().is_some_and(|out| out.exists());
         let is_untidy = is_there && Staging::is_spent(&staging)?;
         if is_there && !is_untidy {
             Staging::sweep(&staging);
         }
-        out.iter().try_for_each(|out| check_out(&root, out, options.dialect))?;
+        out.iter().try_for_each(|out| check_out(&root, out, options.to()))?;
         let lock = if out.is_some() { lock::to_read(&root)? } else { Some(lock::to_write(&root)?) };
         Lock::look_below(&root)?;
         let nodes = walk::nodes(&root)?;
         if !options.incomplete {
             refuse_unfinished(&nodes)?;
         }
+        let options = &options.with_dialect(nodes::dialect_of(&nodes, &options)?);
         let absent = missing::absent(&nodes, options)?;
         let of_levels = levels::notes(&nodes)?.into_iter().map(|(name, note)| format!("{name:?}: {note}"));
         let pool = pool(options.workers)?;
@@ -351,7 +355,8 @@ impl Repack {
         let changes = self.changes();
         let is_whole = self.out.is_some() || self.form == Form::Designed;
         if is_whole {
-            Rest { root: &self.root, changes: &changes, left: &self.left, records: self.records.as_deref(), sync }.copy(&tree)?;
+            Rest { root: &self.root, changes: &changes, left: &self.left, records: self.records.as_deref(), sync }
+                .copy(&tree)?;
             self.files.iter().try_for_each(|(name, bytes)| documents::put_bytes(&tree.join(name), bytes))?;
         }
         for job in self.jobs.iter().filter(|job| !job.in_place) {
@@ -359,7 +364,8 @@ impl Repack {
                 Form::Zarr3 => {
                     let place = Staging::place(&self.staging, &job.name);
                     if !is_whole {
-                        Rest { root: job.change.source.path(), changes: &changes, left: &[], records: None, sync }.copy(&place)?;
+                        Rest { root: job.change.source.path(), changes: &changes, left: &[], records: None, sync }
+                            .copy(&place)?;
                     }
                     let old = job.change.source.document();
                     let mut document = job.document.clone();

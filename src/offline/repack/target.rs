@@ -56,7 +56,7 @@ pub(super) fn of(
     }
     let keys = match &layout.files {
         Files::Grid { keys, .. } if !is_new && metadata.manifest.is_none() => *keys,
-        _ => KeyEncoding::of_writer(options.dialect),
+        _ => KeyEncoding::of_writer(options.to()),
     };
     let names = layout.names.clone().or(names);
     let mut attributes = metadata.attributes.clone();
@@ -66,7 +66,7 @@ pub(super) fn of(
     }
     let files = Files::Grid { keys, index };
     let layout = Layout {
-        dialect: options.dialect,
+        dialect: options.to(),
         shape: layout.shape.clone(),
         names,
         chunk_shape: chunk,
@@ -111,7 +111,7 @@ fn refuse_undecided(array: &Array, options: &RepackOptions) -> Result<()> {
     }
     let reason = "its shards are no boxes, as those of Zarr are; the option `shard` says how large shards shall be, \
                   and the option `sharding` that there are to be none";
-    Err(Error::config("dialect", options.dialect, reason))
+    Err(Error::config("dialect", options.to(), reason))
 }
 
 fn new_document(target: &Metadata) -> Value {

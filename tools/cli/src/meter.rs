@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::console::tell;
 use crate::report::bytes_text;
 
 const LIVE_EVERY: Duration = Duration::from_millis(100);
@@ -42,7 +43,7 @@ pub(crate) fn during<T>(quiet: bool, progress: impl Fn() -> (u64, u64) + Sync, w
                         bar.set_position(done);
                         bar.set_message(line);
                     }
-                    None => eprintln!("{line}"),
+                    None => tell(line),
                 }
             }
         });

@@ -1,8 +1,10 @@
 //! `--region`: which part of an array.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::failure::Failure;
+use crate::report::counted;
 
 /// A part of an array as words on the command line: a span for each dimension, or for some by their names.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +52,16 @@ impl FromStr for Span {
     }
 }
 
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to {
+            Some(to) if to == self.from.saturating_add(1) => write!(f, "{}", self.from),
+            Some(to) => write!(f, "{}:{to}", self.from),
+            None => write!(f, "{}:", self.from),
+        }
+    }
+}
+
 impl RegionArg {
     /// Start and shape of the region in an array of `shape` whose dimensions have these names.
     pub(super) fn within(&self, shape: &[u64], names: &[&str]) -> Result<(Vec<u64>, Vec<u64>), Failure> {
@@ -58,8 +70,8 @@ impl RegionArg {
         let by_name = self.spans.iter().any(|span| span.0.is_some());
         if !by_name && self.spans.len() != shape.len() {
             return Err(Failure::Usage(format!(
-                "--region has {} spans, but the array has {} dimensions: {}",
-                self.spans.len(),
+                "--region has {}, but the array has {} dimensions: {}",
+                counted(self.spans.len(), "span"),
                 shape.len(),
                 names.join(", ")
             )));
@@ -75,8 +87,8 @@ impl RegionArg {
             let to = span.to.unwrap_or(shape[dim]);
             if span.from >= to || to > shape[dim] {
                 return Err(Failure::Usage(format!(
-                    "--region {}:{to} in {}: possible are spans within 0:{} that hold something",
-                    span.from, names[dim], shape[dim]
+                    "--region {}={span}: possible are spans within 0:{} that hold something",
+                    names[dim], shape[dim]
                 )));
             }
             (start[dim], extent[dim]) = (span.from, to - span.from);
@@ -105,7 +117,9 @@ mod tests {
     fn spans_that_can_t_be_are_refused() {
         for (text, evidence) in [
             ("1:2,3:4", "2 spans, but the array has 3"),
-            ("0:11,:,:", "0:11 in t"),
+            ("0:11,:,:", "--region t=0:11:"),
+            ("t=10", "--region t=10:"),
+            ("1:2", "--region has 1 span,"),
             ("5:5,:,:", "hold something"),
             ("z=1", "dimensions are t, y, x"),
             ("t=1,:,:", "either all spans"),

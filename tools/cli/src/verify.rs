@@ -5,19 +5,20 @@ use std::fmt::Write;
 use shardwright::offline::{self, Verification, VerifyOptions};
 
 use crate::args::Verify;
+use crate::console::say;
 use crate::failure::{Failure, exit};
-use crate::report::{decimal, say, table};
+use crate::report::{decimal, table};
 use crate::{interrupt, meter};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(args: &Verify) -> Result<u8, Failure> {
     let verify = offline::Verify::new(&args.path, &VerifyOptions::default())?;
-    let run = || meter::during(args.quiet, || verify.progress().bytes(), || verify.run());
+    let run = || meter::during(args.report.quiet, || verify.progress().bytes(), || verify.run());
     let verification = interrupt::stopping(|| verify.stop(), run)??;
-    if args.json {
+    if args.report.json {
         let json = serde_json::to_string(&verification).expect("it holds only numbers, strings and lists");
         say(&format!("{json}\n"))?;
-    } else if !args.quiet {
+    } else if !args.report.quiet {
         say(&to_text(&verification))?;
     }
     Ok(match (verification.damage, verification.unchecked) {
@@ -56,12 +57,11 @@ fn to_text(verification: &Verification) -> String {
         line(format!("and {left_out} more"));
     }
     let chunks: u64 = verification.arrays.iter().map(|array| array.chunks).sum();
-    let unvouched = verification.unvouched();
+    let bare = verification.without_checksum();
     line(match (verification.damage, verification.unchecked) {
-        (0, 0) if unvouched == 0 => format!("sound: all {chunks} chunks are what was written"),
+        (0, 0) if bare == 0 => format!("sound: all {chunks} chunks are what was written"),
         (0, 0) => format!(
-            "sound: all {chunks} chunks decode; {unvouched} of them have no checksum, so nothing vouches for their \
-             pixels"
+            "sound: all {chunks} chunks decode; {bare} of them have no checksum, so changed pixels would not be found"
         ),
         (0, 1) => "not checked: 1 finding is of a kind that is not read here".to_owned(),
         (0, unchecked) => format!("not checked: {unchecked} findings are of kinds that are not read here"),
